@@ -4,6 +4,9 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# PKG and RUN choose the tests of make test: make test PKG=./scheduler/... RUN=TestName
+PKG ?= work
+RUN ?= .
 # RACE=0 runs the tests without the race detector.
 RACE ?= 1
 # TIMEOUT bounds one package's tests.
@@ -22,7 +25,7 @@ TEST_FLAGS := -timeout $(TIMEOUT) $(if $(filter 1,$(RACE)),-race)
 OWN := ^github\.com/orreryhq/orrery/
 
 # What `make check` and CI run, in this order.
-CHECKS := check-format check-vet check-staticcheck check-deadcode check-architecture check-modules check-references test e2e
+CHECKS := check-format check-vet check-staticcheck check-deadcode check-architecture check-prose check-modules check-references test e2e
 
 .PHONY: help
 help: ## list the targets
@@ -38,8 +41,8 @@ check: ## everything CI runs, in CI's order; prints the time of each step
 		echo "== $$step: $$SECONDS s"; \
 	done
 
-# summed runs go test; when it fails, what failed is told once more at the end, where
-# it is found below the stacks of a test that hung.
+# summed runs go test. When it fails, it prints the failures again at the end, below
+# the stacks of a test that hung.
 define summed
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; echo "go test $(1)"; \
 	go test $(1) 2>&1 | tee "$$log" || { \
@@ -49,28 +52,27 @@ define summed
 endef
 
 .PHONY: test
-test: ## go test work, with the race detector (RACE=0 without)
-	$(call summed,$(TEST_FLAGS) work)
+test: ## the tests, with the race detector (PKG=./scheduler/... RUN=TestName RACE=0)
+	$(call summed,$(TEST_FLAGS) -run '$(RUN)' $(PKG))
 
 .PHONY: race
-race: ## go test work with the race detector, nothing from the cache
+race: ## all tests with the race detector and without cached results
 	go test -race -count=1 -timeout $(TIMEOUT) work
 
 .PHONY: model
-model: ## the protocol explored in large fleets as well; tells the traces
-	go test -count=1 -timeout $(TIMEOUT) -v ./libs/store/model -large
+model: ## explore the ownership protocol in large fleets, and print the traces
+	go test -count=1 -timeout $(TIMEOUT) -v ./e2e/model -large
 
 .PHONY: e2e
 e2e: export ORRERY_E2E = processes
-e2e: ## the end-to-end scenarios against separate processes
-	$(call summed,-count=1 -timeout $(TIMEOUT) ./e2e/...)
+e2e: ## the end-to-end scenarios against separate processes (RUN=TestName)
+	$(call summed,-count=1 -timeout $(TIMEOUT) -run '$(RUN)' ./e2e/...)
 
 .PHONY: e2e-compose
 e2e-compose: ## the end-to-end scenarios on a container engine, with the images of make images
 	ORRERY_E2E=compose go test -count=1 -timeout 30m ./e2e/compose
 
-# RUN chooses scenarios of make e2e-vm. CI runs VM_SELECTION, which takes five minutes at most.
-RUN ?= .
+# CI runs these scenarios of make e2e-vm. They take at most five minutes.
 VM_SELECTION := ^(TestAGuestHasControlGroupsOfVersion2|TestStandaloneAsAService|TestTheWallClockStepsByHours)$$
 
 .PHONY: e2e-vm e2e-vm-selection
@@ -96,14 +98,14 @@ $(addprefix bench-,$(FAMILIES)): bench-%:
 	go run ./e2e/bench -run $*
 
 .PHONY: lint
-lint: check-format check-vet check-staticcheck check-deadcode check-architecture ## what check says without running tests
+lint: check-format check-vet check-staticcheck check-deadcode check-architecture check-prose ## the checks that run no tests
 
 .PHONY: fmt
 fmt: $(TOOLS) ## format every Go file with gofumpt
 	bin/gofumpt -w $(FORMATTED)
 
 .PHONY: references
-references: $(TOOLS) ## write docs/reference anew from its sources
+references: $(TOOLS) ## generate docs/reference from its sources
 	bin/references
 
 .PHONY: build
@@ -155,6 +157,16 @@ check-architecture: $(TOOLS)
 	GOWORK=off go test -C tools ./...
 	bin/archtest
 
+# PROSE is how many of 1,000 sentences may need decoding. PROSE_BASE is the last
+# commit whose subject is not checked.
+PROSE := 15
+PROSE_BASE := e806509e70188ccaee9e0199b0a40d6046456bd6
+
+.PHONY: check-prose
+check-prose: $(TOOLS)
+	bin/prose -commits $(PROSE_BASE)..HEAD
+	bin/prose -limit $(PROSE)
+
 .PHONY: check-references
 check-references: $(TOOLS)
 	bin/references -check
@@ -167,7 +179,7 @@ check-modules:
 	done
 
 # The tools are built once for a version of their sources.
-$(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/archtest/*.go tools/references/*.go)
+$(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/archtest/*.go tools/prose/*.go tools/references/*.go)
 	@mkdir -p bin
-	GOWORK=off go build -C tools -o ../bin/ tool ./archtest ./references
+	GOWORK=off go build -C tools -o ../bin/ tool ./archtest ./prose ./references
 	@touch $@

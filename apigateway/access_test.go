@@ -10,7 +10,9 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
@@ -49,7 +51,7 @@ func TestAGeneratedPasswordIsWrittenOnceAndKept(t *testing.T) {
 	second.login("admin", strings.TrimSpace(string(password)))
 }
 
-func TestTheFileWithTheFirstPasswordGoesWhenThatIsChanged(t *testing.T) {
+func TestPasswordFileIsRemovedAfterPasswordChange(t *testing.T) {
 	etcd, dir := storetest.Start(t), t.TempDir()
 	file := filepath.Join(dir, "password")
 	first := newSiteOn(t, etcd, func(c *Config) { c.AdminPassword, c.AdminPasswordFile = "", file })
@@ -66,8 +68,8 @@ func TestTheFileWithTheFirstPasswordGoesWhenThatIsChanged(t *testing.T) {
 		t.Fatalf("another user's password was changed: %v", err)
 	}
 
-	// A copy stands for a gateway that is down while the password is changed, another
-	// file for one that was not written by a gateway.
+	// One path is a copy of the password file, as of a gateway that is down while the password changes.
+	// The other is a file that no gateway wrote.
 	down, foreign := filepath.Join(dir, "down"), filepath.Join(dir, "foreign")
 	for path, content := range map[string]string{down: string(written), foreign: "my notes\n"} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -92,7 +94,7 @@ func TestTheFileWithTheFirstPasswordGoesWhenThatIsChanged(t *testing.T) {
 	}
 }
 
-func TestGatewaysThatStartTogetherLeaveOnlyThePasswordThatHolds(t *testing.T) {
+func TestConcurrentStartKeepsOnlyTheValidPasswordFile(t *testing.T) {
 	for name, file := range map[string]func(int) string{
 		"a shared file":   func(int) string { return "password" },
 		"a file for each": func(n int) string { return fmt.Sprint("password-", n) },
@@ -127,7 +129,7 @@ func TestGatewaysThatStartTogetherAgreeOnUserAndKey(t *testing.T) {
 	b.as(token).do("GET", "/api/v1/auth/me", nil).want(200)
 }
 
-func TestAForeignClusterSecretIsToldAsSuch(t *testing.T) {
+func TestWrongClusterSecretIsReported(t *testing.T) {
 	s := newSite(t)
 	g, err := New(Config{
 		Store: s.store, View: newUnstartedView(s), Log: s.gateway.cfg.Log, Listen: "127.0.0.1:0", Replica: "other",
@@ -141,7 +143,7 @@ func TestAForeignClusterSecretIsToldAsSuch(t *testing.T) {
 	}
 }
 
-func TestAFailedLoginTellsNothing(t *testing.T) {
+func TestFailedLoginRevealsNothing(t *testing.T) {
 	s := newSite(t).as("")
 	wrong := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "admin", "password": "wrong"}).want(401)
 	unknown := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "nobody", "password": "wrong"}).want(401)
@@ -166,7 +168,7 @@ func TestOnlyPublicRoutesAnswerWithoutAToken(t *testing.T) {
 		path := strings.NewReplacer(":group", "x", ":name", "x", ":id", "x", "*path", "x", ":hash", "x").Replace(r.Path)
 		if r.Demand.Open() {
 			public++
-			signed := strings.HasSuffix(path, "/webhook") || path == "/api/v1/auth/refresh" // a signature, and a token of its own
+			signed := strings.HasSuffix(path, "/webhook") || path == "/api/v1/auth/refresh" // authenticated by a signature or a refresh token
 			if got := anonymous.do(r.Method, path, nil); got.status == 401 && !signed {
 				t.Errorf("%s %s demands a token", r.Method, path)
 			}
@@ -181,7 +183,7 @@ func TestOnlyPublicRoutesAnswerWithoutAToken(t *testing.T) {
 	}
 }
 
-func TestRolesMayDoWhatTheirTableSays(t *testing.T) {
+func TestBuiltInRolesHaveTheirPermissions(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -231,27 +233,27 @@ func TestATokenIsJudgedByThePresentUser(t *testing.T) {
 	s := newSite(t)
 	vera := s.user("vera", "VIEWER")
 	vera.do("POST", "/api/v1/groups", `{"name":"a"}`).want(403)
-	change := func(f func(*fleet.User)) {
-		u, err := store.Get(t.Context(), s.store, store.UserKey("vera"))
+	change := func(f func(*account.User)) {
+		u, err := store.Get(t.Context(), s.store, keys.User("vera"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		rev := u.ModRev
 		f(&u)
-		s.commit(store.Replace(store.UserKey("vera"), u, rev))
+		s.commit(store.Replace(keys.User("vera"), u, rev))
 	}
-	change(func(u *fleet.User) { u.Role = "OPERATOR" })
+	change(func(u *account.User) { u.Role = "OPERATOR" })
 	vera.do("POST", "/api/v1/groups", `{"name":"a"}`).want(201)
 	fresh := vera.as(vera.do("POST", "/api/v1/auth/refresh", nil).want(200).field("token").(string))
 	fresh.do("GET", "/api/v1/auth/me", nil).want(200).is("role", "OPERATOR")
-	change(func(u *fleet.User) { u.Epoch++ })
+	change(func(u *account.User) { u.Epoch++ })
 	vera.do("GET", "/api/v1/groups", nil).want(401)
 	vera = vera.as(vera.as("").login("vera", adminPassword))
-	u, err := store.Get(t.Context(), s.store, store.UserKey("vera"))
+	u, err := store.Get(t.Context(), s.store, keys.User("vera"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.commit(store.Remove(store.UserKey("vera"), u.ModRev))
+	s.commit(store.Remove(keys.User("vera"), u.ModRev))
 	vera.do("GET", "/api/v1/groups", nil).want(401)
 }
 
@@ -267,7 +269,7 @@ func TestAnAPITokenIsShownOnceAndWorksUntilDeleted(t *testing.T) {
 	if list.is("total", 1); strings.Contains(list.raw, token[4:]) {
 		t.Error("the list shows the token")
 	}
-	record, err := store.Get(t.Context(), s.store, store.APITokenKey(id))
+	record, err := store.Get(t.Context(), s.store, keys.APIToken(id))
 	if err != nil || strings.Contains(record.Hash, token[4:]) {
 		t.Errorf("the store holds %+v, %v", record, err)
 	}
@@ -283,9 +285,9 @@ func TestAnAPITokenIsShownOnceAndWorksUntilDeleted(t *testing.T) {
 	s.do("POST", "/api/v1/api-tokens", `{"name":"x","expiresInSeconds":9000000000000000000}`).want(422).naming("expiresInSeconds")
 }
 
-func TestTooManyLoginsAreNotEvenLookedAt(t *testing.T) {
+func TestLoginLimitRefusesBeforeChecking(t *testing.T) {
 	s := newSiteOn(t, storetest.Start(t), func(c *Config) { c.Limits = Limits{} })
-	for n := range 10 { // of several names, so that none is locked out
+	for n := range 10 { // different names, so that none is locked out
 		s.do("POST", "/api/v1/auth/login", map[string]string{"username": fmt.Sprintf("user%d", n), "password": "wrong"}).want(401)
 	}
 	r := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "admin", "password": adminPassword}).want(429)
@@ -295,7 +297,7 @@ func TestTooManyLoginsAreNotEvenLookedAt(t *testing.T) {
 	}
 }
 
-func TestRequestsWithoutAValidTokenAreLimitedAndOthersAreNot(t *testing.T) {
+func TestAnonymousRequestsAreLimited(t *testing.T) {
 	s := newSiteOn(t, storetest.Start(t), func(c *Config) { c.Limits = Limits{} })
 	token := s.login("admin", adminPassword)
 	for range 100 {
@@ -314,7 +316,7 @@ func TestRequestsWithoutAValidTokenAreLimitedAndOthersAreNot(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRouteIsNotFoundInItsDialect(t *testing.T) {
+func TestUnknownRouteIs404InItsDialect(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	for _, path := range []string{
@@ -441,7 +443,7 @@ func TestTheGatewayAnnouncesItself(t *testing.T) {
 	})
 }
 
-func TestLimitsOfUsersAndNamesAreSharedByTheGateways(t *testing.T) {
+func TestUserAndNameLimitsAreSharedByGateways(t *testing.T) {
 	edit := func(c *Config) { c.Limits.Users, c.Limits.Names, c.Lockout.Failures = 20, 6, -1 }
 	a := newSite(t, edit)
 	b := newSiteOn(t, a.etcd, edit).as(a.token)

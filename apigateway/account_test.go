@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 	jeb   = "853c80ef-3c37-49fd-aa49-938b674adae6"
 )
 
-func TestPreferencesAreKeptAsTheyAreSentOnEveryGateway(t *testing.T) {
+func TestPreferencesAreStoredUnchanged(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)
 	bob := a.user("bob", "VIEWER")
@@ -42,7 +43,7 @@ func TestPreferencesAreKeptAsTheyAreSentOnEveryGateway(t *testing.T) {
 		bob.do("PUT", "/api/v1/users/bob/preferences", bad).want(400)
 	}
 	bob.do("PUT", "/api/v1/users/bob/preferences", `{"theme":"light"}`).want(200)
-	bob.do("PUT", "/api/v1/users/bob/preferences", `{"x":"`+strings.Repeat("x", fleet.MaxPreferences)+`"}`).want(413)
+	bob.do("PUT", "/api/v1/users/bob/preferences", `{"x":"`+strings.Repeat("x", account.MaxPreferences)+`"}`).want(413)
 	bob.do("GET", "/api/v1/users/admin/preferences", nil).want(403)
 	bob.do("PUT", "/api/v1/users/admin/preferences", `{}`).want(403)
 	a.do("GET", "/api/v1/users/nobody/preferences", nil).want(404)
@@ -56,12 +57,12 @@ func TestPreferencesAreKeptAsTheyAreSentOnEveryGateway(t *testing.T) {
 	a.do("GET", "/api/v1/users/robert/preferences", nil).want(200).is("theme", "light")
 	record, _ := a.view.Snapshot().Users.Get("robert")
 	a.do("DELETE", "/api/v1/users/robert", nil).want(204)
-	if _, err := store.Get(t.Context(), a.store, store.PreferencesKey(record.ID())); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), a.store, keys.Preferences(record.ID())); !errs.Is(err, errs.NotFound) {
 		t.Errorf("they outlive their user: %v", err)
 	}
 }
 
-// sameJSON reports whether two texts are the same value.
+// sameJSON reports whether two texts are equal JSON values.
 func sameJSON(t *testing.T, a, b string) bool {
 	t.Helper()
 	var x, y any
@@ -74,7 +75,7 @@ func sameJSON(t *testing.T, a, b string) bool {
 	return fmt.Sprint(x) == fmt.Sprint(y)
 }
 
-func TestAPlayerIsOneUsersAtMost(t *testing.T) {
+func TestPlayerIsLinkedToOneUserOnly(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)
 	bob, ann := a.user("bob", "VIEWER"), a.user("ann", "VIEWER")

@@ -15,11 +15,14 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-// told are what the audit says of each change, oldest first.
+// told returns a summary of all audit entries, oldest first.
 func (s *site) told() (all []string) {
 	s.t.Helper()
 	for _, e := range slices.Backward(s.do("GET", "/api/v1/audit?class=CHANGE", nil).want(200).data()) {
@@ -31,7 +34,7 @@ func (s *site) told() (all []string) {
 	return all
 }
 
-func TestTheAuditHasWhatEachChangeMadeOfWhat(t *testing.T) {
+func TestAuditRecordsBeforeAndAfter(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.do("PUT", "/api/v1/quotas/all", `{"selector":{"a":"b"},"limit":{"instances":5}}`).want(201)
@@ -80,19 +83,19 @@ func TestTheAuditHasWhatEachChangeMadeOfWhat(t *testing.T) {
 	}
 }
 
-func TestWhatNotEverybodyIsShownIsNotInTheAudit(t *testing.T) {
+func TestAuditHidesProtectedValues(t *testing.T) {
 	s := newSite(t)
 	s.defining("lobby",
-		fleet.Variable{Key: "KEY", Type: fleet.VariableString, Scope: fleet.ScopeGroup, Visibility: "ADMIN"},
-		fleet.Variable{Key: "OPEN", Type: fleet.VariableString, Scope: fleet.ScopeGroup},
-		secretVariable("DB", fleet.ScopeGroup))
+		content.Variable{Key: "KEY", Type: content.VariableString, Scope: content.ScopeGroup, Visibility: "ADMIN"},
+		content.Variable{Key: "OPEN", Type: content.VariableString, Scope: content.ScopeGroup},
+		secretVariable("DB", content.ScopeGroup))
 	ports := []map[string]any{{"name": "admin", "protocol": "tcp", "port": 25600}}
 	s.group("lobby", map[string]any{
 		"templates": []string{"lobby"}, "additionalPorts": ports, "rcon": map[string]string{"port": "admin", "password": "hush-rcon-1"},
 		"variableValues": map[string]string{"KEY": "hush-key-1", "DB": "hush-db-1", "OPEN": "said"},
 	})
 	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"KEY":"hush-key-2","DB":"hush-db-2"},"rcon":{"password":"hush-rcon-2"}}`).want(200)
-	s.defining("lobby") // what was hidden stays so
+	s.defining("lobby") // hidden values stay hidden
 	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"KEY":null},"memoryMb":5}`).want(200)
 	s.do("DELETE", "/api/v1/groups/lobby", nil).want(204)
 	said := s.told()
@@ -104,14 +107,14 @@ func TestWhatNotEverybodyIsShownIsNotInTheAudit(t *testing.T) {
 	}
 	for _, text := range []string{"hush-rcon", "hush-key", "hush-db"} {
 		for _, key := range storetest.Holding(t, s.etcd.Endpoint, text) {
-			if strings.HasPrefix(key, store.AuditLog().String()) {
+			if strings.HasPrefix(key, keys.AuditLog().String()) {
 				t.Errorf("%s stands in %s", text, key)
 			}
 		}
 	}
 }
 
-// entries puts entries into the audit, numbered from 0, a second apart, by users 0 to 2 in turn.
+// entries adds n audit entries, numbered from 0, a second apart, by users 0 to 2 in turn.
 func (s *site) entries(from time.Time, n int) {
 	s.t.Helper()
 	numbers := make([]int, n)
@@ -123,7 +126,7 @@ func (s *site) entries(from time.Time, n int) {
 		for _, i := range some {
 			at := from.Add(time.Duration(i) * time.Second)
 			id := ulid.MustNew(ulid.Timestamp(at), ulid.DefaultEntropy()).String()
-			writes = append(writes, store.Create(store.AuditKey(id), fleet.AuditEntry{AuditMark: fleet.AuditMark{
+			writes = append(writes, store.Create(keys.Audit(id), account.AuditEntry{AuditMark: account.AuditMark{
 				ID: id, Username: fmt.Sprint("user-", i%3), Action: "quota.update", ResourceType: "quota", ResourceID: fmt.Sprint(i), CreatedAt: at,
 			}}))
 		}
@@ -131,7 +134,7 @@ func (s *site) entries(from time.Time, n int) {
 	}
 }
 
-// resources are those of a page's entries.
+// resources returns the resources of the entries on a page.
 func (r *reply) resources() (out []string) {
 	for _, e := range r.want(200).data() {
 		e, _ := e.(map[string]any)
@@ -174,7 +177,7 @@ func TestTheAuditIsReadByThePageAndFiltered(t *testing.T) {
 	}
 }
 
-func TestACursorGoesOnWhereThePageEndedWhateverIsNew(t *testing.T) {
+func TestAuditCursorIgnoresNewEntries(t *testing.T) {
 	s := newSite(t)
 	began := time.Now().Add(-time.Hour)
 	s.entries(began, 7)
@@ -193,7 +196,7 @@ func TestACursorGoesOnWhereThePageEndedWhateverIsNew(t *testing.T) {
 	s.do("GET", "/api/v1/audit?cursor=00000000000000000000000000", nil).want(200).is("data", []any{}).is("nextCursor", nil)
 }
 
-func TestAnEntryTellsByWhatTokenOfWhatRequestAndAtWhatRevision(t *testing.T) {
+func TestAuditEntryHasTokenRequestAndRevision(t *testing.T) {
 	s := newSite(t)
 	key := s.as(s.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`).want(201).field("token").(string))
 	id := s.do("GET", "/api/v1/api-tokens", nil).data()[0].(map[string]any)["id"]
@@ -207,7 +210,7 @@ func TestAnEntryTellsByWhatTokenOfWhatRequestAndAtWhatRevision(t *testing.T) {
 		is("data.0.revision", rev).is("data.0.result", "SUCCESS").is("data.0.failure", "")
 }
 
-func TestACommandThatMayNotHaveComeThereIsInTheAuditAsFailed(t *testing.T) {
+func TestUnconfirmedCommandIsAuditedAsFailed(t *testing.T) {
 	s := newSite(t)
 	agent := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
@@ -217,7 +220,7 @@ func TestACommandThatMayNotHaveComeThereIsInTheAuditAsFailed(t *testing.T) {
 	s.do("GET", "/api/v1/audit?action=instance.command", nil).want(200).is("total", 1).is("data.0.result", "FAILED").is("data.0.details", "say hi")
 }
 
-func TestTheAuditIsShortenedAsItGrows(t *testing.T) {
+func TestAuditIsTruncatedAboveItsLimit(t *testing.T) {
 	s := newSite(t)
 	const most = 10_000
 	s.entries(time.Now().Add(-5*time.Hour), most+most/20)
@@ -229,13 +232,13 @@ func TestTheAuditIsShortenedAsItGrows(t *testing.T) {
 	s.do("GET", "/api/v1/audit?limit=1&class=CHANGE", nil).is("total", most).is("data.0.resourceId", "all")
 }
 
-// since are entries of the audit with an action, newest first.
+// audited returns the audit entries of an action, newest first.
 func (s *site) audited(action string) []any {
 	s.t.Helper()
 	return s.do("GET", "/api/v1/audit?action="+action, nil).want(200).data()
 }
 
-// becomes waits until an action is in the audit so many times.
+// becomes waits until the audit has an action a number of times.
 func (s *site) becomes(action string, times int) {
 	s.t.Helper()
 	await.That(s.t, fmt.Sprintf("%s is in the audit %d times", action, times), func() string {
@@ -244,12 +247,12 @@ func (s *site) becomes(action string, times int) {
 	})
 }
 
-func TestNeitherAnInstanceNorAStrangerPushesOutWhatPeopleDid(t *testing.T) {
+func TestInstancesAndStrangersDoNotEvictUserEntries(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
-	for class, mark := range map[fleet.AuditClass]fleet.AuditMark{
-		fleet.AuditWorkload: {Username: fleet.InstanceActor("abc123"), Action: "player.transfer", ResourceType: "player"},
-		fleet.AuditUnproven: {Action: fleet.ActionLoginFailed, ResourceType: "user"},
+	for class, mark := range map[account.AuditClass]account.AuditMark{
+		account.AuditWorkload: {Username: account.InstanceActor("abc123"), Action: "player.transfer", ResourceType: "player"},
+		account.AuditUnproven: {Action: account.ActionLoginFailed, ResourceType: "user"},
 	} {
 		const most, more = 2_000, 2_300
 		for batch := range slices.Chunk(make([]struct{}, more), s.store.MaxOps()-1) {
@@ -257,7 +260,7 @@ func TestNeitherAnInstanceNorAStrangerPushesOutWhatPeopleDid(t *testing.T) {
 			for range batch {
 				one := mark
 				one.ID, one.CreatedAt = ulid.MustNew(ulid.Now(), ulid.DefaultEntropy()).String(), time.Now()
-				writes = append(writes, store.Create(store.AuditKey(one.ID), fleet.AuditEntry{AuditMark: one}))
+				writes = append(writes, store.Create(keys.Audit(one.ID), account.AuditEntry{AuditMark: one}))
 			}
 			s.commit(writes...)
 		}
@@ -275,7 +278,7 @@ func TestNeitherAnInstanceNorAStrangerPushesOutWhatPeopleDid(t *testing.T) {
 	s.do("GET", "/api/v1/audit?class=nonsense", nil).want(400).naming("WORKLOAD")
 }
 
-func TestEntriesGoAfterNinetyDaysButTheLastChange(t *testing.T) {
+func TestAuditExpiresAfterNinetyDaysExceptLastChange(t *testing.T) {
 	s := newSite(t)
 	s.entries(time.Now().Add(-100*24*time.Hour), 5)
 	s.entries(time.Now().Add(-89*24*time.Hour), 2)
@@ -283,7 +286,7 @@ func TestEntriesGoAfterNinetyDaysButTheLastChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.That(t, "the old ones are gone", func() string {
-		n := s.view.Snapshot().AuditTotals[fleet.AuditChange].Entries
+		n := s.view.Snapshot().AuditTotals[account.AuditChange].Entries
 		return await.Unless(n == 2, "there are %d changes", n)
 	})
 	old := newSite(t)
@@ -292,12 +295,12 @@ func TestEntriesGoAfterNinetyDaysButTheLastChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.That(t, "one is left to tell how far back the past is known", func() string {
-		n := old.view.Snapshot().AuditTotals[fleet.AuditChange].Entries
+		n := old.view.Snapshot().AuditTotals[account.AuditChange].Entries
 		return await.Unless(n == 1, "there are %d changes", n)
 	})
 }
 
-func TestLoginsAndWrongPasswordsAreAuditedAndAFloodOfThemIsNot(t *testing.T) {
+func TestLoginFloodIsAuditedOnce(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
 	from(s, "198.51.100.7", "admin", adminPassword).want(200)
 	s.do("GET", "/api/v1/audit?action=auth.login", nil).want(200).is("data.0.username", "admin").is("data.0.ipAddress", "198.51.100.7").
@@ -321,7 +324,7 @@ func TestLoginsAndWrongPasswordsAreAuditedAndAFloodOfThemIsNot(t *testing.T) {
 	}
 }
 
-func TestATokenThatIsUsedFromANewAddressIsAuditedOnce(t *testing.T) {
+func TestTokenUseFromNewAddressIsAuditedOnce(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
 	ci, made := s.key(`{"name":"ci"}`)
 	for range 2 {

@@ -11,9 +11,10 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// noChange are routes that take something in and change nothing that an audit is of, and why.
+// noChange has routes that take a body but change nothing that is audited, with the reason.
 var noChange = map[string]string{
 	"POST /api/v1/auth/refresh":                 "it is the login that it was",
 	"POST /api/v1/events/ticket":                "tickets end by themselves, unused",
@@ -30,7 +31,8 @@ var noChange = map[string]string{
 	"PUT /api/instances/:id/state":              "a heartbeat is a report",
 }
 
-// heldElsewhere are routes that cannot succeed at a gateway that is alone, and who holds them to it.
+// heldElsewhere has routes that cannot succeed on a single gateway, with the reason or the test that
+// covers them.
 var heldElsewhere = map[string]string{
 	"POST /api/v1/simulate":                       "it reads, and takes a scheduler",
 	"POST /api/v1/system/shutdown":                "TestAReplicaThatIsAskedToEndsAndTheOtherServesOn",
@@ -46,13 +48,13 @@ var heldElsewhere = map[string]string{
 
 // change is a request that changes something.
 type change struct {
-	// route is as it is mounted; at is where it is asked when that is not what is there, and a
-	// query is added to it.
+	// route is the route's pattern. at is the path to request if it differs from existing objects, or a
+	// query to append.
 	route, at, body string
 	header          []string
 }
 
-// changes are requests in an order in which each changes something, one of every route.
+// changes returns one request per route, in an order in which each changes something.
 func (b *besieged) changes(t *testing.T) []change {
 	t.Helper()
 	text := func(path, field string, r *reply) { b.there[path], _ = r.field(field).(string) }
@@ -62,12 +64,12 @@ func (b *besieged) changes(t *testing.T) []change {
 	text("/s/:id", "shareId", shared)
 	text("/api/v1/shares/:id", "shareId", b.do("POST", "/api/v1/system/logs/share", `{}`).want(201))
 	text("/api/v1/workloads/credentials/:id", "data.0.tokenId", b.do("GET", "/api/v1/workloads/credentials", nil).want(200))
-	b.commit(store.Create(store.CrashLoopKey("lobby"), fleet.CrashLoop{Group: "lobby", GroupRevision: 1, Level: 1, Since: time.Now(), PausedUntil: time.Now().Add(time.Hour)}))
+	b.commit(store.Create(keys.CrashLoop("lobby"), fleet.CrashLoop{Group: "lobby", GroupRevision: 1, Level: 1, Since: time.Now(), PausedUntil: time.Now().Add(time.Hour)}))
 	b.there["/api/v1/crashes/:id"] = b.crash(1, time.Hour, nil).ID
 	b.node("node-2", fleet.Resources{MemoryMiB: 4096})
 	b.loseNode("node-2")
 	b.group("other", nil)
-	b.do("PUT", "/api/v1/templates/lobby/files/content?path=c", `{"content":"1"}`).want(200) // what was current is not
+	b.do("PUT", "/api/v1/templates/lobby/files/content?path=c", `{"content":"1"}`).want(200) // the current version is now another
 	avatar, avatarMedia := pictureForm(t, "avatar", "GIF89a\x01\x00\x01\x00\x00\x00\x00;")
 	archive := zipped(t, member{name: "z.txt", content: "z"})
 	upload, uploadMedia := form(t, nil, "u.zip", archive)
@@ -214,7 +216,7 @@ func (b *besieged) changes(t *testing.T) []change {
 	}
 }
 
-func TestEveryChangeThroughWhicheverRouteIsInTheAuditOnce(t *testing.T) {
+func TestEveryMutatingRouteIsAuditedOnce(t *testing.T) {
 	b := besiege(t)
 	watcher := b.as(b.login("admin", adminPassword))
 	entries := func() float64 {
@@ -250,7 +252,7 @@ func TestEveryChangeThroughWhicheverRouteIsInTheAuditOnce(t *testing.T) {
 		name := r.Method + " " + r.Path
 		switch op := operationOf(b.contract, r); {
 		case r.Method == http.MethodGet, op["x-later"] == true, asked[name] && heldElsewhere[name] == "":
-		case strings.HasPrefix(r.Path, "/api/plugin/"), strings.HasPrefix(r.Path, "/api/proxy/"): // what an instance says of itself is a report
+		case strings.HasPrefix(r.Path, "/api/plugin/"), strings.HasPrefix(r.Path, "/api/proxy/"): // reports of instances are not audited
 		case asked[name] || heldElsewhere[name] == "":
 			t.Errorf("%s changes something: put a request into changes, or say in heldElsewhere why not", name)
 		}

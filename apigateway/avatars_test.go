@@ -8,15 +8,16 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// pictures are the beginnings of files of each kind, and of some that are none.
+// pictures are the first bytes of files of each image type, and of other files.
 var pictures = map[string]string{
 	"image/png": "\x89PNG\r\n\x1a\n", "image/jpeg": "\xff\xd8\xff\xe0", "image/gif": "GIF89a", "image/webp": "RIFF\x04\x00\x00\x00WEBPVP8 ",
 }
 
-// pictureForm is a form with a file, and its type.
+// pictureForm returns a form with a file, and its content type.
 func pictureForm(t testing.TB, field, content string) (body, kind string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -38,7 +39,7 @@ func (s *site) show(user, content string) *reply {
 	return s.do("POST", "/api/v1/users/"+user+"/avatar", body, "Content-Type", kind)
 }
 
-func TestAPictureIsShownToEverybodyOnEveryGateway(t *testing.T) {
+func TestAvatarIsPublicOnEveryGateway(t *testing.T) {
 	s := newShelf(newSite(t))
 	b := second(t, s.site)
 	bob, stranger := s.user("bob", "VIEWER"), b.as("")
@@ -79,9 +80,9 @@ func TestAPictureIsShownToEverybodyOnEveryGateway(t *testing.T) {
 	s.keeps(0)
 }
 
-func TestSoManyPicturesOfAUserAreTakenInAnHour(t *testing.T) {
+func TestAvatarUploadsAreRateLimited(t *testing.T) {
 	s := newShelf(newSite(t))
-	second(t, s.site) // the pace of each gateway is its own
+	second(t, s.site) // each gateway has its own rate limit
 	await.That(t, "the gateway knows of another", func() string {
 		n := len(s.view.Snapshot().ServiceSessions(serviceName))
 		return await.Unless(n == 2, "it knows of %d", n)
@@ -99,16 +100,16 @@ func TestSoManyPicturesOfAUserAreTakenInAnHour(t *testing.T) {
 	ann.show("ann", pictures["image/png"]).want(200)
 }
 
-// keeps demands that so many pictures are kept, once the view has heard of what went.
+// keeps waits until the view has the deletions and checks the number of stored pictures.
 func (s *shelf) keeps(want int) {
 	s.t.Helper()
 	await.That(s.t, fmt.Sprint(want, " pictures are kept"), func() string {
-		h, ok := s.view.Snapshot().TemplateHeads.Get(fleet.AvatarTemplate.String())
+		h, ok := s.view.Snapshot().TemplateHeads.Get(content.AvatarTemplate.String())
 		return await.Unless(ok && h.Files == want, "%+v", h)
 	})
 }
 
-func TestWhatIsNoPictureIsNotShown(t *testing.T) {
+func TestInvalidAvatarIsRefused(t *testing.T) {
 	s := newShelf(newSite(t))
 	bob := s.user("bob", "VIEWER")
 	before := s.revision()
@@ -119,7 +120,7 @@ func TestWhatIsNoPictureIsNotShown(t *testing.T) {
 	bob.do("POST", "/api/v1/users/bob/avatar", wrong, "Content-Type", kind).want(400).naming("avatar")
 	bob.do("POST", "/api/v1/users/bob/avatar", pictures["image/png"], "Content-Type", "image/png").want(400).naming("avatar")
 	bob.do("POST", "/api/v1/users/bob/avatar", wrong[:len(wrong)/2], "Content-Type", kind).want(400)
-	bob.show("bob", pictures["image/png"]+strings.Repeat("x", fleet.MaxAvatar)).want(413)
+	bob.show("bob", pictures["image/png"]+strings.Repeat("x", account.MaxAvatar)).want(413)
 	bob.show("admin", pictures["image/png"]).want(403)
 	bob.do("DELETE", "/api/v1/users/admin/avatar", nil).want(403)
 	s.show("nobody", pictures["image/png"]).want(404)

@@ -73,7 +73,7 @@ func TestTheCatalogIsKeptByPlatform(t *testing.T) {
 	}
 }
 
-func TestABlankVersionIsTheRecommendedOneWhenAnInstanceIsMade(t *testing.T) {
+func TestBlankVersionUsesRecommendedOne(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
 	hash := strings.Repeat("cd", 32)
@@ -96,7 +96,7 @@ func TestABlankVersionIsTheRecommendedOneWhenAnInstanceIsMade(t *testing.T) {
 	s.do("DELETE", "/api/v1/catalog/PAPER/versions/1.21", nil).want(409)
 }
 
-func TestAVersionWithoutAHashIsStoredAndPinnedAtItsFirstDownload(t *testing.T) {
+func TestVersionWithoutHashGetsItFromFirstDownload(t *testing.T) {
 	s := newShelf(newSite(t))
 	var content atomic.Value // of "", the host has nothing
 	content.Store("")
@@ -135,11 +135,11 @@ func TestAVersionWithoutAHashIsStoredAndPinnedAtItsFirstDownload(t *testing.T) {
 
 	warned(s.do("POST", versions, map[string]string{"version": "1", "downloadUrl": host.URL + "/a"}), "404").want(201).is("sha256", "")
 	entry().is("data.0.sha256", "")
-	content.Store("first") // it is tried again
+	content.Store("first") // the download is retried
 	pinned("first")
 	s.do("GET", "/api/v1/audit?action=catalog.pin", nil).want(200).is("total", 1).is("data.0.resourceId", "PAPER 1").is("data.0.details", host.URL+"/a "+sumOf("first"))
 
-	content.Store("second") // what was first counts
+	content.Store("second") // the first content stays pinned
 	if r := s.do("PATCH", versions+"/1", map[string]string{"downloadUrl": host.URL + "/a"}).want(200).is("sha256", sumOf("first")); r.header.Get("Warning") != "" {
 		t.Error(r.header)
 	}
@@ -149,7 +149,7 @@ func TestAVersionWithoutAHashIsStoredAndPinnedAtItsFirstDownload(t *testing.T) {
 	s.do("PATCH", versions+"/1", map[string]string{"sha256": sumOf("third")}).want(200).is("sha256", sumOf("third"))
 }
 
-func TestAVersionIsStoredWhileNothingCanDownloadIt(t *testing.T) {
+func TestVersionIsStoredWithoutTemplateService(t *testing.T) {
 	s := newSite(t) // without templatesvc
 	r := s.do("POST", "/api/v1/catalog/paper/versions", `{"version":"2","downloadUrl":"https://x.example/2.jar"}`).want(201).is("sha256", "")
 	if !strings.Contains(r.header.Get("Warning"), "the version has no hash yet") {
@@ -163,12 +163,12 @@ func TestAVersionIsStoredWhileNothingCanDownloadIt(t *testing.T) {
 	s.do("GET", "/api/v1/services/"+string(s.start("lobby"))+"/composition", nil).want(200).is("runtime.url", "https://x.example/2.jar").is("runtime.sha256", "")
 }
 
-func TestAURLWhoseHostIsDeadDoesNotTakeTheTemplateServiceAway(t *testing.T) {
+func TestDeadDownloadHostDoesNotTripBreaker(t *testing.T) {
 	s := newShelf(newSite(t))
 	gone := httptest.NewServer(http.NotFoundHandler())
 	dead := gone.URL + "/x.jar"
 	gone.Close()
-	for n := range 7 { // more often than a breaker bears
+	for n := range 7 { // more often than the breaker's threshold
 		r := s.do("POST", "/api/v1/catalog/paper/versions", map[string]string{"version": fmt.Sprint(n), "downloadUrl": dead}).want(201)
 		if !strings.Contains(r.header.Get("Warning"), "does not answer") {
 			t.Errorf("%v", r.header)

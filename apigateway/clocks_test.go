@@ -8,8 +8,9 @@ import (
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-// Tokens are good for a day and more, so a gateway takes those of another whose clock is half a day off.
-func TestGatewaysWhoseClocksDifferTakeEachOthersTokens(t *testing.T) {
+// Tokens are valid for at least a day, so a gateway must accept tokens from one whose clock is off by
+// half a day.
+func TestTokensWorkDespiteClockSkew(t *testing.T) {
 	etcd := storetest.Start(t)
 	var sites []*site
 	for _, ahead := range []time.Duration{0, 12 * time.Hour, -11 * time.Hour} {

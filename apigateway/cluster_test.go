@@ -6,25 +6,26 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-func TestTheClusterTellsWhoServesItAndWhoDecides(t *testing.T) {
+func TestClusterListsMembersAndLeases(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)
 	started := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	a.commit(
-		store.Create(store.SessionKey("enforcer", "e-1"), fleet.Session{Service: "enforcer", Replica: "e-1", URL: "http://e:1", Version: "v1", StartedAt: started}),
-		store.Create(store.ShardKey("enforcer", 10), fleet.Shard{Service: "enforcer", Replica: "e-1"}),
-		store.Create(store.ShardKey("enforcer", 9), fleet.Shard{Service: "enforcer", Replica: "e-1"}),
+		store.Create(keys.Session("enforcer", "e-1"), cluster.Session{Service: "enforcer", Replica: "e-1", URL: "http://e:1", Version: "v1", StartedAt: started}),
+		store.Create(keys.Shard("enforcer", 10), cluster.Shard{Service: "enforcer", Replica: "e-1"}),
+		store.Create(keys.Shard("enforcer", 9), cluster.Shard{Service: "enforcer", Replica: "e-1"}),
 	)
 	for _, s := range []*site{a, b} { // both gateways and the enforcer
 		await.That(t, "all members are known", func() string {
 			r := s.do("GET", "/api/v1/cluster", nil).want(200)
 			return await.Unless(r.field("memberCount") == 3.0, "%s", r.raw)
 		})
-		meta, err := store.Get(t.Context(), a.store, store.MetaKey())
+		meta, err := store.Get(t.Context(), a.store, keys.Meta())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/configfile"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
 func TestTheCompositionOfAnInstanceIsShown(t *testing.T) {
@@ -30,7 +32,7 @@ func TestTheCompositionOfAnInstanceIsShown(t *testing.T) {
 		is("layers", []any{layer("base", "default", true), layer("lobby", "default", true), layer("maps", "g", false)}).
 		is("runtime", map[string]any{"platform": "PAPER", "platformVersion": "1.21", "jarFile": "paper.jar", "url": "", "sha256": ""}).
 		is("jvmArgs", []string{"-Xa"}).is("env", map[string]string{"A": "%PORT%"}).is("variables", map[string]string{"x": "y"}).
-		is("secrets", []any{}).is("extensions", []any{}).is("fileModifications", []string{"*.txt"}).is("merge", fleet.DefaultMergeFiles()).
+		is("secrets", []any{}).is("extensions", []any{}).is("fileModifications", []string{"*.txt"}).is("merge", configfile.DefaultMergeFiles()).
 		is("configPatches", []any{map[string]any{"file": "a.yml", "path": "b", "op": "SET", "value": 1}}).
 		is("override", true).is("static", false).is("protectedPaths", []string{"world"}).is("memoryMb", 1024)
 	if command, _ := before.field("command").(string); !strings.HasPrefix(command, "java -Xms") {
@@ -73,13 +75,13 @@ func TestWhatWasHiddenWhenAnInstanceWasMadeStaysHiddenInItsComposition(t *testin
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
 	s.defining("lobby",
-		fleet.Variable{Key: "KEY", Type: fleet.VariableString, Scope: fleet.ScopeInstance, Visibility: "ADMIN", Default: new("theirs")},
-		fleet.Variable{Key: "OWN", Type: fleet.VariableString, Scope: fleet.ScopeInstance, Visibility: "OPERATOR"},
-		secretVariable("PW", fleet.ScopeInstance),
+		content.Variable{Key: "KEY", Type: content.VariableString, Scope: content.ScopeInstance, Visibility: "ADMIN", Default: new("theirs")},
+		content.Variable{Key: "OWN", Type: content.VariableString, Scope: content.ScopeInstance, Visibility: "OPERATOR"},
+		secretVariable("PW", content.ScopeInstance),
 	)
 	s.group("lobby", map[string]any{"command": "run", "templates": []string{"lobby"}})
 	s.do("POST", "/api/v1/groups/lobby/start", map[string]any{"variables": map[string]string{"OWN": "mine", "PW": recognisable}}).want(200)
-	s.defining("lobby") // as a later version that defines none of them
+	s.defining("lobby") // as a later version without these definitions
 	viewer, operator := s.user("vera", "VIEWER"), s.user("otto", "OPERATOR")
 	for who, want := range map[*site]map[string]string{
 		viewer:   {"KEY": "***", "OWN": "***", "PW": "***"},
@@ -92,7 +94,7 @@ func TestWhatWasHiddenWhenAnInstanceWasMadeStaysHiddenInItsComposition(t *testin
 
 func TestWhichFilesHavePlaceholdersReplacedByDefault(t *testing.T) {
 	s := newSite(t)
-	s.do("POST", "/api/v1/groups", map[string]any{"name": "plain", "command": "run"}).want(201).is("fileModifications", fleet.DefaultFileModifications())
+	s.do("POST", "/api/v1/groups", map[string]any{"name": "plain", "command": "run"}).want(201).is("fileModifications", configfile.DefaultFileModifications())
 	s.do("POST", "/api/v1/groups", map[string]any{"name": "none", "command": "run", "fileModifications": []string{}}).want(201).is("fileModifications", []any{})
 	s.do("PATCH", "/api/v1/groups/none", map[string]any{"maxPlayers": 7}).want(200).is("fileModifications", []any{})
 	s.do("PUT", "/api/configurations/uni", map[string]any{"command": "run", "nodes": []string{"*"}}).want(204)

@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-func TestWhoHasAnObjectAsItIsIsTold304(t *testing.T) {
+func TestMatchingETagReturns304(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.do("POST", "/api/v1/networks", `{"name":"main","lobbyGroup":"lobby"}`).want(201)
@@ -34,7 +35,7 @@ func TestWhoHasAnObjectAsItIsIsTold304(t *testing.T) {
 	s.do("GET", "/api/v1/networks/main", nil, "If-None-Match", etag).want(200).is("kickMessage", "later")
 }
 
-func TestWhatHasFiguresOfTheMomentIsNeverToldToBeTheSame(t *testing.T) {
+func TestLiveFiguresNeverReturn304(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("n1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
@@ -50,12 +51,12 @@ func TestWhatHasFiguresOfTheMomentIsNeverToldToBeTheSame(t *testing.T) {
 	s.do("GET", "/api/v1/groups/lobby", nil, "If-None-Match", read["/api/v1/groups/lobby"]).want(200).is("runningInstances", 1)
 }
 
-func TestWhatHasMoreThanItsETagNamesIsNeverToldToBeTheSame(t *testing.T) {
+func TestPartialETagNeverReturns304(t *testing.T) {
 	s := newShelf(newSite(t))
 	admin, vera := s.site, s.user("vera", "VIEWER")
 	s.drop("default/lobby", map[string]string{"a.txt": "a"})
 	s.do("PUT", "/api/v1/secrets/db", `{"value":"x"}`).want(201)
-	s.defining("lobby", secretVariable("DB", fleet.ScopeGroup), fleet.Variable{Key: "KEY", Type: fleet.VariableString, Scope: fleet.ScopeGroup, Visibility: "ADMIN"})
+	s.defining("lobby", secretVariable("DB", content.ScopeGroup), content.Variable{Key: "KEY", Type: content.VariableString, Scope: content.ScopeGroup, Visibility: "ADMIN"})
 	s.group("lobby", map[string]any{"templates": []string{"lobby"}, "variableValues": map[string]string{"KEY": "k"}})
 	const secret, configuration, file = "/api/v1/secrets/db", "/api/configurations/lobby", "/api/v1/templates/lobby/files/content?path=a.txt"
 	known := func(s *site, path string) func() *reply {
@@ -65,18 +66,18 @@ func TestWhatHasMoreThanItsETagNamesIsNeverToldToBeTheSame(t *testing.T) {
 		}
 		return func() *reply { return s.do("GET", path, nil, "If-None-Match", etag) }
 	}
-	used, content := known(admin, secret), known(admin, file)
+	used, body := known(admin, secret), known(admin, file)
 	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"DB":"secret:db"}}`).want(200)
 	used().want(200).is("usedBy", []string{"group lobby"})
 
 	promoted := known(vera, configuration)
-	promoted().want(200).is("properties.KEY", fleet.Hidden)
+	promoted().want(200).is("properties.KEY", content.Hidden)
 	s.do("PATCH", "/api/v1/users/vera", `{"role":"ADMIN"}`).want(200)
 	promoted().want(200).is("properties.KEY", "k")
 
-	was := content().want(200).field("version")
+	was := body().want(200).field("version")
 	s.drop("default/lobby", map[string]string{"b.txt": "b"})
-	if r := content().want(200); r.field("version") == was {
+	if r := body().want(200); r.field("version") == was {
 		t.Errorf("the version is still %v", was)
 	}
 	const download = "/api/v1/templates/lobby/files/download?path=a.txt"

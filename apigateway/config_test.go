@@ -13,10 +13,11 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-// allowed is what a browser's page of an origin is told.
+// allowed returns the CORS header for a page of an origin.
 func allowed(s *site, origin string) string {
 	s.t.Helper()
 	return s.do("GET", "/livez", nil, "Origin", origin).header.Get("Access-Control-Allow-Origin")
@@ -39,7 +40,7 @@ func opens(s *site, origin string) bool {
 	return true
 }
 
-func TestAVersionOfTheSettingsHoldsOnEveryGateway(t *testing.T) {
+func TestSettingsApplyOnEveryGateway(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)
 	a.do("GET", "/api/v1/cluster/config", nil).want(200).is("activeVersion", 0).is("patch", map[string]any{}).
@@ -67,7 +68,7 @@ func TestAVersionOfTheSettingsHoldsOnEveryGateway(t *testing.T) {
 		n := len(a.view.Snapshot().ServiceSessions("apigateway"))
 		return await.Unless(n == 2, "%d gateways", n)
 	})
-	for range 2 { // its half
+	for range 2 { // half of the limit
 		a.as("").do("POST", "/api/v1/auth/login", `{"username":"admin","password":"wrong"}`).want(401)
 	}
 	a.as("").do("POST", "/api/v1/auth/login", `{"username":"admin","password":"wrong"}`).want(429)
@@ -89,7 +90,7 @@ func TestAVersionOfTheSettingsHoldsOnEveryGateway(t *testing.T) {
 	a.do("GET", "/api/v1/audit", nil).want(200).naming("config.update").naming("config.rollback").naming("only the panel")
 }
 
-func TestWhatIsNoSettingIsRefused(t *testing.T) {
+func TestUnknownSettingIsRefused(t *testing.T) {
 	s := newSite(t)
 	s.do("POST", "/api/v1/cluster/config", `{"parentVersion":0,"patch":{"security":{"rateLimiting":{"loginsPerMinute":100}}}}`).want(201)
 	before := s.revision()
@@ -111,12 +112,12 @@ func TestWhatIsNoSettingIsRefused(t *testing.T) {
 		`{"parentVersion":1,"patch":{"security":{"lockout":{"lockSeconds":0}}}}`:                                  "patch.security.lockout.lockSeconds",
 		`{"parentVersion":1,"patch":{"security":{"lockout":{"windowSeconds":90000}}}}`:                            "patch.security.lockout.windowSeconds",
 		`{"parentVersion":1,"patch":{"security":{"passwordReset":{"ttlMinutes":1441}}}}`:                          "patch.security.passwordReset.ttlMinutes",
-		`{"parentVersion":1,"patch":{"security":{"passwordReset":{"enabled":true}}}}`:                             "there are http.cors.allowedOrigins",
+		`{"parentVersion":1,"patch":{"security":{"passwordReset":{"enabled":true}}}}`:                             "the settings are http.cors.allowedOrigins",
 		`{"parentVersion":1,"patch":{"http.cors.allowedOrigins":[]},"reason":"` + strings.Repeat("x", 257) + `"}`: "reason",
 	} {
 		s.do("POST", "/api/v1/cluster/config", body).want(422).naming(field)
 	}
-	s.do("POST", "/api/v1/cluster/config", `{"parentVersion":1,"patch":{"security.rateLimiting.loginsPerMinute":100}}`).want(200).is("version", 1) // as it is
+	s.do("POST", "/api/v1/cluster/config", `{"parentVersion":1,"patch":{"security.rateLimiting.loginsPerMinute":100}}`).want(200).is("version", 1) // unchanged
 	s.do("POST", "/api/v1/cluster/config?dryRun=true", `{"parentVersion":1,"patch":{"security.rateLimiting.loginsPerMinute":7}}`).want(200).
 		is("action", "update").is("diff", []any{map[string]any{"field": "security.rateLimiting.loginsPerMinute", "from": 100, "to": 7}})
 	s.do("POST", "/api/v1/cluster/config/rollback", `{}`).want(422).naming("targetVersion")
@@ -175,7 +176,7 @@ func TestAnAnswerThatLeavesAllOriginsAllowedSaysSo(t *testing.T) {
 	}
 }
 
-func TestWhoComesFromNoAllowedSubnetIsRefusedAndNobodyShutsThemselvesOut(t *testing.T) {
+func TestSubnetsAreEnforcedWithoutSelfLockout(t *testing.T) {
 	behind := func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} }
 	a := newSiteOn(t, storetest.Start(t), behind)
 	a = a.as(a.login("admin", adminPassword))
@@ -207,16 +208,17 @@ func TestWhoComesFromNoAllowedSubnetIsRefusedAndNobodyShutsThemselvesOut(t *test
 		t.Errorf("a refused request wrote something: %v", keys)
 	}
 	a.do("POST", "/api/v1/cluster/config", `{"parentVersion":1,"patch":{"network.allowedSubnets":["192.0.2.0/24"]}}`, header, inside).want(422)
-	// From the host itself it may be anything; then a rollback may not shut its caller out either.
+	// From the host itself every change is allowed. Then a rollback must not lock its caller out
+	// either.
 	a.do("POST", "/api/v1/cluster/config", `{"parentVersion":1,"patch":{"network.allowedSubnets":["198.51.100.0/24"]}}`).want(201)
-	a.do("POST", "/api/v1/cluster/config/rollback", `{"targetVersion":1}`, header, outside).want(422).naming("shut you out")
+	a.do("POST", "/api/v1/cluster/config/rollback", `{"targetVersion":1}`, header, outside).want(422).naming("lock you out")
 	audit := a.do("GET", "/api/v1/audit?class=CHANGE", nil).want(200)
 	if e := audit.data()[1].(map[string]any); e["action"] != "config.update" || e["ipAddress"] != "10.1.2.3" {
 		t.Errorf("entry %v", e)
 	}
 }
 
-func TestAForwardedAddressIsNotBelievedByDefault(t *testing.T) {
+func TestForwardedAddressIsUntrustedByDefault(t *testing.T) {
 	s := newSite(t)
 	s.do("POST", "/api/v1/cluster/config", `{"parentVersion":0,"patch":{"security.rateLimiting.perIpPerMinute":3}}`).want(201)
 	var last *reply
@@ -230,7 +232,7 @@ func TestAForwardedAddressIsNotBelievedByDefault(t *testing.T) {
 	}
 }
 
-func TestOfTenVersionsMadeFromOneParentAtTheSameTimeOneIsMade(t *testing.T) {
+func TestConcurrentSettingsVersionsCreateOne(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)
 	var all sync.WaitGroup
@@ -264,12 +266,12 @@ func TestTheLatestHundredVersionsAreKeptAndTheActiveOne(t *testing.T) {
 	}
 	s.do("GET", "/api/v1/cluster/config/versions/2", nil).want(200)
 	s.do("GET", "/api/v1/cluster/config/versions/3", nil).want(404)
-	if _, err := store.Get(t.Context(), s.store, store.ConfigVersionKey(3)); err == nil {
+	if _, err := store.Get(t.Context(), s.store, keys.ConfigVersion(3)); err == nil {
 		t.Error("the record is still there")
 	}
 }
 
-func TestNetworksThatCannotBeReadStopTheStart(t *testing.T) {
+func TestInvalidNetworksPreventStart(t *testing.T) {
 	s := newSite(t)
 	for field, edit := range map[string]func(*Config){
 		"network.allowed-subnets": func(c *Config) { c.AllowedSubnets = []string{"10.0.0.0/33"} },
@@ -334,7 +336,7 @@ func TestHowLongLoginsLastAndWhenTheyAreLockedOutIsSetForAllGateways(t *testing.
 	}
 }
 
-// untilTold waits until logins under a name are answered with a status.
+// untilTold waits until logins under a name get a status.
 func untilTold(t *testing.T, s *site, name string, status int) {
 	t.Helper()
 	await.That(t, "logins of "+name+" are answered otherwise", func() string {

@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-func TestAnAgentThatBreaksOffEveryStreamIsAskedLessAndLessOften(t *testing.T) {
+func TestBrokenConsoleStreamsBackOff(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -28,7 +28,7 @@ func TestAnAgentThatBreaksOffEveryStreamIsAskedLessAndLessOften(t *testing.T) {
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
-		if lines.Text() == "event: waiting" { // which is told once the pauses grow
+		if lines.Text() == "event: waiting" { // sent once the retry delay grows
 			return
 		}
 	}

@@ -13,26 +13,28 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// contentOf has the permissions that read what may hold secrets, and a text of each content.
-var contentOf = map[fleet.Permission]string{
+// contentOf maps permissions to read possibly secret content to a text in that content.
+var contentOf = map[account.Permission]string{
 	auth.InstancesFiles: "hush-file", auth.TemplatesContent: "hush-template", auth.GroupsEnv: "hush-env",
 }
 
-// without is a caller with every permission of ADMIN but some.
-func (s *site) without(name string, lacking ...fleet.Permission) *site {
+// without returns a caller with all permissions of ADMIN except some.
+func (s *site) without(name string, lacking ...account.Permission) *site {
 	s.t.Helper()
 	admin, _ := auth.RoleOf(s.view.Snapshot(), auth.RoleAdmin)
-	role := fleet.Role{Name: strings.ToUpper(name), Edition: fleet.PermissionEdition}
-	role.Permissions = slices.DeleteFunc(slices.Clone(admin.Permissions), func(p fleet.Permission) bool { return slices.Contains(lacking, p) })
-	s.commit(store.Create(store.RoleKey(role.Name), role))
+	role := account.Role{Name: strings.ToUpper(name), Edition: account.PermissionEdition}
+	role.Permissions = slices.DeleteFunc(slices.Clone(admin.Permissions), func(p account.Permission) bool { return slices.Contains(lacking, p) })
+	s.commit(store.Create(keys.Role(role.Name), role))
 	return s.user(name, role.Name)
 }
 
-// secretive is a gateway whose group, template and instance have contents.
+// secretive returns a gateway whose group, template and instance have secret content.
 func secretive(t *testing.T) *besieged {
 	t.Helper()
 	b := besiege(t)
@@ -59,7 +61,7 @@ func secretive(t *testing.T) *besieged {
 	return b
 }
 
-// reads are requests that read everything there is, and dry runs that show what would be.
+// reads returns requests that read everything, and dry runs that show the result.
 func (b *besieged) reads() (out [][3]string) {
 	queries := map[string][]string{
 		"/api/v1/templates/:name/files/content":  {"path=a"},
@@ -93,9 +95,9 @@ func (b *besieged) reads() (out [][3]string) {
 	}...)
 }
 
-// contents are the requests whose answers had each content.
-func (b *besieged) contents(who *site) map[fleet.Permission][]string {
-	found := map[fleet.Permission][]string{}
+// contents returns the requests whose responses had each kind of content.
+func (b *besieged) contents(who *site) map[account.Permission][]string {
+	found := map[account.Permission][]string{}
 	for _, ask := range b.reads() {
 		var body any
 		if ask[2] != "" {
@@ -114,7 +116,7 @@ func (b *besieged) contents(who *site) map[fleet.Permission][]string {
 func TestNoRouteShowsContentWithoutItsPermission(t *testing.T) {
 	b := secretive(t)
 	for p, routes := range b.contents(b.site) {
-		if least := map[fleet.Permission]int{auth.InstancesFiles: 2, auth.TemplatesContent: 6, auth.GroupsEnv: 10}[p]; len(routes) < least {
+		if least := map[account.Permission]int{auth.InstancesFiles: 2, auth.TemplatesContent: 6, auth.GroupsEnv: 10}[p]; len(routes) < least {
 			t.Errorf("%d routes show what takes %s: %q", len(routes), p, routes)
 		}
 	}
@@ -161,20 +163,20 @@ func TestAPutOfACallerWhoCannotReadTheEnvironmentKeepsIt(t *testing.T) {
 	s.do("PUT", "/api/v1/groups/lobby", `{}`).want(200).is("env", map[string]string{})
 }
 
-// A role or token that was stored before contents had permissions of their own keeps those that
-// its holder could change or command, and loses those that it could only look at.
+// Roles and tokens from before the separate content permissions keep the content that their holder
+// could change or command, and lose content that the holder could only read.
 func TestRolesAndTokensOfEarlierVersionsKeepTheContentTheyCouldChange(t *testing.T) {
 	s := newSite(t)
-	looks := []fleet.Permission{auth.GroupsView, auth.TemplatesView, auth.InstancesView, auth.InstancesConsole}
+	looks := []account.Permission{auth.GroupsView, auth.TemplatesView, auth.InstancesView, auth.InstancesConsole}
 	changes := append(slices.Clone(looks), auth.GroupsUpdate, auth.TemplatesUpdate, auth.InstancesCommand)
 	s.commit(
-		store.Create(store.RoleKey("VIEWER"), fleet.Role{Name: "VIEWER", Permissions: looks}),
-		store.Create(store.RoleKey("EDITOR"), fleet.Role{Name: "EDITOR", Permissions: changes}),
+		store.Create(keys.Role("VIEWER"), account.Role{Name: "VIEWER", Permissions: looks}),
+		store.Create(keys.Role("EDITOR"), account.Role{Name: "EDITOR", Permissions: changes}),
 	)
 	has := func(who *site) (out []string) {
 		list, _ := who.do("GET", "/api/v1/auth/me", nil).want(200).field("permissions").([]any)
 		for _, p := range list {
-			if contentOf[fleet.Permission(fmt.Sprint(p))] != "" {
+			if contentOf[account.Permission(fmt.Sprint(p))] != "" {
 				out = append(out, fmt.Sprint(p))
 			}
 		}
@@ -199,12 +201,12 @@ func TestRolesAndTokensOfEarlierVersionsKeepTheContentTheyCouldChange(t *testing
 		t.Errorf("a token has more than its scopes: %v", got)
 	}
 	id := fmt.Sprint(made.field("id"))
-	// The gateway may be noting the use of the token at the same time.
+	// The gateway may record the use of the token at the same time.
 	await.That(t, "the token is stored as an earlier version did", func() string {
 		record, _ := s.view.Snapshot().APITokens.Get(id)
 		old := *record
 		old.Edition = 0
-		rev, err := s.store.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.APITokenKey(id), old, record.ModRev)}})
+		rev, err := s.store.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(keys.APIToken(id), old, record.ModRev)}})
 		if err == nil {
 			_, err = s.view.WaitRev(t.Context(), rev)
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/orreryhq/orrery/libs/openapitest"
 )
 
-// object is a JSON object of the document.
+// object is a JSON object of the OpenAPI document.
 type object = map[string]any
 
-// contractOf is the document of the gateway; all tests share it.
+// contractOf returns the gateway's OpenAPI document. All tests share it.
 var contractOf = sync.OnceValues(func() (*openapitest.Contract, error) {
 	doc, err := openapi.Document("test")
 	if err != nil {
@@ -25,22 +25,23 @@ var contractOf = sync.OnceValues(func() (*openapitest.Contract, error) {
 	return openapitest.New(doc)
 })
 
-// operationOf describes a route. Nil when nothing does, which a test of its own finds.
+// operationOf returns the description of a route. It is nil if there is none, which another test
+// reports.
 func operationOf(c *openapitest.Contract, r server.Route) object {
 	return c.Operation(r.Method, documented(r.Path))
 }
 
-// documented is a route's path as the document writes it.
+// documented returns a route's path in the notation of the document.
 func documented(path string) string {
 	return filled(path, func(param string) string { return "{" + param[1:] + "}" })
 }
 
-// answer is what of a reply is held against the document.
+// answer converts a reply for the check against the document.
 func (r *reply) answer() openapitest.Answer {
 	return openapitest.Answer{Status: r.status, Header: r.header, Body: []byte(r.raw)}
 }
 
-// routeOf is the route that a path as it is sent leads to.
+// routeOf returns the route for a request path.
 func (s *site) routeOf(method, path string) (best server.Route, ok bool) {
 	fixed := func(r server.Route) int {
 		return strings.Count(r.Path, "/") - strings.Count(r.Path, "/:") - strings.Count(r.Path, "/*")
@@ -53,7 +54,7 @@ func (s *site) routeOf(method, path string) (best server.Route, ok bool) {
 	return best, ok
 }
 
-// described holds a request and its answer against the document, where it leads to a route.
+// described checks a request and its response against the document if a route matches.
 func (s *site) described(method, target string, body any, r *reply) {
 	s.t.Helper()
 	path, query, _ := strings.Cut(target, "?")
@@ -81,7 +82,7 @@ func (s *site) described(method, target string, body any, r *reply) {
 	}
 }
 
-// texts are a list of strings of the document.
+// texts returns a list of strings from the document.
 func texts(v any) []string {
 	list, _ := v.([]any)
 	out := []string{}
@@ -92,7 +93,7 @@ func texts(v any) []string {
 	return out
 }
 
-// filled replaces the parameters of a route's path.
+// filled replaces the parameters in a route's path.
 func filled(path string, by func(param string) string) string {
 	parts := strings.Split(path, "/")
 	for n, p := range parts {
@@ -103,7 +104,7 @@ func filled(path string, by func(param string) string) string {
 	return strings.Join(parts, "/")
 }
 
-// leads reports whether a path as it is sent leads to a route.
+// leads reports whether a request path matches a route.
 func leads(r server.Route, path string) bool {
 	want, have := strings.Split(r.Path, "/"), strings.Split(path, "/")
 	for n, w := range want {

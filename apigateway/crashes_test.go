@@ -7,22 +7,24 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 // crash records a crash as an agent does; edit may be nil.
-func (s *site) crash(n int, ago time.Duration, edit func(*fleet.Crash)) fleet.Crash {
+func (s *site) crash(n int, ago time.Duration, edit func(*reports.Crash)) reports.Crash {
 	s.t.Helper()
-	c := fleet.Crash{
+	c := reports.Crash{
 		ID: fmt.Sprintf("abc%03d-1-1", n), Instance: fleet.InstanceID(fmt.Sprintf("abc%03d", n)), Name: fmt.Sprintf("lobby-%d", n), Group: "lobby",
 		GroupRevision: 3, Node: "node-1", Generation: 1, Reason: fleet.ReasonExited, Exit: &fleet.Exit{Code: 1, Known: true},
-		Category: fleet.CrashGeneral, Cause: "panic: out of luck", Fingerprint: "0123456789abcdef", At: time.Now().UTC().Add(-ago),
+		Category: reports.CrashGeneral, Cause: "panic: out of luck", Fingerprint: "0123456789abcdef", At: time.Now().UTC().Add(-ago),
 	}
 	c.StartedAt = c.At.Add(-90 * time.Second)
 	if edit != nil {
 		edit(&c)
 	}
-	s.commit(store.Create(store.CrashKey(c.ID), c), store.Create(store.CrashTailKey(c.ID), fleet.NewCrashTail(c.ID, []string{"starting", c.Cause}, true)))
+	s.commit(store.Create(keys.Crash(c.ID), c), store.Create(keys.CrashTail(c.ID), reports.NewCrashTail(c.ID, []string{"starting", c.Cause}, true)))
 	return c
 }
 
@@ -38,8 +40,8 @@ func TestCrashesAreListedNewestFirstAndFiltered(t *testing.T) {
 	s := newSite(t)
 	s.do("GET", "/api/v1/crashes", nil).want(200).is("total", 0).is("data", []any{})
 	s.crash(1, 3*time.Hour, nil)
-	s.crash(2, 2*time.Hour, func(c *fleet.Crash) {
-		c.Group, c.Name, c.Node, c.Category, c.Fingerprint = "arena", "arena-1", "node-2", fleet.CrashOutOfMemory, "fedcba9876543210"
+	s.crash(2, 2*time.Hour, func(c *reports.Crash) {
+		c.Group, c.Name, c.Node, c.Category, c.Fingerprint = "arena", "arena-1", "node-2", reports.CrashOutOfMemory, "fedcba9876543210"
 	})
 	last := s.crash(3, time.Hour, nil)
 	all := s.do("GET", "/api/v1/crashes", nil).want(200).is("total", 3)
@@ -73,7 +75,7 @@ func TestCrashesAreListedNewestFirstAndFiltered(t *testing.T) {
 
 func TestACrashIsShownWithItsTailThoughItsNodeIsGone(t *testing.T) {
 	s := newSite(t)
-	c := s.crash(1, time.Hour, func(c *fleet.Crash) { c.Exit = &fleet.Exit{} })
+	c := s.crash(1, time.Hour, func(c *reports.Crash) { c.Exit = &fleet.Exit{} })
 	s.do("GET", "/api/v1/crashes/"+c.ID, nil).want(200).is("id", c.ID).is("exitCode", nil).is("logTail", []string{"starting", c.Cause}).is("logTailTruncated", true)
 	s.do("GET", "/api/v1/crashes/nothing", nil).want(404).naming("30 days")
 }
@@ -81,9 +83,9 @@ func TestACrashIsShownWithItsTailThoughItsNodeIsGone(t *testing.T) {
 func TestTrendsCountWhatTheListShows(t *testing.T) {
 	s := newSite(t)
 	for n := range 5 {
-		s.crash(n, time.Duration(n)*10*time.Hour+time.Minute, func(c *fleet.Crash) {
+		s.crash(n, time.Duration(n)*10*time.Hour+time.Minute, func(c *reports.Crash) {
 			if n%2 == 1 {
-				c.Category, c.Group = fleet.CrashSegfault, "arena"
+				c.Category, c.Group = reports.CrashSegfault, "arena"
 			}
 		})
 	}
@@ -107,10 +109,10 @@ func TestACrashLoopIsShownAndReset(t *testing.T) {
 	s.group("lobby", nil)
 	const path = "/api/v1/groups/lobby/crash-loop/reset"
 	s.do("POST", path, nil).want(200).is("changed", false).is("group.paused", false)
-	since := time.Now().UTC().Add(time.Minute) // by the clock of a node that is ahead
-	s.commit(store.Create(store.CrashLoopKey("lobby"), fleet.CrashLoop{
+	since := time.Now().UTC().Add(time.Minute) // the node's clock is ahead
+	s.commit(store.Create(keys.CrashLoop("lobby"), fleet.CrashLoop{
 		Group: "lobby", GroupRevision: 1, Level: 2, Crashes: 3, Since: since, PausedUntil: since.Add(time.Hour),
-		Blame: fleet.Blame{Suspect: fleet.SuspectNode, Node: "node-1", Because: "three groups crashed on node node-1"},
+		Blame: fleet.Blame{Suspect: reports.SuspectNode, Node: "node-1", Because: "three groups crashed on node node-1"},
 		Last:  "the last was lobby-1 on node-1: out of memory",
 	}))
 	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("paused", true).is("crashLoop.level", 2).is("crashLoop.revision", 1).
@@ -142,7 +144,7 @@ func TestAPauseThatIsOverIsNotExplained(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	past := time.Now().UTC().Add(-time.Hour)
-	s.commit(store.Create(store.CrashLoopKey("lobby"), fleet.CrashLoop{
+	s.commit(store.Create(keys.CrashLoop("lobby"), fleet.CrashLoop{
 		Group: "lobby", GroupRevision: 1, Level: 1, Crashes: 3, Since: past, PausedUntil: past.Add(time.Minute), Last: "lobby-1",
 	}))
 	ended := s.start("lobby")
@@ -153,7 +155,7 @@ func TestAPauseThatIsOverIsNotExplained(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoCrashHasItsOwnReasonInBothDialects(t *testing.T) {
+func TestNonCrashReasonsInBothDialects(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)

@@ -10,9 +10,10 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// refreshed is the instance with a short token in place of the one it had.
+// refreshed returns the instance with a new short token.
 func (i *inside) refreshed() *inside {
 	i.t.Helper()
 	r := i.do("POST", "/api/plugin/auth/refresh", nil).want(200)
@@ -21,7 +22,7 @@ func (i *inside) refreshed() *inside {
 	return &other
 }
 
-// soon asks until the answer to what an instance says has a status: another gateway follows within a moment.
+// soon repeats a call until its status is as wanted, because other gateways follow with a delay.
 func (i *inside) soon(method, path string, status int) {
 	i.t.Helper()
 	await.That(i.t, fmt.Sprintf("%s %s is answered with %d", method, path, status), func() string {
@@ -44,7 +45,7 @@ func TestAShortTokenTakesThePlaceOfTheOneBeforeOnEveryGateway(t *testing.T) {
 		t.Fatal("the token of the environment was answered")
 	}
 	one.say("/api/plugin/ready", nil).want(200)
-	one.on(b).do("GET", "/api/plugin/groups", nil).want(200) // also where nothing is known of it yet
+	one.on(b).do("GET", "/api/plugin/groups", nil).want(200) // also on a gateway that has not seen the instance yet
 	one.do("PUT", "/api/instances/"+string(one.id)+"/state", `{"state":"ONLINE"}`).want(200)
 
 	two := one.on(b).refreshed()
@@ -54,7 +55,7 @@ func TestAShortTokenTakesThePlaceOfTheOneBeforeOnEveryGateway(t *testing.T) {
 	one.soon("GET", "/api/plugin/groups", 401)
 	one.do("PUT", "/api/instances/"+string(one.id)+"/state", `{"state":"ONLINE"}`).want(401)
 
-	three := one.refreshed() // the answer may have been lost
+	three := one.refreshed() // the response may have been lost
 	one.do("POST", "/api/plugin/auth/refresh", nil).want(401)
 	two.soon("GET", "/api/plugin/groups", 401)
 	three.do("GET", "/api/plugin/groups", nil).want(200)
@@ -134,18 +135,18 @@ func TestRevokedCredentialsOfAnInstanceAreNoGoodOnAnyGatewayAndForGood(t *testin
 	two.say("/api/plugin/ready", nil).want(401)
 	three.say("/api/plugin/ready", nil).want(200)
 	a.do("GET", "/api/v1/workloads/credentials", nil).want(200).is("total", 1).is("data.0.instanceId", "lobby-3")
-	later := newSiteOn(t, a.etcd) // a gateway that starts later knows it too
+	later := newSiteOn(t, a.etcd) // a gateway that starts later accepts it too
 	later.as(one.token).do("GET", "/api/plugin/groups", nil).want(401)
 
 	audit := a.do("GET", "/api/v1/audit?action=credentials.revoke", nil).want(200)
 	if n := len(audit.data()); n != 2 {
 		t.Errorf("%d entries: %s", n, audit.raw)
 	}
-	again := hashOf("another") // another generation has another token
+	again := hashOf("another") // another generation has other tokens
 	i, _ := a.view.Snapshot().Instances.Get(one.id)
 	next := i.Intent
 	next.Generation++
-	a.commit(store.Replace(store.IntentKey(one.id), next, i.Intent.ModRev))
+	a.commit(store.Replace(keys.Intent(one.id), next, i.Intent.ModRev))
 	a.status(one.id, "node-1", fleet.Status{State: fleet.Online, Generation: next.Generation, TokenHash: again, StartedAt: time.Now()})
 	a.as("another").do("GET", "/api/plugin/groups", nil).want(200)
 	one.do("GET", "/api/plugin/groups", nil).want(401)

@@ -8,10 +8,13 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-func TestADiagnosisHasWhatThereIsAndNoSecrets(t *testing.T) {
+func TestDiagnosticsAreCompleteAndRedacted(t *testing.T) {
 	var log *slog.Logger
 	s := newSite(t, logging(0), func(c *Config) {
 		c.APIURL, c.Version, log = "https://ops:hunter2@gateway.example", "1.2.3", c.Log
@@ -35,7 +38,7 @@ func TestADiagnosisHasWhatThereIsAndNoSecrets(t *testing.T) {
 			last = n
 		}
 	}
-	r.is(fmt.Sprintf("logs.%d.mdc", last), map[string]string{"password": fleet.Hidden, "url": "https://***@db.example"})
+	r.is(fmt.Sprintf("logs.%d.mdc", last), map[string]string{"password": content.Hidden, "url": "https://***@db.example"})
 	if len(records) != 200 {
 		t.Errorf("%d records are told", len(records))
 	}
@@ -53,7 +56,7 @@ func TestADiagnosisHasWhatThereIsAndNoSecrets(t *testing.T) {
 		}
 	}
 	s.do("GET", "/api/v1/shares?kind=DIAGNOSTICS", nil).want(200).is("total", 1)
-	s.commit(store.Create(store.RoleKey("SETTER"), fleet.Role{Name: "SETTER", Permissions: []fleet.Permission{auth.SystemSettings}}))
+	s.commit(store.Create(keys.Role("SETTER"), account.Role{Name: "SETTER", Permissions: []account.Permission{auth.SystemSettings}}))
 	s.user("sam", "SETTER").do("GET", "/api/v1/system/diagnostics", nil).want(200).is("logs", []string{})
 	operator := s.user("otto", "OPERATOR")
 	operator.do("GET", "/api/v1/system/diagnostics", nil).want(403)

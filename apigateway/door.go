@@ -8,53 +8,53 @@ import (
 	"syscall"
 )
 
-// door is a listener that is shut without hanging up on who has come through. The kernel
-// connects clients before they are accepted, and resets those still waiting when their listener
-// is closed: their request may be on its way, and nobody can tell whether it was carried out.
-type door struct {
+// drainListener is a listener that shuts down without resetting connections. The kernel completes
+// connections before they are accepted and resets the waiting ones when their listener closes.
+// Their requests may be on the way, and the clients could not tell whether they were carried out.
+type drainListener struct {
 	net.Listener
 
 	mu sync.Mutex
-	// waited are those who waited when the door was shut, until they are accepted. Guarded by mu.
+	// waited has the connections that were in the accept queue at shutdown. Guarded by mu.
 	waited []net.Conn
 }
 
-// Accept returns who has come through, and after the door was shut who has waited.
-func (d *door) Accept() (net.Conn, error) {
-	c, err := d.Listener.Accept()
+// Accept returns the next connection; after shut, the ones from the accept queue.
+func (l *drainListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
 	if err == nil {
 		return c, nil
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.waited) == 0 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waited) == 0 {
 		return nil, err
 	}
-	c, d.waited = d.waited[0], d.waited[1:]
+	c, l.waited = l.waited[0], l.waited[1:]
 	return c, nil
 }
 
-// shut lets nobody in any more but those who wait: connections are refused from then on.
-func (d *door) shut() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// shut refuses new connections and drains the accept queue.
+func (l *drainListener) shut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var fds []int
-	if l, ok := d.Listener.(syscall.Conn); ok {
-		if raw, err := l.SyscallConn(); err == nil {
-			_ = raw.Control(func(fd uintptr) { fds = queued(int(fd)) }) // it is closed already if this fails
+	if conn, ok := l.Listener.(syscall.Conn); ok {
+		if raw, err := conn.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { fds = queued(int(fd)) }) // fails if the listener is already closed
 		}
 	}
-	_ = d.Close()
+	_ = l.Close()
 	for _, fd := range fds {
 		f := os.NewFile(uintptr(fd), "connection")
 		if c, err := net.FileConn(f); err == nil {
-			d.waited = append(d.waited, c)
+			l.waited = append(l.waited, c)
 		}
-		_ = f.Close() // the connection has its own
+		_ = f.Close() // the connection has a duplicate
 	}
 }
 
-// queued accepts all who wait at a socket, and waits for nobody.
+// queued accepts all connections in a socket's accept queue without blocking.
 func queued(listener int) (fds []int) {
 	for {
 		fd, _, err := syscall.Accept4(listener, syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK)
@@ -62,7 +62,7 @@ func queued(listener int) (fds []int) {
 		case err == nil:
 			fds = append(fds, fd)
 		case errors.Is(err, syscall.EINTR), errors.Is(err, syscall.ECONNABORTED):
-		default: // EAGAIN: nobody waits
+		default: // EAGAIN: the queue is empty
 			return fds
 		}
 	}

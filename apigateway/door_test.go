@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-func TestWhoHasComeThroughIsLetInWhenTheDoorIsShut(t *testing.T) {
+func TestShutListenerServesAcceptQueue(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &door{Listener: l}
+	d := &drainListener{Listener: l}
 	const clients = 20
-	for range clients { // the kernel connects them, nobody has accepted
+	for range clients { // connected by the kernel, but not accepted
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -42,5 +42,5 @@ func TestWhoHasComeThroughIsLetInWhenTheDoorIsShut(t *testing.T) {
 	if _, err := d.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("when all are in: %v", err)
 	}
-	d.shut() // once more is as good
+	d.shut() // a second call has no effect
 }

@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// arrivals are the connections that were accepted and whose first request has
-// not come to a handler. A server that shuts down hangs up on them, although the
-// request may be on its way: so the gateway lets them arrive before it does.
+// arrivals tracks accepted connections whose first request has not reached a handler. A server that
+// shuts down closes them although a request may be on its way, so the gateway waits for them first.
 type arrivals struct {
 	mu sync.Mutex
-	// waiting are these connections, changed is closed and renewed when one leaves, busy are
-	// the connections that have a request under way. All guarded by mu.
+	// waiting has these connections; changed is closed and renewed when one leaves. busy has the
+	// connections with a request in progress. All are guarded by mu.
 	waiting, busy map[net.Conn]bool
 	changed       chan struct{}
 }
 
-// arrivalKey is where a request's context has its connection.
+// arrivalKey is the context key of a request's connection.
 type arrivalKey struct{}
 
-// watchArrivals makes a server, before it serves, tell of its connections.
+// watchArrivals tracks a server's connections. Call it before the server starts.
 func watchArrivals(s *http.Server) *arrivals {
 	a := &arrivals{waiting: map[net.Conn]bool{}, busy: map[net.Conn]bool{}, changed: make(chan struct{})}
 	handler := s.Handler
@@ -48,7 +47,7 @@ func watchArrivals(s *http.Server) *arrivals {
 	return a
 }
 
-// work says whether a connection has a request under way.
+// work records whether a connection has a request in progress.
 func (a *arrivals) work(c net.Conn, busy bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,8 +57,8 @@ func (a *arrivals) work(c net.Conn, busy bool) {
 	}
 }
 
-// hurry has nothing more read for the requests under way, and tells how many there are: one
-// that waits for its body is answered that it came too late, and others are given up.
+// hurry stops reading the bodies of requests in progress and returns their number. A request that
+// waits for its body gets an error response; the others are abandoned.
 func (a *arrivals) hurry() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,8 +78,7 @@ func (a *arrivals) arrived(c net.Conn) {
 	}
 }
 
-// wait returns when all have arrived, at the latest after a time: who connected
-// and says nothing is not waited for longer.
+// wait returns when all connections have sent a request, or after atMost.
 func (a *arrivals) wait(atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()

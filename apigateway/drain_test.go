@@ -12,7 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-func TestARequestOnItsWayIsAnsweredThoughTheGatewayEnds(t *testing.T) {
+func TestShutdownAnswersRequestsInFlight(t *testing.T) {
 	s := newSite(t)
 	address := strings.TrimPrefix(s.url, "http://")
 	var late []net.Conn
@@ -24,7 +24,7 @@ func TestARequestOnItsWayIsAnsweredThoughTheGatewayEnds(t *testing.T) {
 		defer c.Close()
 		late = append(late, c)
 	}
-	s.do("GET", "/readyz", nil).want(200) // connections are accepted in turn: those above are by now
+	s.do("GET", "/readyz", nil).want(200) // connections are accepted in order: the earlier ones are accepted now
 	s.stop()
 	refused(t, address)
 	for i, c := range late {
@@ -40,7 +40,7 @@ func TestARequestOnItsWayIsAnsweredThoughTheGatewayEnds(t *testing.T) {
 	}
 }
 
-// refused waits until an address takes no connection any more.
+// refused waits until an address refuses connections.
 func refused(t *testing.T, address string) {
 	t.Helper()
 	await.That(t, "the address refusing connections", func() string {
@@ -53,7 +53,7 @@ func refused(t *testing.T, address string) {
 	})
 }
 
-func TestWhoConnectsAndSaysNothingHoldsNothingUpForLong(t *testing.T) {
+func TestSilentConnectionDelaysShutdownBriefly(t *testing.T) {
 	s := newSite(t)
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
@@ -61,5 +61,5 @@ func TestWhoConnectsAndSaysNothingHoldsNothingUpForLong(t *testing.T) {
 	}
 	defer c.Close()
 	s.do("GET", "/readyz", nil).want(200)
-	s.stop() // the site's clean-up waits for the gateway's end, and fails with the test's deadline
+	s.stop() // the site's cleanup waits for the gateway and fails at the test's deadline
 }

@@ -30,8 +30,8 @@ func TestADryRunIsNeverARealChange(t *testing.T) {
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
 		case got.status == http.StatusBadRequest && strings.Contains(got.raw, "dryRun"):
-		case got.status == http.StatusUnauthorized && r.Demand.Self(): // who asks is no instance
-		case got.status == http.StatusForbidden: // nor may do everything
+		case got.status == http.StatusUnauthorized && r.Demand.Self(): // the caller is not an instance
+		case got.status == http.StatusForbidden: // or lacks a permission
 		default:
 			t.Errorf("%s: %d: %s", name, got.status, got.raw)
 		}
@@ -41,7 +41,7 @@ func TestADryRunIsNeverARealChange(t *testing.T) {
 	}
 }
 
-// takesDryRun reports whether an operation is described with the parameter.
+// takesDryRun reports whether an operation documents the parameter.
 func takesDryRun(c *openapitest.Contract, op object) bool {
 	list, _ := op["parameters"].([]any)
 	for _, p := range list {

@@ -9,8 +9,9 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
@@ -22,9 +23,9 @@ func TestAddressesOfEarlierSourcesEnterTheAllowListOnceAndAreReported(t *testing
 		"literal": "http://10.1.2.3:3000/r.git", "named": "https://Git.internal/r.git", "public": "https://github.example/r.git",
 		"shell": "ssh://git@forge.internal:2222/r.git", "lost": "https://lost.internal/r.git", "disk": "file:///srv/r.git", "metadata": "http://169.254.169.254/r.git",
 	} {
-		earlier = append(earlier, store.Create(store.TemplateSourceKey(name), fleet.TemplateSource{Name: name, Kind: fleet.SourceGit, URL: url}))
+		earlier = append(earlier, store.Create(keys.TemplateSource(name), content.TemplateSource{Name: name, Kind: content.SourceGit, URL: url}))
 	}
-	earlier = append(earlier, store.Create(store.CatalogKey("PAPER"), fleet.CatalogPlatform{Platform: "PAPER", Versions: []fleet.CatalogVersion{
+	earlier = append(earlier, store.Create(keys.CatalogPlatform("PAPER"), content.CatalogPlatform{Platform: "PAPER", Versions: []content.CatalogVersion{
 		{Version: "1", URL: "http://[fd00::5]/paper.jar"}, {Version: "2", URL: "https://cdn.example/paper.jar"},
 	}}))
 	if _, err := c.Commit(t.Context(), store.Txn{Writes: earlier}); err != nil {
@@ -54,8 +55,8 @@ func TestAddressesOfEarlierSourcesEnterTheAllowListOnceAndAreReported(t *testing
 		}
 	}
 
-	// Once: neither a rollback nor a source that is made later brings anything back.
-	s.commit(store.Create(store.TemplateSourceKey("later"), fleet.TemplateSource{Name: "later", Kind: fleet.SourceGit, URL: "http://10.9.9.9/r.git"}))
+	// The upgrade runs once: neither a rollback nor a new source repeats it.
+	s.commit(store.Create(keys.TemplateSource("later"), content.TemplateSource{Name: "later", Kind: content.SourceGit, URL: "http://10.9.9.9/r.git"}))
 	s.stop()
 	next := newSiteOn(t, etcd, prepared)
 	next = next.as(next.login("admin", adminPassword))

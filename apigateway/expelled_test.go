@@ -13,8 +13,8 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// stream opens a stream of events for a caller with a token or, without one, a ticket. What
-// it has said stands in the text.
+// stream opens an event stream with the site's token, or with a ticket if it has none. The returned
+// text collects its events.
 func (s *site) stream(path string) *await.Text {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
@@ -57,7 +57,7 @@ func (s *site) socketOf(id string) *websocket.Conn {
 	return conn
 }
 
-func TestTheStreamsOfWhoMayNoLongerSeeThemAreCutOnEveryGateway(t *testing.T) {
+func TestStreamsEndWhenPermissionIsLost(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)
 	a.group("lobby", nil)

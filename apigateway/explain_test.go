@@ -11,25 +11,26 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/scheduler/client"
 )
 
-// asked is a scheduler on the far side of the network: it owns all shards of some
-// groups and answers what a test gives it.
+// asked is a fake scheduler that owns all shards of some groups and returns what the test sets.
 type asked struct {
 	*httptest.Server
 	calls       atomic.Int32
 	explanation client.Explanation
 	simulation  client.Simulation
 	fails       error
-	// question is the last that was simulated.
+	// question is the last simulation request.
 	question atomic.Pointer[client.Question]
 	busy     bool
 }
 
-// scheduler announces a scheduler that owns a group's shard.
+// scheduler registers a scheduler that owns a group's shard.
 func (s *site) scheduler(group fleet.GroupName) *asked {
 	s.t.Helper()
 	a := &asked{}
@@ -53,15 +54,15 @@ func (s *site) scheduler(group fleet.GroupName) *asked {
 	}))
 	s.t.Cleanup(a.Close)
 	s.commit(
-		store.Create(store.SessionKey("scheduler", "s1"), fleet.Session{Service: "scheduler", Replica: "s1", URL: a.URL}),
-		store.Create(store.ShardKey("scheduler", fleet.ShardOf(group)), fleet.Shard{Service: "scheduler", Replica: "s1"}))
+		store.Create(keys.Session("scheduler", "s1"), cluster.Session{Service: "scheduler", Replica: "s1", URL: a.URL}),
+		store.Create(keys.Shard("scheduler", fleet.ShardOf(group)), cluster.Shard{Service: "scheduler", Replica: "s1"}))
 	return a
 }
 
-// note writes why an instance waits, as a scheduler would.
+// note stores the reason why an instance waits, as a scheduler does.
 func (s *site) note(id fleet.InstanceID) {
 	s.t.Helper()
-	s.commit(store.Create(store.PendingKey(id), fleet.Pending{
+	s.commit(store.Create(keys.Pending(id), fleet.Pending{
 		Instance: id, Generation: 1, Reason: fleet.ReasonNoNodeFits, Message: "0 of 3 nodes can take it",
 		Nodes: 3, Lost: []fleet.FilterLoss{{Filter: "memory", Nodes: 3, Fix: "add memory"}}, At: time.Now(), FromRevision: 42,
 	}))
@@ -88,16 +89,16 @@ func TestAWaitingInstanceIsExplainedByItsScheduler(t *testing.T) {
 		}
 	}
 	a.explanation.Unfit, a.explanation.Best = nil, []client.Candidate{{Node: "n1", Rank: 1}}
-	s.do("GET", "/api/v1/instances/lobby-1/explain", nil).want(200).is("pending.reason", "Unscheduled").naming("turn has not come").naming(`"n1"`)
+	s.do("GET", "/api/v1/instances/lobby-1/explain", nil).want(200).is("pending.reason", "Unscheduled").naming("has not reached it").naming(`"n1"`)
 }
 
-func TestWhoWaitsForOthersToMakeRoomIsToldSo(t *testing.T) {
+func TestExplainNamesPendingEvictions(t *testing.T) {
 	s := newSite(t)
 	s.group("low", nil)
 	s.group("vip", nil)
 	victim, id := s.start("low"), s.start("vip")
 	s.note(id)
-	s.commit(store.Create(store.EvictionKey(victim), fleet.Eviction{
+	s.commit(store.Create(keys.Eviction(victim), fleet.Eviction{
 		Instance: victim, Generation: 1, Node: "n1", Reason: fleet.ReasonPreempted, For: id, At: time.Now(),
 	}))
 	r := s.do("GET", "/api/v1/instances/vip-1/explain", nil).want(200)
@@ -107,19 +108,19 @@ func TestWhoWaitsForOthersToMakeRoomIsToldSo(t *testing.T) {
 	}
 	room := chain[2].(map[string]any)
 	if room["step"] != "room" || room["reason"] != "Preempted" || room["instance"] != string(victim) || room["node"] != "n1" ||
-		room["message"] != "low-1 makes room for it on n1: it gets the room once that has stopped" {
+		room["message"] != "low-1 is evicted for it on n1: it starts when that instance has stopped" {
 		t.Errorf("step %v", room)
 	}
 }
 
-func TestWithoutItsSchedulerWhatIsStoredIsShownAndSaidToBeSo(t *testing.T) {
+func TestExplainWithoutSchedulerShowsStoredReason(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.note(s.start("lobby"))
 	stored := func(why string) {
 		t.Helper()
 		s.do("GET", "/api/v1/instances/lobby-1/explain", nil).want(200).is("pending.source", "stored").is("pending.revision", 42).
-			is("pending.nodes", 3).is("pending.reason", "NoNodeFits").naming("last written").naming(why).naming("add memory")
+			is("pending.nodes", 3).is("pending.reason", "NoNodeFits").naming("its last record").naming(why).naming("add memory")
 	}
 	stored("no scheduler decides")
 	a := s.scheduler("lobby")
@@ -181,12 +182,12 @@ func TestAStopSaysWhoAndByWhichRule(t *testing.T) {
 	s.do("GET", "/api/v1/instances/nope-1/explain", nil).want(404)
 }
 
-func TestWhatAnySchedulerCanTellIsAskedOfOneThatAnswers(t *testing.T) {
+func TestSimulationFallsBackToAnotherScheduler(t *testing.T) {
 	s := newSite(t)
 	a := s.scheduler("lobby")
 	a.simulation = client.Simulation{Revision: 7}
 	for _, gone := range []string{"gone-1", "gone-2", "gone-3"} {
-		s.commit(store.Create(store.SessionKey("scheduler", gone), fleet.Session{Service: "scheduler", Replica: gone, URL: "http://127.0.0.1:1/" + gone}))
+		s.commit(store.Create(keys.Session("scheduler", gone), cluster.Session{Service: "scheduler", Replica: gone, URL: "http://127.0.0.1:1/" + gone}))
 	}
 	for range 8 {
 		s.do("POST", "/api/v1/simulate", `{"drain":{"node":"n1"}}`).want(200).is("scheduler", "s1")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func TestBoundsThatCameLaterBlockNoChangeOfOtherThings(t *testing.T) {
@@ -13,7 +14,7 @@ func TestBoundsThatCameLaterBlockNoChangeOfOtherThings(t *testing.T) {
 	stored := func(name fleet.GroupName, edit func(*fleet.GroupSpec)) {
 		g := fleet.Group{Name: name, Revision: 1, CreatedAt: time.Now().UTC(), UpdatedAt: time.Now().UTC(), Spec: fleet.DefaultSpec()}
 		edit(&g.Spec)
-		s.commit(store.Create(store.GroupKey(name), g))
+		s.commit(store.Create(keys.Group(name), g))
 	}
 	const escape = "\x1b[31m"
 	stored("base", func(spec *fleet.GroupSpec) {

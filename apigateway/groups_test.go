@@ -56,7 +56,7 @@ func TestWhatTheStockClientSendsIsAccepted(t *testing.T) {
 	}
 }
 
-// full sets every field to something that is not its default.
+// full sets every field to a value other than its default.
 const full = `{"name":"full","parent":"base","platform":"VELOCITY","platformVersion":"3","jarFile":"x.jar","jvmArgs":["-Da=b"],"command":"./run %PORT%",
 	"runtime":"tmux","scalingMode":"STATIC","minInstances":2,"maxInstances":0,"scaleUpThreshold":0.5,"scaleDownAfterSeconds":1,"scaleCooldownSeconds":2,
 	"warmPoolMinPrepared":1,"maxPlayers":7,"fallbackGroup":"base","defaultGroup":true,"bedrockProxyGroup":"base","memoryMb":99,"cpu":150,
@@ -250,7 +250,7 @@ func TestADryRunTellsWhereWhatWouldBeStartedWouldGo(t *testing.T) {
 	s.group("lobby", map[string]any{"minInstances": 1, "maxInstances": 9})
 	s.start("lobby")
 	s.do("POST", "/api/v1/groups/lobby/start?dryRun=true", `{"count":2}`).want(200).is("start", []string{"lobby-2", "lobby-3"}).is("placements", []any{}).
-		naming("where the 2 that would be started would go is not known: no scheduler decides about group lobby")
+		naming("cannot predict where the 2 new instances would run: no scheduler decides about group lobby")
 	a := s.scheduler("lobby")
 	a.simulation = client.Simulation{
 		Instances: []client.Outcome{{Name: "lobby-2", Effect: client.EffectPlaced, Node: "n1"}, {Name: "lobby-3", Effect: client.EffectPending, Reason: fleet.ReasonNoNodeFits, Message: "0 of 1 nodes can take it"}},
@@ -262,14 +262,14 @@ func TestADryRunTellsWhereWhatWouldBeStartedWouldGo(t *testing.T) {
 		s.do("POST", "/api/v1/groups/lobby"+path+"?dryRun=true", body).want(200).is("start", []string{"lobby-2", "lobby-3"}).is("placements", places).is("notes.0", "1 instances wait already")
 	}
 	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":3,"memoryMb":77}`).want(200).is("start", []string{"lobby-2", "lobby-3"}).is("placements", places).
-		naming("the 1 instances there are stay as they were made")
+		naming("the 1 existing instances keep their old spec")
 	if asked := a.question.Load(); asked.Place.Count != 2 || asked.Place.Spec == nil || asked.Place.Spec.Resources.MemoryMiB != 77 {
 		t.Errorf("the scheduler was asked %+v", asked.Place)
 	}
-	s.do("POST", "/api/v1/groups?dryRun=true", `{"name":"arena","minInstances":2}`).want(200).is("action", "create").naming("where the 2 that would be started")
+	s.do("POST", "/api/v1/groups?dryRun=true", `{"name":"arena","minInstances":2}`).want(200).is("action", "create").naming("cannot predict where the 2 new instances")
 	calls := a.calls.Load()
-	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":3,"maintenance":true}`).want(200).is("placements", []any{}).naming("2 would be started when the maintenance ends")
-	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":0}`).want(200).is("start", []string{}).naming("up to 1 of its 1 instances would be stopped")
+	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":3,"maintenance":true}`).want(200).is("placements", []any{}).naming("2 instances would start after the maintenance")
+	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":0}`).want(200).is("start", []string{}).naming("up to 1 of its 1 instances would stop")
 	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":3,"scalingMode":"MANUAL"}`).want(200).is("placements", []any{})
 	s.do("POST", "/api/v1/simulate", `{"place":{"group":"lobby","count":1,"spec":{}}}`).want(400).naming("place.spec")
 	if keys := s.moved(before); len(keys) > 0 || a.calls.Load() != calls {
@@ -381,7 +381,7 @@ func TestBadInputIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
 		{"ports in the wrong order", `{"name":"x","portRangeStart":31000,"portRangeEnd":30000}`, 422, "portRangeStart"},
 		{"an additional port out of range", `{"name":"x","additionalPorts":[{"name":"q","port":70000}]}`, 422, `"additionalPorts[0].port must be between 1 and 65535, is 70000"`},
 		{"an additional port of a protocol nobody speaks", `{"name":"x","additionalPorts":[{"name":"q","protocol":"sctp","port":70}]}`, 422, "protocol"},
-		{"an additional port twice over", `{"name":"x","additionalPorts":[{"name":"q","port":70,"start":1}]}`, 422, "additionalPorts[0] must"},
+		{"an additional port twice over", `{"name":"x","additionalPorts":[{"name":"q","port":70,"start":1}]}`, 422, "additionalPorts[0] takes either port"},
 		{"min above max", `{"name":"x","minInstances":5,"maxInstances":3}`, 422, "minInstances"},
 		{"a negative minimum", `{"name":"x","minInstances":-1}`, 422, "minInstances"},
 		{"a negative maximum", `{"name":"x","maxInstances":-1}`, 422, "maxInstances"},

@@ -24,7 +24,10 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -39,7 +42,7 @@ const (
 	secret        = "0123456789abcdef0123456789abcdef"
 )
 
-// site is a gateway on a real store, with nobody behind it but what a test adds.
+// site is a gateway with a real store. A test adds the services behind it.
 type site struct {
 	t       testing.TB
 	etcd    *storetest.Etcd
@@ -47,9 +50,9 @@ type site struct {
 	view    *view.View
 	gateway *Gateway
 	url     string
-	// token is sent with every request; empty sends none.
+	// token is sent with every request; "" sends none.
 	token string
-	// stop asks the gateway to end.
+	// stop shuts the gateway down.
 	stop func()
 	// served are all routes.
 	served []server.Route
@@ -62,7 +65,7 @@ func newSite(t testing.TB, edit ...func(*Config)) *site {
 	return s
 }
 
-// newSiteOn is one more gateway on an etcd; nobody is logged in.
+// newSiteOn starts another gateway on an etcd, without a login.
 func newSiteOn(t testing.TB, etcd *storetest.Etcd, edit ...func(*Config)) *site {
 	t.Helper()
 	s := &site{t: t, etcd: etcd, store: etcd.Client(t)}
@@ -83,7 +86,7 @@ func newSiteOn(t testing.TB, etcd *storetest.Etcd, edit ...func(*Config)) *site 
 		t.Fatal(err)
 	}
 	s.run()
-	await.That(t, "the gateway's session", func() string { // it is opened while requests are served already
+	await.That(t, "the gateway's session", func() string { // it is opened after the first requests are served
 		_, open := s.view.Snapshot().Sessions.Get(serviceName + "/" + cfg.Replica)
 		return await.Unless(open, "there is none")
 	})
@@ -120,26 +123,26 @@ func (s *site) login(user, password string) string {
 	return token
 }
 
-// as is the site for the holder of another token.
+// as returns the site with another token.
 func (s *site) as(token string) *site {
 	other := *s
 	other.token = token
 	return &other
 }
 
-// user makes a user with the admin's password and a token of its login.
+// user creates a user with the admin's password and returns the site with a token of its login.
 func (s *site) user(name, role string) *site {
 	s.t.Helper()
-	admin, err := store.Get(s.t.Context(), s.store, store.UserKey("admin"))
+	admin, err := store.Get(s.t.Context(), s.store, keys.User("admin"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	admin.Username, admin.Role, admin.CreatedAt = name, role, time.Now()
-	s.commit(store.Create(store.UserKey(name), admin))
+	s.commit(store.Create(keys.User(name), admin))
 	return s.as(s.login(name, adminPassword))
 }
 
-// commit writes and waits until the view has it.
+// commit writes to the store and waits until the view has the writes.
 func (s *site) commit(writes ...store.Write) int64 {
 	s.t.Helper()
 	rev, err := s.store.Commit(s.t.Context(), store.Txn{Writes: writes})
@@ -154,7 +157,7 @@ func (s *site) commit(writes ...store.Write) int64 {
 	return rev
 }
 
-// revision is etcd's: it moves with any write whatsoever.
+// revision returns etcd's revision, which every write increases.
 func (s *site) revision() int64 {
 	s.t.Helper()
 	rev, err := s.store.Revision(s.t.Context())
@@ -164,10 +167,9 @@ func (s *site) revision() int64 {
 	return rev
 }
 
-// moved returns the keys that requests have written since a revision. It leaves out what the
-// gateway and templatesvc write in their own time: the entries that the audit gets after the
-// answer to a read, tickets that expire, transfers that end, and what is published. The content
-// of an edit that is refused is left out too: its lease ends by itself.
+// moved returns the keys that requests have written since a revision. It omits background writes of the
+// gateway and templatesvc: audit entries for reads, expired tickets, finished transfers, and published
+// templates. It also omits the content of rejected edits, whose lease expires.
 func (s *site) moved(since int64) []string {
 	s.t.Helper()
 	now := s.revision()
@@ -175,7 +177,7 @@ func (s *site) moved(since int64) []string {
 		return nil
 	}
 	var w written
-	if err := s.store.History(s.t.Context(), store.Root, since, now, &w); err != nil {
+	if err := s.store.History(s.t.Context(), keys.Root, since, now, &w); err != nil {
 		s.t.Fatal(err)
 	}
 	seen, err := s.view.WaitRev(s.t.Context(), now)
@@ -183,30 +185,29 @@ func (s *site) moved(since int64) []string {
 		s.t.Fatal(err)
 	}
 	return slices.DeleteFunc(w, func(key string) bool {
-		id, entry := strings.CutPrefix(key, store.AuditLog().String())
+		id, entry := strings.CutPrefix(key, keys.AuditLog().String())
 		e, known := seen.Audit.Get(id)
-		read := entry && known && e.Class() == fleet.AuditAccess
-		byTemplates := strings.HasPrefix(key, store.TemplatePublishes().String()) || strings.HasPrefix(key, store.TemplateSourceStatuses().String())
+		read := entry && known && e.Class() == account.AuditAccess
+		byTemplates := strings.HasPrefix(key, keys.TemplatePublishes().String()) || strings.HasPrefix(key, keys.TemplateSourceStatuses().String())
 		return read || byTemplates
 	})
 }
 
-// written collects the keys of changes, without tickets that have expired and transfers that
-// have ended.
+// written collects the keys of changes, except expired tickets and finished transfers.
 type written []string
 
 func (w *written) Reset([]store.KeyValue, int64) {}
 
 func (w *written) Apply(changes []store.Change, _ int64) {
 	for _, c := range changes {
-		over := strings.HasPrefix(c.Key, store.Tickets().String()) || strings.HasPrefix(c.Key, store.TransferKey("").String())
+		over := strings.HasPrefix(c.Key, keys.Tickets().String()) || strings.HasPrefix(c.Key, keys.Transfer("").String())
 		if !c.Removed || !over {
 			*w = append(*w, c.Key)
 		}
 	}
 }
 
-// reply is an answer; body is its JSON.
+// reply is a response; body is its decoded JSON.
 type reply struct {
 	t      testing.TB
 	what   string
@@ -216,13 +217,13 @@ type reply struct {
 	body   any
 }
 
-// routes are all the gateway serves.
+// routes returns all routes of the gateway.
 func (s *site) routes() []server.Route {
 	return s.served
 }
 
-// do sends a body as it is when it is a string, else as JSON; nil sends none. The answer is
-// held against the document.
+// do sends a request and checks the response against the OpenAPI document. A string body is sent as it
+// is, others as JSON, nil as no body.
 func (s *site) do(method, path string, body any, header ...string) *reply {
 	s.t.Helper()
 	r, err := s.try(method, path, body, header...)
@@ -274,7 +275,7 @@ func (s *site) try(method, path string, body any, header ...string) (*reply, err
 	return r, nil
 }
 
-// read takes a body, which may be JSON.
+// read sets the body, which may be JSON.
 func (r *reply) read(raw []byte) {
 	r.raw = string(raw)
 	if len(raw) > 0 {
@@ -282,7 +283,7 @@ func (r *reply) read(raw []byte) {
 	}
 }
 
-// want demands a status; an error status must come in the path's envelope.
+// want checks the status. An error must have the error format of the path's API.
 func (r *reply) want(status int) *reply {
 	r.t.Helper()
 	if r.status != status {
@@ -312,7 +313,7 @@ func (r *reply) enveloped() {
 	}
 }
 
-// naming demands that the answer says a text.
+// naming checks that the response contains a text.
 func (r *reply) naming(text string) *reply {
 	r.t.Helper()
 	if !strings.Contains(r.raw, text) {
@@ -321,7 +322,7 @@ func (r *reply) naming(text string) *reply {
 	return r
 }
 
-// field is a part of the body by its dotted path, with the numbers of items in lists.
+// field returns the part of the body at a dotted path. List items are numbers.
 func (r *reply) field(path string) any {
 	at := r.body
 	for part := range strings.SplitSeq(path, ".") {
@@ -341,7 +342,7 @@ func (r *reply) field(path string) any {
 	return at
 }
 
-// is demands a field's value; numbers are float64.
+// is checks the value of a field. Numbers are float64.
 func (r *reply) is(path string, want any) *reply {
 	r.t.Helper()
 	got, _ := json.Marshal(r.field(path))
@@ -367,34 +368,34 @@ func (s *site) group(name string, fields map[string]any) *reply {
 	return s.do("POST", "/api/v1/groups", body).want(201)
 }
 
-// agent is a node's agent on the far side of the network.
+// agent is a fake agent of a node.
 type agent struct {
 	*httptest.Server
 	mu    sync.Mutex
 	lines []string
 	typed []string
 	beats []client.Heartbeat
-	// last is the highest number of each instance.
+	// last is the highest sequence number of each instance.
 	last map[string]int64
-	// measured is what each told of itself.
+	// measured has the metrics that each instance reported.
 	measured map[string]client.Measured
-	// remote is what was said over the remote console.
+	// remote has the commands received over RCON.
 	remote []string
-	// cache are the versions it was asked to fetch; it fails with those in broken.
+	// cache has the versions that it was asked to fetch. Those in broken fail.
 	cache, broken []string
-	// jars are the artifacts it has.
+	// jars are the cached artifacts.
 	jars []client.CachedArtifact
 	// saved is the archive of an instance's configuration.
 	saved []byte
-	// more answers whatever else it is asked; nil knows nothing.
+	// more handles all other requests; nil means 404.
 	more http.HandlerFunc
-	// records are what it logged, which its stream breaks off after.
+	// records are its log records. The stream breaks off after them.
 	records []telemetry.Record
-	// asked is how they were asked for.
+	// asked has the queries for records.
 	asked []string
 }
 
-// node joins a node with a session and an agent that answers.
+// node registers a node with a session and a fake agent.
 func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 	s.t.Helper()
 	a := &agent{last: map[string]int64{}, measured: map[string]client.Measured{}}
@@ -414,7 +415,7 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		out.More = len(a.lines) > n
 		_ = json.NewEncoder(w).Encode(out)
 	})
-	mux.HandleFunc("GET /v1/instances/{id}/log/stream", func(w http.ResponseWriter, _ *http.Request) { // and breaks off
+	mux.HandleFunc("GET /v1/instances/{id}/log/stream", func(w http.ResponseWriter, _ *http.Request) { // breaks off
 		_ = json.NewEncoder(w).Encode(client.Frame{})
 	})
 	mux.HandleFunc("POST /v1/instances/{id}/console", func(_ http.ResponseWriter, r *http.Request) {
@@ -522,11 +523,11 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 	a.Server = httptest.NewServer(mux)
 	s.t.Cleanup(a.Close)
 	s.commit(
-		store.Create(store.NodeKey(id), fleet.Node{
+		store.Create(keys.Node(id), fleet.Node{
 			ID: id, Address: "10.0.0.1", AgentURL: a.URL, Capacity: capacity, JoinedAt: time.Now(),
 			Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}},
 		}),
-		store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id, StartedAt: time.Now()}),
+		store.Create(keys.NodeSession(id), fleet.NodeSession{Node: id, StartedAt: time.Now()}),
 	)
 	return a
 }
@@ -534,14 +535,14 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 // loseNode ends a node's session.
 func (s *site) loseNode(id fleet.NodeID) {
 	s.t.Helper()
-	session, err := store.Get(s.t.Context(), s.store, store.NodeSessionKey(id))
+	session, err := store.Get(s.t.Context(), s.store, keys.NodeSession(id))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.commit(store.Remove(store.NodeSessionKey(id), session.ModRev))
+	s.commit(store.Remove(keys.NodeSession(id), session.ModRev))
 }
 
-// start starts one instance of a group and returns its id.
+// start starts an instance of a group and returns its ID.
 func (s *site) start(group string) fleet.InstanceID {
 	s.t.Helper()
 	r := s.do("POST", "/api/v1/groups/"+group+"/start", nil).want(200)
@@ -554,17 +555,17 @@ func (s *site) start(group string) fleet.InstanceID {
 	return fleet.InstanceID(uid)
 }
 
-// hold places an instance on a node with what it takes there, running.
+// hold places a running instance with its resources on a node.
 func (s *site) hold(id fleet.InstanceID, node fleet.NodeID, takes fleet.Resources) {
 	s.t.Helper()
 	s.status(id, node, fleet.Status{State: fleet.Online})
 	i, _ := s.view.Snapshot().Instances.Get(id)
 	p := *i.Placement
 	p.Resources = takes
-	s.commit(store.Replace(store.PlacementKey(node, id), p, p.ModRev))
+	s.commit(store.Replace(keys.Placement(node, id), p, p.ModRev))
 }
 
-// status places an instance on a node and reports a state, as scheduler and agent would.
+// status places an instance on a node and reports a state, as the scheduler and agent do.
 func (s *site) status(id fleet.InstanceID, node fleet.NodeID, st fleet.Status) {
 	s.t.Helper()
 	i, ok := s.view.Snapshot().Instances.Get(id)
@@ -578,28 +579,28 @@ func (s *site) status(id fleet.InstanceID, node fleet.NodeID, st fleet.Status) {
 		if i.Placement != nil {
 			rev = i.Placement.ModRev
 		}
-		writes = append(writes, store.Replace(store.PlacementKey(node, id), p, rev))
+		writes = append(writes, store.Replace(keys.Placement(node, id), p, rev))
 	}
 	st.Instance, st.Group, st.Node, st.Generation, st.ChangedAt = id, i.Intent.Group, node, i.Intent.Generation, time.Now()
 	var rev int64
 	if i.Status != nil {
 		rev = i.Status.ModRev
 	}
-	s.commit(append(writes, store.Replace(store.StatusKey(id), st, rev))...)
+	s.commit(append(writes, store.Replace(keys.Status(id), st, rev))...)
 }
 
-// template publishes a template's head.
+// template publishes a template.
 func (s *site) template(ref string) {
 	s.t.Helper()
 	s.templateFrom("", ref)
 }
 
-// templateFrom publishes a template's head as a source does.
+// templateFrom publishes a template of a source.
 func (s *site) templateFrom(origin, ref string) {
 	s.t.Helper()
-	r := fleet.ParseTemplateRef(ref)
+	r := content.ParseTemplateRef(ref)
 	s.commit(
-		store.Create(store.TemplateHeadKey(r), fleet.TemplateHead{TemplateRef: r, Origin: origin, Digest: "d1", SizeBytes: 12, Files: 1, UpdatedAt: time.Now()}),
-		store.Create(store.TemplateVersionKey(r, "d1"), fleet.TemplateVersion{TemplateRef: r, Digest: "d1", SizeBytes: 12, Files: 1, CreatedAt: time.Now()}),
+		store.Create(keys.TemplateHead(r), content.TemplateHead{TemplateRef: r, Origin: origin, Digest: "d1", SizeBytes: 12, Files: 1, UpdatedAt: time.Now()}),
+		store.Create(keys.TemplateVersion(r, "d1"), content.TemplateVersion{TemplateRef: r, Digest: "d1", SizeBytes: 12, Files: 1, CreatedAt: time.Now()}),
 	)
 }

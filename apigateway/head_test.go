@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 )
 
-func TestHeadIsAnsweredAsGetIsWithoutABody(t *testing.T) {
+func TestHeadMatchesGetWithoutBody(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	for _, r := range s.routes() {

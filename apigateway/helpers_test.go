@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 func newUnstartedView(s *site) *view.View { return view.New(s.store, nil) }
 
-// runWithView runs a gateway that is expected to end by itself.
+// runWithView runs a gateway that is expected to return.
 func runWithView(t *testing.T, g *Gateway) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
@@ -28,24 +30,24 @@ func runWithView(t *testing.T, g *Gateway) error {
 	return err
 }
 
-// removeTemplate takes a template's head away.
-func (s *site) removeTemplate(h *fleet.TemplateHead) {
+// removeTemplate deletes a template.
+func (s *site) removeTemplate(h *content.TemplateHead) {
 	s.t.Helper()
-	s.commit(store.Remove(store.TemplateHeadKey(h.TemplateRef), h.ModRev))
+	s.commit(store.Remove(keys.TemplateHead(h.TemplateRef), h.ModRev))
 }
 
-// lagging is a gateway whose view can be stopped while etcd answers it.
+// lagging is a gateway whose view can be paused while etcd is reachable.
 type lagging struct {
 	*site
 	faults  *storetest.Faults
 	lag     atomic.Bool
 	stopped chan struct{}
 	resumed chan struct{}
-	// resume lets the view catch up, for good.
+	// resume lets the view catch up.
 	resume func()
 }
 
-// newLagging is one more gateway on an etcd; nobody is logged in.
+// newLagging starts another gateway on an etcd, without a login.
 func newLagging(t *testing.T, etcd *storetest.Etcd) *lagging {
 	t.Helper()
 	l := &lagging{stopped: make(chan struct{}), resumed: make(chan struct{})}
@@ -67,17 +69,17 @@ func newLagging(t *testing.T, etcd *storetest.Etcd) *lagging {
 	return l
 }
 
-// stopView has the view see nothing from now on.
+// stopView pauses the view.
 func (l *lagging) stopView() {
 	l.t.Helper()
 	l.lag.Store(true)
-	if _, err := l.store.Commit(l.t.Context(), store.Txn{Writes: []store.Write{store.Create(store.NetworkKey("last-seen"), fleet.Network{Name: "last-seen"})}}); err != nil {
+	if _, err := l.store.Commit(l.t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.Network("last-seen"), players.Network{Name: "last-seen"})}}); err != nil {
 		l.t.Fatal(err)
 	}
 	<-l.stopped
 }
 
-// readAgain waits until the gateway has sent etcd some more reads than before, or until is true.
+// readAgain waits until the gateway has sent more further reads to etcd or until is true.
 func (l *lagging) readAgain(before, more int, until func() bool) {
 	l.t.Helper()
 	await.That(l.t, "reads of etcd", func() string {

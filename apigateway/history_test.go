@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// changes are what an object's history says, newest first.
+// changes returns a summary of an object's history, newest first.
 func (s *site) changes(path string) (all []string) {
 	s.t.Helper()
 	for _, e := range s.do("GET", "/api/v1/history/"+path, nil).want(200).data() {
@@ -24,7 +24,7 @@ func (s *site) changes(path string) (all []string) {
 	return all
 }
 
-func TestAnObjectsHistoryTellsWhoMadeWhatOfWhat(t *testing.T) {
+func TestHistoryListsChangesWithAuthor(t *testing.T) {
 	s := newSite(t)
 	operator := s.user("otto", "OPERATOR")
 	s.group("lobby", nil)
@@ -49,12 +49,12 @@ func TestAnObjectsHistoryTellsWhoMadeWhatOfWhat(t *testing.T) {
 	}
 	s.do("GET", "/api/v1/history/group/lobby?pageSize=1&page=2", nil).want(200).is("total", 3).is("data.0.by", "otto").is("data.0.truncated", false)
 	s.do("GET", "/api/v1/history/group/none", nil).want(404).naming("none")
-	s.do("GET", "/api/v1/history/user/admin", nil).want(200).is("total", 0) // is there, and nobody changed it
+	s.do("GET", "/api/v1/history/user/admin", nil).want(200).is("total", 0) // exists, but was never changed
 	s.do("GET", "/api/v1/history/thing/x", nil).want(404)
 	operator.do("GET", "/api/v1/history/secret/x", nil).want(403)
 }
 
-func TestAnObjectIsShownAsItWas(t *testing.T) {
+func TestHistoryShowsEarlierState(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	before := s.revision()
@@ -92,7 +92,7 @@ func TestAnObjectIsShownAsItWas(t *testing.T) {
 	}
 	at("group/lobby", third.revision).want(200).is("object.memoryMb", 5).is("object.env", map[string]string{"A": "9", "B": "2", "C": "3"}).is("object.motds", []any{})
 	at("group/lobby", gone.revision).want(404)
-	at("group/lobby", before).want(404).naming("is known from")
+	at("group/lobby", before).want(404).naming("the audit begins at")
 	at("group/lobby", "x").want(400).naming("at")
 
 	cordoned := moment(s.do("POST", "/api/v1/nodes/node-1/cordon", nil))
@@ -126,7 +126,7 @@ func TestAChangeThatIsTooLargeToBeKeptSaysSo(t *testing.T) {
 	s.do("GET", "/api/v1/history/group/lobby?at="+strconv.FormatInt(first, 10), nil).want(404).naming("too large")
 }
 
-func TestWhoChangedWhatMovedIsNamed(t *testing.T) {
+func TestConflictNamesLastAuthor(t *testing.T) {
 	s := newSite(t)
 	other := s.user("otto", "ADMIN")
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -146,7 +146,7 @@ func TestWhoChangedWhatMovedIsNamed(t *testing.T) {
 	}
 }
 
-func TestWhatWasChangedThroughOneGatewayIsThereInAnother(t *testing.T) {
+func TestOtherGatewayReadsOwnWrites(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)
 	for n := range 20 {
@@ -169,7 +169,7 @@ func TestWhatWasChangedThroughOneGatewayIsThereInAnother(t *testing.T) {
 	}
 }
 
-func TestARevisionOfALostPastKeepsNobodyOut(t *testing.T) {
+func TestLostRevisionDoesNotBlockRequests(t *testing.T) {
 	s := newSite(t)
 	s.group("kept", nil)
 	kept := s.revision()
@@ -193,7 +193,7 @@ func TestARevisionOfALostPastKeepsNobodyOut(t *testing.T) {
 	if r := s.do("GET", "/api/v1/groups?minRevision="+lost+"0", nil).want(503).is("error.code", "REVISION_NOT_REACHED"); r.header.Get("Retry-After") == "" {
 		t.Error("the answer does not say when to ask again")
 	}
-	s.do("GET", "/livez?minRevision="+lost+"0", nil).want(200) // a probe waits for nothing
+	s.do("GET", "/livez?minRevision="+lost+"0", nil).want(200) // probes do not wait
 	s.etcd.Restore(t, backup)
 	s.etcd.Restart(t)
 	await.That(t, "etcd has forgotten", func() string {

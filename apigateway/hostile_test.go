@@ -16,22 +16,24 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/openapitest"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// besieged is a gateway with one of everything, and whoever sends it what nobody should.
+// besieged is a gateway with one object of every kind, for hostile requests.
 type besieged struct {
 	*shelf
 	contract *openapitest.Contract
 	client   *http.Client
-	// own is the token of an instance, and said how often it was used.
+	// own is the token of an instance, said how often it was used.
 	own  string
 	said *atomic.Int64
-	// expired are tokens that were good once.
+	// expired are expired tokens.
 	expired []string
-	// there is what stands for a path's parameters, by the path up to the parameter.
+	// there has the values of path parameters, by the path up to the parameter.
 	there map[string]string
 }
 
@@ -58,7 +60,7 @@ func besiege(t testing.TB) *besieged {
 	return b
 }
 
-// on is the same for another test, such as a subtest.
+// on returns b for another test, such as a subtest.
 func (b *besieged) on(t testing.TB) *besieged {
 	site, other := *b.site, *b
 	site.t = t
@@ -66,10 +68,10 @@ func (b *besieged) on(t testing.TB) *besieged {
 	return &other
 }
 
-// furnish makes one of everything, and lets the caller do everything.
+// furnish creates one object of every kind and gives the caller all permissions.
 func (b *besieged) furnish() {
 	b.t.Helper()
-	b.group("lobby", map[string]any{"platform": "VELOCITY"}) // a proxy may all that an instance may
+	b.group("lobby", map[string]any{"platform": "VELOCITY"}) // a proxy may do everything that an instance may
 	b.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	within := b.inside("lobby", "node-1")
 	id := string(within.id)
@@ -90,7 +92,7 @@ func (b *besieged) furnish() {
 		}
 	}
 	admin, _ := auth.RoleOf(b.view.Snapshot(), auth.RoleAdmin)
-	b.commit(store.Create(store.RoleKey("ALL"), fleet.Role{Name: "ALL", Permissions: append([]fleet.Permission{auth.ClusterManage}, admin.Permissions...)}))
+	b.commit(store.Create(keys.Role("ALL"), account.Role{Name: "ALL", Permissions: append([]account.Permission{auth.ClusterManage}, admin.Permissions...)}))
 	b.own, b.token = within.token, b.user("all", "ALL").token
 	hash, _ := b.do("GET", "/api/v1/templates/lobby", nil).want(200).field("hash").(string)
 	b.there = map[string]string{
@@ -106,8 +108,8 @@ func (b *besieged) furnish() {
 	}
 }
 
-// creates are bodies that make something, by route. Where the path has no name of it, the
-// body has: "one".
+// creates has bodies that create an object, by route. Unless the path has its name, the body names it
+// "one".
 var creates = map[string]string{
 	"POST /api/v1/groups":                     `{"name":"one"}`,
 	"PUT /api/v1/groups/:name":                `{}`,
@@ -123,15 +125,15 @@ var creates = map[string]string{
 	"PUT /api/v1/template-sources/:name":      `{"kind":"git","url":"https://host/r"}`,
 }
 
-// nameless are routes that make something each time, under a name of its own.
+// nameless are routes that create an object with a generated name.
 var nameless = map[string]bool{
 	"POST /api/v1/api-tokens": true, "POST /api/instances": true, "POST /api/plugin/message/send": true,
 	"POST /api/v1/crashes/:id/share": true, "POST /api/v1/system/logs/share": true, "POST /api/v1/nodes/:id/logs/share": true,
 	"POST /api/v1/services/:id/console/share": true, "POST /api/v1/instances/:id/console/share": true, "POST /api/v1/system/diagnostics/share": true,
 }
 
-// path is a route's, with what is there for its parameters; the one at instead, counted from
-// 0, is what is given.
+// path fills a route's parameters with existing values. The parameter with index at, from 0, becomes
+// instead.
 func (b *besieged) path(r server.Route, at int, instead string) string {
 	var upTo, out []string
 	n := 0
@@ -153,16 +155,16 @@ func (b *besieged) path(r server.Route, at int, instead string) string {
 	return strings.Join(out, "/")
 }
 
-// target is where a route is asked with a query.
+// target returns the URL of a route with a query.
 func (b *besieged) target(r server.Route, query string) string {
 	path := b.path(r, -1, "")
 	if r.Method+" "+r.Path == "POST /api/v1/system/shutdown" && !strings.Contains(query, "dryRun") {
-		query += "&dryRun=true" // the others are asked of the same gateway
+		query += "&dryRun=true" // the other requests need the same gateway
 	}
 	return path + "?" + query
 }
 
-// body is what the route would take, as far as the tests know.
+// body returns a valid body for the route if the tests have one.
 func (b *besieged) body(r server.Route) string {
 	if body, ok := creates[r.Method+" "+r.Path]; ok {
 		return body
@@ -173,8 +175,8 @@ func (b *besieged) body(r server.Route) string {
 	return "{}"
 }
 
-// send asks a route with the token it wants, unless a header has another. Of a stream
-// nothing is read. A refusal must be as described.
+// send sends a request with the token that the route needs, unless a header has another. It does not
+// read streams. Errors must match the document.
 func (b *besieged) send(r server.Route, target string, body io.Reader, header ...string) *reply {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), r.Method, b.url+target, body)
@@ -218,7 +220,7 @@ func (b *besieged) send(r server.Route, target string, body io.Reader, header ..
 	return out
 }
 
-// oneOf demands one of some statuses.
+// oneOf checks that the status is one of some.
 func (r *reply) oneOf(statuses ...int) {
 	r.t.Helper()
 	if !slices.Contains(statuses, r.status) {
@@ -226,25 +228,24 @@ func (r *reply) oneOf(statuses ...int) {
 	}
 }
 
-// jsonBody is the schema of the JSON that a route reads; nil when it reads none, as far as
-// it is described.
+// jsonBody returns the documented schema of a route's JSON body; nil if it has none.
 func (b *besieged) jsonBody(r server.Route) object {
 	return b.contract.JSONBody(operationOf(b.contract, r))
 }
 
-// strict reports whether an object of the schema has only fields that are known.
+// strict reports whether the schema allows no unknown fields.
 func (b *besieged) strict(schema object) bool {
 	s := b.contract.Resolved(schema)
 	_, open := s["additionalProperties"]
 	return s["properties"] != nil && !open
 }
 
-// lenient reports whether a route leaves alone what it does not know.
+// lenient reports whether a route ignores unknown fields.
 func lenient(r server.Route) bool {
 	return server.DialectOf(r.Path) == wire.Universe || strings.HasPrefix(r.Path, "/api/plugin/") || strings.HasPrefix(r.Path, "/api/proxy/")
 }
 
-// queried are the parameters that a route reads of the query, as far as they are described.
+// queried returns the documented query parameters of a route.
 func (b *besieged) queried(r server.Route) (names []string, dry bool) {
 	op := operationOf(b.contract, r)
 	parameters, _ := op["parameters"].([]any)
@@ -260,12 +261,12 @@ func (b *besieged) queried(r server.Route) (names []string, dry bool) {
 	return names, dry
 }
 
-// outside are values that lead out, that nothing can be named, or that are too long.
+// outside are values that lead out of a directory, are invalid names, or are too long.
 var outside = []string{
 	"..%2f..%2fetc%2fpasswd", "%2e%2e", "..%5c..%5cx", "a%00b", "%ff%fe", "a%0d%0ab", strings.Repeat("x", 300),
 }
 
-// unread are texts that are no JSON object; of a route that reads a list, [] is one.
+// unread are bodies that are not a JSON object; [] is valid for routes with a list.
 var unread = []string{
 	`{`, `[]`, `null`, `"x"`, `{"a":1}{"b":2}`, "{\"a\":\"\xff\"}", `{"a":1,"a":2}`, strings.Repeat(`{"a":`, 10_000), `<html>`, "\x00",
 }
@@ -320,7 +321,7 @@ func (b *besieged) sendOtherMethods(r server.Route) {
 }
 
 func (b *besieged) sendTooMuch(r server.Route) {
-	// Who asks first, as curl does, need not send it to be told.
+	// A client that sends Expect, like curl, gets the response without sending the body.
 	endless := io.LimitReader(spaces{}, r.Body.Limit+1)
 	b.send(r, b.target(r, ""), endless, "Content-Length", fmt.Sprint(r.Body.Limit+1), "Expect", "100-continue").oneOf(413)
 	if b.jsonBody(r) != nil && !r.Body.Raw {
@@ -328,7 +329,7 @@ func (b *besieged) sendTooMuch(r server.Route) {
 	}
 }
 
-// spaces are as many as are read.
+// spaces is an endless reader of spaces.
 type spaces struct{}
 
 func (spaces) Read(p []byte) (int, error) {
@@ -378,7 +379,7 @@ func (b *besieged) sendPaths(r server.Route) {
 				continue
 			}
 			got := b.send(r, path, strings.NewReader(b.body(r)))
-			if strings.HasSuffix(r.Path, "/webhook") { // it does not tell who is no source
+			if strings.HasSuffix(r.Path, "/webhook") { // it does not reveal which sources exist
 				got.want(401)
 				continue
 			}
@@ -504,14 +505,14 @@ func TestOfTenParallelPutsOfOneConfigurationOneMakesIt(t *testing.T) {
 	b.do("GET", "/api/v1/audit", nil).want(200).is("total", before+1).is("data.0.action", "group.create")
 }
 
-// unasked are routes that only those ask who may not: they end the gateway, or the token that
-// asks, or wait for what nobody does here.
+// unasked are routes that the test calls only without permission: they end the gateway or the token, or
+// wait for something that does not happen in this test.
 var unasked = map[string]bool{
 	"POST /api/v1/system/shutdown": true, "POST /api/v1/auth/logout": true, "POST /api/v1/auth/change-password": true,
 	"POST /api/v1/auth/keys/rotate": true, "POST /api/node/reload": true,
 }
 
-// FuzzNoRequestBreaksARoute sends what decoders of bodies, queries and headers read to all routes.
+// FuzzNoRequestBreaksARoute sends inputs for the decoders of bodies, queries and headers to all routes.
 func FuzzNoRequestBreaksARoute(f *testing.F) {
 	b := besiege(f)
 	routes := b.routes()
@@ -529,7 +530,7 @@ func FuzzNoRequestBreaksARoute(f *testing.F) {
 		if clean := strings.TrimSpace(header); clean != "" && !strings.ContainsFunc(clean, func(c rune) bool { return c < ' ' || c > '~' }) {
 			for _, name := range []string{"If-Match", "If-None-Match", "Idempotency-Key", "Last-Event-ID", "X-Prexor-Sequence"} {
 				if name == "If-Match" && r.Unmatched || name == "If-None-Match" && !r.Making && r.Method != http.MethodGet {
-					continue // it is refused before anything else is read
+					continue // rejected before anything else is read
 				}
 				headers = append(headers, name, clean)
 			}

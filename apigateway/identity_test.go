@@ -13,22 +13,25 @@ import (
 	"golang.org/x/crypto/argon2"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/ops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// second is another gateway of the same cluster, for the same caller.
+// second starts another gateway of the same cluster, with the same token.
 func second(t *testing.T, s *site) *site {
 	t.Helper()
 	other := newSiteOn(t, s.etcd)
 	return other.as(s.token)
 }
 
-// eventually asks until the answer has a status: another gateway follows within a moment.
+// eventually repeats a request until its status is as wanted, because other gateways follow with a
+// delay.
 func eventually(t *testing.T, s *site, method, path string, status int) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("%s %s is answered with %d", method, path, status), func() string {
@@ -139,7 +142,7 @@ func TestEachChangeOfAnIdentityIsAuditedWithWhatItWasAndIs(t *testing.T) {
 	}
 }
 
-func TestNobodyGivesWhatTheyDoNotHave(t *testing.T) {
+func TestPermissionsCannotBeEscalated(t *testing.T) {
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"CLERK","permissions":["users.view","users.create","users.update","users.delete","roles.manage"]}`).want(201)
 	s.do("POST", "/api/v1/users", `{"username":"clerk","password":"correct horse","role":"CLERK"}`).want(201)
@@ -164,17 +167,17 @@ func TestNobodyGivesWhatTheyDoNotHave(t *testing.T) {
 	if keys := s.moved(before); len(keys) > 0 {
 		t.Errorf("a refused request wrote something: %v", keys)
 	}
-	s.do("POST", "/api/v1/roles", `{"name":"X","permissions":["cluster.manage"]}`).want(201) // on purpose, by who may all else
+	s.do("POST", "/api/v1/roles", `{"name":"X","permissions":["cluster.manage"]}`).want(201) // allowed for a caller with all other permissions
 	s.do("DELETE", "/api/v1/roles/X", nil).want(204)
 	clerk.do("POST", "/api/v1/users", `{"username":"x","password":"correct horse","role":"CLERK"}`).want(201)
 	viewer := s.user("vera", "VIEWER")
 	viewer.do("PATCH", "/api/v1/users/vera", `{"role":"VIEWER"}`).want(403)
 	viewer.do("PATCH", "/api/v1/users/x", `{"username":"y"}`).want(403)
 	viewer.do("PATCH", "/api/v1/users/vera", `{"username":"Verena"}`).want(200).is("username", "verena")
-	viewer.do("GET", "/api/v1/groups", nil).want(401) // it has another name now
+	viewer.do("GET", "/api/v1/groups", nil).want(401) // the user was renamed
 }
 
-func TestWhatIsNoUserAndNoRoleIsRefused(t *testing.T) {
+func TestInvalidUsersAndRolesAreRefused(t *testing.T) {
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"R"}`).want(201)
@@ -234,7 +237,7 @@ func TestABuiltInRoleIsAsItWasWhenItGetsItsOwnPermissionsAgain(t *testing.T) {
 	changed := s.do("PATCH", "/api/v1/roles/OPERATOR", `{"permissions":["groups.view"]}`).want(200)
 	s.do("PATCH", "/api/v1/roles/OPERATOR", r.raw, "If-Match", `"1"`).want(412)
 	s.do("PATCH", "/api/v1/roles/OPERATOR", r.raw, "If-Match", changed.header.Get("ETag")).want(200)
-	if _, err := store.Get(t.Context(), s.store, store.RoleKey("OPERATOR")); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), s.store, keys.Role("OPERATOR")); !errs.Is(err, errs.NotFound) {
 		t.Errorf("its record stays: %v", err)
 	}
 	s.do("GET", "/api/v1/roles/OPERATOR", nil).want(200)
@@ -257,7 +260,7 @@ func TestNoRoleIsDeletedThatSomebodyWasGivenMeanwhile(t *testing.T) {
 	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"VIEWER"}`).want(201)
 
-	late := view.New(s.store, nil) // it hears of nothing from here on
+	late := view.New(s.store, nil) // never receives changes
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- late.Run(ctx) }()
@@ -266,12 +269,12 @@ func TestNoRoleIsDeletedThatSomebodyWasGivenMeanwhile(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	there := operate.New(operate.Config{Store: s.store, View: late, Now: time.Now})
+	there := ops.New(ops.Config{Store: s.store, View: late, Now: time.Now})
 	s.do("PATCH", "/api/v1/users/bob", `{"role":"R"}`).want(200)
 	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	err := there.DeleteRole(ctx, operate.Actor{User: "admin"}, "R", []fleet.Permission{auth.GroupsView}, 0, false)
-	if _, gone := store.Get(t.Context(), s.store, store.RoleKey("R")); err == nil || gone != nil {
+	err := there.DeleteRole(ctx, txn.Actor{User: "admin"}, "R", []account.Permission{auth.GroupsView}, 0, false)
+	if _, gone := store.Get(t.Context(), s.store, keys.Role("R")); err == nil || gone != nil {
 		t.Errorf("a role that somebody has was deleted: %v, %v", err, gone)
 	}
 	s.do("DELETE", "/api/v1/roles/R", nil).want(409)
@@ -319,14 +322,14 @@ func TestATokenMadeWhileItsUserGoesIsNotTheNextOnesOfTheName(t *testing.T) {
 	s.do("POST", "/api/v1/roles", `{"name":"MAKER","permissions":["tokens.create","groups.view"]}`).want(201)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"MAKER"}`).want(201)
 	made := s.as(s.login("bob", "correct horse")).do("POST", "/api/v1/api-tokens", `{"name":"late"}`).want(201)
-	record, err := store.Get(t.Context(), s.store, store.APITokenKey(made.field("id").(string)))
+	record, err := store.Get(t.Context(), s.store, keys.APIToken(made.field("id").(string)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	late := s.as(made.field("token").(string))
 	late.do("GET", "/api/v1/groups", nil).want(200)
 	s.do("DELETE", "/api/v1/users/bob", nil).want(204)
-	s.commit(store.Create(store.APITokenKey(record.ID), record)) // as by a gateway that had not heard of it
+	s.commit(store.Create(keys.APIToken(record.ID), record)) // as by a gateway that has not seen the change
 	late.do("GET", "/api/v1/groups", nil).want(401)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
 	late.do("GET", "/api/v1/groups", nil).want(401)
@@ -336,12 +339,12 @@ func TestATokenIsDeletedAlsoWhileItsUseIsNoted(t *testing.T) {
 	s := newSite(t)
 	for range 10 {
 		id := s.do("POST", "/api/v1/api-tokens", `{"name":"busy"}`).want(201).field("id").(string)
-		record, err := store.Get(t.Context(), s.store, store.APITokenKey(id))
+		record, err := store.Get(t.Context(), s.store, keys.APIToken(id))
 		if err != nil {
 			t.Fatal(err)
 		}
 		record.LastUsedAt = time.Now().UTC()
-		s.commit(store.Replace(store.APITokenKey(id), record, record.ModRev)) // which the gateway has not heard of
+		s.commit(store.Replace(keys.APIToken(id), record, record.ModRev)) // which the gateway has not seen
 		s.do("DELETE", "/api/v1/api-tokens/"+id, nil).want(204)
 	}
 	made, ended := 0, 0
@@ -370,34 +373,34 @@ func TestTwoAdminsCannotRemoveEachOther(t *testing.T) {
 		both.Go(func() { s.do("DELETE", "/api/v1/users/bob", nil) })
 		both.Go(func() { bob.do("DELETE", "/api/v1/users/admin", nil) })
 		both.Wait()
-		users, _, err := store.List(t.Context(), s.store, store.Users())
+		users, _, err := store.List(t.Context(), s.store, keys.Users())
 		if err != nil || len(users) != 1 {
 			t.Fatalf("%d users are left, %v", len(users), err)
 		}
 	}
 }
 
-// holding are callers with exactly some permissions each, one for each set that is asked for.
+// holding returns callers with exactly the given permissions.
 type holding struct {
 	*site
 	by map[string]*site
 }
 
-func (h *holding) of(permissions []fleet.Permission) *site {
+func (h *holding) of(permissions []account.Permission) *site {
 	h.t.Helper()
 	key := fmt.Sprint(permissions)
 	if who, ok := h.by[key]; ok {
 		return who
 	}
 	name := fmt.Sprintf("holder%d", len(h.by))
-	h.commit(store.Create(store.RoleKey(strings.ToUpper(name)), fleet.Role{Name: strings.ToUpper(name), Edition: fleet.PermissionEdition, Permissions: permissions}))
+	h.commit(store.Create(keys.Role(strings.ToUpper(name)), account.Role{Name: strings.ToUpper(name), Edition: account.PermissionEdition, Permissions: permissions}))
 	h.by[key] = h.user(name, strings.ToUpper(name))
 	return h.by[key]
 }
 
-// alsoNeeds are what a route demands beside what it says, because of what is asked for.
-var alsoNeeds = map[string]fleet.Permission{
-	"PUT /api/v1/groups/:name": auth.GroupsCreate, // it makes one
+// alsoNeeds are additional permissions that a route requires because of the body.
+var alsoNeeds = map[string]account.Permission{
+	"PUT /api/v1/groups/:name": auth.GroupsCreate, // it creates a group
 }
 
 func TestEveryRouteWantsAllThePermissionsItSaysAndNoOthers(t *testing.T) {
@@ -411,10 +414,10 @@ func TestEveryRouteWantsAllThePermissionsItSaysAndNoOthers(t *testing.T) {
 		route := r.Method + " " + r.Path
 		path := strings.NewReplacer(":group", "x", ":name", "x", ":id", "x", "*path", "x", ":hash", "x", ":platform", "x", ":version", "x").Replace(r.Path)
 		if route == "POST /api/v1/system/shutdown" {
-			path += "?dryRun=true" // the others are asked of the same gateway
+			path += "?dryRun=true" // the other requests need the same gateway
 		}
 		for _, p := range wanted {
-			lacking := slices.DeleteFunc(append([]fleet.Permission{auth.ClusterManage}, admin.Permissions...), func(other fleet.Permission) bool { return other == p })
+			lacking := slices.DeleteFunc(append([]account.Permission{auth.ClusterManage}, admin.Permissions...), func(other account.Permission) bool { return other == p })
 			who := s.of(lacking)
 			before := s.revision()
 			if got := who.do(r.Method, path, "{}"); got.status != 403 {
@@ -462,18 +465,18 @@ func TestARotatedKeyIsAcceptedOnceMoreOnEveryGateway(t *testing.T) {
 
 func TestAPasswordIsHashedAnewAtALoginWhenItWasHashedOtherwise(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.passwordCost = auth.Cost{} })
-	user, err := store.Get(t.Context(), s.store, store.UserKey("admin"))
+	user, err := store.Get(t.Context(), s.store, keys.User("admin"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	salt, enc := []byte("0123456789abcdef"), base64.RawStdEncoding
 	key := argon2.IDKey([]byte(adminPassword), salt, 1, 8192, 1, 32)
 	user.PasswordHash = "$argon2id$v=19$m=8192,t=1,p=1$" + enc.EncodeToString(salt) + "$" + enc.EncodeToString(key)
-	s.commit(store.Replace(store.UserKey("admin"), user, user.ModRev))
+	s.commit(store.Replace(keys.User("admin"), user, user.ModRev))
 	before := s.as(s.login("admin", adminPassword))
-	var now fleet.User
+	var now account.User
 	await.That(t, "the password is hashed anew", func() string {
-		now, err = store.Get(t.Context(), s.store, store.UserKey("admin"))
+		now, err = store.Get(t.Context(), s.store, keys.User("admin"))
 		return await.Unless(err == nil && strings.HasPrefix(now.PasswordHash, "$argon2id$v=19$m=19456,t=2,p=1$"), "%+v, %v", now, err)
 	})
 	if now.Epoch != user.Epoch || now.Role != user.Role {
@@ -485,7 +488,7 @@ func TestAPasswordIsHashedAnewAtALoginWhenItWasHashedOtherwise(t *testing.T) {
 	s.do("PATCH", "/api/v1/users/admin", `{"email":"admin@example.org"}`, "If-Match", fmt.Sprintf("%q", fmt.Sprint(user.ModRev))).want(412).naming("admin changed it at")
 	s.as("").do("POST", "/api/v1/auth/login", map[string]string{"username": "admin", "password": "wrong"}).want(401)
 	s.login("admin", adminPassword)
-	if again, err := store.Get(t.Context(), s.store, store.UserKey("admin")); err != nil || again.PasswordHash != now.PasswordHash {
+	if again, err := store.Get(t.Context(), s.store, keys.User("admin")); err != nil || again.PasswordHash != now.PasswordHash {
 		t.Error("it is hashed anew at each login")
 	}
 }
@@ -554,7 +557,7 @@ func TestATokenOfALaterEpochThanTheUsersIsRefused(t *testing.T) {
 	before, _ := s.view.Snapshot().Users.Get("bob")
 	lost := s.as(old.do("PATCH", "/api/v1/users/bob", `{"password":"battery staple"}`).want(200).field("token").(string))
 	now, _ := s.view.Snapshot().Users.Get("bob")
-	s.commit(store.Replace(store.UserKey("bob"), *before, now.ModRev)) // as a backup of etcd has it
+	s.commit(store.Replace(keys.User("bob"), *before, now.ModRev)) // as restored from a backup of etcd
 	lost.do("GET", "/api/v1/auth/me", nil).want(401)
 	old.do("GET", "/api/v1/auth/me", nil).want(200)
 }

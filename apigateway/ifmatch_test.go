@@ -5,13 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/clusterops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/openapitest"
 )
 
-// revisionless are routes that change what has no revision a caller could have read, and why.
+// revisionless has routes that change objects without a revision for clients, with the reason.
 var revisionless = map[string]string{
 	"DELETE /api/v1/workloads/credentials/:id":           "tokens of an instance are many, of the moment",
 	"DELETE /api/v1/workloads/credentials/instances/:id": "tokens of an instance are many, of the moment",
@@ -24,7 +26,7 @@ var revisionless = map[string]string{
 	"PUT /api/instances/:id/state":       "a heartbeat is no change of what was read",
 }
 
-// replaced are queries and bodies of routes that are judged before a revision is.
+// replaced has queries and bodies of routes that are validated before the revision.
 var replaced = map[string][2]string{
 	"PUT /api/v1/users/:name/minecraft":           {"", `{"uuid":"069a79f4-44e9-4726-a5be-fca90e38aaf5","name":"Notch"}`},
 	"PUT /api/v1/templates/:name/files/content":   {"path=a", `{"content":"2"}`},
@@ -36,11 +38,11 @@ var replaced = map[string][2]string{
 	"PATCH /api/v1/admin/network/allowed-subnets": {"", `{"action":"add","cidr":"127.0.0.0/8"}`},
 }
 
-func TestWhatMovedSinceItWasReadIsNotChanged(t *testing.T) {
+func TestStaleIfMatchIsRefused(t *testing.T) {
 	b := besiege(t)
 	b.there["/api/v1/admin/tokens/:id"], _ = b.do("POST", "/api/v1/admin/tokens", `{"nodeId":"two"}`).want(201).field("tokenId").(string)
 	b.there["/api/v1/api-tokens/:id"], _ = b.do("POST", "/api/v1/api-tokens", `{"name":"x"}`).want(201).field("id").(string)
-	b.do("PUT", "/api/v1/templates/lobby/files/content?path=c", `{"content":"1"}`).want(200) // what was current is not
+	b.do("PUT", "/api/v1/templates/lobby/files/content?path=c", `{"content":"1"}`).want(200) // the current version is now another
 	b.do("PUT", "/api/v1/templates/lobby/files/content?path=b&rehash=false", `{"content":"1"}`).want(200)
 	before := b.revision()
 	for _, r := range b.routes() {
@@ -78,8 +80,8 @@ func TestWhatMovedSinceItWasReadIsNotChanged(t *testing.T) {
 	}
 }
 
-// comparesAsDescribed holds a route that compares nothing with a condition to refusing it, and
-// to its description whether it does.
+// comparesAsDescribed checks that the document says whether a route supports a condition, and that a
+// route without support rejects it.
 func (b *besieged) comparesAsDescribed(r server.Route, header string, compares bool) {
 	b.t.Helper()
 	if described := takesHeader(b.contract, operationOf(b.contract, r), header); described != compares {
@@ -92,7 +94,7 @@ func (b *besieged) comparesAsDescribed(r server.Route, header string, compares b
 	}
 }
 
-// takesHeader reports whether an operation is described with a header.
+// takesHeader reports whether an operation documents a header.
 func takesHeader(c *openapitest.Contract, op object, header string) bool {
 	list, _ := op["parameters"].([]any)
 	for _, p := range list {
@@ -110,14 +112,14 @@ func TestAVersionOfTheSettingsIsToldWithItsOwnETag(t *testing.T) {
 	if etag := etags(s.do("PATCH", subnets, `{"action":"remove","cidr":"10.9.0.0/16"}`)); etag != "" {
 		t.Errorf("before there is a version, its ETag is %s", etag)
 	}
-	allow := func(subnet string) operate.ConfigWritten {
+	allow := func(subnet string) clusterops.ConfigWritten {
 		t.Helper()
-		done, err := s.gateway.operate.WriteConfig(t.Context(), operate.Actor{User: "admin"}, operate.ConfigWrite{
-			Change: func(p fleet.ClusterSettings) (fleet.ClusterSettings, error) {
+		done, err := s.gateway.operate.WriteConfig(t.Context(), txn.Actor{User: "admin"}, clusterops.ConfigWrite{
+			Change: func(p cluster.ClusterSettings) (cluster.ClusterSettings, error) {
 				p.AllowedSubnets = &[]string{subnet}
 				return p, nil
 			},
-			Bearable: func(fleet.ClusterSettings) error { return nil },
+			Bearable: func(cluster.ClusterSettings) error { return nil },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +127,7 @@ func TestAVersionOfTheSettingsIsToldWithItsOwnETag(t *testing.T) {
 		return done
 	}
 	first := allow("127.0.0.0/8")
-	other := allow("127.0.0.0/9") // somebody else's comes before the first one's answer is written
+	other := allow("127.0.0.0/9") // a second change before the response to the first is written
 	if first.After.ModRev == 0 || first.After.ModRev != other.Before.ModRev || first.After.ModRev >= other.After.ModRev {
 		t.Errorf("they were written at %d and then %d, of %d", first.After.ModRev, other.After.ModRev, other.Before.ModRev)
 	}
@@ -145,7 +147,7 @@ func TestAPutCanSayWhetherThereMayBeOne(t *testing.T) {
 		{"/api/v1/secrets/one", creates["PUT /api/v1/secrets/:name"]},
 		{"/api/v1/quotas/one", creates["PUT /api/v1/quotas/:name"]},
 		{"/api/v1/templates/lobby/files/content?path=one", `{"content":"1"}`},
-		{"/api/v1/template-sources/one", creates["PUT /api/v1/template-sources/:name"]}, // last: its status is written at any time
+		{"/api/v1/template-sources/one", creates["PUT /api/v1/template-sources/:name"]}, // last, because its status changes at any time
 	} {
 		put := func(status int, header ...string) *reply {
 			t.Helper()
@@ -162,7 +164,7 @@ func TestAPutCanSayWhetherThereMayBeOne(t *testing.T) {
 		if made.oneOf(200, 201, 204); made.status >= 300 {
 			continue
 		}
-		put(412, "If-None-Match", "*").naming("is there already")
+		put(412, "If-None-Match", "*").naming("already exists")
 		again := s.do("PUT", c.path, c.body, "If-Match", "*")
 		again.oneOf(200, 204)
 	}
@@ -191,7 +193,7 @@ func TestOfSeveralConditionsTheFirstIsNotTakenForAll(t *testing.T) {
 	}
 }
 
-func TestWhatIsAsItWasReadIsChanged(t *testing.T) {
+func TestCurrentIfMatchIsAccepted(t *testing.T) {
 	s := newSite(t)
 	s.node("gone", fleet.Resources{MemoryMiB: 1024, CPU: 100})
 	s.loseNode("gone")

@@ -12,13 +12,16 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func TestStartAsksForAsManyAsSaid(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", map[string]any{"maxInstances": 5})
-	s.defining("lobby", fleet.Variable{Key: "mode", Type: fleet.VariableString, Scope: fleet.ScopeInstance})
+	s.defining("lobby", content.Variable{Key: "mode", Type: content.VariableString, Scope: content.ScopeInstance})
 	s.do("POST", "/api/v1/groups/lobby/start", nil).want(200).is("status", "scheduled").is("count", 1)
 	r := s.do("POST", "/api/v1/groups/lobby/start", `{"count":3,"variables":{"mode":"duels"}}`).want(200).is("count", 3)
 	list, _ := r.field("instances").([]any)
@@ -51,14 +54,13 @@ func TestStartAsksForAsManyAsSaid(t *testing.T) {
 	s.do("GET", "/api/v1/services?group=lobby", nil).want(200).is("total", 5)
 }
 
-// largeValues defines variables that a start may give, and gives them about as much as
-// they take.
+// largeValues defines variables for a start and returns values close to their size limit.
 func (s *site) largeValues(template string) map[string]string {
-	var defined []fleet.Variable
+	var defined []content.Variable
 	values := map[string]string{}
 	for n := range 15 {
 		key := fmt.Sprintf("text%d", n)
-		defined = append(defined, fleet.Variable{Key: key, Type: fleet.VariableString, Scope: fleet.ScopeInstance})
+		defined = append(defined, content.Variable{Key: key, Type: content.VariableString, Scope: content.ScopeInstance})
 		values[key] = strings.Repeat("<", 4<<10) // JSON writes each as six bytes
 	}
 	s.defining(template, defined...)
@@ -143,7 +145,7 @@ func TestFiftyAtOnceFitWhateverTheStoreTakes(t *testing.T) {
 func TestWhatNoNodeCanEverHoldIsRefused(t *testing.T) {
 	s := newSite(t)
 	s.group("huge", map[string]any{"memoryMb": 100_000})
-	s.start("huge") // no node has joined: time will tell
+	s.start("huge") // accepted, because no node has joined
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 400})
 	before := s.revision()
 	s.do("POST", "/api/v1/groups/huge/start", nil).want(409).is("error.code", "EXHAUSTED").naming("no node can ever hold")
@@ -155,8 +157,8 @@ func TestWhatNoNodeCanEverHoldIsRefused(t *testing.T) {
 	s.start("elsewhere")
 	s.group("fits", map[string]any{"memoryMb": 4096, "cpu": 400})
 	s.start("fits")
-	s.start("fits") // has to wait, and may
-	// What counts is what a node lets instances reserve.
+	s.start("fits") // has to wait, but is accepted
+	// The limit is what a node lets instances reserve.
 	s.group("shared", map[string]any{"cpu": 600})
 	s.do("POST", "/api/v1/groups/shared/start", nil).want(409)
 	s.do("PATCH", "/api/v1/nodes/node-1", `{"room":{"cpuFactor":2,"reserved":{"memoryMb":1000}}}`).want(200)
@@ -336,7 +338,7 @@ func TestAnAgentThatDoesNotAnswerIsUnavailable(t *testing.T) {
 	id := s.start("lobby")
 	s.status(id, "node-1", fleet.Status{State: fleet.Online, PID: 5})
 	a.Close()
-	for range 8 { // past the breaker's patience, too
+	for range 8 { // more often than the breaker's threshold
 		r := s.do("POST", "/api/v1/services/lobby-1/command", `{"command":"x"}`).want(503).naming("the agent of node node-1")
 		if r.header.Get("Retry-After") == "" {
 			t.Error("no Retry-After")
@@ -386,13 +388,13 @@ func TestAServerSaysFromInsideThatItIsReadyAndForItselfOnly(t *testing.T) {
 	own.do("POST", "/api/plugin/ready", nil).want(400)
 	call("/api/plugin/heartbeat", `{"players":4,"maxPlayers":9,"tps":18.5}`, "2").want(200)
 	call("/api/plugin/heartbeat", `{"players":"many"}`, "3").want(400).naming("players")
-	call("/api/proxy/heartbeat", `{"mood":"fine"}`, "3").want(200) // known plugins send more
+	call("/api/proxy/heartbeat", `{"mood":"fine"}`, "3").want(200) // existing plugins send more
 	for _, path := range []string{"/api/plugin/auth/refresh", "/api/proxy/auth/refresh"} {
 		call(path, nil, "4").want(200).is("instanceId", string(one)).is("expiresInSeconds", 900)
 		s.do("POST", path, nil).want(401)
 	}
 	call("/api/plugin/nothing", nil, "4").want(404)
-	s.do("POST", "/api/plugin/ready", nil, "X-Prexor-Sequence", "9").want(401) // a user is no instance
+	s.do("POST", "/api/plugin/ready", nil, "X-Prexor-Sequence", "9").want(401) // the caller is a user, not an instance
 	s.as("other").do("POST", "/api/plugin/ready", nil, "X-Prexor-Sequence", "9").want(401)
 	a.mu.Lock()
 	beats := slices.Clone(a.beats)
@@ -436,7 +438,7 @@ func TestNodesAreListedAndCordoned(t *testing.T) {
 	s.group("lobby", map[string]any{"memoryMb": 64})
 	id := s.start("lobby")
 	s.status(id, "node-1", fleet.Status{State: fleet.Online})
-	s.commit(store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", CPU: 0.5, MemoryMiB: 99, DiskFreeMiB: 3, At: time.Now()}))
+	s.commit(store.Create(keys.Report("node-1"), reports.Report{Node: "node-1", CPU: 0.5, MemoryMiB: 99, DiskFreeMiB: 3, At: time.Now()}))
 	s.do("GET", "/api/v1/nodes", nil).want(200).is("total", 2)
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("id", "node-1").is("nodeId", "node-1").is("status", "ONLINE").is("type", "CONNECTED").
 		is("totalMemoryMb", 4096).is("usedMemoryMb", 99).is("cpuUsage", 0.5).is("freeDiskMb", 3).is("instanceCount", 1).is("labels", map[string]string{})
@@ -446,7 +448,7 @@ func TestNodesAreListedAndCordoned(t *testing.T) {
 		t.Errorf("uncordoning a free node wrote something: %v", keys)
 	}
 	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200).is("status", "CORDONED")
-	if a, err := store.Get(t.Context(), s.store, store.AllocKey("node-1")); err != nil || a.ModRev <= before {
+	if a, err := store.Get(t.Context(), s.store, keys.Alloc("node-1")); err != nil || a.ModRev <= before {
 		t.Errorf("a placement decided before the cordon could still be committed: %+v, %v", a, err)
 	}
 	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)
@@ -467,12 +469,12 @@ func TestNodesAreListedAndCordoned(t *testing.T) {
 	for range 2 {
 		s.do("DELETE", "/api/v1/nodes/node-1", nil).want(204)
 	}
-	s.status(s.start("lobby"), "ghost", fleet.Status{State: fleet.Offline}) // nothing else is left of that node
+	s.status(s.start("lobby"), "ghost", fleet.Status{State: fleet.Offline}) // the node has no other records
 	s.do("DELETE", "/api/v1/nodes/ghost", nil).want(204)
-	if d, err := store.Get(t.Context(), s.store, store.NodeDesiredKey("ghost")); err != nil || !d.Deleted {
+	if d, err := store.Get(t.Context(), s.store, keys.NodeDesired("ghost")); err != nil || !d.Deleted {
 		t.Errorf("what a node without a record holds is never given up: %+v %v", d, err)
 	}
-	if d, err := store.Get(t.Context(), s.store, store.NodeDesiredKey("node-1")); err != nil || !d.Deleted || d.By == "" {
+	if d, err := store.Get(t.Context(), s.store, keys.NodeDesired("node-1")); err != nil || !d.Deleted || d.By == "" {
 		t.Errorf("the wish is not written: %+v %v", d, err)
 	}
 	s.do("GET", "/api/v1/nodes/nope", nil).want(404)
@@ -484,11 +486,11 @@ func TestANodeIsCordonedWhileItIsBeingFilled(t *testing.T) {
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	ctx, stop := context.WithCancel(t.Context())
 	var filling sync.WaitGroup
-	for range 4 { // as placements do, one after the other
+	for range 4 { // as sequential placements do
 		filling.Go(func() {
 			for ctx.Err() == nil {
-				a, _ := store.Get(ctx, s.store, store.AllocKey("node-1"))
-				_, _ = s.store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.AllocKey("node-1"), fleet.Alloc{Node: "node-1"}, a.ModRev)}})
+				a, _ := store.Get(ctx, s.store, keys.Alloc("node-1"))
+				_, _ = s.store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(keys.Alloc("node-1"), fleet.Alloc{Node: "node-1"}, a.ModRev)}})
 			}
 		})
 	}
@@ -503,12 +505,12 @@ func TestUncordoningBarsNothing(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)
-	before, err := store.Get(t.Context(), s.store, store.AllocKey("node-1"))
+	before, err := store.Get(t.Context(), s.store, keys.Alloc("node-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200)
-	if after, err := store.Get(t.Context(), s.store, store.AllocKey("node-1")); err != nil || after.ModRev != before.ModRev {
+	if after, err := store.Get(t.Context(), s.store, keys.Alloc("node-1")); err != nil || after.ModRev != before.ModRev {
 		t.Errorf("touched at %d after %d, %v", after.ModRev, before.ModRev, err)
 	}
 }
@@ -636,18 +638,18 @@ func TestListsShowAnInstanceForAMinuteAfterItsEndWhateverItsNodesClockSays(t *te
 		s.group(name, nil)
 		id := s.start(name)
 		s.status(id, "node-1", fleet.Status{State: fleet.Online})
-		ahead.Add(int64(10 * time.Minute)) // the node's clock may be wrong by less than the instance's age
+		ahead.Add(int64(10 * time.Minute)) // the node's clock may be wrong by up to the instance's age
 		i, _ := s.view.Snapshot().Instances.Get(id)
 		ended := *i.Status
 		ended.State, ended.ChangedAt = fleet.Crashed, time.Now().Add(time.Duration(ahead.Load())+wrong)
-		s.commit(store.Replace(store.StatusKey(id), ended, ended.ModRev))
+		s.commit(store.Replace(keys.Status(id), ended, ended.ModRev))
 		shown(1)
 		ahead.Add(int64(59 * time.Second))
 		shown(1)
 		ahead.Add(int64(2 * time.Second))
 		shown(0)
 	}
-	ahead.Store(int64(2 * time.Hour)) // a gateway that starts now has seen neither end
+	ahead.Store(int64(2 * time.Hour)) // a new gateway has seen neither end
 	other := newSiteOn(t, s.etcd, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
 	other.token = other.login("admin", adminPassword)
 	other.do("GET", "/api/v1/services", nil).want(200).is("total", 1).is("data.0.group", "ahead")

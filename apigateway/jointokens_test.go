@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
@@ -17,7 +19,7 @@ func TestAJoinTokenIsShownOnceAndItsNodeIsPendingOnEveryGateway(t *testing.T) {
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	made := a.do("POST", "/api/v1/admin/tokens", `{"nodeId":"node-2","ttl":"15m"}`).want(201).is("nodeId", "node-2").is("status", "ACTIVE")
-	if warning, _ := made.field("warning").(string); !strings.Contains(warning, "nothing joins with it yet") || !strings.Contains(made.header.Get("Warning"), warning) {
+	if warning, _ := made.field("warning").(string); !strings.Contains(warning, "join tokens have no effect yet") || !strings.Contains(made.header.Get("Warning"), warning) {
 		t.Errorf("what it is not good for is not told: %q, header %q", warning, made.header.Get("Warning"))
 	}
 	a.do("GET", "/api/v1/admin/tokens", nil).want(200).is("data.0.warning", nil)
@@ -66,16 +68,16 @@ func TestAJoinTokenIsKeptForNobodyWhoAsksAgain(t *testing.T) {
 
 func TestAnExpiredJoinTokenIsShownAsThatAndGivesWay(t *testing.T) {
 	s := newSite(t)
-	old := fleet.JoinToken{ID: "old", Node: "node-1", Hash: "x", CreatedAt: time.Now().Add(-2 * time.Hour), ExpiresAt: time.Now().Add(-time.Hour)}
+	old := cluster.JoinToken{ID: "old", Node: "node-1", Hash: "x", CreatedAt: time.Now().Add(-2 * time.Hour), ExpiresAt: time.Now().Add(-time.Hour)}
 	older := old
 	older.ID, older.Node, older.ExpiresAt = "older", "node-2", time.Now().Add(-25*time.Hour)
-	s.commit(store.Create(store.JoinTokenKey("node-1"), old), store.Create(store.JoinTokenKey("node-2"), older))
+	s.commit(store.Create(keys.JoinToken("node-1"), old), store.Create(keys.JoinToken("node-2"), older))
 	s.do("GET", "/api/v1/admin/tokens", nil).want(200).is("total", 2).is("data.0.status", "EXPIRED")
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(404)
 	s.do("GET", "/api/v1/nodes", nil).want(200).is("total", 0)
 	s.do("POST", "/api/v1/admin/tokens", `{"nodeId":"node-1","ttlSeconds":60}`).want(201)
 	s.node("node-3", fleet.Resources{})
-	s.commit(store.Create(store.JoinTokenKey("node-3"), fleet.JoinToken{ID: "used", Node: "node-3", ExpiresAt: time.Now().Add(time.Hour)}))
+	s.commit(store.Create(keys.JoinToken("node-3"), cluster.JoinToken{ID: "used", Node: "node-3", ExpiresAt: time.Now().Add(time.Hour)}))
 	if err := s.gateway.operate.PruneJoinTokens(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,7 @@ func TestAnExpiredJoinTokenIsShownAsThatAndGivesWay(t *testing.T) {
 	s.do("GET", "/api/v1/admin/tokens", nil).want(200).is("total", 1).is("data.0.nodeId", "node-1").is("data.0.status", "ACTIVE")
 }
 
-// revisionSeen waits until the view has all that was written.
+// revisionSeen waits until the view has all writes.
 func (s *site) revisionSeen() {
 	s.t.Helper()
 	s.do("GET", "/livez", nil)

@@ -5,24 +5,26 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/later"
+	"github.com/orreryhq/orrery/apigateway/internal/compat/notimplemented"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-func TestWhatIsNotThereYetSaysSoAndDoesNothing(t *testing.T) {
+func TestUnimplementedRoutesDoNothing(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 1024})
 	admin, _ := auth.RoleOf(s.view.Snapshot(), auth.RoleAdmin)
-	s.commit(store.Create(store.RoleKey("ALL"), fleet.Role{Name: "ALL", Permissions: append([]fleet.Permission{auth.ClusterManage}, admin.Permissions...)}))
+	s.commit(store.Create(keys.Role("ALL"), account.Role{Name: "ALL", Permissions: append([]account.Permission{auth.ClusterManage}, admin.Permissions...)}))
 	s = s.user("all", "ALL")
 	c, err := contractOf()
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := s.revision()
-	for _, r := range later.Routes(s.view) {
+	for _, r := range notimplemented.Routes(s.view) {
 		name, id := "lobby", "node-1"
 		path := strings.NewReplacer(":name", name, ":id", id, ":rev", "1", "*path", "x").Replace(r.Path)
 		got := s.do(r.Method, path, nil)

@@ -6,10 +6,13 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// list is a bare list of objects, with the names of their fields.
+// list returns a list response as objects by field name.
 func (i *inside) list(path string) (all []map[string]any) {
 	i.t.Helper()
 	r := i.do("GET", path, nil).want(200)
@@ -37,8 +40,8 @@ func TestServersAndProxiesAreToldOfServersGroupsAndPlayersAndOfNoSecrets(t *test
 	gone := s.inside("game", "node-1")
 	s.status(gone.id, "node-1", fleet.Status{State: fleet.Stopped})
 	s.status(lobby.id, "node-1", fleet.Status{State: fleet.Online, StartedAt: time.Now().Add(-time.Hour), TokenHash: hashOf(lobby.token)})
-	s.commit(store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", Instances: map[fleet.InstanceID]fleet.InstanceReport{lobby.id: {Players: 3, PlayersKnown: true}}}))
-	s.publish("node-1", steve, fleet.Presence{By: lobby.id}, fleet.Presence{By: edge.id, Proxy: true, Edition: "JAVA"})
+	s.commit(store.Create(keys.Report("node-1"), reports.Report{Node: "node-1", Instances: map[fleet.InstanceID]reports.InstanceReport{lobby.id: {Players: 3, PlayersKnown: true}}}))
+	s.publish("node-1", steve, players.Presence{By: lobby.id}, players.Presence{By: edge.id, Proxy: true, Edition: "JAVA"})
 
 	for _, who := range []*inside{lobby, edge} {
 		base := "/api/plugin"

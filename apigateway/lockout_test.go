@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// tries is the answer to a login.
+// tries sends a login.
 func tries(s *site, user, password string) *reply {
 	return s.do("POST", "/api/v1/auth/login", map[string]string{"username": user, "password": password})
 }
@@ -49,7 +49,7 @@ func TestFiveWrongPasswordsLockANameOutOnEveryGateway(t *testing.T) {
 	}
 }
 
-func TestAnotherPasswordAndTheEndOfAUserEndALockout(t *testing.T) {
+func TestPasswordChangeAndDeletionEndLockout(t *testing.T) {
 	s := newSite(t)
 	vera := map[string]string{"username": "vera", "password": "correct horse", "role": "VIEWER"}
 	s.do("POST", "/api/v1/users", vera).want(201)
@@ -126,7 +126,7 @@ func TestWithoutALockoutNothingIsCounted(t *testing.T) {
 	s.do("GET", "/api/v1/audit?action=auth.login-failed", nil).want(200).is("total", 1)
 }
 
-// from tries a password from an address, as a trusted proxy tells it.
+// from tries a password from an address that a trusted proxy reports.
 func from(s *site, address, user, password string) *reply {
 	return s.as("").do("POST", "/api/v1/auth/login", map[string]string{"username": user, "password": password}, "X-Forwarded-For", address)
 }
@@ -140,7 +140,7 @@ func TestAStrangerLocksOutTheirOwnNetworkAndNotAnAdministratorAtAKnownAddress(t 
 	}
 	from(s, "203.0.113.1", "admin", adminPassword).want(429)
 	from(s, home, "admin", adminPassword).want(200)
-	from(s, cafe, "admin", adminPassword).want(200) // so few lock out nobody else
+	from(s, cafe, "admin", adminPassword).want(200) // too few to lock other networks
 	for n := range 15 {
 		from(s, fmt.Sprint("203.0.113.", 10+n), "admin", "wrong").want(401)
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// ahead is a gateway whose clock can be moved.
+// ahead returns a gateway with an adjustable clock.
 func ahead(t *testing.T) (*site, func(time.Duration)) {
 	t.Helper()
 	var by atomic.Int64
@@ -25,7 +26,7 @@ func ahead(t *testing.T) (*site, func(time.Duration)) {
 	return s, func(d time.Duration) { by.Add(int64(d)) }
 }
 
-// refresh sends a refresh token and no other.
+// refresh sends only a refresh token.
 func (s *site) refresh(token any) *reply {
 	s.t.Helper()
 	return s.as("").do("POST", "/api/v1/auth/refresh", map[string]any{"refreshToken": token})
@@ -39,7 +40,7 @@ func TestARefreshTokenIsReplacedRepeatedForAMinuteAndThenEndsItsLogin(t *testing
 	if next.field("refreshToken") == first.field("refreshToken") || next.field("loginExpiresAt") != first.field("loginExpiresAt") {
 		t.Errorf("%s was followed by %s", first.raw, next.raw)
 	}
-	s.as(fmt.Sprint(first.field("token"))).do("GET", "/api/v1/auth/me", nil).want(200) // good until it expires
+	s.as(fmt.Sprint(first.field("token"))).do("GET", "/api/v1/auth/me", nil).want(200) // valid until it expires
 	b.refresh(first.field("refreshToken")).want(200).is("refreshToken", next.field("refreshToken"))
 	wait(59 * time.Second)
 	s.refresh(first.field("refreshToken")).want(200).is("refreshToken", next.field("refreshToken"))
@@ -54,7 +55,7 @@ func TestARefreshTokenIsReplacedRepeatedForAMinuteAndThenEndsItsLogin(t *testing
 	again := tries(s.as(""), "admin", adminPassword).want(200)
 	second := s.refresh(again.field("refreshToken")).want(200)
 	s.refresh(second.field("refreshToken")).want(200)
-	s.refresh(again.field("refreshToken")).want(401) // two tokens ago, whatever the time
+	s.refresh(again.field("refreshToken")).want(401) // two refreshes old: rejected at any time
 	for _, other := range []any{"", "x", again.field("token"), strings.Repeat("a.", 2) + "a"} {
 		s.refresh(other).want(401)
 	}
@@ -96,18 +97,18 @@ func TestALoginEndsThirtyDaysAfterTheSignInHoweverItIsRefreshed(t *testing.T) {
 	s.as(fmt.Sprint(by.field("token"))).do("GET", "/api/v1/auth/me", nil).want(401)
 }
 
-// A login of an earlier version has a token without the time of its sign-in, and no record.
+// Tokens of earlier versions have no sign-in time, and their logins have no record.
 func TestALoginOfAnEarlierVersionEndsThirtyDaysAfterTheUpgrade(t *testing.T) {
 	s := newSite(t)
-	key, err := store.Get(t.Context(), s.store, store.SealedKeyKey("jwt"))
+	key, err := store.Get(t.Context(), s.store, keys.SealedKey("jwt"))
 	if err != nil || key.LoginsSince.IsZero() {
 		t.Fatalf("%+v, %v", key, err)
 	}
 	old := key
 	old.LoginsSince = time.Time{}
-	s.commit(store.Replace(store.SealedKeyKey("jwt"), old, key.ModRev))
+	s.commit(store.Replace(keys.SealedKey("jwt"), old, key.ModRev))
 	upgraded := newSiteOn(t, s.etcd)
-	if key, _ = store.Get(t.Context(), s.store, store.SealedKeyKey("jwt")); key.LoginsSince.IsZero() {
+	if key, _ = store.Get(t.Context(), s.store, keys.SealedKey("jwt")); key.LoginsSince.IsZero() {
 		t.Fatal("a gateway that starts does not date earlier logins")
 	}
 	box, err := seal.NewBox(secret, "jwt")
@@ -126,7 +127,7 @@ func TestALoginOfAnEarlierVersionEndsThirtyDaysAfterTheUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	earlier := upgraded.as(token)
-	ends := key.LoginsSince.Add(fleet.LoginLife).Format(time.RFC3339Nano)
+	ends := key.LoginsSince.Add(account.LoginLife).Format(time.RFC3339Nano)
 	earlier.do("POST", "/api/v1/auth/refresh", nil).want(200).is("loginExpiresAt", ends).is("refreshToken", nil)
 	earlier.do("GET", "/api/v1/users/admin/sessions", nil).want(200).is("data.0.id", "earlier").is("data.0.expiresAt", ends).is("data.0.current", true)
 	earlier.do("DELETE", "/api/v1/users/admin/sessions/earlier", nil).want(204)
@@ -154,7 +155,7 @@ func TestUsersListAndEndTheirSessions(t *testing.T) {
 		ended.do("GET", "/api/v1/auth/me", nil).want(401)
 	}
 	clerk := s.without("clerk", auth.SystemSettings)
-	clerk.do("DELETE", "/api/v1/users/admin/sessions", nil).want(403) // who may more
+	clerk.do("DELETE", "/api/v1/users/admin/sessions", nil).want(403) // a user with more permissions
 }
 
 func TestOneUserHasSoManySessionsAndTheLeastRecentlyUsedMakesRoom(t *testing.T) {
@@ -162,19 +163,19 @@ func TestOneUserHasSoManySessionsAndTheLeastRecentlyUsedMakesRoom(t *testing.T) 
 	s.user("vera", "VIEWER")
 	vera, _ := s.view.Snapshot().Users.Get("vera")
 	first := tries(s.as(""), "vera", adminPassword).want(200)
-	for n := range fleet.MaxLogins + 3 {
+	for n := range account.MaxLogins + 3 {
 		l := s.gateway.auth.NewLogin(vera)
-		if err := s.gateway.operate.SignIn(t.Context(), operate.Actor{IP: fmt.Sprint("203.0.113.", n)}, vera, l); err != nil {
+		if err := s.gateway.operate.SignIn(t.Context(), txn.Actor{IP: fmt.Sprint("203.0.113.", n)}, vera, l); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.do("GET", "/api/v1/users/vera/sessions", nil).want(200).is("total", fleet.MaxLogins)
+	s.do("GET", "/api/v1/users/vera/sessions", nil).want(200).is("total", account.MaxLogins)
 	s.refresh(first.field("refreshToken")).want(401)
 	older := s.as(fmt.Sprint(first.field("token")))
-	older.do("GET", "/api/v1/auth/me", nil).want(200) // its token stays good
+	older.do("GET", "/api/v1/auth/me", nil).want(200) // its token stays valid
 	older.do("POST", "/api/v1/auth/refresh", nil).want(200)
-	older.do("GET", "/api/v1/users/vera/sessions", nil).want(200).is("total", fleet.MaxLogins)
-	if known, _ := s.view.Snapshot().KnownNetworks.Get(vera.ID()); len(known.Networks) != fleet.MaxKnownNetworks {
+	older.do("GET", "/api/v1/users/vera/sessions", nil).want(200).is("total", account.MaxLogins)
+	if known, _ := s.view.Snapshot().KnownNetworks.Get(vera.ID()); len(known.Networks) != account.MaxKnownNetworks {
 		t.Errorf("%d networks are known", len(known.Networks))
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// refreshed is the caller with a new token of the same login.
+// refreshed returns the caller with a new token of the same login.
 func refreshed(s *site) *site {
 	s.t.Helper()
 	return s.as(fmt.Sprint(s.do("POST", "/api/v1/auth/refresh", nil).want(200).field("token")))
@@ -20,7 +21,7 @@ func TestALogoutEndsAllTokensOfItsLoginOnEveryGateway(t *testing.T) {
 	b := second(t, a)
 	bob := a.user("bob", "VIEWER")
 	again := refreshed(bob)
-	eventually(t, b.as(again.token), "GET", "/api/v1/groups", 200) // it knows bob
+	eventually(t, b.as(again.token), "GET", "/api/v1/groups", 200) // wait until b knows bob
 	there := refreshed(b.as(again.token))
 	other := a.as(a.login("bob", adminPassword))
 	again.do("POST", "/api/v1/auth/logout", nil).want(200)
@@ -42,7 +43,7 @@ func TestLogoutsOfOneHourShareALeaseThatOutlivesTheirTokens(t *testing.T) {
 	}
 	raw, leases := s.etcd.Raw(), map[int64]bool{}
 	for id := range s.view.Snapshot().Revocations.All() {
-		got, err := raw.Get(t.Context(), store.RevocationKey(id).String())
+		got, err := raw.Get(t.Context(), keys.Revocation(id).String())
 		if err != nil || len(got.Kvs) != 1 {
 			t.Fatalf("%v, %v", got, err)
 		}
@@ -73,10 +74,10 @@ func TestOneLogoutTooManyEndsAllLoginsOfItsUserAndIsKeptNoMore(t *testing.T) {
 	other := s.as(s.login("bob", adminPassword))
 	var writes []store.Write
 	for n := range 64 {
-		writes = append(writes, store.Create(store.RevocationKey(fmt.Sprintf("login%d", n)), fleet.Revocation{User: "bob", At: time.Now()}))
+		writes = append(writes, store.Create(keys.Revocation(fmt.Sprintf("login%d", n)), account.Revocation{User: "bob", At: time.Now()}))
 	}
 	s.commit(writes...)
-	s.commit(store.Create(store.RevocationKey("another"), fleet.Revocation{User: "somebody", At: time.Now()}))
+	s.commit(store.Create(keys.Revocation("another"), account.Revocation{User: "somebody", At: time.Now()}))
 	bob.do("POST", "/api/v1/auth/logout", nil).want(200)
 	bob.do("GET", "/api/v1/groups", nil).want(401)
 	other.do("GET", "/api/v1/groups", nil).want(401)

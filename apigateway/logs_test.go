@@ -15,14 +15,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/orreryhq/orrery/apigateway/internal/logs"
+	"github.com/orreryhq/orrery/apigateway/internal/stream/logs"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// logging has a gateway log for real, and keep n records.
+// logging makes a gateway log, and keep n records.
 func logging(n int) func(*Config) {
 	return func(c *Config) {
 		c.Records = telemetry.NewRing("apigateway/"+c.Replica, n)
@@ -30,7 +32,7 @@ func logging(n int) func(*Config) {
 	}
 }
 
-// messages are what the records of an answer say, but for those of the gateway itself.
+// messages returns the messages of a response's records without the gateway's own.
 func (r *reply) messages() (out []string) {
 	list, _ := r.field("records").([]any)
 	for _, rec := range list {
@@ -107,20 +109,20 @@ func TestAGatewayThatDoesNotAnswerIsNamedWithTheReason(t *testing.T) {
 	var missing []string
 	reasons := map[string]any{}
 	for _, other := range [][3]string{
-		{"elsewhere", s.url, "its api-url leads to " + s.gateway.cfg.Replica + ": each gateway needs one that leads to itself"},
-		{"gone", "http://127.0.0.1:1", "it cannot be reached at its api-url: look whether it runs, and whether gateways reach each other"},
-		{"older", s.url + "/api/v1/none", "what is at its api-url does not know this gateway: all need the same version and the same cluster secret"},
-		{"silent", silent.URL, "it did not answer within 3s: look at its host"},
+		{"elsewhere", s.url, "its api-url leads to gateway " + s.gateway.cfg.Replica + ": each gateway needs an api-url of its own"},
+		{"gone", "http://127.0.0.1:1", "it cannot be reached at its api-url: check that it runs and that gateways can reach each other"},
+		{"older", s.url + "/api/v1/none", "the service at its api-url does not recognize this gateway: all gateways need the same version and the same cluster secret"},
+		{"silent", silent.URL, "it did not answer within 3s: check its host"},
 	} {
 		missing = append(missing, other[0])
 		reasons[other[0]] = other[2]
-		s.commit(store.Create(store.SessionKey("apigateway", other[0]), fleet.Session{Service: "apigateway", Replica: other[0], URL: other[1]}))
+		s.commit(store.Create(keys.Session("apigateway", other[0]), cluster.Session{Service: "apigateway", Replica: other[0], URL: other[1]}))
 	}
 	await.That(t, "the reasons", func() string {
 		r := s.do("GET", "/api/v1/system/logs", nil).want(200).is("missing", missing).is("replicas", []string{s.gateway.cfg.Replica})
 		return cmp.Diff(any(reasons), r.field("missingReasons"))
 	})
-	told := s.gateway.cfg.Records.Last(telemetry.RecordFilter{Logger: "apigateway/internal/logs"}, 100)
+	told := s.gateway.cfg.Records.Last(telemetry.RecordFilter{Logger: "apigateway/internal/stream/logs"}, 100)
 	if !slices.ContainsFunc(told, func(r telemetry.Record) bool {
 		return r.Level == "DEBUG" && r.MDC["replica"] == "gone" && r.MDC["url"] == "http://127.0.0.1:1" && strings.Contains(r.Throwable, "refused")
 	}) {
@@ -128,7 +130,7 @@ func TestAGatewayThatDoesNotAnswerIsNamedWithTheReason(t *testing.T) {
 	}
 }
 
-func TestGatewaysTellEachOtherTheirRecordsAndNobodyElse(t *testing.T) {
+func TestLogRecordsNeedClusterSecret(t *testing.T) {
 	a := newSite(t, logging(0))
 	b := newSiteOn(t, a.etcd, logging(0), func(c *Config) {
 		c.AllowedSubnets, c.TrustedProxies = []string{"10.0.0.0/8"}, []string{"127.0.0.0/8"}
@@ -167,7 +169,7 @@ func TestGatewaysTellEachOtherTheirRecordsAndNobodyElse(t *testing.T) {
 	}
 }
 
-// frames are the events of a stream, each as its id, name and data.
+// frames returns the events of a stream as ID, name and data.
 func frames(said *await.Text) (out [][3]string) {
 	for _, text := range strings.Split(said.String(), "\n\n") {
 		var f [3]string
@@ -185,7 +187,7 @@ func frames(said *await.Text) (out [][3]string) {
 	return out
 }
 
-// logged are the messages of a stream of records, and "gap" where there is one.
+// logged returns the messages of a stream of records, with "gap" for gaps.
 func logged(said *await.Text) (out []string) {
 	for _, f := range frames(said) {
 		var rec telemetry.Record
@@ -253,7 +255,7 @@ func TestATicketForALogIsGoodOnceAndForThatLog(t *testing.T) {
 	s.user("vera", "VIEWER").do("POST", "/api/v1/system/logs/ticket", nil).want(403)
 }
 
-func TestALogEndsForWhoMayNotSeeItAnyMore(t *testing.T) {
+func TestLogStreamEndsWhenPermissionIsLost(t *testing.T) {
 	s := newSite(t, logging(0))
 	s.do("POST", "/api/v1/roles", `{"name":"READER","permissions":["system.logs.view"]}`).want(201)
 	reader := s.user("rita", "READER")
@@ -279,7 +281,7 @@ func TestATokenThatIsLoggedForTheOperatorIsNotReadOverTheAPI(t *testing.T) {
 	}
 }
 
-func TestWhatANodesAgentLogsIsShownOnAnyGateway(t *testing.T) {
+func TestNodeLogsWorkOnAnyGateway(t *testing.T) {
 	s := newSite(t)
 	node := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.do("GET", "/api/v1/nodes/node-1/logs", nil).want(200).is("records", []string{}).is("nodeId", "node-1")

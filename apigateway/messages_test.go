@@ -7,9 +7,10 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 )
 
-// letters are the messages a proxy is to deliver.
+// letters returns the messages that a proxy should deliver.
 func (i *inside) letters() []any {
 	i.t.Helper()
 	list, ok := i.do("GET", "/api/proxy/messages/pending", nil).want(200).body.([]any)
@@ -19,7 +20,7 @@ func (i *inside) letters() []any {
 	return list
 }
 
-// send is the call that sends a message to steve.
+// send sends a message to steve.
 func (i *inside) send(content string) *reply {
 	i.t.Helper()
 	return i.say("/api/plugin/message/send", map[string]string{
@@ -33,7 +34,7 @@ func TestAReplyNamesItsMessageByATextOrANumber(t *testing.T) {
 	s.group("lobby", nil)
 	s.group("edge", map[string]any{"platform": "VELOCITY"})
 	lobby, edge := s.inside("lobby", "node-1"), s.inside("edge", "node-1")
-	s.publish("node-1", steve, fleet.Presence{By: edge.id, Proxy: true})
+	s.publish("node-1", steve, players.Presence{By: edge.id, Proxy: true})
 	reply := func(to string) *reply {
 		return lobby.say("/api/plugin/message/send", fmt.Sprintf(`{"fromUuid":%q,"fromName":"Alex","toUuid":%q,"toName":"Steve","content":%q,"replyToId":%s}`, alex, steve, to, to))
 	}
@@ -54,7 +55,7 @@ func TestAReplyNamesItsMessageByATextOrANumber(t *testing.T) {
 	for _, bad := range []string{`true`, `{}`, `[1]`} {
 		reply(bad).want(400).naming("replyToId")
 	}
-	reply(`"` + strings.Repeat("x", fleet.MaxReplyTo+1) + `"`).want(400).naming("replyToId")
+	reply(`"` + strings.Repeat("x", players.MaxReplyTo+1) + `"`).want(400).naming("replyToId")
 }
 
 func TestServersDoNotSpeakForProxies(t *testing.T) {
@@ -90,7 +91,7 @@ func TestAMessageWaitsForItsPlayersProxyUntilThatHasIt(t *testing.T) {
 	if got := there.letters(); len(got) != 0 {
 		t.Errorf("the player is not there: %v", got)
 	}
-	a.publish("node-1", steve, fleet.Presence{By: edge.id, Proxy: true})
+	a.publish("node-1", steve, players.Presence{By: edge.id, Proxy: true})
 	await.That(t, "the message at the other gateway", func() string { return await.Unless(len(there.letters()) == 1, "%v", there.letters()) })
 	one, _ := there.letters()[0].(map[string]any)
 	if one["id"] != id || one["content"] != "hello" || one["fromName"] != "Alex" || one["toUuid"] != string(steve) || one["replyToId"] != nil || one["createdAt"] == nil {
@@ -99,7 +100,7 @@ func TestAMessageWaitsForItsPlayersProxyUntilThatHasIt(t *testing.T) {
 	if got := other.letters(); len(got) != 0 {
 		t.Errorf("another proxy is told %v", got)
 	}
-	a.publish("node-1", steve, fleet.Presence{By: other.id, Proxy: true}) // the player came back through the other
+	a.publish("node-1", steve, players.Presence{By: other.id, Proxy: true}) // the player came back through the other proxy
 	await.That(t, "the message at the proxy the player came through", func() string { return await.Unless(len(other.letters()) == 1, "%v", other.letters()) })
 	other.say("/api/proxy/messages/none/ack", nil).want(404)
 	edge.say("/api/proxy/messages/"+id+"/ack", nil).want(404)
@@ -126,22 +127,22 @@ func TestAServerSendsNoMessageOfAPlayerWhoIsOnAnother(t *testing.T) {
 	here.say("/api/plugin/player-join", `{"uuid":"`+string(steve)+`","name":"Steve"}`).want(200)
 	says(here).want(201)
 	says(there).want(409).naming("on another server")
-	s.publish("node-1", steve, fleet.Presence{By: here.id, Said: 1}, fleet.Presence{By: there.id, Said: 1})
-	says(here).want(201) // the player goes from one to the other, and both tell
+	s.publish("node-1", steve, players.Presence{By: here.id, Said: 1}, players.Presence{By: there.id, Said: 1})
+	says(here).want(201) // during the player's move, both servers report
 	says(there).want(201)
 }
 
-func TestMessagesAreBoundedAndWhatIsNoneIsRefused(t *testing.T) {
+func TestMessagesAreLimitedAndValidated(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
 	lobby := s.inside("lobby", "node-1")
-	for _, content := range []string{"", "a\nb", strings.Repeat("x", fleet.MaxMessage+1)} {
+	for _, content := range []string{"", "a\nb", strings.Repeat("x", players.MaxMessage+1)} {
 		lobby.send(content).want(400).naming("content")
 	}
 	lobby.say("/api/plugin/message/send", `{"fromUuid":"`+string(steve)+`","toUuid":"x","content":"hello"}`).want(400).naming("toUuid must be a UUID")
 	lobby.say("/api/plugin/message/send", `{"toUuid":"`+string(steve)+`","content":"hello"}`).want(400).naming("fromUuid must be a UUID")
-	for n := range fleet.MaxMessagesTo {
+	for n := range players.MaxMessagesTo {
 		lobby.send(fmt.Sprint("message ", n)).want(201)
 	}
 	lobby.send("one more").want(409)

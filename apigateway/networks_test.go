@@ -9,9 +9,10 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// mainNetwork names the groups of networkGroups.
+// mainNetwork refers to the groups of networkGroups.
 const mainNetwork = `{"name":"main","description":"all of it","lobbyGroup":"lobby","fallbackGroups":["limbo"],"memberGroups":["arena"],"proxyGroups":["edge"],"kickMessage":"come back later"}`
 
 func networkGroups(s *site) {
@@ -61,7 +62,7 @@ func TestANetworkIsTheSameOnEveryGateway(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoNetworkIsRefused(t *testing.T) {
+func TestInvalidNetworkIsRefused(t *testing.T) {
 	s := newSite(t)
 	networkGroups(s)
 	s.do("POST", "/api/v1/networks", mainNetwork).want(201)
@@ -115,11 +116,11 @@ func TestNoNetworkNamesAGroupThatIsDeletedAtTheSameTime(t *testing.T) {
 			_, _ = b.try("POST", "/api/v1/networks", fmt.Sprintf(`{"name":%q,"lobbyGroup":%q}`, name, name))
 		})
 		both.Wait()
-		g, err := store.Get(t.Context(), a.store, store.GroupKey(fleet.GroupName(name)))
+		g, err := store.Get(t.Context(), a.store, keys.Group(fleet.GroupName(name)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := store.Get(t.Context(), a.store, store.NetworkKey(name)); err == nil && g.Deleting {
+		if _, err := store.Get(t.Context(), a.store, keys.Network(name)); err == nil && g.Deleting {
 			t.Errorf("the network %s names a group that is being deleted", name)
 		}
 	}
@@ -134,10 +135,10 @@ func TestAGroupWhoseDeletionWasDecidedBeforeItWasNamedStays(t *testing.T) {
 		{"/api/v1/groups", `{"name":"g0","parent":"lobby"}`},
 		{"/api/v1/groups", `{"name":"g1","dependsOn":["lobby"]}`},
 	} {
-		m, err := store.Get(t.Context(), s.store, store.MentionMarkKey())
-		guard := store.Unchanged(store.MentionMarkKey(), m.ModRev)
+		m, err := store.Get(t.Context(), s.store, keys.MentionMark())
+		guard := store.Unchanged(keys.MentionMark(), m.ModRev)
 		if err != nil {
-			guard = store.Missing(store.MentionMarkKey())
+			guard = store.Missing(keys.MentionMark())
 		}
 		s.do("POST", naming.path, naming.body).want(201)
 		if _, err := s.store.Commit(context.Background(), store.Txn{Guards: []store.Guard{guard}}); store.Lost(err) == nil {

@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// static makes a group of static instances and one that ran on a node and has stopped.
+// static creates a group of static instances with one that ran on a node and has stopped.
 func (s *site) static(group fleet.GroupName, node fleet.NodeID, fields map[string]any) fleet.InstanceID {
 	s.t.Helper()
 	spec := map[string]any{"name": group, "static": true, "command": "x"}
@@ -29,7 +31,7 @@ func TestANodeWithDataIsDeletedOnlyWhenItsDataIsDiscarded(t *testing.T) {
 	known := s.static("survival", "node-1", nil)
 	s.static("creative", "node-1", nil)
 	s.static("shared", "node-1", map[string]any{"onNodeLoss": "replace"})
-	s.commit(store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", At: time.Now(), StaticBytes: map[string]int64{
+	s.commit(store.Create(keys.Report("node-1"), reports.Report{Node: "node-1", At: time.Now(), StaticBytes: map[string]int64{
 		"survival/survival-1": 3 << 30, "gone/gone-7": 5 << 20, "shared/shared-1": 1 << 20,
 	}}))
 	s.do("DELETE", "/api/v1/nodes/node-1?dryRun=true", nil).want(409).naming("connected")
@@ -65,16 +67,16 @@ func TestAnInstanceStartsWithoutItsDataOnlyOnceThatIsLost(t *testing.T) {
 	s.do("POST", "/api/v1/services/"+string(other)+"/start?discardData=true", nil).want(409).naming("is not static")
 
 	s.loseNode("node-1")
-	n, err := store.Get(t.Context(), s.store, store.NodeKey("node-1"))
+	n, err := store.Get(t.Context(), s.store, keys.Node("node-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.commit(store.Remove(store.NodeKey("node-1"), n.ModRev)) // as the enforcer does
+	s.commit(store.Remove(keys.Node("node-1"), n.ModRev)) // as the enforcer does
 	s.do("POST", start, nil).want(200).is("changed", true)
 	s.do("POST", start+"?discardData=true", nil).want(200).is("changed", true)
 	s.auditsDiscard()
 	s.do("POST", start+"?discardData=true", nil).want(200).is("changed", false)
-	in, err := store.Get(t.Context(), s.store, store.IntentKey(id))
+	in, err := store.Get(t.Context(), s.store, keys.Intent(id))
 	if err != nil || in.DiscardsData != 1 || in.Generation != 2 || in.Desired != fleet.DesiredRunning {
 		t.Errorf("the intent is %+v, %v", in, err)
 	}
@@ -85,17 +87,16 @@ func TestTheAuditSaysThatAStoppedInstanceStartsWithoutItsData(t *testing.T) {
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	id := s.static("survival", "node-1", nil)
 	s.loseNode("node-1")
-	n, err := store.Get(t.Context(), s.store, store.NodeKey("node-1"))
+	n, err := store.Get(t.Context(), s.store, keys.Node("node-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.commit(store.Remove(store.NodeKey("node-1"), n.ModRev))
+	s.commit(store.Remove(keys.Node("node-1"), n.ModRev))
 	s.do("POST", "/api/v1/services/"+string(id)+"/start?discardData=true", nil).want(200).is("changed", true)
 	s.auditsDiscard()
 }
 
-// auditsDiscard demands that the audit's latest start of an instance is the one that discards the
-// data of generation 1.
+// auditsDiscard checks that the last audited start of an instance discards the data of generation 1.
 func (s *site) auditsDiscard() {
 	s.t.Helper()
 	r := s.do("GET", "/api/v1/audit?limit=1&action=instance.start", nil).want(200)

@@ -6,14 +6,16 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func TestARevokedNodeIsCordonedAndListedOnEveryGatewayUntilItIsLetAgain(t *testing.T) {
 	a := newSite(t)
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
-	alloc, err := store.Get(t.Context(), a.store, store.AllocKey("node-1"))
+	alloc, err := store.Get(t.Context(), a.store, keys.Alloc("node-1"))
 	before := alloc.ModRev
 	if err != nil {
 		before = 0
@@ -21,10 +23,10 @@ func TestARevokedNodeIsCordonedAndListedOnEveryGatewayUntilItIsLetAgain(t *testi
 	a.do("POST", "/api/v1/nodes/node-1/revoke-cert?dryRun=true", nil).want(200).is("action", "revoke")
 	a.do("GET", "/api/v1/nodes/revoked-certs", nil).want(200).is("nodes", []any{})
 	a.do("POST", "/api/v1/nodes/node-1/revoke-cert?ttlDays=2", nil).want(200).is("nodeId", "node-1").is("revoked", true).is("ttlDays", 2)
-	if alloc, err := store.Get(t.Context(), a.store, store.AllocKey("node-1")); err != nil || alloc.ModRev <= before {
+	if alloc, err := store.Get(t.Context(), a.store, keys.Alloc("node-1")); err != nil || alloc.ModRev <= before {
 		t.Errorf("a placement decided before could still be committed: %+v, %v", alloc, err)
 	}
-	revoked, err := store.Get(t.Context(), a.store, store.RevokedNodeKey("node-1"))
+	revoked, err := store.Get(t.Context(), a.store, keys.RevokedNode("node-1"))
 	if left := time.Until(revoked.Until); err != nil || left < 47*time.Hour || left > 48*time.Hour || revoked.By != "admin" {
 		t.Errorf("%+v, %v", revoked, err)
 	}
@@ -52,8 +54,8 @@ func TestARevokedNodeIsCordonedAndListedOnEveryGatewayUntilItIsLetAgain(t *testi
 func TestABarThatIsOverIsNotListedAndGoes(t *testing.T) {
 	s := newSite(t)
 	s.commit(
-		store.Create(store.RevokedNodeKey("node-1"), fleet.RevokedNode{Node: "node-1", Until: time.Now().Add(-time.Minute)}),
-		store.Create(store.RevokedNodeKey("node-2"), fleet.RevokedNode{Node: "node-2", Until: time.Now().Add(time.Hour)}),
+		store.Create(keys.RevokedNode("node-1"), cluster.RevokedNode{Node: "node-1", Until: time.Now().Add(-time.Minute)}),
+		store.Create(keys.RevokedNode("node-2"), cluster.RevokedNode{Node: "node-2", Until: time.Now().Add(time.Hour)}),
 	)
 	s.do("GET", "/api/v1/nodes/revoked-certs", nil).want(200).is("revokedCns", []string{"node-2"})
 	if err := s.gateway.operate.PruneRevokedNodes(t.Context()); err != nil {
@@ -118,7 +120,7 @@ func TestANodeIsNotOpenedWhileItIsRevoked(t *testing.T) {
 	s.do("POST", "/api/v1/nodes/node-1/unrevoke-cert", nil).want(200)
 	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200)
 
-	// Whoever revokes a node that is cordoned, and whoever opens it at the same time, do not both.
+	// Of a concurrent revocation and uncordon, only one succeeds.
 	for range 10 {
 		s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)
 		var both sync.WaitGroup
@@ -134,7 +136,7 @@ func TestANodeIsNotOpenedWhileItIsRevoked(t *testing.T) {
 		s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("cordoned", true)
 		s.do("POST", "/api/v1/nodes/node-1/unrevoke-cert", nil).want(200)
 	}
-	s.commit(store.Create(store.RevokedNodeKey("node-1"), fleet.RevokedNode{Node: "node-1", Until: time.Now().Add(-time.Minute)}))
+	s.commit(store.Create(keys.RevokedNode("node-1"), cluster.RevokedNode{Node: "node-1", Until: time.Now().Add(-time.Minute)}))
 	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200)
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("cordoned", false)
 }

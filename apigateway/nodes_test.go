@@ -8,16 +8,18 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// settings changes what a node's agent says in its record.
+// settings changes what a node's agent reports in its record.
 func (s *site) settings(id fleet.NodeID, labels map[string]string, room fleet.NodeRoom) {
 	s.t.Helper()
 	n, _ := s.view.Snapshot().Nodes.Get(id)
 	next := *n
 	next.Labels, next.Room = labels, room
-	s.commit(store.Replace(store.NodeKey(id), next, n.ModRev))
+	s.commit(store.Replace(keys.Node(id), next, n.ModRev))
 }
 
 func room(memory, cpu, disk int, factor float64, instances int) map[string]any {
@@ -31,7 +33,7 @@ func TestANodeShowsWhatItHasAndWhatOfItMayBeUsed(t *testing.T) {
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 400, DiskMiB: 1000})
 	s.settings("node-1", map[string]string{"rack": "a"}, fleet.NodeRoom{Reserved: fleet.Resources{MemoryMiB: 1024, CPU: 100}, CPUFactor: 2, MaxInstances: 9})
 	s.template("base")
-	s.commit(store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", Warm: []string{"d0", "d1"}, At: time.Now()}))
+	s.commit(store.Create(keys.Report("node-1"), reports.Report{Node: "node-1", Warm: []string{"d0", "d1"}, At: time.Now()}))
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).
 		is("capacity", map[string]int{"memoryMb": 4096, "cpu": 400, "diskMb": 1000}).
 		is("effectiveCapacity", map[string]int{"memoryMb": 3072, "cpu": 700, "diskMb": 1000}).
@@ -78,7 +80,7 @@ func TestAChangedNodeBarsWhatWasDecidedBefore(t *testing.T) {
 	for _, body := range []string{`{"labels":{"a":"b"}}`, `{"room":{"maxInstances":1}}`, `{"labels":null}`} {
 		before := s.revision()
 		s.do("PATCH", "/api/v1/nodes/node-1", body).want(200)
-		if a, err := store.Get(t.Context(), s.store, store.AllocKey("node-1")); err != nil || a.ModRev <= before {
+		if a, err := store.Get(t.Context(), s.store, keys.Alloc("node-1")); err != nil || a.ModRev <= before {
 			t.Errorf("%s: a placement decided before could still be committed: %+v, %v", body, a, err)
 		}
 	}
@@ -88,7 +90,7 @@ func TestWritingBackWhatWasReadOfANodeChangesNothing(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 100})
 	s.settings("node-1", map[string]string{"rack": "a", "an odd": "label of the agent"}, fleet.NodeRoom{CPUFactor: 1.25})
-	s.commit(store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", Warm: []string{"d1"}, At: time.Now()}))
+	s.commit(store.Create(keys.Report("node-1"), reports.Report{Node: "node-1", Warm: []string{"d1"}, At: time.Now()}))
 	for n := range 2 {
 		change := fmt.Sprintf(`{"labels":{"b":"%d"},"room":{"maxInstances":%d}}`, n, n+3)
 		read := s.do("GET", "/api/v1/nodes/node-1", nil).want(200)
@@ -173,7 +175,7 @@ func TestANodeIsShownWithItsHostsMemoryAndWhatIsKnownOfIt(t *testing.T) {
 	n, _ := s.view.Snapshot().Nodes.Get("node-1")
 	next := *n
 	next.Host = fleet.HostInfo{TotalMiB: 65536, PhysicalCores: 8, MaxFreqHz: 4_200_000_000}
-	s.commit(store.Replace(store.NodeKey("node-1"), next, n.ModRev))
+	s.commit(store.Replace(keys.Node("node-1"), next, n.ModRev))
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("totalMemoryMb", 65536).is("capacity.memoryMb", 4096).
 		is("hostInfo.cpuPhysicalCores", 8).is("hostInfo.cpuMaxFreqHz", 4_200_000_000)
 }
@@ -194,8 +196,8 @@ func TestANodeWhoseReportsAreOverdueIsUnreachableUntilItReports(t *testing.T) {
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	said := s.stream("/api/v1/events/stream?types=NODE_HEARTBEAT_STALE,NODE_HEARTBEAT_RESUMED")
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("status", "ONLINE")
-	key, first := store.ReportKey("node-1"), time.Now().UTC()
-	rev := s.commit(store.Create(key, fleet.Report{Node: "node-1", At: first, EverySeconds: 1}))
+	key, first := keys.Report("node-1"), time.Now().UTC()
+	rev := s.commit(store.Create(key, reports.Report{Node: "node-1", At: first, EverySeconds: 1}))
 	becomes := func(status string) {
 		t.Helper()
 		await.That(t, "a node that is "+status, func() string {
@@ -206,7 +208,7 @@ func TestANodeWhoseReportsAreOverdueIsUnreachableUntilItReports(t *testing.T) {
 	becomes("UNREACHABLE")
 	comes(t, said, `"missedPongs":3,"nodeId":"node-1","type":"NODE_HEARTBEAT_STALE"`, "NODE_HEARTBEAT_RESUMED")
 	s.do("GET", "/api/v1/nodes?state=unreachable", nil).want(200).is("total", 1).is("data.0.type", "CONNECTED")
-	s.commit(store.Replace(key, fleet.Report{Node: "node-1", At: first.Add(time.Minute), EverySeconds: 30}, rev))
+	s.commit(store.Replace(key, reports.Report{Node: "node-1", At: first.Add(time.Minute), EverySeconds: 30}, rev))
 	becomes("ONLINE")
 	comes(t, said, `"nodeId":"node-1","type":"NODE_HEARTBEAT_RESUMED"`)
 	if n := strings.Count(said.String(), "NODE_HEARTBEAT_STALE"); n != 1 {

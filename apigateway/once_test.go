@@ -12,7 +12,9 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/wire"
@@ -61,10 +63,10 @@ func TestAPostIsCarriedOutOnceOnWhicheverGatewayItIsSentAgain(t *testing.T) {
 			t.Errorf("%s: sent again, it moved the store: %v", c.path, keys)
 		}
 	}
-	// Another user's key is another one.
+	// Keys of other users are separate.
 	eve := a.user("eve", "ADMIN")
 	eve.do("POST", "/api/v1/groups/arena/start", `{"count":2}`, keyed, "k").want(200)
-	// So is that of an API token, which may be told less than its user.
+	// So are those of an API token, which may see less than its user.
 	token, _ := eve.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`).want(201).field("token").(string)
 	if r := a.as(token).do("POST", "/api/v1/groups/arena/start", `{"count":2}`, keyed, "k").want(200); r.header.Get("Idempotency-Replayed") != "" {
 		t.Error("an API token is told what its user was")
@@ -114,10 +116,10 @@ func TestAUsersKeysAreToldFromOthers(t *testing.T) {
 	}
 }
 
-// operations are the names of what is remembered.
+// operations returns the names of the remembered requests.
 func (s *site) operations() map[string]bool {
 	s.t.Helper()
-	all, _, err := store.List(s.t.Context(), s.store, store.Operations())
+	all, _, err := store.List(s.t.Context(), s.store, keys.Operations())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -159,12 +161,12 @@ func TestTheSameRequestAtTheSameTimeIsCarriedOutOnce(t *testing.T) {
 	a.do("GET", "/api/v1/services?group=lobby", nil).want(200).is("total", 3)
 }
 
-func TestASecretThatIsShownOnceIsNotToldToWhoAsksAgain(t *testing.T) {
+func TestRetryDoesNotRepeatOneTimeSecret(t *testing.T) {
 	s := newSite(t)
 	s.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`, keyed, "k").want(201)
 	s.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`, keyed, "k").want(409).is("error.code", "SHOWN_ONCE").naming("api-token.create")
 	s.do("GET", "/api/v1/api-tokens", nil).want(200).is("total", 1)
-	all, _, err := store.List(t.Context(), s.store, store.Operations())
+	all, _, err := store.List(t.Context(), s.store, keys.Operations())
 	if err != nil || len(all) != 1 || all[0].Answer != nil {
 		t.Errorf("remembered %+v: %v", all, err)
 	}
@@ -182,7 +184,7 @@ func TestARequestIsNotCarriedOutAgainWhereItsAnswerIsLost(t *testing.T) {
 		code string
 	}{{time.Now(), "UNDER_WAY"}, {time.Now().Add(-time.Hour), "ALREADY_DONE"}} {
 		op.Answer, op.At = nil, c.at
-		rev, err := s.store.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.OperationKey(op.ID), op, op.ModRev)}})
+		rev, err := s.store.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(keys.Operation(op.ID), op, op.ModRev)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,9 +196,9 @@ func TestARequestIsNotCarriedOutAgainWhereItsAnswerIsLost(t *testing.T) {
 	}
 }
 
-func TestWhatDidNotComeToPassMayBeAskedForAgainUnderItsKey(t *testing.T) {
+func TestFailedRequestMayReuseItsKey(t *testing.T) {
 	s := newSite(t)
-	s.node("node-1", fleet.Resources{MemoryMiB: 1024}).Close() // its agent does not answer
+	s.node("node-1", fleet.Resources{MemoryMiB: 1024}).Close() // its agent does not respond
 	s.group("lobby", nil)
 	lobby := s.inside("lobby", "node-1")
 	const wrong = `{"currentPassword":"not it at all","newPassword":"another long one"}`
@@ -216,7 +218,7 @@ func TestOfOneCommandAtTheSameTimeOneLineIsTyped(t *testing.T) {
 	if _, err := b.view.WaitRev(t.Context(), a.revision()); err != nil {
 		t.Fatal(err)
 	}
-	agent.mu.Lock() // it has heard the line, and does not answer yet
+	agent.mu.Lock() // received the line, but has not responded
 	answers := make(chan *reply, 2)
 	for _, s := range []*site{a, b} {
 		go func() {
@@ -247,12 +249,12 @@ func TestOfOneCommandAtTheSameTimeOneLineIsTyped(t *testing.T) {
 	}
 }
 
-func TestWhatAnAgentMayHaveHeardIsNotAskedAgain(t *testing.T) {
+func TestUncertainCommandIsNotRepeated(t *testing.T) {
 	s := newSite(t)
 	agent := s.node("node-1", fleet.Resources{MemoryMiB: 1024})
 	var asked atomic.Int32
 	agent.mu.Lock()
-	agent.more = func(http.ResponseWriter, *http.Request) { // does what it is asked for, and does not come to say so
+	agent.more = func(http.ResponseWriter, *http.Request) { // does the work, but breaks off the response
 		asked.Add(1)
 		panic(http.ErrAbortHandler)
 	}
@@ -266,7 +268,7 @@ func TestWhatAnAgentMayHaveHeardIsNotAskedAgain(t *testing.T) {
 		t.Errorf("asked %d times", n)
 	}
 
-	// What it refused was not done.
+	// A request that it rejected had no effect.
 	agent.mu.Lock()
 	agent.more = func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
@@ -281,17 +283,17 @@ func TestWhatAnAgentMayHaveHeardIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-func TestOfACommandThatMayHaveBeenHeardItIsNotToldThatItWasDone(t *testing.T) {
+func TestUncertainCommandIsNotReportedDone(t *testing.T) {
 	s := newSite(t)
 	var asked atomic.Int32
-	agent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { // types the line, and does not come to say so
+	agent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { // types the line, but breaks off the response
 		asked.Add(1)
 		panic(http.ErrAbortHandler)
 	}))
 	t.Cleanup(agent.Close)
 	s.commit(
-		store.Create(store.NodeKey("node-1"), fleet.Node{ID: "node-1", AgentURL: agent.URL, Capacity: fleet.Resources{MemoryMiB: 1024}}),
-		store.Create(store.NodeSessionKey("node-1"), fleet.NodeSession{Node: "node-1"}),
+		store.Create(keys.Node("node-1"), fleet.Node{ID: "node-1", AgentURL: agent.URL, Capacity: fleet.Resources{MemoryMiB: 1024}}),
+		store.Create(keys.NodeSession("node-1"), fleet.NodeSession{Node: "node-1"}),
 	)
 	s.group("lobby", nil)
 	lobby := s.inside("lobby", "node-1")
@@ -335,10 +337,10 @@ func TestAStartThatFailsHalfWayTellsHowManyThereAre(t *testing.T) {
 	armed := false
 	s := newSiteOn(t, etcd, func(cfg *Config) {
 		cfg.Store = faulty
-		cfg.View.Subscribe(func(b view.Batch) { // the first part is heard of before the next begins
+		cfg.View.Subscribe(func(b view.Batch) { // wait for the first part before the next begins
 			if !armed && b.After.Instances.Len() > 0 {
 				armed = true
-				faults.Refuse(store.Intents().String())
+				faults.Refuse(keys.Intents().String())
 			}
 		})
 	})
@@ -355,15 +357,15 @@ func TestAStartThatFailsHalfWayTellsHowManyThereAre(t *testing.T) {
 	}
 	s.do("GET", "/api/v1/services?group=lobby", nil).want(200).is("total", n)
 
-	// Where the gateway died before the answer, what it had begun is told.
+	// If the gateway died before its response, the retry reports what it had begun.
 	op := s.remembered()
-	op.Answer, op.Stage, op.Details = nil, fleet.OperationBegun, "31 instances"
+	op.Answer, op.Stage, op.Details = nil, cluster.OperationBegun, "31 instances"
 	for _, c := range []struct {
 		at   time.Time
 		code string
 	}{{time.Now(), "UNDER_WAY"}, {time.Now().Add(-time.Hour), "OUTCOME_UNKNOWN"}} {
 		op.At = c.at
-		rev, err := s.store.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.OperationKey(op.ID), op, op.ModRev)}})
+		rev, err := s.store.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(keys.Operation(op.ID), op, op.ModRev)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,10 +377,10 @@ func TestAStartThatFailsHalfWayTellsHowManyThereAre(t *testing.T) {
 	}
 }
 
-// remembered is the only request that is.
-func (s *site) remembered() fleet.Operation {
+// remembered returns the only remembered request.
+func (s *site) remembered() cluster.Operation {
 	s.t.Helper()
-	all, _, err := store.List(s.t.Context(), s.store, store.Operations())
+	all, _, err := store.List(s.t.Context(), s.store, keys.Operations())
 	if err != nil || len(all) != 1 {
 		s.t.Fatalf("remembered %+v: %v", all, err)
 	}

@@ -31,7 +31,7 @@ func TestEveryRouteIsDescribedAndNothingElseIs(t *testing.T) {
 	}
 }
 
-// asksFor demands that an operation says of its caller what the route wants.
+// asksFor checks that an operation documents the authentication that the route requires.
 func asksFor(t *testing.T, name string, op object, d server.Demand) {
 	t.Helper()
 	want := []string{}
@@ -49,7 +49,7 @@ func asksFor(t *testing.T, name string, op object, d server.Demand) {
 		}
 		return list
 	}
-	var security any // as everywhere: a token
+	var security any // the default: a token
 	switch {
 	case d.Open():
 		security = schemes()

@@ -8,25 +8,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orreryhq/orrery/apigateway/internal/relay"
+	"github.com/orreryhq/orrery/apigateway/internal/stream/relay"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 )
 
-// alex is another player, and herobrine a third.
+// alex and herobrine are two more players.
 const (
-	alex      fleet.PlayerID = "853c80ef-3c37-49fd-aa49-938b674adae6"
-	herobrine fleet.PlayerID = "f84c6a79-0a4e-45e0-879b-cd49ebd4c4e2"
+	alex      players.PlayerID = "853c80ef-3c37-49fd-aa49-938b674adae6"
+	herobrine players.PlayerID = "f84c6a79-0a4e-45e0-879b-cd49ebd4c4e2"
 )
 
-// watch opens the stream of events of an instance at a gateway.
+// watch opens an instance's event stream at a gateway.
 func (i *inside) watch(at *site, query string) *await.Text {
 	i.t.Helper()
 	ticket := i.do("POST", "/api/plugin/events/ticket", nil).want(200).is("expiresInSeconds", 30).field("ticket").(string)
 	return at.as("").stream("/api/v1/events/stream?ticket=" + ticket + query)
 }
 
-// comes waits until a stream has said a text, and demands that it never said others.
+// comes waits for a text in a stream and checks that others never came.
 func comes(t *testing.T, said *await.Text, text string, never ...string) {
 	t.Helper()
 	await.That(t, text+" is told", func() string {
@@ -52,12 +53,12 @@ func TestAnInstanceSeesTheEventsOfItsOwnNetworkAndNobodyElsesPlayers(t *testing.
 	ofLobby, ofFar, ofEdge := lobby.watch(b, ""), far.refreshed().watch(b, ""), edge.watch(b, "")
 	ofCrashes := lobby.watch(b, "&types=INSTANCE_CRASHED,NODE_CONNECTED,PLAYER_CONNECTED")
 
-	a.publish("node-1", alex, fleet.Presence{By: far.id, Said: 1})
-	a.publish("node-1", steve, fleet.Presence{By: games.id, Said: 1}, fleet.Presence{By: edge.id, Proxy: true, On: games.id, Said: 1})
+	a.publish("node-1", alex, players.Presence{By: far.id, Said: 1})
+	a.publish("node-1", steve, players.Presence{By: games.id, Said: 1}, players.Presence{By: edge.id, Proxy: true, On: games.id, Said: 1})
 	comes(t, ofLobby, string(steve), string(alex))
 	comes(t, ofCrashes, string(steve), string(alex))
 	comes(t, ofEdge, string(steve))
-	comes(t, ofEdge, string(alex)) // no network names either group
+	comes(t, ofEdge, string(alex)) // no network contains either group
 	a.status(far.id, "node-1", fleet.Status{State: fleet.Starting, TokenHash: hashOf(far.token)})
 	comes(t, ofFar, "INSTANCE_STATE_CHANGED")
 	comes(t, ofFar, string(alex), string(steve))
@@ -65,7 +66,7 @@ func TestAnInstanceSeesTheEventsOfItsOwnNetworkAndNobodyElsesPlayers(t *testing.
 
 	a.do("PUT", "/api/v1/networks/main", `{"name":"main","lobbyGroup":"lobby","memberGroups":["games","far"]}`).want(200)
 	comes(t, ofFar, "NETWORK_UPDATED")
-	a.publish("node-1", herobrine, fleet.Presence{By: lobby.id, Said: 1})
+	a.publish("node-1", herobrine, players.Presence{By: lobby.id, Said: 1})
 	comes(t, ofFar, string(herobrine), string(steve))
 	for _, said := range []*await.Text{ofLobby, ofFar, ofEdge, ofCrashes} {
 		for _, never := range []string{"NODE_", "INSTANCE_CRASHED", "TEMPLATE_"} {
@@ -86,7 +87,7 @@ func TestTheStreamOfAnInstanceEndsWithItsTokens(t *testing.T) {
 	unused := one.do("POST", "/api/proxy/events/ticket", nil).want(200).field("ticket").(string)
 	console := three.do("POST", "/api/plugin/events/ticket", nil).want(200).field("ticket").(string)
 	a.as("").do("GET", "/api/v1/services/lobby-3/console?ticket="+console, nil).want(401)
-	a.as("").do("GET", "/api/v1/events/stream?ticket="+console, nil).want(401) // it is used up
+	a.as("").do("GET", "/api/v1/events/stream?ticket="+console, nil).want(401) // already used
 	three.do("GET", "/api/v1/events/stream", nil).want(403)
 	a.do("POST", "/api/plugin/events/ticket", nil).want(401)
 
@@ -119,7 +120,7 @@ func TestAnInstanceHasFewStreamsAndNoTicketForMore(t *testing.T) {
 	other.watch(s, "")
 }
 
-// meet waits until each of two gateways knows of the other.
+// meet waits until two gateways know each other.
 func meet(t *testing.T, a, b *site) {
 	t.Helper()
 	for _, s := range []*site{a, b} {
@@ -185,7 +186,7 @@ func TestWhatAnInstanceSaysReachesTheStreamsOfAllGatewaysAndOfItsNeighboursAlone
 	}
 }
 
-func TestNobodyButGatewaysTellsAGatewayOfEvents(t *testing.T) {
+func TestPeerEventsNeedClusterSecret(t *testing.T) {
 	s := newSite(t)
 	said := s.stream("/api/v1/events/stream")
 	tell := func(by *site, to, typ string) *reply {

@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 )
 
-// ownRoutes are all routes that accept an instance's own token, with who may use each: every
-// instance, or only one of a proxy group.
+// ownRoutes are the routes that accept an instance's own token, with the instances that may use them:
+// all, or only those of a proxy group.
 var ownRoutes = map[string]string{
 	"POST /api/plugin/auth/refresh":      "every instance",
 	"POST /api/plugin/events":            "every instance",
@@ -67,7 +68,7 @@ func TestAnInstancesTokenReachesItsOwnRoutesAndNoOthers(t *testing.T) {
 		switch who, own := ownRoutes[name]; {
 		case own != r.Demand.Self():
 			t.Errorf("%s: it accepts an instance's token: %v, the table says %v", name, r.Demand.Self(), own)
-		case who == "the instance itself": // the path names another one
+		case who == "the instance itself": // the path names another instance
 			if got := send(path); got.status != http.StatusForbidden {
 				t.Errorf("%s of another instance: %d %s", name, got.status, got.raw)
 			}
@@ -100,7 +101,7 @@ func TestAnInstancesTokenReachesItsOwnRoutesAndNoOthers(t *testing.T) {
 	}
 }
 
-// ifAny is a body, nil for none.
+// ifAny returns body, or nil for "".
 func ifAny(body string) any {
 	if body == "" {
 		return nil
@@ -116,16 +117,16 @@ func TestAServerSeesAndMovesOnlyPlayersOnItselfAndOnItsNetworks(t *testing.T) {
 	}
 	s.group("edge", map[string]any{"platform": "VELOCITY"})
 	lobby, second, games, bank, edge := s.inside("lobby", "node-1"), s.inside("lobby", "node-1"), s.inside("games", "node-1"), s.inside("bank", "node-1"), s.inside("edge", "node-1")
-	s.publish("node-1", steve, fleet.Presence{By: lobby.id})
-	s.publish("node-1", alex, fleet.Presence{By: games.id})
-	s.publish("node-1", herobrine, fleet.Presence{By: bank.id}, fleet.Presence{By: edge.id, Proxy: true, On: bank.id})
+	s.publish("node-1", steve, players.Presence{By: lobby.id})
+	s.publish("node-1", alex, players.Presence{By: games.id})
+	s.publish("node-1", herobrine, players.Presence{By: bank.id}, players.Presence{By: edge.id, Proxy: true, On: bank.id})
 
-	sees := func(who *inside, path string, want ...fleet.PlayerID) {
+	sees := func(who *inside, path string, want ...players.PlayerID) {
 		t.Helper()
-		var got []fleet.PlayerID
+		var got []players.PlayerID
 		for _, p := range who.list(path) {
 			id, _ := p["id"].(string)
-			got = append(got, fleet.PlayerID(id))
+			got = append(got, players.PlayerID(id))
 		}
 		slices.Sort(got)
 		slices.Sort(want)
@@ -133,7 +134,7 @@ func TestAServerSeesAndMovesOnlyPlayersOnItselfAndOnItsNetworks(t *testing.T) {
 			t.Errorf("%s sees %v at %s, want %v", who.token, got, path, want)
 		}
 	}
-	move := func(who *inside, player fleet.PlayerID) *reply {
+	move := func(who *inside, player players.PlayerID) *reply {
 		t.Helper()
 		toGroup := who.say("/api/plugin/transfer-to-group", `{"playerUuid":"`+string(player)+`","group":"games"}`)
 		to := who.say("/api/plugin/transfer", `{"playerUuid":"`+string(player)+`","targetInstanceId":"games-1"}`)
@@ -142,7 +143,7 @@ func TestAServerSeesAndMovesOnlyPlayersOnItselfAndOnItsNetworks(t *testing.T) {
 		}
 		return to
 	}
-	// Groups that no network names share one.
+	// Groups in no network see each other.
 	for _, who := range []*inside{lobby, second, bank, edge} {
 		sees(who, "/api/plugin/players", steve, alex, herobrine)
 	}
@@ -155,7 +156,7 @@ func TestAServerSeesAndMovesOnlyPlayersOnItselfAndOnItsNetworks(t *testing.T) {
 	sees(lobby, "/api/plugin/players", steve, alex)
 	sees(second, "/api/plugin/players", steve, alex)
 	sees(bank, "/api/plugin/players", herobrine)
-	sees(edge, "/api/plugin/players", steve, alex, herobrine) // who came through it too
+	sees(edge, "/api/plugin/players", steve, alex, herobrine) // also players that came through it
 	sees(edge, "/api/proxy/players", steve, alex, herobrine)
 	before := s.revision()
 	move(bank, steve).want(404).naming("on this server or on its networks")
@@ -172,12 +173,12 @@ func TestAServerSeesAndMovesOnlyPlayersOnItselfAndOnItsNetworks(t *testing.T) {
 	move(games, steve).want(200)
 	move(edge, alex).want(200)
 
-	// A server that claims a player of another network gains nothing.
+	// A server that claims a player of another network gains no access.
 	games.say("/api/plugin/player-join", `{"uuid":"`+string(herobrine)+`","name":"Herobrine"}`).want(200)
 	if got := move(games, herobrine).want(409).naming("is on another server"); strings.Contains(got.raw, "bank") {
 		t.Errorf("the refusal names the server: %s", got.raw)
 	}
 	bank.say("/api/plugin/player-leave", `{"uuid":"`+string(herobrine)+`"}`).want(200)
-	s.publish("node-1", herobrine, fleet.Presence{By: edge.id, Proxy: true, On: games.id})
+	s.publish("node-1", herobrine, players.Presence{By: edge.id, Proxy: true, On: games.id})
 	move(games, herobrine).want(200)
 }

@@ -8,23 +8,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orreryhq/orrery/apigateway/internal/rest"
+	"github.com/orreryhq/orrery/apigateway/internal/api/system"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 // steve is a player.
-const steve fleet.PlayerID = "069a79f4-44e9-4726-a5be-fca90e38aaf5"
+const steve players.PlayerID = "069a79f4-44e9-4726-a5be-fca90e38aaf5"
 
-// inside is an instance that runs on a node and calls from inside, with its own token.
+// inside is a running instance that calls the gateway with its own token.
 type inside struct {
 	*site
 	id       fleet.InstanceID
 	sequence int
 }
 
-// inside starts an instance of a group; its name is its token.
+// inside starts an instance of a group. Its name is its token.
 func (s *site) inside(group string, node fleet.NodeID) *inside {
 	s.t.Helper()
 	id := s.start(group)
@@ -33,30 +36,30 @@ func (s *site) inside(group string, node fleet.NodeID) *inside {
 	return &inside{site: s.as(i.Intent.Name), id: id}
 }
 
-// hashOf is what a status has of an instance's own token.
+// hashOf returns the hash of an instance's own token, as in its status.
 func hashOf(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
-// say posts with the next number.
+// say sends a POST with the next sequence number.
 func (i *inside) say(path string, body any) *reply {
 	i.t.Helper()
 	i.sequence++
 	return i.do("POST", path, body, "X-Prexor-Sequence", fmt.Sprint(i.sequence))
 }
 
-// on is the instance at another gateway. Numbers go on.
+// on returns the instance for calls to another gateway. The sequence numbers continue.
 func (i *inside) on(s *site) *inside {
 	other := *i
 	other.site = s.as(i.token)
 	return &other
 }
 
-// publish writes what instances tell of a player as the node's agent does.
-func (s *site) publish(node fleet.NodeID, id fleet.PlayerID, told ...fleet.Presence) {
+// publish writes instances' reports about a player as the node's agent does.
+func (s *site) publish(node fleet.NodeID, id players.PlayerID, told ...players.Presence) {
 	s.t.Helper()
-	key := store.PlayersKey(node, id.Part())
+	key := keys.Players(node, id.Part())
 	old, err := store.Get(s.t.Context(), s.store, key)
 	if err != nil {
 		old.ModRev = 0
@@ -68,7 +71,7 @@ func (s *site) publish(node fleet.NodeID, id fleet.PlayerID, told ...fleet.Prese
 		}
 		told[n].Since = told[n].At
 	}
-	s.commit(store.Replace(key, fleet.PresencePart{Part: id.Part(), Players: told}, old.ModRev))
+	s.commit(store.Replace(key, players.PresencePart{Part: id.Part(), Players: told}, old.ModRev))
 }
 
 func TestAPlayerIsKnownAtOnceWhereItWasToldAndSoonOnEveryGateway(t *testing.T) {
@@ -89,7 +92,7 @@ func TestAPlayerIsKnownAtOnceWhereItWasToldAndSoonOnEveryGateway(t *testing.T) {
 	edge.say("/api/proxy/player-join", `{"uuid":"`+strings.ReplaceAll(string(steve), "-", "")+`","name":"Steve","instanceId":"lobby-1","group":"lobby","edition":"JAVA"}`).want(200)
 	a.do("GET", path, nil).want(200).is("currentInstance", "lobby-1").is("proxyInstance", "edge-1").is("edition", "JAVA")
 
-	a.publish("node-1", steve, fleet.Presence{By: lobby.id, Said: 1}, fleet.Presence{By: edge.id, Proxy: true, On: lobby.id, Said: 1})
+	a.publish("node-1", steve, players.Presence{By: lobby.id, Said: 1}, players.Presence{By: edge.id, Proxy: true, On: lobby.id, Said: 1})
 	eventually(t, b, "GET", path, 200)
 	b.do("GET", path, nil).is("currentInstance", "lobby-1").is("proxyInstance", "edge-1")
 
@@ -120,7 +123,7 @@ func TestAPlayerBehindAProxyCountsOnceInAllFigures(t *testing.T) {
 	for _, g := range []string{"lobby", "games", "edge", "bedrock"} {
 		on[g] = s.inside(g, "node-1").id
 	}
-	key := store.ReportKey("node-1")
+	key := keys.Report("node-1")
 	for name, c := range map[string]struct {
 		lobby, games, edge, bedrock, want int
 	}{
@@ -137,14 +140,14 @@ func TestAPlayerBehindAProxyCountsOnceInAllFigures(t *testing.T) {
 			if old, err := store.Get(t.Context(), s.store, key); err == nil {
 				rev = old.ModRev
 			}
-			figures := map[fleet.InstanceID]fleet.InstanceReport{}
+			figures := map[fleet.InstanceID]reports.InstanceReport{}
 			for g, n := range map[string]int{"lobby": c.lobby, "games": c.games, "edge": c.edge, "bedrock": c.bedrock} {
-				figures[on[g]] = fleet.InstanceReport{Players: n, PlayersKnown: true}
+				figures[on[g]] = reports.InstanceReport{Players: n, PlayersKnown: true}
 			}
-			at.commit(store.Replace(key, fleet.Report{Node: "node-1", At: time.Now().UTC(), Instances: figures}, rev))
+			at.commit(store.Replace(key, reports.Report{Node: "node-1", At: time.Now().UTC(), Instances: figures}, rev))
 			at.do("GET", "/api/v1/overview", nil).want(200).is("playerCount", c.want)
 			at.do("GET", "/api/v1/metrics/summary", nil).want(200).is("players", c.want)
-			if got := rest.Sample(s.view.Snapshot())[0]; got != float64(c.want) {
+			if got := system.Sample(s.view.Snapshot())[0]; got != float64(c.want) {
 				t.Errorf("the timeseries get %v players, want %d", got, c.want)
 			}
 		})
@@ -156,7 +159,7 @@ func TestFiguresCountNoPlayersOfAnInstanceThatIsOffline(t *testing.T) {
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
 	lobby := s.inside("lobby", "node-1")
-	s.commit(store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", At: time.Now().UTC(), Instances: map[fleet.InstanceID]fleet.InstanceReport{
+	s.commit(store.Create(keys.Report("node-1"), reports.Report{Node: "node-1", At: time.Now().UTC(), Instances: map[fleet.InstanceID]reports.InstanceReport{
 		lobby.id: {Players: 5, PlayersKnown: true},
 	}}))
 	s.do("GET", "/api/v1/overview", nil).want(200).is("playerCount", 5).is("instanceCount", 1)
@@ -169,14 +172,14 @@ func TestPlayersOfAnInstanceThatLivesNoMoreAreNotThere(t *testing.T) {
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
 	lobby := s.inside("lobby", "node-1")
-	s.publish("node-1", steve, fleet.Presence{By: lobby.id})
+	s.publish("node-1", steve, players.Presence{By: lobby.id})
 	s.do("GET", "/api/v1/players", nil).want(200).is("total", 1)
 	s.status(lobby.id, "node-1", fleet.Status{State: fleet.Offline})
 	s.do("GET", "/api/v1/players", nil).want(200).is("total", 0)
 	s.do("GET", "/api/v1/players/"+string(steve), nil).want(404)
 }
 
-func TestWhatIsNoPlayerIsRefused(t *testing.T) {
+func TestInvalidPlayerIsRefused(t *testing.T) {
 	s := newSite(t)
 	a := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)

@@ -9,7 +9,9 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const acme = `{"selector":{"tenant":"acme"},"limit":{"memoryMb":1024,"cpu":200,"instances":4},"reserved":{"memoryMb":512}}`
@@ -39,7 +41,7 @@ func TestAQuotaIsMadeReadReplacedAndRemoved(t *testing.T) {
 	s.do("DELETE", "/api/v1/quotas/acme", nil).want(204)
 	s.do("DELETE", "/api/v1/quotas/acme", nil).want(404)
 	s.do("GET", "/api/v1/quotas/acme", nil).want(404)
-	if _, err := store.Get(t.Context(), s.store, store.QuotaAllocKey("acme")); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), s.store, keys.QuotaAlloc("acme")); !errs.Is(err, errs.NotFound) {
 		t.Errorf("something of it is left: %v", err)
 	}
 	s.do("GET", "/api/v1/audit?class=CHANGE", nil).want(200).naming("quota.create").naming("quota.update").naming("quota.delete").is("total", 3)
@@ -51,7 +53,7 @@ func TestAChangedQuotaBarsWhatWasDecidedUnderIt(t *testing.T) {
 		before := s.revision()
 		s.do("PUT", "/api/v1/quotas/acme", body)
 		for _, name := range []string{"acme", fleet.ReservedAlloc} {
-			if a, err := store.Get(t.Context(), s.store, store.QuotaAllocKey(name)); err != nil || a.ModRev <= before {
+			if a, err := store.Get(t.Context(), s.store, keys.QuotaAlloc(name)); err != nil || a.ModRev <= before {
 				t.Errorf("a placement decided before could still be committed: %+v, %v", a, err)
 			}
 		}
@@ -65,7 +67,7 @@ func TestAQuotaShowsWhatItsGroupsHold(t *testing.T) {
 		s.group(name, map[string]any{"labels": map[string]string{"tenant": tenant, "tier": "1"}})
 		s.hold(s.start(name), "node-1", fleet.Resources{MemoryMiB: 100, CPU: 50})
 	}
-	s.start("one") // waits, and holds nothing
+	s.start("one") // pending, without resources
 	ended := s.start("two")
 	s.hold(ended, "node-1", fleet.Resources{MemoryMiB: 100})
 	s.status(ended, "node-1", fleet.Status{State: fleet.Crashed})
@@ -79,7 +81,7 @@ func TestAQuotaShowsWhatItsGroupsHold(t *testing.T) {
 	if keys := s.moved(before); len(keys) > 0 {
 		t.Errorf("a dry run wrote something: %v", keys)
 	}
-	r := s.do("PUT", "/api/v1/quotas/acme", low).want(200).naming("200 of at most 150 MiB of memory").naming("Nothing is stopped")
+	r := s.do("PUT", "/api/v1/quotas/acme", low).want(200).naming("200 of at most 150 MiB of memory").naming("Running instances continue")
 	if strings.Contains(r.raw, "of at most 2 instances") {
 		t.Errorf("a kept part is blamed: %s", r.raw)
 	}
@@ -157,12 +159,12 @@ func TestAChangedQuotaGetsThroughWhilePlacementsTouchIt(t *testing.T) {
 		schedulers.Go(func() {
 			var rev int64
 			for ctx.Err() == nil {
-				next, err := s.store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.QuotaAllocKey("acme"), fleet.QuotaAlloc{Quota: "acme"}, rev)}})
+				next, err := s.store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(keys.QuotaAlloc("acme"), cluster.QuotaAlloc{Quota: "acme"}, rev)}})
 				if err == nil {
 					rev = next
 					continue
 				}
-				if a, err := store.Get(ctx, s.store, store.QuotaAllocKey("acme")); err == nil {
+				if a, err := store.Get(ctx, s.store, keys.QuotaAlloc("acme")); err == nil {
 					rev = a.ModRev
 				}
 			}

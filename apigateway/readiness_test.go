@@ -7,7 +7,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// readinessOf is the type of a group's readiness as it is shown.
+// readinessOf returns the type of a group's readiness check in responses.
 func (s *site) readinessOf(group string) any {
 	s.t.Helper()
 	return s.do("GET", "/api/v1/groups/"+group, nil).want(200).field("readiness.type")

@@ -12,7 +12,10 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func TestAReloadWaitsForEverySourceAndTellsWhatIsOther(t *testing.T) {
@@ -21,31 +24,31 @@ func TestAReloadWaitsForEverySourceAndTellsWhatIsOther(t *testing.T) {
 	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
 	s.do("PUT", "/api/v1/template-sources/resting", strings.Replace(repository, `{"kind"`, `{"paused":true,"kind"`, 1)).want(201)
 	s.commit(
-		store.Create(store.TemplateDirectoryKey("a"), fleet.TemplateDirectory{Replica: "a", ID: "x", State: fleet.SourceInSync}),
-		store.Create(store.TemplateDirectoryKey("dead"), fleet.TemplateDirectory{Replica: "dead", ID: "x", State: fleet.SourceInSync}),
-		store.Create(store.SessionKey("templatesvc", "a"), fleet.Session{Service: "templatesvc", Replica: "a"}),
+		store.Create(keys.TemplateDirectory("a"), content.TemplateDirectory{Replica: "a", ID: "x", State: content.SourceInSync}),
+		store.Create(keys.TemplateDirectory("dead"), content.TemplateDirectory{Replica: "dead", ID: "x", State: content.SourceInSync}),
+		store.Create(keys.Session("templatesvc", "a"), cluster.Session{Service: "templatesvc", Replica: "a"}),
 	)
 	var both sync.WaitGroup
 	answers := make(chan *reply, 2)
 	both.Go(func() { answers <- s.do("POST", "/api/node/reload", nil) })
 	await.That(t, "all are asked", func() string {
-		dir, err := store.Get(t.Context(), s.store, store.DirectorySyncKey())
+		dir, err := store.Get(t.Context(), s.store, keys.DirectorySync())
 		return await.Unless(err == nil && dir.Asked == 1 && s.source("repo").Asked == 1, "%+v %v %d", dir, err, s.source("repo").Asked)
 	})
 	s.template("games/lobby")
 	s.declare("repo", "lobby", `{"command":"run"}`)
-	s.looked("repo", fleet.SourceStatus{State: fleet.SourceFailed, Message: "the branch is gone"})
+	s.looked("repo", content.SourceStatus{State: content.SourceFailed, Message: "the branch is gone"})
 	select {
 	case early := <-answers:
 		t.Fatalf("answered before the directory was looked at: %s", early.raw)
 	default:
 	}
-	dir, err := store.Get(t.Context(), s.store, store.TemplateDirectoryKey("a"))
+	dir, err := store.Get(t.Context(), s.store, keys.TemplateDirectory("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir.At = time.Now()
-	s.commit(store.Replace(store.TemplateDirectoryKey("a"), dir, dir.ModRev))
+	s.commit(store.Replace(keys.TemplateDirectory("a"), dir, dir.ModRev))
 	both.Wait()
 	r := (<-answers).want(200)
 	r.is("templates", []string{"games/lobby"}).is("configurations", []string{"lobby"}).naming("the branch is gone")
@@ -67,7 +70,7 @@ func TestAGatewayTellsOfItself(t *testing.T) {
 	n, _ := s.view.Snapshot().Nodes.Get("node-1")
 	named := *n
 	named.DataUUID, named.Variables = "uuid-1", map[string]string{"region": "eu", "DB_PASSWORD": "hunter2"}
-	s.commit(store.Replace(store.NodeKey("node-1"), named, n.ModRev))
+	s.commit(store.Replace(keys.Node("node-1"), named, n.ModRev))
 	s.do("GET", "/api/cluster/nodes/uuid-1", nil).want(200).is("id", "node-1").is("role", "master")
 	s.do("PUT", "/api/v1/template-sources/repo", repository).want(201)
 	r := s.do("GET", "/api/node/config", nil).want(200).is("nodeId", "node-1").is("isMasterNode", true).is("maxRamMB", 4096).is("maxCpu", 400).
@@ -136,7 +139,7 @@ func TestAReloadReadsADirectoryOfConfigurations(t *testing.T) {
 	if err := os.Mkdir(s.configurations, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	reload().naming("source here is FAILED: the directory holds no file") // it is another one, as the bare place of a mount
+	reload().naming("source here is FAILED: the directory holds no file") // another directory, like an unmounted mount point
 	s.do("GET", "/api/configurations/arena", nil).want(200)
 }
 

@@ -7,19 +7,19 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/orreryhq/orrery/apigateway/internal/settings"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 )
 
-// tell is how users are told; nil when passwords are not reset.
-func (r PasswordReset) tell(log *slog.Logger, now func() settings.Settings) func(context.Context, fleet.User, string) error {
+// tell returns the function that notifies users; nil if resets are disabled.
+func (r PasswordReset) tell(log *slog.Logger, now func() settings.Settings) func(context.Context, account.User, string) error {
 	switch {
 	case r.Mail != nil:
-		return func(ctx context.Context, u fleet.User, token string) error {
+		return func(ctx context.Context, u account.User, token string) error {
 			return r.Mail.Send(ctx, u.Email, "Another password for Orrery", r.letter(u, token, now().Reset))
 		}
 	case r.Log:
-		return func(_ context.Context, u fleet.User, token string) error {
+		return func(_ context.Context, u account.User, token string) error {
 			log.Warn("somebody forgot a password: the token resets it", "user", u.Username, "token", token)
 			return nil
 		}
@@ -27,8 +27,8 @@ func (r PasswordReset) tell(log *slog.Logger, now func() settings.Settings) func
 	return nil
 }
 
-// letter is what a user is written.
-func (r PasswordReset) letter(u fleet.User, token string, life time.Duration) string {
+// letter returns the text of the mail.
+func (r PasswordReset) letter(u account.User, token string, life time.Duration) string {
 	how := "Send this token as POST /api/v1/auth/password-reset/complete, with the new password:\n\n" + token
 	if page, err := url.Parse(r.URL); r.URL != "" && err == nil {
 		query := page.Query()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 )
 
 var toldToken = regexp.MustCompile(`user=(\S+) token=(\S+)`)
@@ -65,20 +65,20 @@ func TestAForgottenPasswordIsResetOnceByItsToken(t *testing.T) {
 		t.Errorf("the token was good %d times", good)
 	}
 	eventually(t, bob, "GET", "/api/v1/auth/me", 401)
-	tries(anybody, "bob", "battery staple").want(200) // and bob is not locked out any more
+	tries(anybody, "bob", "battery staple").want(200) // the reset also ends bob's lockout
 	if told := toldToken.FindAllString(log.String(), -1); len(told) != 1 {
 		t.Errorf("told %q", told)
 	}
 }
 
-func TestWithoutAWayToTellUsersNoPasswordIsReset(t *testing.T) {
+func TestPasswordResetNeedsDelivery(t *testing.T) {
 	s := newSite(t)
 	s.do("POST", "/api/v1/auth/password-reset/request", `{"email":"x"}`).want(404).is("error.code", "NOT_ENABLED")
 	s.do("POST", "/api/v1/auth/password-reset/complete", `{"token":"x","newPassword":"correct horse"}`).want(404).is("error.code", "NOT_ENABLED")
 }
 
 func TestALetterLeadsToThePageOrHasTheToken(t *testing.T) {
-	u := fleet.User{Username: "bob"}
+	u := account.User{Username: "bob"}
 	if got := (PasswordReset{URL: "https://a.example/reset?lang=en"}).letter(u, "T0", time.Hour); !strings.Contains(got, "\nhttps://a.example/reset?lang=en&token=T0\n") {
 		t.Error(got)
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
 func TestAGroupInheritsWhatItsInstancesAreMadeOf(t *testing.T) {
@@ -29,7 +31,7 @@ func TestAGroupInheritsWhatItsInstancesAreMadeOf(t *testing.T) {
 	s.do("GET", "/api/v1/services/"+string(id)+"/composition", nil).want(200).
 		is("env", map[string]string{"A": "base", "B": "lobby"}).is("jvmArgs", []string{"-Dx=1"}).is("variables", map[string]string{"MOTD": "hi"}).is("memoryMb", 256)
 
-	// A change of the parent is none of the child, and what was started stays as it is.
+	// A change of the parent changes neither the child nor started instances.
 	s.do("PATCH", "/api/v1/groups/base", `{"env":{"A":"other"},"jvmArgs":["-Dx=2"]}`).want(200)
 	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("revision", own.field("revision"))
 	s.do("GET", "/api/v1/services/"+string(id)+"/composition", nil).want(200).is("env", map[string]string{"A": "base", "B": "lobby"}).is("jvmArgs", []string{})
@@ -42,7 +44,7 @@ func TestAGroupInheritsWhatItsInstancesAreMadeOf(t *testing.T) {
 func TestNoGroupIsItsOwnAncestorNorHasTooMany(t *testing.T) {
 	s := newSite(t)
 	s.group("g0", nil)
-	for n := 1; n <= fleet.MaxAncestors; n++ {
+	for n := 1; n <= compose.MaxAncestors; n++ {
 		s.group(fmt.Sprint("g", n), map[string]any{"parent": fmt.Sprint("g", n-1)})
 	}
 	s.do("GET", "/api/v1/groups/g10/resolved", nil).want(200).is("ancestors.9", "g0")
@@ -62,8 +64,8 @@ func TestAValueThatItsParentsTemplatesHideIsHiddenInTheChildToo(t *testing.T) {
 	s.group("common", map[string]any{"command": "run", "parent": "top"})
 	s.group("lobby", map[string]any{"command": "run", "parent": "common"})
 	before := s.start("lobby")
-	s.defining("top", fleet.Variable{Key: "DB_HOST", Type: fleet.VariableString, Scope: fleet.ScopeGroup, Visibility: "ADMIN"}, fleet.Variable{Key: "MOTD", Type: fleet.VariableString, Scope: fleet.ScopeGroup})
-	after := s.start("lobby") // no template of its own defines any
+	s.defining("top", content.Variable{Key: "DB_HOST", Type: content.VariableString, Scope: content.ScopeGroup, Visibility: "ADMIN"}, content.Variable{Key: "MOTD", Type: content.VariableString, Scope: content.ScopeGroup})
+	after := s.start("lobby") // none of its own templates defines any
 
 	viewer := s.user("vera", "VIEWER")
 	for _, shown := range []struct{ path, field string }{
@@ -72,13 +74,13 @@ func TestAValueThatItsParentsTemplatesHideIsHiddenInTheChildToo(t *testing.T) {
 		{"/api/v1/services/" + string(before) + "/composition", "variables"},
 		{"/api/v1/services/" + string(after) + "/composition", "variables"},
 	} {
-		viewer.do("GET", shown.path, nil).want(200).is(shown.field, map[string]string{"DB_HOST": fleet.Hidden, "MOTD": "hi"})
+		viewer.do("GET", shown.path, nil).want(200).is(shown.field, map[string]string{"DB_HOST": content.Hidden, "MOTD": "hi"})
 		s.do("GET", shown.path, nil).want(200).is(shown.field, map[string]string{"DB_HOST": "10.0.0.7", "MOTD": "hi"})
 	}
 	i, _ := s.view.Snapshot().Instances.Get(after)
-	if made, _ := s.view.Snapshot().Plans.Get(i.Intent.Plan); !made.Plan.Hidden["DB_HOST"].HiddenFrom(fleet.VisibleToAll) {
+	if made, _ := s.view.Snapshot().Plans.Get(i.Intent.Plan); !made.Plan.Hidden["DB_HOST"].HiddenFrom(content.VisibleToAll) {
 		t.Errorf("the plan, by which the instance's files are shown, hides %v", made.Plan.Hidden)
 	}
 	s.do("PATCH", "/api/v1/groups/lobby", map[string]any{"variableValues": map[string]string{"DB_HOST": "mine"}}).want(200)
-	viewer.do("GET", "/api/v1/groups/lobby/resolved", nil).want(200).is("variableValues", map[string]string{"DB_HOST": "mine", "MOTD": "hi"}) // its own is no secret of theirs
+	viewer.do("GET", "/api/v1/groups/lobby/resolved", nil).want(200).is("variableValues", map[string]string{"DB_HOST": "mine", "MOTD": "hi"}) // its own value is not secret
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// resources are what a stream has told of RESOURCE_CHANGED so far, each as "<kind> <name>
-// <action>", and the ids of these events.
+// resources returns the RESOURCE_CHANGED events of a stream as "<kind> <name> <action>", and their IDs.
 func resources(said *await.Text) (all, ids []string) {
 	id := ""
 	for line := range strings.Lines(said.String()) {
@@ -35,7 +34,7 @@ func TestEveryChangeWithoutATypeOfItsOwnIsToldToWhoMaySeeIt(t *testing.T) {
 	viewer := b.as(a.user("vera", "VIEWER").token)
 	eventually(t, viewer, "GET", "/api/v1/groups", 200)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
-	b.revisionSeen() // the login of vera too
+	b.revisionSeen() // including the login of vera
 	ofAdmin, ofViewer := b.stream("/api/v1/events/stream"), viewer.stream("/api/v1/events/stream")
 	before := a.revision()
 
@@ -76,7 +75,7 @@ func TestEveryChangeWithoutATypeOfItsOwnIsToldToWhoMaySeeIt(t *testing.T) {
 		t.Errorf("the viewer was told\n%q, want\n%q", got, may)
 	}
 
-	// On another gateway it goes on after any of them, under the same ids.
+	// On another gateway, the stream resumes after any of them with the same IDs.
 	for _, from := range []int{-1, 0, 7, len(ids) - 1} {
 		id := fmt.Sprint(before)
 		if from >= 0 {

@@ -14,35 +14,37 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/api/system"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/peer"
-	"github.com/orreryhq/orrery/apigateway/internal/rest"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/server/peer"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const (
-	// drainTimeout is how long requests under way may take when the gateway ends.
+	// drainTimeout limits how long requests in progress may take on shutdown.
 	drainTimeout = 5 * time.Second
-	// hurryTimeout is how long those have after that to be told that they were too slow.
+	// hurryTimeout is the additional time for sending them an error response.
 	hurryTimeout = time.Second
-	// arrivalTimeout is how long accepted connections may take then to send their request.
+	// arrivalTimeout limits how long accepted connections may take on shutdown to send their request.
 	arrivalTimeout = time.Second
-	// pingTimeout bounds the question whether etcd answers.
+	// pingTimeout limits the check whether etcd answers.
 	pingTimeout = 2 * time.Second
-	// tidyEvery is the pause between removals of what has outlived its use.
+	// tidyEvery is the interval for removing old records.
 	tidyEvery = time.Hour
-	// declareEvery is the pause between looks at what sources declare.
+	// declareEvery is the interval for applying declared objects without a change.
 	declareEvery = time.Minute
 )
 
-// Run serves until ctx ends, or a client asked this replica to end; then it takes no new
-// requests, lets those under way finish and returns, for a client with lifecycle.ErrEnd. Invalid when the address cannot be listened on, or when the
-// cluster secret is not the cluster's.
+// Run serves until ctx ends or a client asks this replica to shut down. Then it accepts no new requests,
+// completes those in progress and returns; with lifecycle.ErrEnd if a client asked. It returns Invalid if
+// the address is not usable or the cluster secret is wrong.
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.calls.CloseIdleConnections()
 	defer g.uploads.CloseIdleConnections()
@@ -51,13 +53,13 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return err
 	}
 	defer listener.Close()
-	in := &door{Listener: listener}
+	in := &drainListener{Listener: listener}
 	streams, err := g.prepare(ctx)
 	if err != nil {
 		return err
 	}
 	httpServer := &http.Server{
-		Handler:           peer.Before(g.frame, g.cfg.ClusterSecret, slices.Concat(g.relay.Doors(), streams.logs.Doors())...),
+		Handler:           peer.Handler(g.frame, g.cfg.ClusterSecret, slices.Concat(g.relay.PeerEndpoints(), streams.logs.PeerEndpoints())...),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 	}
@@ -70,8 +72,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { served <- httpServer.Serve(in) })
 	running.Go(func() { _ = g.session().Run(ctx) }) // ends with ctx, in no other way
 	running.Go(func() { g.tidy(ctx) })
-	running.Go(func() { g.declare.Run(ctx) })
-	running.Go(func() { g.pins.Run(ctx) })
+	running.Go(func() { g.applier.Run(ctx) })
+	running.Go(func() { g.hasher.Run(ctx) })
 	running.Go(func() { g.operate.Run(ctx) })
 	running.Go(func() { g.auth.Run(ctx) })
 	running.Go(func() { g.auth.KeepPasswordFile(ctx) })
@@ -79,7 +81,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.arrivals.Run(ctx) })
 	running.Go(func() { g.heartbeats.Run(ctx) })
 	running.Go(func() {
-		series.Every(ctx, func(time.Time) { g.past.Add(g.cfg.Now(), rest.Sample(g.cfg.View.Snapshot())...) })
+		series.Every(ctx, func(time.Time) { g.past.Add(g.cfg.Now(), system.Sample(g.cfg.View.Snapshot())...) })
 	})
 	running.Go(func() { g.relay.Run(ctx) })
 	g.serving.Store(true)
@@ -90,7 +92,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	select {
 	case err := <-served:
 		streams.Close()
-		return errs.As(errs.Internal, "apigateway.serve", err)
+		return errs.WrapAs(errs.Internal, "apigateway.serve", err)
 	case <-g.ending:
 		ended = lifecycle.ErrEnd
 	case <-ctx.Done():
@@ -114,7 +116,7 @@ func (g *Gateway) listen(ctx context.Context) (net.Listener, error) {
 	return l, err
 }
 
-// Listen opens an address for the API. Invalid, saying what to do, when it cannot.
+// Listen opens a listener for the API. It returns Invalid, with advice, on failure.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err == nil {
@@ -127,7 +129,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return nil, &errs.Error{Op: "listen", Kind: errs.Invalid, Message: message}
 }
 
-// prepare waits for the view, makes sure of keys and users, and wires the frame.
+// prepare waits for the view, creates keys and users if necessary, and wires the server.
 func (g *Gateway) prepare(ctx context.Context) (openStreams, error) {
 	if err := g.cfg.View.Synced(ctx); err != nil {
 		return openStreams{}, err
@@ -135,7 +137,7 @@ func (g *Gateway) prepare(ctx context.Context) (openStreams, error) {
 	meta := g.cfg.Meta
 	if meta.ClusterID == "" {
 		var err error
-		if meta, err = store.Get(ctx, g.cfg.Store, store.MetaKey()); err != nil {
+		if meta, err = store.Get(ctx, g.cfg.Store, keys.Meta()); err != nil {
 			return openStreams{}, errs.Wrap("apigateway.prepare", err)
 		}
 	}
@@ -155,12 +157,12 @@ func (g *Gateway) session() *store.Replica {
 	}
 	return &store.Replica{
 		Client: g.cfg.Store, TTL: g.cfg.SessionTTL, Takeover: g.cfg.Takeover, Log: g.cfg.Log,
-		Self: fleet.Session{Service: serviceName, Replica: g.cfg.Replica, URL: url, Version: g.cfg.Version, StartedAt: g.cfg.Now().UTC()},
+		Self: cluster.Session{Service: serviceName, Replica: g.cfg.Replica, URL: url, Version: g.cfg.Version, StartedAt: g.cfg.Now().UTC()},
 	}
 }
 
-// drain ends the streams, whose clients come back elsewhere, and waits for the rest. Who does
-// not finish in time is not waited for: a body that stands still is no reason to fail.
+// drain ends the streams, whose clients reconnect elsewhere, and waits for the other requests. Requests
+// that do not end in time are cut; that is not an error.
 func (g *Gateway) drain(s *http.Server, arriving *arrivals, streams openStreams) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
@@ -182,7 +184,7 @@ func shutDown(s *http.Server, within time.Duration) bool {
 	return s.Shutdown(ctx) == nil
 }
 
-// tidy removes old records now and then.
+// tidy removes old records periodically.
 func (g *Gateway) tidy(ctx context.Context) {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
@@ -202,7 +204,7 @@ func (g *Gateway) tidy(ctx context.Context) {
 	}
 }
 
-// waiting is what keeps the gateway from serving well.
+// waiting returns the reasons why the gateway is not ready.
 func (g *Gateway) waiting(ctx context.Context) []string {
 	var out []string
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
@@ -216,14 +218,14 @@ func (g *Gateway) waiting(ctx context.Context) []string {
 	return out
 }
 
-// streamCaller is who opens a stream without a ticket.
-func streamCaller(c *gin.Context) (fleet.Credential, error) {
+// streamCaller returns the credential for opening a stream without a ticket.
+func streamCaller(c *gin.Context) (account.Credential, error) {
 	who, ok := server.Identity(c)
 	switch {
 	case !ok:
-		return fleet.Credential{}, errs.New(errs.Unauthenticated, "send a ticket, or a token")
+		return account.Credential{}, errs.New(errs.Unauthenticated, "send a ticket, or a token")
 	case !who.Can(auth.EventsStream):
-		return fleet.Credential{}, errs.New(errs.Denied, "%s", who.Lacks(auth.EventsStream))
+		return account.Credential{}, errs.New(errs.Denied, "%s", who.Lacks(auth.EventsStream))
 	}
 	return who.Credential(), nil
 }

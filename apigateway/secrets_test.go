@@ -6,35 +6,39 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
 const recognisable = "xK9-recognisable-Value"
 
-// defining is a template that defines variables.
-func (s *site) defining(ref string, all ...fleet.Variable) {
+// defining publishes a template that defines variables.
+func (s *site) defining(ref string, all ...content.Variable) {
 	s.t.Helper()
-	t := fleet.ParseTemplateRef(ref)
+	t := content.ParseTemplateRef(ref)
 	if _, ok := s.view.Snapshot().TemplateHeads.Get(t.String()); !ok {
 		s.template(ref)
 	}
-	h, err := store.Get(s.t.Context(), s.store, store.TemplateHeadKey(t))
+	h, err := store.Get(s.t.Context(), s.store, keys.TemplateHead(t))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	h.Variables = all
-	s.commit(store.Replace(store.TemplateHeadKey(t), h, h.ModRev))
+	s.commit(store.Replace(keys.TemplateHead(t), h, h.ModRev))
 }
 
-func secretVariable(key string, scope fleet.VariableScope) fleet.Variable {
-	return fleet.Variable{Key: key, Type: fleet.VariableSecret, Scope: scope}
+func secretVariable(key string, scope content.VariableScope) content.Variable {
+	return content.Variable{Key: key, Type: content.VariableSecret, Scope: scope}
 }
 
-// text is an answer's body as it came.
+// text returns the body as text.
 func text(r *reply) string {
 	b, err := json.Marshal(r.body)
 	if err != nil {
@@ -43,7 +47,7 @@ func text(r *reply) string {
 	return string(b)
 }
 
-// nowhere fails when a text stands in etcd, now or before.
+// nowhere fails if a text is in etcd or its history.
 func (s *site) nowhere(text string) {
 	s.t.Helper()
 	if keys := storetest.Holding(s.t, s.etcd.Endpoint, text); len(keys) > 0 {
@@ -79,7 +83,7 @@ func TestSecretsAreStoredAndNeverShown(t *testing.T) {
 		other.do("DELETE", path, nil).want(403)
 	}
 
-	s.defining("lobby", secretVariable("DB", fleet.ScopeGroup))
+	s.defining("lobby", secretVariable("DB", content.ScopeGroup))
 	s.group("lobby", map[string]any{"templates": []string{"lobby"}, "variableValues": map[string]string{"DB": "secret:db"}})
 	s.do("GET", path, nil).want(200).is("usedBy", []string{"group lobby"})
 	s.do("DELETE", path, nil).want(409).naming("group lobby")
@@ -101,7 +105,7 @@ func TestAListOfSecretsReadsNoMoreThanItsPage(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		s.do("PUT", "/api/v1/secrets/"+name, map[string]any{"value": "x"}).want(201)
 	}
-	if _, err := s.etcd.Raw().Put(t.Context(), store.SecretKey("d").String(), "what nobody can read"); err != nil {
+	if _, err := s.etcd.Raw().Put(t.Context(), keys.Secret("d").String(), "what nobody can read"); err != nil {
 		t.Fatal(err)
 	}
 	for query, names := range map[string]string{"pageSize=2": "a b", "pageSize=1&page=3": "c", "page=3": "", "page=999999999999999999": "", "pageSize=3&page=-1": "a b c"} {
@@ -121,14 +125,14 @@ func TestAListOfSecretsReadsNoMoreThanItsPage(t *testing.T) {
 func TestAPlainValueOfASecretIsSealedOnItsWayIn(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
-	free := fleet.Variable{Key: "FREE", Type: fleet.VariableString, Scope: fleet.ScopeGroup}
-	s.defining("lobby", secretVariable("DB", fleet.ScopeGroup), secretVariable("ONE", fleet.ScopeInstance), free)
+	free := content.Variable{Key: "FREE", Type: content.VariableString, Scope: content.ScopeGroup}
+	s.defining("lobby", secretVariable("DB", content.ScopeGroup), secretVariable("ONE", content.ScopeInstance), free)
 	body := func(value string) map[string]any {
 		return map[string]any{"command": "run", "templates": []string{"lobby"}, "variableValues": map[string]string{"DB": value, "FREE": "x"}}
 	}
 	stored := func() fleet.Group {
 		t.Helper()
-		g, err := store.Get(t.Context(), s.store, store.GroupKey("lobby"))
+		g, err := store.Get(t.Context(), s.store, keys.Group("lobby"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +141,7 @@ func TestAPlainValueOfASecretIsSealedOnItsWayIn(t *testing.T) {
 	masked := map[string]string{"DB": "***", "FREE": "x"}
 	s.group("lobby", body(recognisable)).is("variableValues", masked)
 	first := stored()
-	if !fleet.IsSealed(first.Spec.Variables["DB"]) {
+	if !content.IsSealed(first.Spec.Variables["DB"]) {
 		t.Fatalf("stored as %q", first.Spec.Variables["DB"])
 	}
 	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("variableValues", masked)
@@ -148,7 +152,7 @@ func TestAPlainValueOfASecretIsSealedOnItsWayIn(t *testing.T) {
 		}
 	}
 
-	// What is read can be written back, in both dialects, and the same value is no change.
+	// A value that was read can be written back through both APIs without a change.
 	s.do("PUT", "/api/v1/groups/lobby", body("***")).want(200)
 	s.do("PUT", "/api/v1/groups/lobby", body(recognisable)).want(200)
 	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"DB":"***"}}`).want(200)
@@ -184,7 +188,7 @@ func TestAPlainValueOfASecretIsSealedOnItsWayIn(t *testing.T) {
 		"name": "copy", "command": "run", "templates": []string{"lobby"}, "variableValues": map[string]string{"DB": "***"},
 	}).want(422).naming("variableValues.DB")
 
-	// Without the template it stays hidden.
+	// Without the template the value stays hidden.
 	s.do("PATCH", "/api/v1/groups/lobby", `{"templates":[]}`).want(200).is("variableValues", masked)
 	s.do("GET", "/api/configurations/lobby", nil).want(200).is("properties", masked)
 	s.nowhere(recognisable)
@@ -193,12 +197,12 @@ func TestAPlainValueOfASecretIsSealedOnItsWayIn(t *testing.T) {
 func TestAValueOfWhatWasASecretAndIsDefinedNoMoreIsRefused(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
-	s.defining("base/db", secretVariable("DB", fleet.ScopeInstance))
+	s.defining("base/db", secretVariable("DB", content.ScopeInstance))
 	s.do("PUT", "/api/v1/secrets/db", map[string]any{"value": "x"}).want(201)
 	s.group("lobby", map[string]any{"command": "run", "templates": []string{"base/db"}, "variableValues": map[string]string{"DB": recognisable}})
 	s.do("PATCH", "/api/v1/groups/lobby", `{"templates":[]}`).want(200)
-	const next = "have one define it, or remove the value first"
-	for _, value := range []string{recognisable, "another", "secret:db"} { // the value there is not found out either
+	const next = "define it in a template, or remove the value first"
+	for _, value := range []string{recognisable, "another", "secret:db"} { // the stored value cannot be guessed this way either
 		s.do("PATCH", "/api/v1/groups/lobby", map[string]any{"variableValues": map[string]string{"DB": value}}).want(422).naming("variableValues.DB").naming(next)
 		s.do("PUT", "/api/configurations/lobby", map[string]any{"command": "run", "properties": map[string]string{"DB": value}}).want(422).naming(next)
 		s.do("POST", "/api/v1/groups/lobby/start", map[string]any{"variables": map[string]string{"DB": value}}).want(422).naming("variables.DB").naming(next)
@@ -214,8 +218,8 @@ func TestValuesAreHeldToWhatTemplatesDefine(t *testing.T) {
 	s := newSite(t)
 	least := int64(3)
 	s.defining("lobby",
-		fleet.Variable{Key: "COUNT", Type: fleet.VariableInt, Scope: fleet.ScopeGroup, Required: true, Validation: fleet.VariableRule{Min: &least}},
-		fleet.Variable{Key: "FIXED", Type: fleet.VariableString, Scope: fleet.ScopeTemplate, Default: new("x")},
+		content.Variable{Key: "COUNT", Type: content.VariableInt, Scope: content.ScopeGroup, Required: true, Validation: content.VariableRule{Min: &least}},
+		content.Variable{Key: "FIXED", Type: content.VariableString, Scope: content.ScopeTemplate, Default: new("x")},
 	)
 	body := func(values map[string]string) map[string]any {
 		return map[string]any{"command": "run", "templates": []string{"lobby"}, "variableValues": values}
@@ -233,8 +237,8 @@ func TestValuesAreHeldToWhatTemplatesDefine(t *testing.T) {
 		}).want(422)
 	}
 	s.do("PUT", "/api/v1/groups/lobby", body(map[string]string{"COUNT": "3"})).want(201)
-	s.defining("lobby", fleet.Variable{Key: "NEW", Type: fleet.VariableString, Scope: fleet.ScopeGroup, Required: true})
-	s.do("PATCH", "/api/v1/groups/lobby", `{"maxInstances":7}`).want(200) // what the template asks for since is the start's to say
+	s.defining("lobby", content.Variable{Key: "NEW", Type: content.VariableString, Scope: content.ScopeGroup, Required: true})
+	s.do("PATCH", "/api/v1/groups/lobby", `{"maxInstances":7}`).want(200) // new requirements of the template are checked at the start of instances
 	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"X":"y"}}`).want(422).naming("NEW")
 }
 
@@ -246,7 +250,7 @@ func TestAValueThatNoTemplateDefinesIsRefusedWhereOneDefinesAny(t *testing.T) {
 		return map[string]any{"command": "run", "templates": []string{"lobby"}, "variableValues": values}
 	}
 	s.do("PUT", "/api/v1/groups/lobby", body(map[string]string{"free": "1"})).want(201)
-	s.defining("lobby", fleet.Variable{Key: "slots", Type: fleet.VariableInt, Scope: fleet.ScopeInstance})
+	s.defining("lobby", content.Variable{Key: "slots", Type: content.VariableInt, Scope: content.ScopeInstance})
 	s.do("PUT", "/api/v1/groups/lobby", body(map[string]string{"free": "2", "slots": "1", "PORT": "7"})).want(200)
 	s.do("PUT", "/api/v1/groups/lobby", body(map[string]string{"slotss": "1"})).want(422).naming("variableValues.slotss").naming("which define slots")
 	s.do("PATCH", "/api/v1/groups/lobby", `{"variableValues":{"slotss":"1"}}`).want(422).naming("variableValues.slotss")
@@ -263,7 +267,7 @@ func TestAValueThatNoTemplateDefinesIsRefusedWhereOneDefinesAny(t *testing.T) {
 
 func TestValuesForAdministratorsAreHiddenFromOthersAndKept(t *testing.T) {
 	s := newSite(t)
-	s.defining("lobby", fleet.Variable{Key: "KEY", Type: fleet.VariableString, Scope: fleet.ScopeGroup, Visibility: "ADMIN"})
+	s.defining("lobby", content.Variable{Key: "KEY", Type: content.VariableString, Scope: content.ScopeGroup, Visibility: "ADMIN"})
 	s.group("lobby", map[string]any{"command": "run", "templates": []string{"lobby"}, "variableValues": map[string]string{"KEY": "mine"}}).
 		is("variableValues", map[string]string{"KEY": "mine"})
 	operator := s.user("otto", "OPERATOR")
@@ -285,29 +289,29 @@ func TestValuesForAdministratorsAreHiddenFromOthersAndKept(t *testing.T) {
 func TestARepositoryRefersToSecretsAndHasNone(t *testing.T) {
 	s := newSite(t)
 	s.often()
-	s.defining("lobby", secretVariable("DB", fleet.ScopeGroup))
+	s.defining("lobby", secretVariable("DB", content.ScopeGroup))
 	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
 	s.do("PUT", "/api/v1/secrets/db", map[string]any{"value": "x1y2"}).want(201)
 	s.declare("repo", "lobby", `{"command":"run","templates":["lobby"],"variableValues":{"DB":"hunter2"}}`)
-	if st := s.stands("repo", "lobby", fleet.DeclaredFailed); !strings.Contains(st.Message, "variableValues.DB") || !strings.Contains(st.Message, "must not stand in a repository") || strings.Contains(st.Message, "hunter2") {
+	if st := s.stands("repo", "lobby", compose.DeclaredFailed); !strings.Contains(st.Message, "variableValues.DB") || !strings.Contains(st.Message, "must not stand in a repository") || strings.Contains(st.Message, "hunter2") {
 		t.Errorf("%+v", st)
 	}
 	s.declare("repo", "lobby", `{"command":"run","templates":["lobby"],"variableValues":{"DB":"secret:db"}}`)
-	s.stands("repo", "lobby", fleet.DeclaredInSync)
+	s.stands("repo", "lobby", compose.DeclaredInSync)
 	s.do("GET", "/api/v1/secrets/db", nil).want(200).is("usedBy", []string{"group lobby"})
 }
 
 func TestOnlyWhoMayChangeGroupsRefersToSecretsAtAStart(t *testing.T) {
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
-	s.defining("lobby", secretVariable("ONE", fleet.ScopeInstance), fleet.Variable{Key: "TEXT", Type: fleet.VariableString, Scope: fleet.ScopeInstance})
+	s.defining("lobby", secretVariable("ONE", content.ScopeInstance), content.Variable{Key: "TEXT", Type: content.VariableString, Scope: content.ScopeInstance})
 	s.group("lobby", map[string]any{"command": "run", "templates": []string{"lobby"}})
 	s.do("PUT", "/api/v1/secrets/db", map[string]any{"value": recognisable}).want(201)
 	start := func(values map[string]string) error {
-		_, _, err := s.gateway.operate.StartInstances(t.Context(), operate.Actor{User: "sam"}, operate.StartRequest{Group: "lobby", Count: 1, Values: values})
+		_, _, err := s.gateway.operate.StartInstances(t.Context(), txn.Actor{User: "sam"}, instanceops.StartRequest{Group: "lobby", Count: 1, Values: values})
 		return err
 	}
-	for _, ref := range []string{"secret:db", "secret:none", "secret:db#none", "file:a", "env:A", "file:../x"} { // none of which tells whether there is one
+	for _, ref := range []string{"secret:db", "secret:none", "secret:db#none", "file:a", "env:A", "file:../x"} { // no response reveals whether the secret exists
 		err := start(map[string]string{"ONE": ref})
 		if !errs.Is(err, errs.Denied) || errs.FieldOf(err) != "variables.ONE" {
 			t.Errorf("%s: %v", ref, err)

@@ -10,10 +10,13 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// linkOf is the path of a link in an answer.
+// linkOf returns the path of a link in the response.
 func (r *reply) linkOf(field string) string {
 	r.t.Helper()
 	u, err := url.Parse(fmt.Sprint(r.field(field)))
@@ -23,10 +26,10 @@ func (r *reply) linkOf(field string) string {
 	return u.RequestURI()
 }
 
-// leaking is a crash that printed a password.
+// leaking adds a crash whose output has a password.
 func (s *site) leaking(n int) string {
 	s.t.Helper()
-	return s.crash(n, time.Hour, func(c *fleet.Crash) { c.Cause = "cannot log in with password=hunter2 <script>alert(1)</script>" }).ID
+	return s.crash(n, time.Hour, func(c *reports.Crash) { c.Cause = "cannot log in with password=hunter2 <script>alert(1)</script>" }).ID
 }
 
 func TestACrashIsSharedWithoutItsSecretsAndReadOnce(t *testing.T) {
@@ -57,7 +60,7 @@ func TestACrashIsSharedWithoutItsSecretsAndReadOnce(t *testing.T) {
 	}
 	a.do("POST", "/api/v1/shares/"+share+"/revoke", nil).want(422).is("error.code", "SHARE_NOT_REVOCABLE")
 	a.do("GET", "/api/v1/shares?activeOnly=true", nil).want(200).is("total", 0)
-	if _, err := store.Get(t.Context(), a.store, store.ShareTextKey(share)); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), a.store, keys.ShareText(share)); !errs.Is(err, errs.NotFound) {
 		t.Errorf("the text is there still: %v", err)
 	}
 	if audit := a.do("GET", "/api/v1/audit", nil).want(200); !strings.Contains(audit.raw, "share.create") || !strings.Contains(audit.raw, "share.read") || strings.Contains(audit.raw, share) {
@@ -102,7 +105,7 @@ func TestAPageThatCanBeReadOnceIsNotReadByWhoLooksAtTheLink(t *testing.T) {
 		}
 	}
 	s.do("GET", "/api/v1/shares", nil).want(200).is("data.0.readAt", nil)
-	anybody.do("GET", page+"?read=1", nil).want(200).naming("starting").naming("its only reading")
+	anybody.do("GET", page+"?read=1", nil).want(200).naming("starting").naming("The text is now deleted")
 	for _, link := range []string{page, page + "?read=1", r.linkOf("rawUrl")} {
 		anybody.do("GET", link, nil).want(404)
 	}
@@ -164,19 +167,19 @@ func TestAShareIsRevokedDeletedAndExpires(t *testing.T) {
 	anybody.do("GET", link, nil).want(404)
 
 	expired, link, _ := share(`{"expiry":"1h"}`)
-	record, err := store.Get(t.Context(), s.store, store.ShareKey(expired))
+	record, err := store.Get(t.Context(), s.store, keys.Share(expired))
 	if err != nil {
 		t.Fatal(err)
 	}
 	record.ExpiresAt = time.Now().Add(-time.Second)
-	s.commit(store.Replace(store.ShareKey(expired), record, record.ModRev))
+	s.commit(store.Replace(keys.Share(expired), record, record.ModRev))
 	anybody.do("GET", link, nil).want(404)
 	s.do("POST", "/api/v1/shares/"+expired+"/revoke", nil).want(422)
 	if err := s.gateway.shares.Tidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{revoked, deleted, expired} {
-		if _, err := store.Get(t.Context(), s.store, store.ShareTextKey(id)); !errs.Is(err, errs.NotFound) {
+		if _, err := store.Get(t.Context(), s.store, keys.ShareText(id)); !errs.Is(err, errs.NotFound) {
 			t.Errorf("the text of %s is there still: %v", id, err)
 		}
 	}
@@ -227,7 +230,7 @@ func TestSharesAreToldToWhoMaySeeWhatTheyAreOf(t *testing.T) {
 	operator.do("GET", "/api/v1/shares/"+fmt.Sprint(crash.field("shareId")), nil).want(200)
 	operator.do("GET", crash.linkOf("rawUrl"), nil).want(200)
 	operator.do("POST", "/api/v1/shares/"+fmt.Sprint(crash.field("shareId"))+"/revoke", nil).want(200)
-	for _, r := range []*reply{logs, diagnosis} { // what has ended is told of as little
+	for _, r := range []*reply{logs, diagnosis} { // expired shares reveal as little
 		operator.do("POST", "/api/v1/shares/"+fmt.Sprint(r.field("shareId"))+"/revoke", nil).want(404)
 	}
 }
@@ -294,7 +297,7 @@ func TestWhoMaySeeAndShareSharesAndOthersDoNot(t *testing.T) {
 	s.do("POST", "/api/v1/nodes/node-1/logs/share", nil).want(503)
 }
 
-func TestWhereSharingIsOffNothingIsSharedNorRead(t *testing.T) {
+func TestDisabledSharingBlocksCreateAndRead(t *testing.T) {
 	a := newSite(t)
 	r := a.do("POST", "/api/v1/crashes/"+a.leaking(1)+"/share", nil).want(201)
 	off := newSiteOn(t, a.etcd, func(c *Config) { c.NoShares = true }).as(a.token)
@@ -302,7 +305,7 @@ func TestWhereSharingIsOffNothingIsSharedNorRead(t *testing.T) {
 	off.do("GET", r.linkOf("url"), nil).want(404)
 	off.do("GET", r.linkOf("rawUrl"), nil).want(404)
 	a.do("GET", "/api/v1/shares", nil).want(200).is("total", 1)
-	off.do("POST", "/api/v1/shares/"+fmt.Sprint(r.field("shareId"))+"/revoke", nil).want(200) // of one that was read there is nothing to revoke
+	off.do("POST", "/api/v1/shares/"+fmt.Sprint(r.field("shareId"))+"/revoke", nil).want(200) // nothing to revoke after it was read
 }
 
 func TestWhatBecameOfAShareIsToldForAMonthFromItsEndAndTakesNoRoom(t *testing.T) {
@@ -312,11 +315,11 @@ func TestWhatBecameOfAShareIsToldForAMonthFromItsEndAndTakesNoRoom(t *testing.T)
 	put := func(name string, size int, made, ended time.Duration) string {
 		t.Helper()
 		id := strings.Repeat(name, 26)
-		record := fleet.Share{ID: id, Kind: fleet.ShareCrash, StoredBytes: size, At: now.Add(-made)}
+		record := account.Share{ID: id, Kind: account.ShareCrash, StoredBytes: size, At: now.Add(-made)}
 		if ended > 0 {
 			record.RevokedAt = now.Add(-ended)
 		}
-		s.commit(store.Create(store.ShareKey(id), record))
+		s.commit(store.Create(keys.Share(id), record))
 		return id
 	}
 	late, long := put("A", 32<<20, 40*day, day), put("B", 1, 40*day, 31*day)
@@ -333,12 +336,12 @@ func TestSharesThatHaveEndedPushOutNoneThatCanBeRead(t *testing.T) {
 	s := newSite(t)
 	now := time.Now()
 	active := strings.Repeat("A", 26)
-	s.commit(store.Create(store.ShareKey(active), fleet.Share{ID: active, Kind: fleet.ShareCrash, At: now.Add(-time.Hour)}))
+	s.commit(store.Create(keys.Share(active), account.Share{ID: active, Kind: account.ShareCrash, At: now.Add(-time.Hour)}))
 	var writes []store.Write
 	for n := range 205 {
 		id := fmt.Sprintf("%026d", n)
 		at := now.Add(time.Duration(n-205) * time.Second)
-		writes = append(writes, store.Create(store.ShareKey(id), fleet.Share{ID: id, Kind: fleet.ShareCrash, At: at, RevokedAt: at}))
+		writes = append(writes, store.Create(keys.Share(id), account.Share{ID: id, Kind: account.ShareCrash, At: at, RevokedAt: at}))
 		if len(writes) == 60 || n == 204 {
 			s.commit(writes...)
 			writes = nil
@@ -348,8 +351,8 @@ func TestSharesThatHaveEndedPushOutNoneThatCanBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.do("GET", "/api/v1/shares/"+active, nil).want(200).is("revocable", true)
-	for n, want := range map[int]bool{4: false, 5: true} { // the oldest of those that ended made room
-		if _, err := store.Get(t.Context(), s.store, store.ShareKey(fmt.Sprintf("%026d", n))); (err == nil) != want {
+	for n, want := range map[int]bool{4: false, 5: true} { // the oldest expired one was removed
+		if _, err := store.Get(t.Context(), s.store, keys.Share(fmt.Sprintf("%026d", n))); (err == nil) != want {
 			t.Errorf("number %d of those that ended: %v, want that it is there: %v", n, err, want)
 		}
 	}
@@ -361,7 +364,7 @@ func TestSharesThatCannotBeReadHideNoOthersAndMakeRoomFirst(t *testing.T) {
 	id := func(n int) string { return strings.Repeat(string(rune('A'+n)), 26) }
 	damaged := map[string]string{id(0): "what nobody can read", id(1): "{}"}
 	for name, text := range damaged {
-		for _, key := range []string{store.ShareKey(name).String(), store.ShareTextKey(name).String()} {
+		for _, key := range []string{keys.Share(name).String(), keys.ShareText(name).String()} {
 			if _, err := s.etcd.Raw().Put(t.Context(), key, text); err != nil {
 				t.Fatal(err)
 			}
@@ -371,26 +374,26 @@ func TestSharesThatCannotBeReadHideNoOthersAndMakeRoomFirst(t *testing.T) {
 		s.as("").do("GET", "/s/"+name, nil).want(500)
 	}
 	s.commit(
-		store.Create(store.ShareKey(id(2)), fleet.Share{ID: id(2), Kind: fleet.ShareCrash, At: now, ExpiresAt: now.Add(-time.Minute)}),
-		store.Create(store.ShareKey(id(3)), fleet.Share{ID: id(3), Kind: fleet.ShareCrash, At: now, RevokedAt: now.Add(-40 * 24 * time.Hour)}),
+		store.Create(keys.Share(id(2)), account.Share{ID: id(2), Kind: account.ShareCrash, At: now, ExpiresAt: now.Add(-time.Minute)}),
+		store.Create(keys.Share(id(3)), account.Share{ID: id(3), Kind: account.ShareCrash, At: now, RevokedAt: now.Add(-40 * 24 * time.Hour)}),
 	)
-	if _, err := s.etcd.Raw().Put(t.Context(), store.ShareTextKey(id(2)).String(), "what nobody can read"); err != nil {
+	if _, err := s.etcd.Raw().Put(t.Context(), keys.ShareText(id(2)).String(), "what nobody can read"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.gateway.shares.Tidy(t.Context()); err == nil || !strings.Contains(err.Error(), id(0)) || !strings.Contains(err.Error(), id(1)[:8]) {
 		t.Errorf("what is damaged is not named: %v", err)
 	}
 	s.do("GET", "/api/v1/shares", nil).want(200).is("total", 1).is("data.0.id", id(2))
-	if _, err := store.Get(t.Context(), s.store, store.ShareTextMarkKey(id(2))); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), s.store, keys.ShareTextMark(id(2))); !errs.Is(err, errs.NotFound) {
 		t.Errorf("a text that cannot be read, and has expired, is there still: %v", err)
 	}
-	s.commit(store.Create(store.ShareKey(id(4)), fleet.Share{ID: id(4), Kind: fleet.ShareCrash, At: now.Add(-time.Hour), StoredBytes: 32 << 20}))
+	s.commit(store.Create(keys.Share(id(4)), account.Share{ID: id(4), Kind: account.ShareCrash, At: now.Add(-time.Hour), StoredBytes: 32 << 20}))
 	if err := s.gateway.shares.Tidy(t.Context()); err != nil {
 		t.Errorf("they do not make room: %v", err)
 	}
 	for name := range damaged {
 		s.do("GET", "/api/v1/shares/"+name, nil).want(404)
-		if _, err := store.Get(t.Context(), s.store, store.ShareTextMarkKey(name)); !errs.Is(err, errs.NotFound) {
+		if _, err := store.Get(t.Context(), s.store, keys.ShareTextMark(name)); !errs.Is(err, errs.NotFound) {
 			t.Errorf("the text of %s is there still: %v", name, err)
 		}
 	}
@@ -401,7 +404,7 @@ func TestThereAreSoManySharesAndTheOldestMakeRoom(t *testing.T) {
 	s := newSite(t)
 	s.leaking(1)
 	first := fmt.Sprint(s.do("POST", "/api/v1/crashes/abc001-1-1/share", nil).want(201).field("shareId"))
-	record, err := store.Get(t.Context(), s.store, store.ShareKey(first))
+	record, err := store.Get(t.Context(), s.store, keys.Share(first))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -411,7 +414,7 @@ func TestThereAreSoManySharesAndTheOldestMakeRoom(t *testing.T) {
 			other := record
 			other.ID = fmt.Sprintf("%026d", m)
 			other.At = record.At.Add(time.Duration(m+1) * time.Second)
-			writes = append(writes, store.Create(store.ShareKey(other.ID), other))
+			writes = append(writes, store.Create(keys.Share(other.ID), other))
 		}
 		if n%30 == 29 || n == 98 {
 			s.commit(writes...)
@@ -424,13 +427,13 @@ func TestThereAreSoManySharesAndTheOldestMakeRoom(t *testing.T) {
 	s.do("GET", "/api/v1/shares/"+first, nil).want(200)
 	large := record
 	large.ID, large.At, large.StoredBytes = strings.Repeat("L", 26), record.At.Add(time.Hour), 32<<20
-	s.commit(store.Create(store.ShareKey(large.ID), large))
+	s.commit(store.Create(keys.Share(large.ID), large))
 	if err := s.gateway.shares.Tidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.do("GET", "/api/v1/shares/"+large.ID, nil).want(200)
 	s.do("GET", "/api/v1/shares", nil).want(200).is("total", 1)
-	if _, err := store.Get(t.Context(), s.store, store.ShareTextKey(first)); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), s.store, keys.ShareText(first)); !errs.Is(err, errs.NotFound) {
 		t.Errorf("the text of the oldest: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/orreryhq/orrery/apigateway/internal/shell"
+	"github.com/orreryhq/orrery/apigateway/internal/compat/commandapi"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -68,7 +68,7 @@ func TestACommandThatIsNotDoneSaysWhy(t *testing.T) {
 	}
 }
 
-// says sends a command and reads until a line has a text.
+// says sends a command and reads until a line contains a text.
 func (s *site) says(conn *websocket.Conn, command, text string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), await.Patience)
@@ -87,7 +87,7 @@ func (s *site) says(conn *websocket.Conn, command, text string) {
 	}
 }
 
-// ends reads until the console closes, and says how.
+// ends reads until the console closes and returns the close status.
 func (s *site) ends(conn *websocket.Conn) (websocket.StatusCode, string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), await.Patience)
@@ -147,7 +147,7 @@ func TestAConsoleCompletesALineThatEndsInATab(t *testing.T) {
 		if err != nil || string(got) != c.want {
 			t.Errorf("%q is completed with %q, %v, want %q", c.typed, got, err, c.want)
 		}
-		s.says(conn, "instance list", "lobby-1") // the line was not run, and others are
+		s.says(conn, "instance list", "lobby-1") // the line was not run, but later ones are
 	}
 	s.do("GET", "/api/v1/services/lobby-1", nil).want(200).is("state", "SCHEDULED")
 }
@@ -215,7 +215,7 @@ func TestAConsoleEndsWithTheTokenThatOpenedIt(t *testing.T) {
 	}
 }
 
-func TestWhoMayRunNoCommandOpensNoConsole(t *testing.T) {
+func TestConsoleNeedsACommandPermission(t *testing.T) {
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["events.view"]}`).want(201)
 	eve := s.user("eve", "R")
@@ -246,7 +246,7 @@ func TestWhoMayRunNoCommandOpensNoConsole(t *testing.T) {
 func TestOneUserTakesNoMoreThanHalfOfTheConsoles(t *testing.T) {
 	s := newSite(t)
 	viewer := s.user("vera", "VIEWER")
-	for range shell.DefaultMaxConsoles / 2 {
+	for range commandapi.DefaultMaxConsoles / 2 {
 		if _, _, err := viewer.dial("/api/console", nil, "orrery.bearer", viewer.token); err != nil {
 			t.Fatal(err)
 		}

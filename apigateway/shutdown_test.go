@@ -74,7 +74,7 @@ func TestACommandShutsTheWholeClusterDown(t *testing.T) {
 	})
 	const command = "/api/commands/execute"
 	a.do("POST", command, `{"command":"cluster shutdown"}`).want(200).is("success", false).naming("cluster shutdown confirm")
-	for token, status := range map[string]int{secret: 409, a.token: 404} { // of another gateway, and by somebody who is none
+	for token, status := range map[string]int{secret: 409, a.token: 404} { // for another gateway, and from a caller that is not a gateway
 		r, err := a.as(token).try("POST", "/internal/v1/end", `{"to":"x"}`)
 		if err != nil || r.status != status {
 			t.Errorf("%+v, %v, want %d", r, err, status)
@@ -105,7 +105,7 @@ func TestAClusterIsShutDownOnceUnderItsKey(t *testing.T) {
 		agent.mu.Lock()
 		agent.more = func(w http.ResponseWriter, _ *http.Request) {
 			if asked[n].Add(1) == 1 && n == 1 {
-				panic(http.ErrAbortHandler) // it ends, and does not come to say so
+				panic(http.ErrAbortHandler) // shuts down, but breaks off the response
 			}
 			w.WriteHeader(http.StatusNoContent)
 		}

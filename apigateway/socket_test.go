@@ -45,7 +45,7 @@ func TestALiveLogIsOpenedBySubprotocolToo(t *testing.T) {
 			t.Errorf("%q: %v %v", protocols, resp, err)
 		}
 	}
-	// Nothing else is asked for in this way.
+	// No other route accepts a token this way.
 	s.as("").do("GET", "/api/v1/groups", nil, "Sec-WebSocket-Protocol", "orrery.bearer, "+s.token).want(401)
 }
 

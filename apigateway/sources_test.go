@@ -8,28 +8,29 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const repository = `{"kind":"git","url":"https://host/r.git","branch":"main","group":"games","credentials":{"token":"very-secret","webhook":"0123456789abcdef"}}`
 
-func (s *site) source(name string) fleet.TemplateSource {
+func (s *site) source(name string) content.TemplateSource {
 	s.t.Helper()
-	got, err := store.Get(s.t.Context(), s.store, store.TemplateSourceKey(name))
+	got, err := store.Get(s.t.Context(), s.store, keys.TemplateSource(name))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return got
 }
 
-// looked tells that a source's latest record was followed.
-func (s *site) looked(name string, st fleet.SourceStatus) {
+// looked writes the status for a source's latest record.
+func (s *site) looked(name string, st content.SourceStatus) {
 	s.t.Helper()
 	st.Name, st.Observed = name, s.source(name).ModRev
-	old, _ := store.Get(s.t.Context(), s.store, store.TemplateSourceStatusKey(name))
-	s.commit(store.Replace(store.TemplateSourceStatusKey(name), st, old.ModRev))
+	old, _ := store.Get(s.t.Context(), s.store, keys.TemplateSourceStatus(name))
+	s.commit(store.Replace(keys.TemplateSourceStatus(name), st, old.ModRev))
 }
 
 func TestAHashIsTakenInUpperCaseToo(t *testing.T) {
@@ -45,7 +46,7 @@ func TestTheStorageOfALayerIsASourceThatPublishesIt(t *testing.T) {
 	s := newSite(t)
 	s.do("PUT", "/api/v1/template-sources/web", `{"kind":"http","url":"https://host/a.zip","template":"g/t"}`).want(201)
 	s.templateFrom("web", "g/t")
-	s.templateFrom(fleet.DirectoryOrigin, "g/own")
+	s.templateFrom(content.DirectoryOrigin, "g/own")
 	layer := func(list, name, storage string) string {
 		return `{"command":"run","templateInstallationConfig":{"` + list + `":[{"group":"g","name":"` + name + `","storage":"` + storage + `","priority":0}]}}`
 	}
@@ -56,9 +57,9 @@ func TestTheStorageOfALayerIsASourceThatPublishesIt(t *testing.T) {
 			}
 		}
 		s.do("PUT", "/api/configurations/lobby", layer(list, "own", "web")).want(422).naming("g/own does not come from web, but from directory")
-		s.do("PUT", "/api/configurations/lobby", layer(list, "t", fleet.DirectoryOrigin)).want(422).naming("g/t does not come from directory, but from web")
+		s.do("PUT", "/api/configurations/lobby", layer(list, "t", content.DirectoryOrigin)).want(422).naming("g/t does not come from directory, but from web")
 	}
-	for _, good := range []string{layer("allOf", "t", "local"), layer("allOf", "own", fleet.DirectoryOrigin), layer("oneOf", "own", ""), layer("allOf", "t", "web")} {
+	for _, good := range []string{layer("allOf", "t", "local"), layer("allOf", "own", content.DirectoryOrigin), layer("oneOf", "own", ""), layer("allOf", "t", "web")} {
 		s.do("PUT", "/api/configurations/lobby", good).want(204)
 	}
 	s.do("GET", "/api/configurations/lobby", nil).want(200).naming(`"storage":"web"`)
@@ -81,7 +82,7 @@ func TestASourceIsMadeReadReplacedAndRemoved(t *testing.T) {
 	if raw, err := json.Marshal(s.source("repo")); err != nil || strings.Contains(string(raw), "very-secret") {
 		t.Errorf("a credential stands in the store in clear: %v", err)
 	}
-	box, err := seal.NewBox(secret, fleet.SourceCredentialsKind)
+	box, err := seal.NewBox(secret, content.SourceCredentialsKind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,9 +96,9 @@ func TestASourceIsMadeReadReplacedAndRemoved(t *testing.T) {
 	if keys := s.moved(before); len(keys) > 0 {
 		t.Errorf("what changes nothing wrote something: %v", keys)
 	}
-	s.looked("repo", fleet.SourceStatus{
-		State: fleet.SourceFailed, Message: "why", Revision: "abc",
-		Items: []fleet.SourceItem{{Template: fleet.TemplateRef{Group: "default", Name: "t"}, Digest: "d"}},
+	s.looked("repo", content.SourceStatus{
+		State: content.SourceFailed, Message: "why", Revision: "abc",
+		Items: []content.SourceItem{{Template: content.TemplateRef{Group: "default", Name: "t"}, Digest: "d"}},
 	})
 	s.do("GET", "/api/v1/template-sources/repo", nil).want(200).is("status.state", "FAILED").is("status.message", "why").
 		is("status.items", []map[string]string{{"template": "t", "hash": "d", "message": ""}})
@@ -107,7 +108,7 @@ func TestASourceIsMadeReadReplacedAndRemoved(t *testing.T) {
 	s.do("DELETE", "/api/v1/template-sources/repo?dryRun=true", nil).want(200)
 	s.do("DELETE", "/api/v1/template-sources/repo", nil).want(204)
 	s.do("DELETE", "/api/v1/template-sources/repo", nil).want(404)
-	if left, _, err := store.List(t.Context(), s.store, store.TemplateSourceStatuses()); err != nil || len(left) > 0 {
+	if left, _, err := store.List(t.Context(), s.store, keys.TemplateSourceStatuses()); err != nil || len(left) > 0 {
 		t.Errorf("its status is left: %v, %v", left, err)
 	}
 	s.do("GET", "/api/v1/audit", nil).want(200).naming("template-source.create").naming("template-source.update").naming("template-source.delete")
@@ -145,7 +146,7 @@ func TestASourceIsLookedAtWhenAskedOrCalled(t *testing.T) {
 	if got := s.source("repo"); got.Asked != 1 || !got.Attended {
 		t.Errorf("asked %d times, by a user %v", got.Asked, got.Attended)
 	}
-	s.looked("repo", fleet.SourceStatus{State: fleet.SourceInSync})
+	s.looked("repo", content.SourceStatus{State: content.SourceInSync})
 
 	forge := s.as("")
 	body := `{"ref":"refs/heads/main"}`
@@ -162,7 +163,7 @@ func TestASourceIsLookedAtWhenAskedOrCalled(t *testing.T) {
 	call("repo", "X-Gitlab-Token", "0123456789abcdeX", 401)
 	call("repo", "X-Other", "", 401)
 	call("quiet", "X-Gitlab-Token", "", 401)
-	call("none", "X-Gitlab-Token", "0123456789abcdef", 401) // as with one: strangers do not learn which there are
+	call("none", "X-Gitlab-Token", "0123456789abcdef", 401) // same response as for an existing source: strangers must not learn which exist
 	call("none", "X-Gitlab-Token", "", 401)
 	if keys := s.moved(before); len(keys) > 0 {
 		t.Errorf("a refused call wrote something: %v", keys)
@@ -171,11 +172,11 @@ func TestASourceIsLookedAtWhenAskedOrCalled(t *testing.T) {
 	if got := s.source("repo"); got.Asked != 2 || got.Attended {
 		t.Errorf("asked %d times, by a user %v", got.Asked, got.Attended)
 	}
-	call("repo", "X-Hub-Signature-256", signed, 202) // said again before it was followed
+	call("repo", "X-Hub-Signature-256", signed, 202) // repeated before it was processed
 	if got := s.source("repo").Asked; got != 2 {
 		t.Errorf("a repeated call asked again: %d times", got)
 	}
-	s.looked("repo", fleet.SourceStatus{State: fleet.SourceInSync})
+	s.looked("repo", content.SourceStatus{State: content.SourceInSync})
 	call("repo", "X-Gitlab-Token", "0123456789abcdef", 202)
 	if got := s.source("repo").Asked; got != 3 {
 		t.Errorf("asked %d times", got)

@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// start asks for an instance with one value.
+// startWith starts an instance with one value.
 func (s *site) startWith(key, value string) *reply {
 	s.t.Helper()
 	return s.do("POST", "/api/v1/groups/lobby/start", map[string]any{"variables": map[string]string{key: value}})
@@ -18,13 +19,13 @@ func (s *site) startWith(key, value string) *reply {
 func TestOnlyDeclaredVariablesAreGivenAtStart(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", map[string]any{"command": `java -Dmotd="%motd%" -jar server.jar %text%`, "variableValues": map[string]string{"free": "x"}, "maxInstances": 100})
-	declared := []fleet.Variable{
-		{Key: "motd", Type: fleet.VariableString, Scope: fleet.ScopeInstance},
-		{Key: "text", Type: fleet.VariableText, Scope: fleet.ScopeInstance},
-		{Key: "group", Type: fleet.VariableString, Scope: fleet.ScopeGroup},
-		secretVariable("pw", fleet.ScopeInstance),
+	declared := []content.Variable{
+		{Key: "motd", Type: content.VariableString, Scope: content.ScopeInstance},
+		{Key: "text", Type: content.VariableText, Scope: content.ScopeInstance},
+		{Key: "group", Type: content.VariableString, Scope: content.ScopeGroup},
+		secretVariable("pw", content.ScopeInstance),
 	}
-	s.startWith("any", "x").want(422).naming("variables.any") // also while nothing is declared
+	s.startWith("any", "x").want(422).naming("variables.any") // also without declared variables
 	s.defining("lobby", declared...)
 	before := s.revision()
 	for _, c := range []struct{ key, value string }{
@@ -69,7 +70,7 @@ func TestOnlyDeclaredVariablesAreGivenAtStart(t *testing.T) {
 func TestAStartIsRefusedWhereAValueWouldBeCode(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", map[string]any{"maxInstances": 100})
-	s.defining("lobby", fleet.Variable{Key: "X", Type: fleet.VariableString, Scope: fleet.ScopeInstance})
+	s.defining("lobby", content.Variable{Key: "X", Type: content.VariableString, Scope: content.ScopeInstance})
 	for _, c := range []struct {
 		says  string
 		group map[string]any
@@ -96,15 +97,15 @@ func TestAStartIsRefusedWhereAValueWouldBeCode(t *testing.T) {
 func TestWhoMayOnlyStartReachesNothingElse(t *testing.T) {
 	s := &holding{newSite(t), map[string]*site{}}
 	s.group("lobby", map[string]any{"command": "./run %X%"})
-	s.defining("lobby", fleet.Variable{Key: "X", Type: fleet.VariableString, Scope: fleet.ScopeInstance}, secretVariable("pw", fleet.ScopeInstance))
-	may := []fleet.Permission{auth.GroupsStart}
+	s.defining("lobby", content.Variable{Key: "X", Type: content.VariableString, Scope: content.ScopeInstance}, secretVariable("pw", content.ScopeInstance))
+	may := []account.Permission{auth.GroupsStart}
 	starter := s.of(may)
 	starter.startWith("PORT", "x; id").want(422)
 	starter.startWith("pw", "secret:db").want(403)
 	starter.startWith("X", "$(id)").want(200)
 	for _, r := range s.routes() {
 		wanted := r.Demand.Permissions()
-		beyond := slices.ContainsFunc(wanted, func(p fleet.Permission) bool { return !slices.Contains(may, p) })
+		beyond := slices.ContainsFunc(wanted, func(p account.Permission) bool { return !slices.Contains(may, p) })
 		if !beyond {
 			continue
 		}

@@ -12,13 +12,17 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// stock are the headers that the command-line client of PrexorCloud sends with every request:
-// those that Go's client sends by itself. A request with a body has its media type as well.
+// stock has the headers of PrexorCloud's command-line client, which are those of Go's client. Requests
+// with a body also have its media type.
 var stock = []string{"User-Agent", "Go-http-client/1.1", "Accept", ""}
 
 func TestOnlyTheStockClientReadsTheInstancesOfAGroupAsAnArray(t *testing.T) {
@@ -57,24 +61,24 @@ func TestOnlyTheStockClientReadsTheInstancesOfAGroupAsAnArray(t *testing.T) {
 	s.as("").do("GET", "/api/v1/services?group=lobby", nil, stock...).want(401)
 }
 
-// stockStep is one request of the stock client, in the order in which it sends them.
+// stockStep is one request of the stock client.
 type stockStep struct {
-	// ask is a method, a path and a query; {name} stands for what was kept as that. sent is
-	// the body, as the client encodes it.
+	// ask is the method, path and query; {name} is replaced by a kept field. sent is the body as the
+	// client encodes it.
 	ask, sent string
-	// status is what the client has to get. 501 is for what a later issue brings.
+	// status is the expected status. 501 is for features that are not implemented yet.
 	status int
 	// reads are the fields that the client reads, with their types: see typed.
 	reads string
-	// keep are fields that later requests name: "name=path".
+	// keep saves fields for later requests: "name=path".
 	keep string
-	// hears is what a stream says at last, which the client opens without its token.
+	// hears is the last text expected from a stream, which the client opens without its token.
 	hears string
 }
 
-// stockCommands are the commands of the stock client that ask the API, as a person may type
-// them one after the other. What asks it nothing is not here (logout, completion, config,
-// context, plugin new, module new), nor is setup.
+// stockCommands are the commands of the stock client that call the API, in an order in which they
+// succeed. Commands without calls (logout, completion, config, context, plugin new, module new) and
+// setup are left out.
 var stockCommands = []struct {
 	command string
 	steps   []stockStep
@@ -288,7 +292,7 @@ var stockCommands = []struct {
 	{"group delete", []stockStep{{ask: "DELETE /api/v1/groups/spare", status: 204}}},
 }
 
-// someHash is the hash of nothing in particular.
+// someHash is an arbitrary hash.
 var someHash = strings.Repeat("ab", 32)
 
 // clusterManaged are commands that need cluster.manage, which ADMIN lacks by default.
@@ -297,9 +301,9 @@ var clusterManaged = []string{
 	"POST /api/v1/cluster/leave", "POST /api/v1/cluster/seed/rotate",
 }
 
-// typed says in what a field of an answer is not of a type: string, int, number, bool, list,
-// object; some is a list that is not empty, texts an object of strings or nothing, absent
-// nothing at all. A type with a question mark may be null or absent.
+// typed describes how a field of the response differs from a type, or returns "". Types are string,
+// int, number, bool, list and object; some is a list that is not empty, texts an object of strings or
+// missing, absent a missing field. A type with a question mark may be null or absent.
 func (r *reply) typed(path, kind string) string {
 	v := r.field(path)
 	kind, optional := strings.CutSuffix(kind, "?")
@@ -340,7 +344,7 @@ func (r *reply) typed(path, kind string) string {
 	return fmt.Sprintf("%s is %v, and the client reads %s", path, v, kind)
 }
 
-// stocked is a gateway with one of everything that the stock client shows.
+// stocked returns a gateway with one of everything that the stock client shows.
 func stocked(t *testing.T) *site {
 	t.Helper()
 	s := newShelf(newSite(t, logging(100)))
@@ -350,12 +354,12 @@ func stocked(t *testing.T) *site {
 	n.records = []telemetry.Record{{Seq: 41, TS: 1, Level: "WARN", Logger: "nodeagent", Thread: "nodeagent/node-1", Message: "test 1"}}
 	n.saved = packed(t, "server.properties", "port=%PORT%\n", client.ExportReportName, `{"files":1,"skipped":[{"path":"world","reason":"a world"}]}`)
 	n.mu.Unlock()
-	s.commit(store.Create(store.ReportKey("node-1"), fleet.Report{Node: "node-1", CPU: 0.5, MemoryMiB: 1024, DiskFreeMiB: 5000, DiskMiB: 10_000, At: time.Now()}))
+	s.commit(store.Create(keys.Report("node-1"), reports.Report{Node: "node-1", CPU: 0.5, MemoryMiB: 1024, DiskFreeMiB: 5000, DiskMiB: 10_000, At: time.Now()}))
 	s.do("POST", "/api/v1/templates", `{"name":"maps"}`).want(201)
 	for n := range 2 {
 		s.do("PUT", "/api/v1/templates/maps/files/content?path=a", fmt.Sprintf(`{"content":"%d"}`, n)).want(200)
 	}
-	s.defining("lobby", fleet.Variable{Key: "motd", Type: fleet.VariableString, Scope: fleet.ScopeInstance})
+	s.defining("lobby", content.Variable{Key: "motd", Type: content.VariableString, Scope: content.ScopeInstance})
 	s.crash(1, time.Hour, nil)
 	s.gateway.cfg.Log.Info("test of the stock client", "answer", 42)
 	return s.site
@@ -379,7 +383,7 @@ func TestEveryCommandOfTheStockClientGetsWhatItReads(t *testing.T) {
 					return
 				}
 			}
-			if c.command == "group start" { // as scheduler and agent would
+			if c.command == "group start" { // as the scheduler and agent do
 				i, _ := s.view.Snapshot().Find("lobby-1")
 				s.status(i.Intent.ID, "node-1", fleet.Status{State: fleet.Online, StartedAt: time.Now().Add(-time.Minute)})
 			}
@@ -389,7 +393,7 @@ func TestEveryCommandOfTheStockClientGetsWhatItReads(t *testing.T) {
 		method, path, _ := strings.Cut(ask, " ")
 		s.do(method, path, nil, stock...).want(403)
 	}
-	s.commit(store.Create(store.RoleKey("OWNER"), fleet.Role{Name: "OWNER", Permissions: []fleet.Permission{auth.ClusterManage}}))
+	s.commit(store.Create(keys.Role("OWNER"), account.Role{Name: "OWNER", Permissions: []account.Permission{auth.ClusterManage}}))
 	owner := s.user("olga", "OWNER")
 	for _, ask := range clusterManaged {
 		method, path, _ := strings.Cut(ask, " ")
@@ -401,7 +405,7 @@ func TestEveryCommandOfTheStockClientGetsWhatItReads(t *testing.T) {
 	}
 }
 
-// stockStep sends a request as the stock client does, and looks at the answer as it does.
+// stockStep sends a request and checks the response as the stock client does.
 func (s *site) stockStep(step stockStep, filledIn func(string) string, kept map[string]string) {
 	s.t.Helper()
 	method, path, _ := strings.Cut(filledIn(step.ask), " ")

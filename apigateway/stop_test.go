@@ -21,7 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// raw sends bytes to the gateway over a connection of its own.
+// raw sends bytes to the gateway over its own connection.
 func (s *site) raw(text string) net.Conn {
 	s.t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -38,7 +38,7 @@ func (s *site) raw(text string) net.Conn {
 	return c
 }
 
-// upgraded opens a WebSocket whose client answers nothing.
+// upgraded opens a WebSocket whose client sends no frames.
 func (s *site) upgraded(path string) (net.Conn, *bufio.Reader) {
 	s.t.Helper()
 	c := s.raw(fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
@@ -55,7 +55,7 @@ func (s *site) upgraded(path string) (net.Conn, *bufio.Reader) {
 	return c, in
 }
 
-func TestABodyThatStandsStillAndConsolesNobodyLooksAtDoNotKeepAGatewayFromEnding(t *testing.T) {
+func TestStalledBodyAndIdleConsolesDoNotBlockShutdown(t *testing.T) {
 	s := newSite(t)
 	cfg := s.gateway.cfg
 	cfg.View, cfg.Replica, cfg.Metrics, cfg.Records = newUnstartedView(s), "other", nil, nil
@@ -79,7 +79,7 @@ func TestABodyThatStandsStillAndConsolesNobodyLooksAtDoNotKeepAGatewayFromEnding
 	other.url = "http://" + g.Addr()
 	_, console := other.upgraded("/api/console")
 	stalled := other.raw("POST /api/v1/groups HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.token + "\r\nContent-Length: 50\r\n\r\n{")
-	other.do("GET", "/readyz", nil).want(200) // connections are accepted in turn: those above are by now
+	other.do("GET", "/readyz", nil).want(200) // connections are accepted in order: the earlier ones are accepted now
 
 	stop()
 	select {
@@ -109,7 +109,7 @@ func TestABodyThatStandsStillAndConsolesNobodyLooksAtDoNotKeepAGatewayFromEnding
 	t.Error("nobody is told that a request was cut")
 }
 
-func TestConsolesAreToldThatTheirGatewayEnds(t *testing.T) {
+func TestShutdownClosesConsolesWithReason(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})

@@ -10,8 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func TestStagedEditsArePublishedAsOneVersion(t *testing.T) {
@@ -95,7 +96,7 @@ func TestVariablesAreDefinedAndFound(t *testing.T) {
 	before := s.do("GET", one, nil).field("hash")
 	for name, body := range map[string]string{
 		"[0].key": `[{"key":"a b"}]`, "[0].type": `[{"key":"a","type":"LIST"}]`, "[1].key": `[{"key":"a"},{"key":"a"}]`,
-		"PORT is built in": `[{"key":"PORT","defaultValue":"1"}]`, "PORT_QUERY is built in": `[{"key":"PORT_QUERY"}]`,
+		"PORT is a built-in placeholder": `[{"key":"PORT","defaultValue":"1"}]`, "PORT_QUERY is a built-in placeholder": `[{"key":"PORT_QUERY"}]`,
 		"[0].defaultValue": `[{"key":"a","type":"SECRET","defaultValue":"secret:../x"}]`, "[0].validation.enumValues": `[{"key":"a","type":"ENUM"}]`,
 	} {
 		put(body).want(422).is("error.code", "VARIABLE_DEFINITION_INVALID").naming(name)
@@ -186,14 +187,14 @@ func TestDefinitionsAreComputedFromWhatTheyReplace(t *testing.T) {
 	const again = `[{"key":"pw","type":"SECRET","defaultValue":"***","description":"again"}]`
 	stored := func() string {
 		t.Helper()
-		h, err := store.Get(t.Context(), s.store, store.TemplateHeadKey(fleet.ParseTemplateRef("lobby")))
+		h, err := store.Get(t.Context(), s.store, keys.TemplateHead(content.ParseTemplateRef("lobby")))
 		if err != nil || len(h.Variables) != 1 || h.Variables[0].Default == nil {
 			t.Fatal(h.Variables, err)
 		}
 		return *h.Variables[0].Default
 	}
 
-	// The definitions are changed between their being read and the change that is computed from them.
+	// The definitions change between the read and the computed change.
 	var seen atomic.Bool
 	s.through(func(r *http.Request) {
 		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/variables") && seen.CompareAndSwap(false, true) {
@@ -207,7 +208,7 @@ func TestDefinitionsAreComputedFromWhatTheyReplace(t *testing.T) {
 		t.Errorf("the default became %s", got)
 	}
 
-	// What is staged is kept, not what is published.
+	// Values come from the staged version, not from the published one.
 	s.do("PUT", one+"/variables?rehash=false", `[{"key":"pw","type":"SECRET","defaultValue":"env:STAGED"}]`).want(200)
 	s.do("PUT", one+"/variables?rehash=false", again).want(200)
 	s.do("POST", one+"/rehash", nil).want(200).is("status", "published")
@@ -216,8 +217,7 @@ func TestDefinitionsAreComputedFromWhatTheyReplace(t *testing.T) {
 	}
 }
 
-// through has the gateway reach the template service through a proxy that is shown every
-// request first.
+// through connects the gateway to templatesvc through a proxy that passes every request to see first.
 func (s *shelf) through(see func(*http.Request)) {
 	s.t.Helper()
 	session := *s.view.Snapshot().ServiceSessions("templatesvc")[0]
@@ -234,7 +234,7 @@ func (s *shelf) through(see func(*http.Request)) {
 	}))
 	s.t.Cleanup(proxy.Close)
 	session.URL = proxy.URL
-	s.commit(store.Replace(store.SessionKey("templatesvc", session.Replica), session, session.ModRev))
+	s.commit(store.Replace(keys.Session("templatesvc", session.Replica), session, session.ModRev))
 }
 
 func TestWhatDiffersBetweenVersionsIsTold(t *testing.T) {

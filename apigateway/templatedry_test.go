@@ -6,19 +6,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// records are all that changes of templates write.
+// records returns all records that template changes write.
 func (s *site) records() string {
 	s.t.Helper()
-	ref := fleet.TemplateRef{Group: fleet.DefaultTemplateGroup, Name: "lobby"}
-	heads, _, err1 := store.List(s.t.Context(), s.store, store.TemplateHeads())
-	moves, _, err2 := store.List(s.t.Context(), s.store, store.TemplateMoves(ref))
-	versions, _, err3 := store.List(s.t.Context(), s.store, store.AllTemplateVersions())
-	drafts, _, err4 := store.List(s.t.Context(), s.store, store.TemplateDrafts())
-	operations, err5 := store.Count(s.t.Context(), s.store, store.TemplateOperations())
+	ref := content.TemplateRef{Group: content.DefaultTemplateGroup, Name: "lobby"}
+	heads, _, err1 := store.List(s.t.Context(), s.store, keys.TemplateHeads())
+	moves, _, err2 := store.List(s.t.Context(), s.store, keys.TemplateMoves(ref))
+	versions, _, err3 := store.List(s.t.Context(), s.store, keys.AllTemplateVersions())
+	drafts, _, err4 := store.List(s.t.Context(), s.store, keys.TemplateDrafts())
+	operations, err5 := store.Count(s.t.Context(), s.store, keys.TemplateOperations())
 	for _, err := range []error{err1, err2, err3, err4, err5} {
 		if err != nil {
 			s.t.Fatal(err)
@@ -49,9 +50,9 @@ func TestADryRunOfATemplatesChangeAsksForNoMoreThanTheChange(t *testing.T) {
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	h, _ := s.view.Snapshot().TemplateHeads.Get("default/lobby")
-	old := *h // of a version that had no bounds
+	old := *h // of a version without limits
 	old.Description = "\x1b[31m"
-	s.commit(store.Replace(store.TemplateHeadKey(h.TemplateRef), old, h.ModRev))
+	s.commit(store.Replace(keys.TemplateHead(h.TemplateRef), old, h.ModRev))
 	for _, sign := range []string{"?dryRun=true", ""} {
 		s.do("PATCH", one+sign, `{"description":"\u001b"}`).want(422).naming("description")
 		s.do("PATCH", one+sign, `{"platform":"paper"}`).want(200)

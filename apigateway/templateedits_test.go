@@ -15,17 +15,19 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// text is a file of a template, as v1 shows it.
+// text returns a template file as v1 shows it.
 func (s *site) text(name, path string) string {
 	s.t.Helper()
 	text, _ := s.do("GET", "/api/v1/templates/"+name+"/files/content?path="+path, nil).want(200).field("content").(string)
 	return text
 }
 
-// form is a multipart body and its media type, as header.
+// form returns a multipart body and its media type as a header.
 func form(t *testing.T, fields map[string]string, files ...string) (body string, header []string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -126,7 +128,7 @@ func TestWhoReadAFileAndWritesItLateIsRefused(t *testing.T) {
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	const url = "/api/v1/templates/lobby/files/content?path=a"
 	first := s.do("PUT", url, `{"content":"1"}`, "If-None-Match", "*").want(200).header.Get("ETag")
-	s.do("PUT", url, `{"content":"2"}`, "If-None-Match", "*").want(412).naming("a is there already")
+	s.do("PUT", url, `{"content":"2"}`, "If-None-Match", "*").want(412).naming("a already exists")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	won := map[int]int{}
@@ -152,7 +154,7 @@ func TestWhoReadAFileAndWritesItLateIsRefused(t *testing.T) {
 	}
 }
 
-func TestVersionsAreToldRolledBackAndDeleted(t *testing.T) {
+func TestVersionsAreListedRolledBackAndDeleted(t *testing.T) {
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
@@ -182,7 +184,7 @@ func TestVersionsAreToldRolledBackAndDeleted(t *testing.T) {
 	}
 	s.do("DELETE", one+"/versions/"+hashes[1], nil).want(400).is("error.code", "CURRENT_VERSION")
 	s.do("DELETE", one+"/versions/nope", nil).want(400)
-	s.commit(store.Create(store.PlanKey("p"), fleet.StoredPlan{Plan: fleet.Plan{Group: "g", Layers: []fleet.PlanLayer{{TemplateRef: fleet.ParseTemplateRef("lobby"), Digest: hashes[0]}}}}))
+	s.commit(store.Create(keys.Plan("p"), fleet.StoredPlan{Plan: fleet.Plan{Group: "g", Layers: []fleet.PlanLayer{{TemplateRef: content.ParseTemplateRef("lobby"), Digest: hashes[0]}}}}))
 	s.do("DELETE", one+"/versions/"+hashes[0], nil).want(409).is("error.code", "IN_USE").naming("g")
 	s.do("DELETE", one+"/versions/"+hashes[2], nil).want(204)
 	s.do("DELETE", one+"/versions/"+hashes[2], nil).want(404)
@@ -395,7 +397,7 @@ func TestOnlyWhoMayChangesTemplates(t *testing.T) {
 func TestAnUploadThatBreaksOffLeavesNothing(t *testing.T) {
 	s := newShelf(newSite(t))
 	s.do("PATCH", "/api/templates/default/lobby/files/a", "whole").want(200)
-	for range 8 { // more than trips a breaker that took it for the service's fault
+	for range 8 { // more often than the breaker's threshold
 		conn, err := net.Dial("tcp", s.gateway.Addr())
 		if err != nil {
 			t.Fatal(err)
@@ -404,7 +406,7 @@ func TestAnUploadThatBreaksOffLeavesNothing(t *testing.T) {
 		_ = conn.Close()
 	}
 	await.That(t, "the publishes ended", func() string {
-		open, _, err := store.List(t.Context(), s.store, store.TemplatePublishes())
+		open, _, err := store.List(t.Context(), s.store, keys.TemplatePublishes())
 		return await.Unless(err == nil && len(open) == 0, "%v, %v", open, err)
 	})
 	if got := s.text("lobby", "a"); got != "whole" {
@@ -413,7 +415,7 @@ func TestAnUploadThatBreaksOffLeavesNothing(t *testing.T) {
 	s.do("PATCH", "/api/templates/default/lobby/files/a", "again").want(200)
 }
 
-// trickle is a body that comes in pieces, each when the one before was taken.
+// trickle is a body that sends the next piece after the previous one was read.
 type trickle struct {
 	pieces chan string
 	rest   string
@@ -450,7 +452,7 @@ func TestAnUploadIsPassedOnAsItComes(t *testing.T) {
 	piece := strings.Repeat("x", 1<<20)
 	body.pieces <- piece
 	await.That(t, "the template service takes it before it has come whole", func() string {
-		open, _, err := store.List(t.Context(), s.store, store.TemplatePublishes())
+		open, _, err := store.List(t.Context(), s.store, keys.TemplatePublishes())
 		return await.Unless(err == nil && len(open) == 1, "%v, %v", open, err)
 	})
 	for range 3 {
@@ -515,7 +517,7 @@ func TestAnExportKeepsTheDefinitionsOfVariables(t *testing.T) {
 	}
 }
 
-// tarOf is a tar of one file.
+// tarOf returns a tar archive with one file.
 func tarOf(t *testing.T, name, content string) string {
 	t.Helper()
 	var out bytes.Buffer

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// member is an entry of a hostile archive: a file, or what mode says.
+// member is an entry of a hostile archive, a file unless mode says otherwise.
 type member struct {
 	name, content string
 	mode          fs.FileMode

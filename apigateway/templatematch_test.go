@@ -102,7 +102,7 @@ func TestAKeyThatWasAnotherChangesIsRefused(t *testing.T) {
 	}
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`, keyed...).want(201)
 	s.do("POST", "/api/v1/templates", `{"name":"other"}`, keyed...).want(422).naming(refused)
-	second := newSiteOn(t, s.etcd) // another replica knows it too
+	second := newSiteOn(t, s.etcd) // another replica compares it too
 	second.token = second.login("admin", adminPassword)
 	await.That(t, "it knows the template service", func() string {
 		return await.Unless(len(second.view.Snapshot().ServiceSessions("templatesvc")) == 1, "no session")
@@ -116,7 +116,7 @@ func TestAKeyThatWasAnotherChangesIsRefused(t *testing.T) {
 	again("POST", "/api/templates/default/lobby/import", zipped(t, member{name: "x", content: "1"}), zipped(t, member{name: "x", content: "2"}), 200)
 	again("POST", one+"/rollback", nil, `{"hash":"`+strings.Repeat("0", 64)+`"}`, 200)
 
-	// The same files make the same upload, however the form around them was made.
+	// Equal files are equal uploads, however the form encodes them.
 	for n, content := range []string{"1", "1", "2"} {
 		body, kind := form(t, nil, "up", content)
 		s.do("POST", one+"/files/upload", body, append(kind, keyed...)...).want([]int{200, 200, 422}[n])
@@ -132,7 +132,7 @@ func TestWhatIsMadeOfABodyMayDifferWhenItIsSentAgain(t *testing.T) {
 	s.do("PUT", one+"/variables", defined, "Idempotency-Key", "k").want(200)
 	made := s.do("GET", one+"/history", nil).field("total")
 	s.do("PUT", one+"/variables", `[]`).want(200)
-	s.do("PUT", one+"/variables", defined, "Idempotency-Key", "k").want(200) // sealed anew it is another text
+	s.do("PUT", one+"/variables", defined, "Idempotency-Key", "k").want(200) // sealed again, the text differs
 	s.do("PUT", one+"/variables", `[{"key":"other"}]`, "Idempotency-Key", "k").want(422)
 	if now := s.do("GET", one+"/history", nil).field("total"); now != 3.0 || made != 2.0 {
 		t.Errorf("%v moves, then %v", made, now)
@@ -141,7 +141,7 @@ func TestWhatIsMadeOfABodyMayDifferWhenItIsSentAgain(t *testing.T) {
 	n := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("game", map[string]any{"memoryMb": 64})
 	s.status(s.start("game"), "node-1", fleet.Status{State: fleet.Online})
-	for _, content := range []string{"1", "2"} { // a server changes what is saved of it
+	for _, content := range []string{"1", "2"} { // the server changes a saved file
 		n.mu.Lock()
 		n.saved = packed(t, "a.yml", content, client.ExportReportName, `{"files":1,"skipped":[]}`)
 		n.mu.Unlock()

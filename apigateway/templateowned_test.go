@@ -3,20 +3,21 @@ package apigateway
 import (
 	"testing"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func TestWhatASourceOwnsIsNotChangedThroughTheAPIInEitherDialect(t *testing.T) {
 	s := newShelf(newSite(t))
 	s.drop("g/t", map[string]string{"f": "one"})
 	s.do("PUT", "/api/v1/template-sources/bucket", `{"kind":"s3","url":"http://127.0.0.1:1","bucket":"templates","paused":true}`).want(201)
-	key := store.TemplateHeadKey(fleet.TemplateRef{Group: "g", Name: "t"})
+	key := keys.TemplateHead(content.TemplateRef{Group: "g", Name: "t"})
 	head, err := store.Get(t.Context(), s.store, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head.Origin = "bucket" // as a source publishes it
+	head.Origin = "bucket" // as published by a source
 	s.commit(store.Replace(key, head, head.ModRev))
 	file, kind := form(t, nil, "f", "two")
 	packed := zipped(t, member{name: "f", content: "two"})

@@ -34,7 +34,7 @@ func TestNoPathOfATemplateLeadsOut(t *testing.T) {
 			refused("GET", one+"/files/"+what+"?path="+q, nil)
 		}
 		refused("PUT", one+"/files/content?path="+q, `{"content":"x"}`)
-		if utf8.ValidString(bad) { // JSON has no other
+		if utf8.ValidString(bad) { // JSON strings are valid UTF-8
 			refused("POST", one+"/files/mkdir", map[string]string{"path": bad})
 			refused("POST", one+"/files/rename", map[string]string{"from": "a", "to": bad})
 			refused("POST", one+"/files/rename", map[string]string{"from": bad, "to": "b"})

@@ -16,16 +16,18 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/validate"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/templatesvc"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
-// shelf is a template service beside a gateway.
+// shelf is a gateway with a template service.
 type shelf struct {
 	*site
-	// dir has templates, configurations what sources of that kind read.
+	// dir is the template directory, configurations the directory for sources.
 	dir, configurations string
 }
 
@@ -33,7 +35,7 @@ type shelf struct {
 func newShelf(s *site) *shelf {
 	s.t.Helper()
 	sh := &shelf{site: s, dir: s.t.TempDir(), configurations: s.t.TempDir()}
-	if _, err := s.view.WaitRev(s.t.Context(), egresstest.AllowLoopback(s.t, s.store)); err != nil { // where the servers of the tests are
+	if _, err := s.view.WaitRev(s.t.Context(), egresstest.AllowLoopback(s.t, s.store)); err != nil { // the tests' servers listen there
 		s.t.Fatal(err)
 	}
 	service, err := templatesvc.New(templatesvc.Config{
@@ -58,8 +60,8 @@ func newShelf(s *site) *shelf {
 	return sh
 }
 
-// drop writes files into the directory of templates and waits until the gateway has them.
-func (s *shelf) drop(ref string, files map[string]string) *fleet.TemplateHead {
+// drop writes files into the template directory and waits until the gateway has them.
+func (s *shelf) drop(ref string, files map[string]string) *content.TemplateHead {
 	s.t.Helper()
 	before, _ := s.view.Snapshot().TemplateHeads.Get(ref)
 	for name, content := range files {
@@ -71,20 +73,20 @@ func (s *shelf) drop(ref string, files map[string]string) *fleet.TemplateHead {
 			s.t.Fatal(err)
 		}
 	}
-	var head *fleet.TemplateHead
+	var head *content.TemplateHead
 	await.That(s.t, "published", func() string {
 		h, ok := s.view.Snapshot().TemplateHeads.Get(ref)
 		if !ok || before != nil && h.Digest == before.Digest {
 			return "not yet"
 		}
 		head = h
-		v, err := store.Get(s.t.Context(), s.store, store.TemplateVersionKey(h.TemplateRef, h.Digest))
+		v, err := store.Get(s.t.Context(), s.store, keys.TemplateVersion(h.TemplateRef, h.Digest))
 		return await.Unless(err == nil && v.Files >= len(files), "%+v, %v", v, err)
 	})
 	return head
 }
 
-// list is a bare array in an answer, as compact JSON.
+// list returns a list response as compact JSON.
 func (r *reply) list() string {
 	r.t.Helper()
 	if _, ok := r.body.([]any); !ok {
@@ -93,7 +95,7 @@ func (r *reply) list() string {
 	return strings.TrimSpace(r.raw)
 }
 
-// hostile are paths that lead out of a template or that no file can have, as they stand in a URL.
+// hostile are URL paths that lead out of a template or that no file can have.
 var hostile = []string{
 	"..", "../x", "..%2fx", "..%2f..%2f..%2fetc%2fpasswd", "%2e%2e%2fx", "%2e%2e/x", "a%2f..%2f..%2fx", "..%5cx", "a%5c..%5cx",
 	"%2fetc%2fpasswd", "%2f%2fx", "a%00b", "%00", "a%0ab", "%ff%fe", ".orrery-lock", ".orrery-lock%2fx", "a%2f", "a%2f%2fb", ".%2fa",
@@ -241,7 +243,7 @@ func TestHiddenTemplatesAndFiltersOfTheList(t *testing.T) {
 			t.Errorf("%q: %v, want %v", query, got, want)
 		}
 	}
-	// What is hidden is for who knows its name, and for groups.
+	// Hidden templates are available by name, and to groups.
 	s.do("GET", "/api/v1/templates/_shared%2Fbase", nil).want(200).is("group", "_shared")
 	s.do("GET", "/api/templates/_shared/base", nil).want(200)
 	s.do("POST", "/api/v1/groups", `{"name":"g","templates":["_shared/base"],"templateInstallationConfig":{"allInGroups":["_shared"]}}`).want(201)
@@ -261,10 +263,10 @@ func TestWhatATemplateSaysOfItselfIsBoundedWhereverItIsSaid(t *testing.T) {
 	}
 	s.do("GET", "/api/v1/templates/x", nil).want(404)
 	s.do("GET", "/api/v1/templates/lobby", nil).want(200).is("description", "").is("platform", "")
-	s.do("PATCH", "/api/v1/templates/lobby", `{"description":"`+strings.Repeat("ä", fleet.MaxDescription)+`"}`).want(200)
+	s.do("PATCH", "/api/v1/templates/lobby", `{"description":"`+strings.Repeat("ä", validate.MaxDescription)+`"}`).want(200)
 }
 
-// reaching are bodies with which a template's routes that want one would do something.
+// reaching has bodies with which template routes would have an effect.
 var reaching = map[string]string{
 	"PATCH /api/v1/templates/:name":                 `{"description":"x"}`,
 	"POST /api/v1/templates/:name/rollback":         `{"hash":"%s"}`,
@@ -279,25 +281,25 @@ var reaching = map[string]string{
 
 func TestTemplatesOfUsersPicturesAreOutOfReachOfWhoMayDoEverythingToTemplates(t *testing.T) {
 	s := newShelf(newSite(t))
-	content := client.New(client.Config{Secret: secret, Resolve: func() []string { return []string{s.view.Snapshot().ServiceSessions("templatesvc")[0].URL} }})
-	if _, err := content.PutFile(t.Context(), client.Change{Ref: fleet.AvatarTemplate, Create: true, Path: "a", Asked: client.Asked{Author: "a"}}, 0, false, strings.NewReader("picture")); err != nil {
+	data := client.New(client.Config{Secret: secret, Resolve: func() []string { return []string{s.view.Snapshot().ServiceSessions("templatesvc")[0].URL} }})
+	if _, err := data.PutFile(t.Context(), client.Change{Ref: content.AvatarTemplate, Create: true, Path: "a", Asked: client.Asked{Author: "a"}}, 0, false, strings.NewReader("picture")); err != nil {
 		t.Fatal(err)
 	}
-	var head *fleet.TemplateHead
+	var head *content.TemplateHead
 	await.That(t, "the gateway knows of it", func() string {
-		h, ok := s.view.Snapshot().TemplateHeads.Get(fleet.AvatarTemplate.String())
+		h, ok := s.view.Snapshot().TemplateHeads.Get(content.AvatarTemplate.String())
 		head = h
 		return await.Unless(ok, "not yet")
 	})
-	fill := strings.NewReplacer(":group", fleet.AvatarTemplate.Group, "*path", "a", ":hash", head.Digest)
+	fill := strings.NewReplacer(":group", content.AvatarTemplate.Group, "*path", "a", ":hash", head.Digest)
 	asked := 0
 	for _, r := range s.routes() {
 		name := ""
 		switch {
 		case strings.HasPrefix(r.Path, "/api/v1/templates/:name"):
-			name = url.PathEscape(fleet.AvatarTemplate.String())
+			name = url.PathEscape(content.AvatarTemplate.String())
 		case strings.HasPrefix(r.Path, "/api/templates/:group/:name"):
-			name = fleet.AvatarTemplate.Name
+			name = content.AvatarTemplate.Name
 		default:
 			continue
 		}
@@ -308,7 +310,7 @@ func TestTemplatesOfUsersPicturesAreOutOfReachOfWhoMayDoEverythingToTemplates(t 
 	if asked < 30 {
 		t.Fatalf("%d routes were asked", asked)
 	}
-	internal := fleet.AvatarTemplate.String()
+	internal := content.AvatarTemplate.String()
 	s.do("POST", "/api/v1/templates", `{"name":"_users/x"}`).want(422).naming("name")
 	s.do("POST", "/api/v1/templates?dryRun=true", `{"name":"x","group":"_users"}`).want(422).naming("name")
 	body, media := form(t, map[string]string{"name": "_users/x"}, "a.zip", zipped(t, member{name: "z.txt", content: "z"}))
@@ -324,7 +326,7 @@ func TestTemplatesOfUsersPicturesAreOutOfReachOfWhoMayDoEverythingToTemplates(t 
 			t.Errorf("%s: %s", list, r.raw)
 		}
 	}
-	if now, err := store.Get(t.Context(), s.store, store.TemplateHeadKey(fleet.AvatarTemplate)); err != nil || now.ModRev != head.ModRev {
+	if now, err := store.Get(t.Context(), s.store, keys.TemplateHead(content.AvatarTemplate)); err != nil || now.ModRev != head.ModRev {
 		t.Errorf("it is %+v now: %v", now, err)
 	}
 }
@@ -337,12 +339,12 @@ func TestFilesCannotBeReadWhileNoTemplateServiceRuns(t *testing.T) {
 	}
 	s.do("GET", "/api/templates/default/lobby/files", nil).want(503)
 	s.do("GET", "/api/templates/default/lobby/files/a", nil).want(503)
-	if _, err := store.Get(t.Context(), s.store, store.TemplateHeadKey(fleet.ParseTemplateRef("lobby"))); errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), s.store, keys.TemplateHead(content.ParseTemplateRef("lobby"))); errs.Is(err, errs.NotFound) {
 		t.Error("the template is gone")
 	}
 }
 
-func TestATemplateThatIsNotThereNamesThoseThatMayBeMeant(t *testing.T) {
+func TestUnknownTemplateSuggestsNames(t *testing.T) {
 	s := newSite(t)
 	s.published("games/lobby")
 	s.do("GET", "/api/v1/templates/lobby", nil).want(404).naming("default/lobby").naming("games/lobby")

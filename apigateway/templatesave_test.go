@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// packed is a tar archive of names and contents in turn.
+// packed returns a tar archive of alternating names and contents.
 func packed(t *testing.T, files ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer

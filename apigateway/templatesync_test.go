@@ -9,16 +9,18 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// published makes a template's head of a digest of its own.
+// published publishes a template with a unique digest.
 func (s *site) published(ref string) string {
 	s.t.Helper()
-	r := fleet.ParseTemplateRef(ref)
+	r := content.ParseTemplateRef(ref)
 	digest := "digest-of-" + r.Group + "-" + r.Name
-	s.commit(store.Create(store.TemplateHeadKey(r), fleet.TemplateHead{TemplateRef: r, Digest: digest, SizeBytes: 24}))
+	s.commit(store.Create(keys.TemplateHead(r), content.TemplateHead{TemplateRef: r, Digest: digest, SizeBytes: 24}))
 	return digest
 }
 
@@ -74,7 +76,7 @@ func TestASyncBringsWhatTheGatewayHasYetToSee(t *testing.T) {
 	s := newLagging(t, first.etcd)
 	s.token = first.token
 	s.stopView()
-	key := store.TemplateHeadKey(fleet.ParseTemplateRef("g/a"))
+	key := keys.TemplateHead(content.ParseTemplateRef("g/a"))
 	head, err := store.Get(t.Context(), s.store, key)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +109,7 @@ func TestASyncBringsWhatTheGatewayHasYetToSee(t *testing.T) {
 	n.mu.Unlock()
 }
 
-func TestANodesCacheIsToldAndWarmed(t *testing.T) {
+func TestNodeCacheIsListedAndWarmed(t *testing.T) {
 	s := newSite(t)
 	n := s.node("node-1", fleet.Resources{MemoryMiB: 1})
 	a, b, base := s.published("default/a"), s.published("g/b"), s.published("default/base")
@@ -182,11 +184,11 @@ func TestTheCacheOfANodeNamesOldVersionsAndTheCatalogsArtifacts(t *testing.T) {
 	at := time.Unix(1e9, 0).UTC()
 	head, planned, old := s.published("g/a"), strings.Repeat("b", 64), strings.Repeat("c", 64)
 	jar, gone := strings.Repeat("1", 64), strings.Repeat("2", 64)
-	a := fleet.ParseTemplateRef("g/a")
+	a := content.ParseTemplateRef("g/a")
 	s.commit(
-		store.Create(store.TemplateVersionKey(a, old), fleet.TemplateVersion{TemplateRef: a, Digest: old}),
-		store.Create(store.PlanKey("p"), fleet.StoredPlan{Plan: fleet.Plan{
-			Layers: []fleet.PlanLayer{{TemplateRef: fleet.ParseTemplateRef("b"), Digest: planned}}, Artifact: &fleet.Artifact{Platform: "OLD", Version: "1", SHA256: gone, Path: "old.jar"},
+		store.Create(keys.TemplateVersion(a, old), content.TemplateVersion{TemplateRef: a, Digest: old}),
+		store.Create(keys.Plan("p"), fleet.StoredPlan{Plan: fleet.Plan{
+			Layers: []fleet.PlanLayer{{TemplateRef: content.ParseTemplateRef("b"), Digest: planned}}, Artifact: &content.Artifact{Platform: "OLD", Version: "1", SHA256: gone, Path: "old.jar"},
 		}}),
 	)
 	s.do("POST", "/api/v1/catalog/paper/versions", map[string]any{"version": "1.21", "downloadUrl": "http://localhost/x", "sha256": jar, "category": "SERVER"}).want(201)

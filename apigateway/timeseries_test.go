@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func TestHowTheFleetDidIsKeptByEachGateway(t *testing.T) {
@@ -16,7 +18,7 @@ func TestHowTheFleetDidIsKeptByEachGateway(t *testing.T) {
 	s.do("GET", "/api/v1/overview/timeseries?buckets=12", nil).want(200).is("windowMs", 3600000).is("bucketWidthMs", 300000).is("buckets", 12).
 		is("series.players.11", 0).is("series.instances.11", 0).is("series.onlineNodes.11", 0).is("series.players.10", nil)
 	now := time.Now()
-	s.gateway.past.Add(now.Add(time.Hour), 7, 3, 2) // a clock ahead of ours, which nobody reads yet
+	s.gateway.past.Add(now.Add(time.Hour), 7, 3, 2) // from a clock that is ahead: not read yet
 	if r := s.do("GET", "/api/v1/overview/timeseries", nil).want(200); r.field("sinceMs") == nil {
 		t.Errorf("%s", r.raw)
 	}
@@ -74,6 +76,6 @@ func TestTheSummaryCountsWhatThereIs(t *testing.T) {
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
 	s.start("lobby")
-	s.commit(store.Create(store.CrashKey("c1"), fleet.Crash{ID: "c1"}))
+	s.commit(store.Create(keys.Crash("c1"), reports.Crash{ID: "c1"}))
 	s.do("GET", "/api/v1/metrics/summary", nil).want(200).is("nodes", 1).is("instances", 1).is("players", 0).is("groups", 1).is("crashes", 1)
 }

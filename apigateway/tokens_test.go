@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// key makes an API token and is the site for its holder.
+// key creates an API token and returns the site with it.
 func (s *site) key(body string) (*site, *reply) {
 	s.t.Helper()
 	r := s.do("POST", "/api/v1/api-tokens", body).want(201)
@@ -94,7 +94,7 @@ func TestAnAPITokenDoesNotMakeItsUserSomebodyItCouldLogInAs(t *testing.T) {
 	for _, body := range []string{`{"password":"battery staple"}`, `{"email":"eve@example.org"}`, `{"username":"eve"}`} {
 		token.do("PATCH", "/api/v1/users/admin", body).want(403)
 	}
-	if after := s.revision(); after > before+2 { // that the token was used, and from where
+	if after := s.revision(); after > before+2 { // the token's use and address
 		t.Error("a refused request wrote something")
 	}
 }

@@ -6,10 +6,13 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// pending are the transfers a proxy is to carry out, as "<player> <target> <node> <address> <port>".
+// pending returns the transfers for a proxy as "<player> <target> <node> <address> <port>".
 func (i *inside) pending() []any {
 	i.t.Helper()
 	list, ok := i.do("GET", "/api/proxy/pending-transfers?proxyId="+i.token, nil).want(200).body.([]any)
@@ -29,7 +32,7 @@ func TestATransferIsPendingAtThePlayersProxyUntilThePlayerIsThere(t *testing.T) 
 	lobby, game, edge, other := a.inside("lobby", "node-1"), a.inside("game", "node-1"), a.inside("edge", "node-1"), a.inside("edge", "node-1")
 	path := "/api/v1/players/" + string(steve) + "/transfer"
 	a.do("POST", path, `{"targetInstanceId":"game-1"}`).want(404)
-	a.publish("node-1", steve, fleet.Presence{By: lobby.id}, fleet.Presence{By: edge.id, Proxy: true, On: lobby.id})
+	a.publish("node-1", steve, players.Presence{By: lobby.id}, players.Presence{By: edge.id, Proxy: true, On: lobby.id})
 
 	before := a.revision()
 	a.do("POST", path, `{"targetInstanceId":"nowhere-1"}`).want(404)
@@ -63,15 +66,15 @@ func TestATransferIsPendingAtThePlayersProxyUntilThePlayerIsThere(t *testing.T) 
 	if got := there.pending(); len(got) != 0 {
 		t.Errorf("once it was sent, %v", got)
 	}
-	if _, err := store.Get(t.Context(), a.store, store.TransferKey(steve)); err != nil {
+	if _, err := store.Get(t.Context(), a.store, keys.Transfer(steve)); err != nil {
 		t.Errorf("it is not remembered until the player is there: %v", err)
 	}
-	a.publish("node-1", steve, fleet.Presence{By: game.id}, fleet.Presence{By: edge.id, Proxy: true, On: game.id})
+	a.publish("node-1", steve, players.Presence{By: game.id}, players.Presence{By: edge.id, Proxy: true, On: game.id})
 	await.That(t, "the transfer is over", func() string {
-		_, err := store.Get(t.Context(), a.store, store.TransferKey(steve))
+		_, err := store.Get(t.Context(), a.store, keys.Transfer(steve))
 		return await.Unless(errs.Is(err, errs.NotFound), "%v", err)
 	})
-	there.on(b).say("/api/proxy/transfer-ack/"+string(steve), nil).want(200) // said again
+	there.on(b).say("/api/proxy/transfer-ack/"+string(steve), nil).want(200) // repeated
 	a.status(game.id, "node-1", fleet.Status{State: fleet.Stopping})
 	a.do("POST", path, `{"targetInstanceId":"game-1"}`).want(409)
 }
@@ -84,18 +87,18 @@ func TestATransferToAGroupIsToTheOneWithTheFewestPlayers(t *testing.T) {
 	s.group("empty", nil)
 	lobby := s.inside("lobby", "node-1")
 	games := []*inside{s.inside("game", "node-1"), s.inside("game", "node-1"), s.inside("game", "node-1")}
-	s.publish("node-1", steve, fleet.Presence{By: lobby.id})
+	s.publish("node-1", steve, players.Presence{By: lobby.id})
 	report := func(players ...int) {
 		t.Helper()
-		r := fleet.Report{Node: "node-1", Instances: map[fleet.InstanceID]fleet.InstanceReport{}}
+		r := reports.Report{Node: "node-1", Instances: map[fleet.InstanceID]reports.InstanceReport{}}
 		for n, count := range players {
-			r.Instances[games[n].id] = fleet.InstanceReport{Players: count, PlayersKnown: true}
+			r.Instances[games[n].id] = reports.InstanceReport{Players: count, PlayersKnown: true}
 		}
-		old, err := store.Get(t.Context(), s.store, store.ReportKey("node-1"))
+		old, err := store.Get(t.Context(), s.store, keys.Report("node-1"))
 		if err != nil {
 			old.ModRev = 0
 		}
-		s.commit(store.Replace(store.ReportKey("node-1"), r, old.ModRev))
+		s.commit(store.Replace(keys.Report("node-1"), r, old.ModRev))
 	}
 	to := func(group string) *reply {
 		return lobby.say("/api/plugin/transfer-to-group", `{"playerUuid":"`+string(steve)+`","group":"`+group+`"}`)
@@ -110,8 +113,8 @@ func TestATransferToAGroupIsToTheOneWithTheFewestPlayers(t *testing.T) {
 	to("game").want(409)
 	report(10, 10, 2)
 	s.do("POST", "/api/v1/networks", `{"name":"main","lobbyGroup":"lobby","memberGroups":["game"]}`).want(201)
-	s.publish("node-1", steve, fleet.Presence{By: games[2].id})
-	to("game").want(200).is("targetInstanceId", "game-3") // nobody else has room
+	s.publish("node-1", steve, players.Presence{By: games[2].id})
+	to("game").want(200).is("targetInstanceId", "game-3") // the others are full
 	report(5, 10, 2)
 	to("game").want(200).is("targetInstanceId", "game-1")
 }

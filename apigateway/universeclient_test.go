@@ -11,14 +11,14 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// aConfiguration is one as clients of Universe send it: numbers may be text, fields may be
-// null, and what this system does not know is there too.
+// aConfiguration is a configuration as Universe clients send it: with numbers as text, null fields and
+// unknown fields.
 const aConfiguration = `{"name":"other","runtime":"process","command":"sleep 60","static":false,"ramMB":64,"cpu":10,"instanceGroups":["lobby"],"nodes":["node-1"],` +
 	`"hostAddress":"127.0.0.1","availablePorts":{"min":25600,"max":25700},"minimumServiceCount":0,"environmentVariables":{"A":"b"},"templateInstallationConfig":{"allOf":` +
 	`[{"name":"maps","group":"default","storage":"local","priority":1}],"allInGroups":[],"oneOf":[],"oneInGroups":[],"onTemplatePasteOverridePresentFiles":false},` +
 	`"fileModifications":[],"properties":{"MOTD":"hi"},"additionalPorts":[]}`
 
-// readsNode, readsInstance and readsConfiguration are what clients read of each.
+// readsNode, readsInstance and readsConfiguration are the fields that clients read.
 const (
 	readsNode          = "id:string name:string address:string port:int local:bool resources.usedRamMB:int resources.usedCpu:int"
 	readsInstance      = "id:string configurationName:string wrapperNodeId:string hostAddress:string allocatedPort:int state:string lastHeartbeat:int processPid:int? allocatedRamMB:int allocatedCpu:int runtime:string"
@@ -27,13 +27,13 @@ const (
 		"templateInstallationConfig.oneInGroups:list templateInstallationConfig.onTemplatePasteOverridePresentFiles:bool fileModifications:list properties:object additionalPorts:list"
 )
 
-// of are fields of what stands at a place of an answer.
+// of prefixes fields with a path.
 func of(place, fields string) string {
 	return place + "." + strings.ReplaceAll(fields, " ", " "+place+".")
 }
 
-// universeEndpoints are the 36 of Universe's reference but for its two WebSockets, in the order
-// in which a client may call them, and what is answered where it refuses.
+// universeEndpoints are the 36 endpoints of Universe's reference without its two WebSockets, in a
+// possible order of calls, with the responses to rejected ones.
 var universeEndpoints = []stockStep{
 	{ask: "GET /api/ping", status: 200, reads: "status:string nodeId:string clusterName:string master:bool"},
 	{ask: "GET /api/node", status: 200, reads: "id:string clusterName:string version:string master:bool address:string port:int apiPort:int uptimeMs:int system.availableProcessors:int " +
@@ -94,7 +94,7 @@ func TestEveryEndpointOfUniverseAnswersWithWhatItsClientsRead(t *testing.T) {
 			s := s.as(s.token)
 			s.t = t
 			s.stockStep(step, filledIn, kept)
-			if strings.HasPrefix(step.keep, "instance=") { // as scheduler and agent would
+			if strings.HasPrefix(step.keep, "instance=") { // as the scheduler and agent do
 				s.status(fleet.InstanceID(kept["instance"]), "node-1", fleet.Status{State: fleet.Online, PID: 4711, HostAddress: "10.0.0.1", StartedAt: time.Now()})
 			}
 		})

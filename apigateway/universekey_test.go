@@ -11,9 +11,10 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// listed are the values of a field in an answer that is a list, in order.
+// listed returns the values of a field in a list response.
 func listed(r *reply, field string) []string {
 	var out []string
 	all, _ := r.body.([]any)
@@ -189,7 +190,7 @@ func TestAnInstanceThatEndsDuringItsRequestStillSeesOnlyItsNetworks(t *testing.T
 		}
 		answer := late.Handle
 		late.Path = tc.route + "/late"
-		late.Handle = func(c *gin.Context) { // the caller is known: its instance ends now
+		late.Handle = func(c *gin.Context) { // the caller is authenticated; its instance ends now
 			s.remove(lobby.id)
 			answer(c)
 		}
@@ -212,8 +213,8 @@ func (s *site) remove(id fleet.InstanceID) {
 		s.t.Fatalf("no instance %s", id)
 	}
 	s.commit(
-		store.Remove(store.IntentKey(id), i.Intent.ModRev),
-		store.Remove(store.PlacementKey(i.Placement.Node, id), i.Placement.ModRev),
-		store.Remove(store.StatusKey(id), i.Status.ModRev),
+		store.Remove(keys.Intent(id), i.Intent.ModRev),
+		store.Remove(keys.Placement(i.Placement.Node, id), i.Placement.ModRev),
+		store.Remove(keys.Status(id), i.Status.ModRev),
 	)
 }

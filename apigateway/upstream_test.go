@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func TestACallIsForItsRequestWhichTakesItAlongWhenItIsGone(t *testing.T) {
@@ -22,11 +23,11 @@ func TestACallIsForItsRequestWhichTakesItAlongWhenItIsGone(t *testing.T) {
 	}))
 	t.Cleanup(silent.Close)
 	s.commit(
-		store.Create(store.NodeKey("n1"), fleet.Node{
+		store.Create(keys.Node("n1"), fleet.Node{
 			ID: "n1", Address: "10.0.0.1", AgentURL: silent.URL, Capacity: fleet.Resources{MemoryMiB: 8192, CPU: 400}, JoinedAt: time.Now(),
 			Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}},
 		}),
-		store.Create(store.NodeSessionKey("n1"), fleet.NodeSession{Node: "n1", StartedAt: time.Now()}),
+		store.Create(keys.NodeSession("n1"), fleet.NodeSession{Node: "n1", StartedAt: time.Now()}),
 	)
 	s.group("lobby", nil)
 	id := s.start("lobby")

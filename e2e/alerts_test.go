@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// rule is an alert of the file.
+// rule is an alert from the rules file.
 type rule struct {
 	Alert, Expr string
 	Annotations struct{ Summary, Description string }
@@ -59,7 +59,7 @@ func TestAlertsAreAboutMetricsAndLabelsThatExist(t *testing.T) {
 			}
 		}
 		for _, found := range label.FindAllStringSubmatch(r.Annotations.Summary+r.Annotations.Description, -1) {
-			ofProgram := slices.Contains([]string{"instance", "job"}, found[1]) // Prometheus adds them
+			ofProgram := slices.Contains([]string{"instance", "job"}, found[1]) // labels that Prometheus adds
 			if !ofProgram && !strings.Contains(text, "\n"+metrics[0]+"{"+found[1]+"=") {
 				t.Errorf("%s: %s has no label %s", r.Alert, metrics[0], found[1])
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/e2e/cluster"
 )
 
-// dial opens a WebSocket to a console with a ticket for it.
+// dial opens a console's WebSocket with a ticket.
 func dial(t *testing.T, c cluster.Cluster, admin *cluster.Client, ref, path string) *websocket.Conn {
 	t.Helper()
 	var ticket struct{ Ticket string }

@@ -12,7 +12,8 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// newTrio is a cluster of three nodes alike: node-1 and node-2 in zone a, node-3 in b.
+// newTrio starts a cluster of three equal nodes: node-1 and node-2 in zone a, node-3 in
+// zone b.
 func newTrio(t *testing.T) (cluster.Local, *cluster.Client) {
 	t.Helper()
 	c := cluster.Start(t, cluster.Options{MemoryMiB: 200, CPU: 400})
@@ -24,7 +25,7 @@ func newTrio(t *testing.T) (cluster.Local, *cluster.Client) {
 	return c, admin
 }
 
-// perNode is how many of some instances each node has.
+// perNode counts instances by node.
 func perNode(all []cluster.Instance) map[string]int {
 	out := map[string]int{}
 	for _, i := range all {
@@ -33,7 +34,7 @@ func perNode(all []cluster.Instance) map[string]int {
 	return out
 }
 
-// even reports whether three nodes have n each.
+// even reports whether each of the three nodes has n.
 func even(on map[string]int, n int) bool {
 	return len(on) == 3 && on["node-1"] == n && on["node-2"] == n && on["node-3"] == n
 }
@@ -100,7 +101,7 @@ func TestAConfigurationOfTheOlderDialectGoesToTheAllowedNodeWithMostFreeMemory(t
 		})
 		at = append(at, made.WrapperNodeID)
 	}
-	// Free are 100 and 200, 100 and 150, and then as much on either.
+	// The nodes have 100 and 200 free, then 100 and 150, then the same.
 	if !slices.Equal(at[:2], []string{"node-2", "node-2"}) || at[2] == "node-3" {
 		t.Errorf("placed on %v", at)
 	}
@@ -112,7 +113,7 @@ func TestEveryInstanceHasItsOwnPortsAndIsToldThem(t *testing.T) {
 	createGroup(t, admin, catGroup("ported", fields{
 		"command": "echo ports %PORT% %PORT_QUERY% %PORT_RCON%; exec cat", "minInstances": 3,
 		"portRangeStart": 21800, "portRangeEnd": 21805,
-		// The ranges overlap: what one has, no other may have.
+		// The ranges overlap, but no two instances may share a port.
 		"additionalPorts": []fields{
 			{"name": "query", "protocol": "udp", "start": 21803, "end": 21812},
 			{"name": "rcon", "protocol": "tcp", "start": 21805, "end": 21812},
@@ -171,7 +172,7 @@ func TestANodeWhereARevisionKeepsFailingIsAvoidedAndNotForbidden(t *testing.T) {
 	if avoiding.Node == "node-3" {
 		t.Errorf("%+v", avoiding)
 	}
-	// With nothing else left, it is tried there.
+	// It is tried there only when no other node is left.
 	admin.Do("POST", "/api/v1/nodes/node-1/cordon", nil).OK(200)
 	admin.Do("POST", "/api/v1/nodes/node-2/cordon", nil).OK(200)
 	if last := admin.AwaitState(startOne(t, admin, "picky"), "CRASHED"); last.Node != "node-3" {
@@ -179,7 +180,7 @@ func TestANodeWhereARevisionKeepsFailingIsAvoidedAndNotForbidden(t *testing.T) {
 	}
 }
 
-// nodeShown is the part of a node's view that accounts for what it gives.
+// nodeShown are the parts of a node's view about its resources.
 type nodeShown struct {
 	ID                string
 	InstanceCount     int
@@ -191,8 +192,8 @@ type nodeShown struct {
 	}
 }
 
-// accounts reads a node and demands that what is reserved is what its living
-// instances take, no more than there is, and no port twice.
+// accounts checks a node: what is reserved is what its living instances take, within its
+// capacity, and no port is used twice.
 func accounts(t *testing.T, admin *cluster.Client, id string) (problem string) {
 	t.Helper()
 	var n nodeShown
@@ -215,7 +216,7 @@ func accounts(t *testing.T, admin *cluster.Client, id string) (problem string) {
 
 func TestTwentyGroupsScaledAtOnceNeverExceedAMaximumOrANode(t *testing.T) {
 	_, admin := newTrio(t)
-	const groups, wanted = 20, 3 // 60 instances of 15 MiB, of which 13 fit on each node
+	const groups, wanted = 20, 3 // 60 instances of 15 MiB; 13 fit on each node
 	for g := range groups {
 		createGroup(t, admin, catGroup(fmt.Sprint("many-", g), fields{"memoryMb": 15, "maxInstances": wanted, "onCrash": "replace"}))
 	}
@@ -230,7 +231,7 @@ func TestTwentyGroupsScaledAtOnceNeverExceedAMaximumOrANode(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	stopped := map[string]bool{} // by UID: whoever was told to go has a successor at once, and may still be going
+	stopped := map[string]bool{} // by UID, because a stopping instance may already have a successor of the same name
 	running := func() (out []cluster.Instance) {
 		for g := range groups {
 			all := slices.DeleteFunc(admin.Instances(fmt.Sprint("many-", g)), func(i cluster.Instance) bool {
@@ -259,7 +260,7 @@ func TestTwentyGroupsScaledAtOnceNeverExceedAMaximumOrANode(t *testing.T) {
 		})
 	}
 	settled()
-	// Crashes, stops and starts leave the books exact.
+	// Crashes, stops and starts must leave the accounting exact.
 	for n, i := range running() {
 		switch n % 6 {
 		case 0:

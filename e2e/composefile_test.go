@@ -14,7 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// It needs no container engine: etcd's own flags read the environment that the file sets.
+// The test needs no container engine, because etcd's own flags read the environment
+// variables that the file sets.
 func TestTheComposeFileBoundsEtcdsHistoryAndDatabase(t *testing.T) {
 	text, err := os.ReadFile("../docker-compose.yml")
 	if err != nil {
@@ -123,7 +124,7 @@ func TestOnlyTheGatewaysOfTheComposeFileSeeTheFirstPassword(t *testing.T) {
 	}
 }
 
-// runInit runs the script of the service init on a directory for each volume.
+// runInit runs the script of the service init, with a directory in place of each volume.
 func runInit(t *testing.T, secrets, admin string, env ...string) (printed string, err error) {
 	t.Helper()
 	c := exec.Command("bash", "../deployments/docker/init.sh")
@@ -173,7 +174,7 @@ func TestTheSecretsOfComposeAreMadeOnceOrTakenFromTheEnvironment(t *testing.T) {
 }
 
 func TestSecretsOfComposeThatCannotBeWrittenAreAFailure(t *testing.T) {
-	full := filepath.Join(t.TempDir(), "full.sh") // no file may get a byte, as on a full disk
+	full := filepath.Join(t.TempDir(), "full.sh") // every write fails, as on a full disk
 	if err := os.WriteFile(full, []byte("trap '' XFSZ; ulimit -f 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

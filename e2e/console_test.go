@@ -10,7 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// console reads a console as server-sent events into a channel, which is closed when
+// console reads a console as server-sent events into a channel. The channel is closed when
 // the stream ends.
 func console(t *testing.T, c cluster.Cluster, admin *cluster.Client, ref, lastID string) <-chan sse {
 	t.Helper()
@@ -76,7 +76,7 @@ func TestAConsoleIsResumedAfterEverythingRestarted(t *testing.T) {
 	for round := range 3 {
 		events := console(t, c, admin, "count-1", lastID)
 		admin.Do("POST", "/api/v1/services/count-1/command", map[string]string{"command": "go"}).OK(200)
-		most := fmt.Sprintf("line %d", round*500+499) // the last is left to the next round
+		most := fmt.Sprintf("line %d", round*500+499) // the last line is left to the next round
 		seen, _ := until(t, events, most, func(e sse) bool { return e.data == most })
 		for _, e := range seen {
 			if e.name == "" {
@@ -185,7 +185,7 @@ func TestAServerThatReadsNothingCostsNobodyElseItsConsole(t *testing.T) {
 		admin.AwaitState(group+"-1", "RUNNING")
 	}
 	refused := 0
-	for range 100 { // more in a row than an agent may fail
+	for range 100 { // more in a row than the failures an agent may have
 		r := admin.Do("POST", "/api/v1/services/deaf-1/command", map[string]string{"command": strings.Repeat("x", 900)})
 		switch {
 		case r.Status == 409 && strings.Contains(string(r.Body), "does not read its console"):

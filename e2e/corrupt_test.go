@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// blobsBelow are the files of a store of content that hold at least so many bytes.
+// blobsBelow returns the files of a content store with at least the given size.
 func blobsBelow(t *testing.T, dir string, least int64) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -53,7 +53,7 @@ func damage(t *testing.T, paths []string) {
 func TestDamagedContentIsFoundHealedAndNeverStartedFrom(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
-	source := rand.NewChaCha8([32]byte{1}) // nothing compresses it, so it lies as it is
+	source := rand.NewChaCha8([32]byte{1}) // incompressible, so that it is stored unchanged
 	content := map[string][]byte{"small.bin": make([]byte, 5000), "large.bin": make([]byte, 3<<20)}
 	files := map[string]string{}
 	for _, name := range []string{"small.bin", "large.bin"} {
@@ -68,7 +68,7 @@ func TestDamagedContentIsFoundHealedAndNeverStartedFrom(t *testing.T) {
 	createGroup(t, admin, map[string]any{
 		"name": "sound", "command": "exec sleep 100000", "templates": []string{"keep/sound"}, "memoryMb": 8, "maxInstances": 0, "shutdownGraceSeconds": 0,
 	})
-	// start starts one and waits until it runs or has failed.
+	// start starts an instance and waits until it runs or has failed.
 	start := func() (i cluster.Instance) {
 		t.Helper()
 		var made struct{ Instances []cluster.Instance }
@@ -100,11 +100,11 @@ func TestDamagedContentIsFoundHealedAndNeverStartedFrom(t *testing.T) {
 	}
 	sound(start())
 
-	// On the node it is fetched anew.
+	// The node fetches damaged content again.
 	damage(t, blobsBelow(t, caches[0], 5000))
 	sound(start())
 
-	// Where it comes from it is put aside, and a start fails rather than take it.
+	// templatesvc quarantines damaged content, and a start fails rather than use it.
 	damaged := blobsBelow(t, service, 5000)
 	damage(t, damaged)
 	for _, path := range blobsBelow(t, caches[0], 5000) {
@@ -114,7 +114,7 @@ func TestDamagedContentIsFoundHealedAndNeverStartedFrom(t *testing.T) {
 	}
 	i := start()
 	switch {
-	case i.State == "RUNNING": // the directory was looked at again meanwhile, and what was put aside stored anew
+	case i.State == "RUNNING": // the directory was scanned meanwhile, which stored the quarantined content again
 		sound(i)
 	case i.Reason != "TemplateFetch":
 		t.Errorf("the start without content: %+v", i)
@@ -122,13 +122,13 @@ func TestDamagedContentIsFoundHealedAndNeverStartedFrom(t *testing.T) {
 	if aside, err := os.ReadDir(filepath.Join(service, "corrupt")); err != nil || len(aside) == 0 {
 		t.Errorf("nothing was put aside: %v", err)
 	}
-	// What was put aside is stored again when the template is published again. A start
-	// ends with the first of what is damaged that it finds, so this takes several.
+	// Publishing the template again restores the quarantined content. A start stops at the
+	// first damaged file it finds, so this takes several starts.
 	for range damaged {
 		looks := 0
 		await.That(t, "the content stored again", func() string {
-			// Written now and then, with time to be read in between: what was put aside after
-			// the last time would wait for the next look at the directory, a minute later.
+			// Publish from time to time, with a pause for the scan. Content quarantined
+			// after the last publication would wait a minute for the next scan.
 			if looks%400 == 0 {
 				cluster.WriteTemplate(t, c, "keep/sound", files)
 			}

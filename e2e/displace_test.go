@@ -13,23 +13,25 @@ import (
 	"github.com/orreryhq/orrery/enforcer"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler"
 )
 
-// desk is scheduler and enforcer over an etcd, with the records of nodes whose agents
-// start and stop what they are told within a moment. No process runs.
+// desk runs scheduler and enforcer over an etcd with fake agents, which start and stop
+// instances as ordered within a moment. There are no processes.
 type desk struct {
 	t *testing.T
 	c *store.Client
 	v *view.View
 
 	mu sync.Mutex
-	// least is the fewest instances that served at once since it was last set.
+	// least is the lowest number of serving instances since it was last set.
 	least int
-	// asked are those that were asked to leave, with what was asked.
+	// asked maps the instances that were asked to leave to their evictions.
 	asked map[fleet.InstanceID]fleet.Eviction
 }
 
@@ -73,7 +75,7 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-// hear notes who is asked to leave, and how many serve.
+// hear records evictions and the number of serving instances.
 func (d *desk) hear(b view.Batch) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,7 +93,7 @@ func (d *desk) hear(b view.Batch) {
 	d.least = min(d.least, serving)
 }
 
-// agents start what is placed and stop what is ordered to.
+// agents starts placed instances and stops ordered ones.
 func (d *desk) agents(ctx context.Context) {
 	for id, i := range d.v.Snapshot().Instances.All() {
 		if !i.HoldsNode() {
@@ -109,8 +111,8 @@ func (d *desk) agents(ctx context.Context) {
 		case i.Status != nil && i.Status.Generation == i.Placement.Generation:
 			continue
 		}
-		// What it meets is seen, and looked at again.
-		_, _ = d.c.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.StatusKey(id), s, rev)}})
+		// A conflict shows up in the view and is handled in the next round.
+		_, _ = d.c.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(keys.Status(id), s, rev)}})
 	}
 }
 
@@ -128,20 +130,20 @@ func (d *desk) write(writes ...store.Write) {
 func (d *desk) node(id fleet.NodeID, memory int) {
 	d.t.Helper()
 	d.write(
-		store.Create(store.NodeKey(id), fleet.Node{ID: id, Capacity: fleet.Resources{MemoryMiB: memory}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}}}),
-		store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id}))
+		store.Create(keys.Node(id), fleet.Node{ID: id, Capacity: fleet.Resources{MemoryMiB: memory}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}}}),
+		store.Create(keys.NodeSession(id), fleet.NodeSession{Node: id}))
 }
 
-// group keeps n instances of 10 MiB each.
+// group creates a group with n instances of 10 MiB each.
 func (d *desk) group(name fleet.GroupName, n int, change func(*fleet.GroupSpec)) {
 	d.t.Helper()
 	g := fleet.Group{Name: name, Revision: 1, Spec: fleet.DefaultSpec()}
 	g.Spec.Resources, g.Spec.Scaling.Min, g.Spec.Scaling.Max = fleet.Resources{MemoryMiB: 10}, n, 0
 	change(&g.Spec)
-	d.write(store.Create(store.GroupKey(name), g))
+	d.write(store.Create(keys.Group(name), g))
 }
 
-// serving are a group's instances that are online.
+// serving returns a group's online instances.
 func (d *desk) serving(g fleet.GroupName) (out []*fleet.Instance) {
 	for i := range d.v.Snapshot().GroupInstances(g) {
 		if i.State() == fleet.Online {
@@ -160,17 +162,17 @@ func (d *desk) awaitServing(g fleet.GroupName, n int) []*fleet.Instance {
 	return d.serving(g)
 }
 
-// players has so many of a node's instances of a group report a player.
+// players makes n of a group's instances on a node report a player.
 func (d *desk) players(on fleet.NodeID, g fleet.GroupName, n int) (who []fleet.InstanceID) {
 	d.t.Helper()
-	r := fleet.Report{Node: on, Instances: map[fleet.InstanceID]fleet.InstanceReport{}}
+	r := reports.Report{Node: on, Instances: map[fleet.InstanceID]reports.InstanceReport{}}
 	for _, i := range d.serving(g) {
 		if i.Placement.Node == on && len(who) < n {
 			who = append(who, i.Intent.ID)
-			r.Instances[i.Intent.ID] = fleet.InstanceReport{Players: 3}
+			r.Instances[i.Intent.ID] = reports.InstanceReport{Players: 3}
 		}
 	}
-	d.write(store.Create(store.ReportKey(on), r))
+	d.write(store.Create(keys.Report(on), r))
 	return who
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// workloads are the foreign programs of e2e/workloads, built from there.
+// workloads are the third-party programs from e2e/workloads.
 type workloads struct{ server, ping string }
 
 func buildWorkloads(t *testing.T) workloads {
@@ -30,7 +30,7 @@ func buildWorkloads(t *testing.T) workloads {
 	return workloads{server: filepath.Join(out, "dragonfly"), ping: filepath.Join(out, "raknet-ping")}
 }
 
-// answers demands that a server answers a RakNet ping on its port.
+// answers checks that a server answers a RakNet ping on its port.
 func (w workloads) answers(t *testing.T, i cluster.Instance) {
 	t.Helper()
 	cmd := exec.CommandContext(cluster.Bounded(t), w.ping, "-timeout", "30s", address(i.Port))
@@ -39,8 +39,8 @@ func (w workloads) answers(t *testing.T, i cluster.Instance) {
 	}
 }
 
-// A real Bedrock server that nobody here wrote: it speaks UDP, reads a TOML file
-// and has no console.
+// Dragonfly is a real third-party Bedrock server. It uses UDP, reads a TOML file and has no
+// console.
 func TestARealGameServerIsRunReplacedAndScaled(t *testing.T) {
 	w := buildWorkloads(t)
 	c := cluster.Start(t, cluster.Options{MemoryMiB: 10_000, CPU: 10_000})

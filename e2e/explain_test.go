@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// explained is the part of an explanation these tests look at.
+// explained are the parts of an explanation that the tests read.
 type explained struct {
 	State, Reason, Message string
 	Chain                  []struct {
@@ -46,7 +46,7 @@ func explain(admin *cluster.Client, id string) explained {
 	return e
 }
 
-// startOne starts an instance and returns its id.
+// startOne starts an instance and returns its ID.
 func startOne(t *testing.T, admin *cluster.Client, group string) string {
 	t.Helper()
 	var started struct{ Instances []struct{ UID string } }
@@ -104,10 +104,10 @@ func TestAnInstanceSaysWhyItWaitsIsHereAndHasStopped(t *testing.T) {
 	}
 }
 
-// shown is the part of an instance that says why, in either dialect.
+// shown are the parts of an instance that give the reason, in either API dialect.
 type shown struct{ ID, UID, Reason, Message string }
 
-// views are the ways to see an instance over HTTP, by name.
+// views are the ways to read an instance over HTTP, by name.
 func views(admin *cluster.Client) map[string]func(id string) shown {
 	return map[string]func(id string) shown{
 		"v1 list": func(id string) shown {
@@ -148,7 +148,7 @@ func TestAReasonToWaitIsInEveryViewWithinASecond(t *testing.T) {
 	admin.AwaitState(startOne(t, admin, "wide"), "RUNNING")
 	const reason = "NoNodeFits"
 	best := time.Hour
-	for range 3 { // a busy machine may be late once
+	for range 3 { // a busy machine may be too slow once
 		id := startOne(t, admin, "wide")
 		for name, see := range views(admin) {
 			await.That(t, "the reason in the "+name, func() string {

@@ -16,7 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// worktree is a repository on the disk, worked on with git itself.
+// worktree is a Git repository on disk that tests edit with the git command.
 type worktree struct {
 	t   *testing.T
 	dir string
@@ -43,7 +43,7 @@ func (w *worktree) git(args ...string) {
 	}
 }
 
-// commit writes a file, or removes it when the content is empty, and commits that.
+// commit writes a file, or deletes it when content is empty, and commits the change.
 func (w *worktree) commit(path, content string) {
 	w.t.Helper()
 	full := filepath.Join(w.dir, filepath.FromSlash(path))
@@ -60,7 +60,7 @@ func (w *worktree) commit(path, content string) {
 	w.git("commit", "--quiet", "--message", path)
 }
 
-// fileOf reads a file of a running instance's directory.
+// fileOf reads a file from a running instance's directory.
 func fileOf(t *testing.T, i cluster.Instance, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(i.PID), "cwd", name))
@@ -116,7 +116,7 @@ func TestARepositoryMakesAGroupChangesItsFilesAndRemovesIt(t *testing.T) {
 		}
 		return await.Unless(left == 404, "the group is answered with %d", left)
 	})
-	if version() == before { // the template is declared still
+	if version() == before { // the template is still declared
 		t.Error("the template has gone back")
 	}
 }
@@ -124,7 +124,7 @@ func TestARepositoryMakesAGroupChangesItsFilesAndRemovesIt(t *testing.T) {
 func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "the jar of "+r.URL.Path) }))
 	t.Cleanup(site.Close)
-	tools := t.TempDir() // what is called java here runs while the jar is there
+	tools := t.TempDir() // a fake java that runs while the jar exists
 	if err := os.WriteFile(filepath.Join(tools, "java"), []byte("#!/bin/sh\n[ -s server.jar ] && exec cat\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
 			delete(items, "group paper")
 			delete(items, "template games/x")
 			for name, state := range items {
-				if state == "REMOVED" { // it is told until the next look, which may have been already
+				if state == "REMOVED" { // the state is shown only until the next scan
 					delete(items, name)
 				}
 			}
@@ -178,7 +178,7 @@ func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
 		t.Errorf("the first instance runs %q", got)
 	}
 
-	// Another version is recommended, and the one before goes with the same commit.
+	// The same commit recommends another version and removes the previous one.
 	repository.commit("catalog.yaml", catalog("2", "2", "3", "4"))
 	sync(nil)
 	stands("map[catalog PAPER:IN_SYNC catalog PAPER/2:IN_SYNC catalog PAPER/3:IN_SYNC catalog PAPER/4:IN_SYNC]")
@@ -187,7 +187,7 @@ func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
 		t.Errorf("the second instance runs %q", got)
 	}
 
-	// What would remove most of it is held until it is confirmed.
+	// A change that removes most versions is held until it is confirmed.
 	repository.commit("catalog.yaml", catalog("2", "2", "3", "4", "5", "6"))
 	sync(nil)
 	stands("map[catalog PAPER:IN_SYNC catalog PAPER/2:IN_SYNC catalog PAPER/3:IN_SYNC catalog PAPER/4:IN_SYNC catalog PAPER/5:IN_SYNC catalog PAPER/6:IN_SYNC]")
@@ -197,6 +197,6 @@ func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
 	await.That(t, "that it is held", func() string { held, _ = state(); return await.Unless(held != "", "it is not") })
 	stands("map[catalog PAPER:IN_SYNC catalog PAPER/2:IN_SYNC catalog PAPER/3:IN_SYNC catalog PAPER/4:IN_SYNC catalog PAPER/5:IN_SYNC catalog PAPER/6:IN_SYNC]")
 	sync(map[string]string{"confirm": held})
-	// The group relies on what is recommended: that stays, and all else goes.
+	// The group depends on the recommended version, so that one stays and the others go.
 	stands("map[catalog PAPER:FAILED catalog PAPER/2:FAILED]")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// figures are what both dialects show of an instance's players.
+// figures are what both API dialects show about an instance's players.
 type figures struct {
 	PlayerCount int  `json:"playerCount"`
 	Players     *int `json:"players"`
@@ -51,7 +51,8 @@ func TestPlayersStandInEveryViewAndAServerThatHangsIsReplaced(t *testing.T) {
 	}
 }
 
-// says is a shell line that posts to the API from inside an instance, with its own token.
+// says returns a shell command that posts to the API from inside an instance, with the
+// instance's own token.
 func says(path string, sequence int) string {
 	return fmt.Sprintf(`exec 3<>/dev/tcp/$CLOUD_CONTROLLER_HOST/$CLOUD_CONTROLLER_PORT; printf 'POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n`+
 		`Authorization: Bearer %%s\r\nX-Prexor-Sequence: %d\r\nContent-Length: 0\r\n\r\n' $ORRERY_TOKEN >&3; head -1 <&3; `, path, sequence)

@@ -59,7 +59,7 @@ func TestOneInstanceFromRequestToProcessAndBack(t *testing.T) {
 	if proctest.Lives(i.PID) || !portFree(i.Port) {
 		t.Errorf("stopped, but the process is gone: %v, the port free: %v", !proctest.Lives(i.PID), portFree(i.Port))
 	}
-	admin.Do("POST", "/api/v1/services/"+i.UID+"/stop", nil).OK(200) // stopping what has stopped changes nothing
+	admin.Do("POST", "/api/v1/services/"+i.UID+"/stop", nil).OK(200) // stopping a stopped instance has no effect
 	var h struct{ Lines []struct{ Line string } }
 	admin.Do("GET", "/api/v1/services/"+i.UID+"/console/history", nil).OK(200, &h)
 	if len(h.Lines) == 0 {
@@ -109,7 +109,7 @@ func TestScaleConvergesBothWays(t *testing.T) {
 			t.Errorf("%d instances on %d ports", n, len(ports))
 		}
 	}
-	// The CLI's way: PATCH of the bounds.
+	// The CLI does this by a PATCH of the limits.
 	admin.Do("PATCH", "/api/v1/groups/fleet", map[string]int{"minInstances": 2, "maxInstances": 20}).OK(200)
 	admin.AwaitRunning("fleet", 2)
 	admin.Do("DELETE", "/api/v1/groups/fleet", nil).OK(204)
@@ -144,7 +144,8 @@ func TestFiftyParallelStartsGetDistinctPortsAndExactAccounting(t *testing.T) {
 	if len(ports) != 50 {
 		t.Errorf("50 instances on %d ports", len(ports))
 	}
-	// The node is full: one more waits and says why; a stop makes room for it.
+	// The node is full, so one more instance waits and gives the reason. A stop makes room
+	// for it.
 	admin.Do("POST", "/api/v1/groups/many/start", nil).OK(200)
 	var waiting cluster.Instance
 	await.That(t, "the 51st waiting with a reason", func() string {
@@ -272,7 +273,7 @@ func TestACommandThatDoesNotExistIsNamedInTheAPI(t *testing.T) {
 	}
 	var group struct{ Message string }
 	admin.Do("GET", "/api/v1/groups/wrong", nil).OK(200, &group)
-	if !strings.HasPrefix(group.Message, "wrong-1 is not started again until the group changes: ") || !strings.Contains(group.Message, `"nosuchcommand"`) {
+	if !strings.HasPrefix(group.Message, "wrong-1 is not restarted until the group changes: ") || !strings.Contains(group.Message, `"nosuchcommand"`) {
 		t.Errorf("the group says %q", group.Message)
 	}
 }

@@ -1,6 +1,6 @@
-// Package e2e_test holds the end-to-end scenarios: every one runs through the
-// real path, gateway → etcd → enforcer → scheduler → agent → process and back,
-// with the runner ORRERY_E2E names (see package cluster).
+// Package e2e_test holds the end-to-end scenarios. Each uses the real path, gateway → etcd
+// → enforcer → scheduler → agent → process and back. ORRERY_E2E selects how the cluster
+// runs (see package cluster).
 package e2e_test
 
 import (
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// arenaGroup declares a group of arena servers from a template of their own.
+// arenaGroup returns the spec of a group of arena servers with its own template.
 func arenaGroup(t *testing.T, c cluster.Cluster, name string, extra map[string]any) map[string]any {
 	t.Helper()
 	cluster.WriteTemplate(t, c, "demo/"+name, map[string]string{
@@ -40,7 +40,7 @@ func arenaGroup(t *testing.T, c cluster.Cluster, name string, extra map[string]a
 	return spec
 }
 
-// createGroup posts a group once its templates have been picked up.
+// createGroup creates a group once its templates have been published.
 func createGroup(t *testing.T, admin *cluster.Client, spec map[string]any) {
 	t.Helper()
 	await.That(t, fmt.Sprint("group ", spec["name"], " accepted"), func() string {
@@ -63,7 +63,7 @@ func pingArena(t *testing.T, port int) ping.Status {
 	return s
 }
 
-// carriers are the processes that carry an instance's mark in their environment.
+// carriers returns the processes that have an instance's mark in their environment.
 func carriers(t *testing.T, uid string) []int {
 	t.Helper()
 	return proctest.Where(t, func(p proctest.Process) bool { return p.Carries("ORRERY_INSTANCE_ID=" + uid) })

@@ -11,8 +11,8 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// pair is a cluster of two nodes. node-1 has much of everything and no label, node-2
-// has 100 MiB, one core and the label rack=r1; most scenarios are about node-2 alone.
+// pair is a cluster of two nodes. node-1 has plenty of everything and no label. node-2 has
+// 100 MiB, one core and the label rack=r1. Most scenarios use only node-2.
 type pair struct {
 	t     *testing.T
 	admin *cluster.Client
@@ -28,20 +28,20 @@ func newPair(t *testing.T) *pair {
 	return &pair{t: t, c: c, admin: admin, two: two}
 }
 
-// on is the pair for a subtest.
+// on returns the pair for a subtest.
 func (p *pair) on(t *testing.T) *pair {
 	other := *p
 	other.t, other.admin = t, p.admin.On(t)
 	return &other
 }
 
-// say changes what is said of node-2.
+// say patches node-2.
 func (p *pair) say(patch string) {
 	p.t.Helper()
 	p.admin.Do("PATCH", "/api/v1/nodes/node-2", patch).OK(200)
 }
 
-// hold runs an instance of the group holder on node-2, and returns what ends it.
+// hold runs an instance of the group "holder" on node-2. release ends it.
 func (p *pair) hold(fields map[string]any) (release func()) {
 	p.t.Helper()
 	spec := catGroup("holder", map[string]any{"nodes": []string{"node-2"}, "minInstances": 1})
@@ -53,7 +53,7 @@ func (p *pair) hold(fields map[string]any) (release func()) {
 	return func() { p.remove("holder") }
 }
 
-// tidy undoes what a scenario did.
+// tidy undoes the effects of a scenario.
 func (p *pair) tidy(group string) {
 	p.t.Helper()
 	for _, node := range []string{"node-1", "node-2"} {
@@ -64,7 +64,7 @@ func (p *pair) tidy(group string) {
 	p.remove(group)
 }
 
-// remove deletes a group, if it is there, and waits until nothing of it is left.
+// remove deletes a group if it exists, and waits until it is gone.
 func (p *pair) remove(group string) {
 	p.t.Helper()
 	p.admin.Do("DELETE", "/api/v1/groups/"+group, nil)
@@ -74,7 +74,7 @@ func (p *pair) remove(group string) {
 	})
 }
 
-// waits finds the instance of a group that has no node, once there is one.
+// waits returns the unplaced instance of a group, once there is one.
 func (p *pair) waits(group string) (waiting cluster.Instance) {
 	p.t.Helper()
 	await.That(p.t, "an instance of "+group+" without a node", func() string {
@@ -89,20 +89,22 @@ func (p *pair) waits(group string) (waiting cluster.Instance) {
 	return waiting
 }
 
-// excluded is a scenario: for one reason no node may run an instance, and then one may.
+// excluded is a scenario in which a filter excludes the node, and then no longer does.
 type excluded struct {
 	rule string
-	// group is what is asked for, of node-2 unless it says something else of nodes.
+	// group is the group's spec. It is restricted to node-2 unless it has its own rules
+	// about nodes.
 	group map[string]any
-	// before makes the reason, and says what ends it; it may be nil when after is not.
+	// before creates the reason for exclusion, and returns a function that removes it. It
+	// may be nil when after is set.
 	before func(p *pair) (cure func())
-	// after ends the reason when before does not say how.
+	// after removes the reason when before returns no function.
 	after func(p *pair)
-	// filter is the name of the reason, says a part of what would help.
+	// filter is the name of the filter, and says is part of its fix.
 	filter, says string
 }
 
-// labelled is a scenario about the labels of node-2, which are rack=r1 until they become others.
+// labelled returns a scenario about the labels of node-2, which are rack=r1 at first.
 func labelled(field, expr, says, cure string) excluded {
 	return excluded{
 		rule: field + " " + expr, group: map[string]any{field: []string{expr}}, filter: "labels", says: says,
@@ -210,7 +212,7 @@ var exclusions = []excluded{
 	},
 	{
 		rule: "a full rack under a maximum skew",
-		// Of two, one goes to node-1; the other may not follow it.
+		// One of two instances goes to node-1, and the other may not follow it.
 		group: fields{"nodes": []string{"*"}, "minInstances": 2, "spreadConstraint": "rack", "spreadMaxSkew": 1},
 		before: func(p *pair) func() {
 			p.admin.Do("PATCH", "/api/v1/nodes/node-1", `{"labels":{"rack":"r0"}}`).OK(200)
@@ -257,8 +259,8 @@ func TestWhatNoNodeMayRunSaysWhyInEveryViewAndRunsOnceTheCauseIsGone(t *testing.
 	}
 }
 
-// saysWhy demands that every view of a waiting instance and its explanation say by
-// which filter node-2, or else any node, is excluded, and what would help.
+// saysWhy checks that every view of a waiting instance and its explanation name the filter
+// that excludes node-2, or else any node, and the fix.
 func (p *pair) saysWhy(i cluster.Instance, filter, says string) {
 	p.t.Helper()
 	for name, see := range views(p.admin) {
@@ -293,7 +295,7 @@ func TestAGroupThatAsksForLessRunsWhatWaitedForMore(t *testing.T) {
 	if ran := p.admin.AwaitState(waiting.UID, "RUNNING"); ran.ID != waiting.ID {
 		t.Errorf("%+v waited, %+v runs", waiting, ran)
 	}
-	// Those that run are left alone.
+	// Running instances are left alone.
 	p.admin.Do("PATCH", "/api/v1/groups/greedy", fields{"memoryMb": 60, "minInstances": 2}).OK(200)
 	p.admin.AwaitRunning("greedy", 2)
 	if ran := p.admin.Instance(waiting.UID); ran.State != "RUNNING" || ran.Generation != 3 {

@@ -16,7 +16,8 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// saysWith is a shell line that posts a body to the API from inside an instance, with its own token.
+// saysWith returns a shell command that posts a body to the API from inside an instance,
+// with the instance's own token.
 func saysWith(path string, sequence int, body string) string {
 	return fmt.Sprintf(`exec 3<>/dev/tcp/$CLOUD_CONTROLLER_HOST/$CLOUD_CONTROLLER_PORT; printf 'POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n`+
 		`Authorization: Bearer %%s\r\nX-Prexor-Sequence: %d\r\nContent-Length: %d\r\n\r\n%s' $ORRERY_TOKEN >&3; head -1 <&3; `, path, sequence, len(body), body)
@@ -76,15 +77,15 @@ func TestPlayersAreWhereTheirServersTellAndGoWithThem(t *testing.T) {
 	})
 }
 
-// teller says of a server what happens to its players, with the server's own token. What it
-// says is numbered, so that one says one thing at a time.
+// teller reports a server's players to the API with the server's own token. It numbers its
+// reports and sends one at a time.
 type teller struct {
 	instance, token string
 	sequence        int
 	http            *http.Client
 }
 
-// tell says it through a gateway.
+// tell sends a report through a gateway.
 func (s *teller) tell(ctx context.Context, at cluster.Cluster, what, player string) error {
 	s.sequence++
 	body := fmt.Sprintf(`{"uuid":%q}`, player)
@@ -108,7 +109,8 @@ func (s *teller) tell(ctx context.Context, at cluster.Cluster, what, player stri
 	return nil
 }
 
-// tellers are those of all instances of a group, once each has left its token in a directory.
+// tellers returns a teller for each instance of a group, once each has written its token to
+// a directory.
 func tellers(t *testing.T, admin *cluster.Client, group, dir string, n int) (all []*teller) {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: n}
@@ -125,7 +127,7 @@ func tellers(t *testing.T, admin *cluster.Client, group, dir string, n int) (all
 	return all
 }
 
-// whereabouts are the players that a gateway shows, and where.
+// whereabouts maps the players that a gateway shows to their servers.
 func whereabouts(admin *cluster.Client) map[string]string {
 	out := map[string]string{}
 	for page := 1; ; page++ {
@@ -156,7 +158,8 @@ func TestAThousandPlayersOfTenServersAreTheSameOnEveryGateway(t *testing.T) {
 	all := tellers(t, admin, "own", dir, servers)
 	where := map[string]string{}
 	player := func(server, n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%04d%08d", server, n) }
-	// Every server tells at once, each of its own players in turn, by either gateway.
+	// All servers report concurrently, each about its own players in sequence, through
+	// either gateway.
 	atOnce := func(what string, of func(server, n int) (player string, ok bool)) {
 		t.Helper()
 		ctx := cluster.Bounded(t)
@@ -199,7 +202,8 @@ func TestAThousandPlayersOfTenServersAreTheSameOnEveryGateway(t *testing.T) {
 	}
 	awaitThem("a thousand have joined")
 
-	// A third goes on to the next server, which tells of them before the one they left does.
+	// A third of the players moves to the next server, which reports them before their old
+	// server does.
 	moves := func(n int) bool { return n%3 == 0 }
 	atOnce("player-join", func(server, n int) (string, bool) { return player((server+servers-1)%servers, n), moves(n) })
 	atOnce("player-leave", func(server, n int) (string, bool) { return player(server, n), moves(n) })
@@ -212,7 +216,7 @@ func TestAThousandPlayersOfTenServersAreTheSameOnEveryGateway(t *testing.T) {
 	}
 	awaitThem("a third have moved")
 
-	// Of those who stayed, every second leaves.
+	// Half of the remaining players leave.
 	leaves := func(n int) bool { return !moves(n) && n%2 == 0 }
 	atOnce("player-leave", func(server, n int) (string, bool) { return player(server, n), leaves(n) })
 	for server := range all {

@@ -8,8 +8,8 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// waitsFor demands that every view of a waiting instance, and its explanation, tell
-// a reason and a part of its sentence.
+// waitsFor checks that every view of a waiting instance and its explanation give a reason
+// and part of its message.
 func (p *pair) waitsFor(i cluster.Instance, reason, says string) {
 	p.t.Helper()
 	for name, see := range views(p.admin) {
@@ -23,7 +23,7 @@ func (p *pair) waitsFor(i cluster.Instance, reason, says string) {
 	}
 }
 
-// steady demands that the same processes run as before.
+// steady checks that the same processes still run.
 func (p *pair) steady(group string, before []cluster.Instance) {
 	p.t.Helper()
 	for _, i := range before {
@@ -33,7 +33,7 @@ func (p *pair) steady(group string, before []cluster.Instance) {
 	}
 }
 
-// told is the message of a group or a quota.
+// told returns the message of a group or a quota.
 func (p *pair) told(path string) string {
 	p.t.Helper()
 	var shown struct{ Message string }
@@ -48,7 +48,7 @@ func TestAGroupsQuotaHoldsNewOnesBackAndTouchesNoneThatRun(t *testing.T) {
 	third := p.waits("team")
 	p.waitsFor(third, "QuotaSpent", "the quota of group team: 2 of 2 instances are held")
 
-	// Below what is held: told, and nobody is stopped.
+	// A quota below the current use is reported, and nothing is stopped.
 	p.admin.Do("PATCH", "/api/v1/groups/team", fields{"quota": fields{"instances": 1}}).OK(200)
 	p.steady("team", two)
 	if said := p.told("/api/v1/groups/team"); !strings.Contains(said, "2 of at most 1 instances") {
@@ -73,7 +73,7 @@ func TestATenantsQuotaBoundsItsGroupsTogether(t *testing.T) {
 	p.admin.Do("PATCH", "/api/v1/groups/blue", fields{"minInstances": 2}).OK(200)
 	p.waitsFor(p.waits("blue"), "QuotaSpent", "quota acme: 40 of 40 MiB are held: raise it")
 
-	// Below what is held: told, and nobody is stopped.
+	// A quota below the current use is reported, and nothing is stopped.
 	running := append(p.admin.Running("red"), p.admin.Running("blue")...)
 	p.admin.Do("PUT", "/api/v1/quotas/acme", `{"selector":{"tenant":"acme"},"limit":{"memoryMb":30}}`).OK(200)
 	if said := p.told("/api/v1/quotas/acme"); !strings.Contains(said, "40 of at most 30 MiB") {
@@ -81,7 +81,7 @@ func TestATenantsQuotaBoundsItsGroupsTogether(t *testing.T) {
 	}
 	p.steady("acme", running)
 
-	// What one group gives up, another may have.
+	// Resources that one group frees are available to the other.
 	p.admin.Do("PUT", "/api/v1/quotas/acme", `{"selector":{"tenant":"acme"},"limit":{"memoryMb":40}}`).OK(200)
 	p.remove("red")
 	p.admin.AwaitRunning("blue", 2)
@@ -92,13 +92,13 @@ func TestATenantsQuotaBoundsItsGroupsTogether(t *testing.T) {
 
 func TestWhatIsReservedIsLeftFreeForThoseItIsReservedFor(t *testing.T) {
 	p := newPair(t)
-	// Of 1,100 MiB on two nodes 1,050 are kept: 50 are left to others.
+	// 1,050 of the 1,100 MiB on two nodes are reserved, which leaves 50 for others.
 	createGroup(t, p.admin, catGroup("vip", fields{"memoryMb": 50, "reserved": fields{"memoryMb": 1050}}))
 	createGroup(t, p.admin, catGroup("public", fields{"memoryMb": 30, "minInstances": 2}))
 	p.admin.AwaitRunning("public", 1)
 	p.waitsFor(p.waits("public"), "Reserved", "1050 MiB are reserved for group vip; 1070 MiB are free, 30 are asked for")
 
-	// Whom it is reserved for may have it, and then the less is kept.
+	// The group may use its reservation, and then less is kept free.
 	p.admin.AwaitState(startOne(t, p.admin, "vip"), "RUNNING")
 	if e := explain(p.admin, p.waits("public").UID).Pending; !strings.Contains(e.Message, "1000 MiB are reserved for group vip; 1020 MiB are free") {
 		t.Errorf("explained as %+v", e)

@@ -11,7 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// What the tests of refusals run: a program that ends when it is asked to.
+// catGroup returns the spec of a group that runs cat, which ends when asked to.
 func catGroup(name string, extra map[string]any) map[string]any {
 	spec := map[string]any{"name": name, "command": "exec cat", "memoryMb": 8, "shutdownGraceSeconds": 0}
 	for k, v := range extra {
@@ -71,7 +71,7 @@ func TestWhatNoNodeCouldHoldIsRefusedWithoutATrace(t *testing.T) {
 	if admin.Do("GET", "/api/instances?all=true", nil).OK(200, &all); len(all) != 0 {
 		t.Errorf("records left: %+v", all)
 	}
-	// What only has to wait is taken.
+	// A group that only has to wait for resources is accepted.
 	createGroup(t, admin, catGroup("half", map[string]any{"memoryMb": 60}))
 	admin.Do("POST", "/api/v1/groups/half/start", map[string]int{"count": 2}).OK(200)
 	admin.AwaitRunning("half", 1)
@@ -144,7 +144,7 @@ func TestInstancesStartedByHandAreLeftAloneByTheMinimum(t *testing.T) {
 	}
 }
 
-// unofferedRuntime is a runtime that exists but that no node of the cluster offers.
+// unofferedRuntime returns an existing runtime that no node of the cluster offers.
 func unofferedRuntime(t *testing.T, admin *cluster.Client) string {
 	t.Helper()
 	var nodes []struct {

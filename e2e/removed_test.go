@@ -9,11 +9,11 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// A template may be wanted by instances that are on their way when it goes: they get
-// all of it, and what is started afterwards is told that there is none.
+// A template may be removed while instances that use it start. They get all of it, and
+// later starts fail because it does not exist.
 func TestATemplateThatGoesWhileInstancesStartGivesAllOfItOrNothing(t *testing.T) {
 	const starts = 10
-	// Another template stays: a directory with nothing in it removes nothing.
+	// The directory keeps another template, because an empty directory removes nothing.
 	data := t.TempDir()
 	for _, file := range []string{"gone/soon/a.txt", "gone/soon/b.txt", "stays/here/a.txt"} {
 		path := filepath.Join(data, "templates", file)
@@ -41,7 +41,7 @@ func TestATemplateThatGoesWhileInstancesStartGivesAllOfItOrNothing(t *testing.T)
 		}
 		return made.Instances[0].UID
 	}
-	// ended is how a start has ended, which gave all or nothing.
+	// ended waits for the result of a start, which must have got all files or none.
 	ended := func(uid string) (i cluster.Instance) {
 		t.Helper()
 		await.That(t, "the start's end", func() string {
@@ -65,7 +65,7 @@ func TestATemplateThatGoesWhileInstancesStartGivesAllOfItOrNothing(t *testing.T)
 	for range starts {
 		before = append(before, start())
 	}
-	// At once: a version of half of its files must not be published meanwhile.
+	// Remove it atomically, so that no version with half of its files is published.
 	if err := os.Rename(filepath.Join(c.TemplateDir(), "gone"), filepath.Join(t.TempDir(), "gone")); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// stream opens the main stream of events at a gateway with a ticket; it ends with leave, or
-// with the gateway.
+// stream opens the main event stream of a gateway with a ticket. It ends when leave is
+// called or the gateway stops.
 func stream(t *testing.T, at cluster.Cluster, ticket, lastID string) (events <-chan sse, leave func()) {
 	t.Helper()
 	resp, leave := open(t, at.API()+"/api/v1/events/stream?ticket="+ticket, lastID)
@@ -71,14 +71,15 @@ func TestAnyGatewayServesAnyRequest(t *testing.T) {
 	})
 }
 
-// Gateways die and end while a client follows events; each time it goes on at another.
+// Gateways crash and stop while a client follows events. Each time it continues at another
+// gateway.
 func TestNoEventIsLostOrToldTwiceWhileGatewaysDie(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	second, third := cluster.AddGateway(t, c, admin, "second"), cluster.AddGateway(t, c, admin, "third")
 	begin, enough := make(chan struct{}), make(chan struct{})
 	made := make(chan []string, 1)
-	go func() { // makes groups through the gateway that stays, until enough have been seen
+	go func() { // creates groups through the remaining gateway until enough have been seen
 		var names []string
 		defer func() { made <- names }()
 		<-begin
@@ -97,7 +98,8 @@ func TestNoEventIsLostOrToldTwiceWhileGatewaysDie(t *testing.T) {
 	}()
 	var got []string
 	lastID := ""
-	// follow reads at a gateway up to so many events more, then has it end, and reads what still comes.
+	// follow reads more events at a gateway, ends the gateway, and reads the remaining
+	// events.
 	follow := func(at cluster.Cluster, more int, end func()) {
 		t.Helper()
 		var ticket struct{ Ticket string }

@@ -13,9 +13,10 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// awaitShares waits until so many schedulers share the shards evenly.
+// awaitShares waits until the schedulers share the shards evenly.
 func awaitShares(t *testing.T, c cluster.Local, schedulers int) {
 	t.Helper()
 	raw, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(c.Etcd(), ",")})
@@ -25,7 +26,7 @@ func awaitShares(t *testing.T, c cluster.Local, schedulers int) {
 	defer raw.Close()
 	s := store.New(raw, store.Options{})
 	await.That(t, fmt.Sprintf("an even share of %d schedulers", schedulers), func() string {
-		shards, _, err := store.List(cluster.Bounded(t), s, store.Shards("scheduler"))
+		shards, _, err := store.List(cluster.Bounded(t), s, keys.Shards("scheduler"))
 		if err != nil {
 			return err.Error()
 		}
@@ -41,8 +42,8 @@ func awaitShares(t *testing.T, c cluster.Local, schedulers int) {
 	})
 }
 
-// The nodes are agents on one host, which measure its processors at different moments. So
-// the groups give the measured CPU no weight: only then are the nodes equal.
+// All nodes are agents on one host and measure its CPU at different moments. The groups
+// give the measured CPU no weight, because only then are the nodes equal.
 func TestEqualNodesGetAsManyInstancesWhateverTheNumberOfSchedulers(t *testing.T) {
 	for _, schedulers := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("%d schedulers", schedulers), func(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 	"github.com/orreryhq/orrery/e2e/cluster"
 )
 
-// sse is one event of a stream.
+// sse is one server-sent event.
 type sse struct{ name, id, data string }
 
-// open asks for a stream, after an event where lastID is not empty. Whatever the answer is, it
-// ends with leave, at the latest with the test, or with whoever gives it.
+// open requests a stream, from after the event lastID if that is not empty. The stream ends
+// when leave is called, when the server closes it, or at the end of the test.
 func open(t *testing.T, url, lastID string) (resp *http.Response, leave func()) {
 	t.Helper()
 	ctx, leave := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -34,7 +34,8 @@ func open(t *testing.T, url, lastID string) (resp *http.Response, leave func()) 
 	return resp, leave
 }
 
-// frames reads an answer as server-sent events into a channel, which is closed when it ends.
+// frames reads a response as server-sent events into a channel. The channel is closed when
+// the stream ends.
 func frames(t *testing.T, resp *http.Response) <-chan sse {
 	t.Helper()
 	events := make(chan sse, 100_000)
@@ -64,7 +65,8 @@ func frames(t *testing.T, resp *http.Response) <-chan sse {
 	return events
 }
 
-// until reads events up to one that satisfies a condition; ok is false when the stream ended first.
+// until reads events until one satisfies a condition. ok is false when the stream ends
+// before.
 func until(t *testing.T, events <-chan sse, what string, is func(sse) bool) (all []sse, ok bool) {
 	t.Helper()
 	ctx := cluster.Bounded(t)

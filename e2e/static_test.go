@@ -47,7 +47,7 @@ func TestAStaticInstanceKeepsItsDataAndNeverRunsTwice(t *testing.T) {
 	}
 	var deletion struct{ Stop, Notes []string }
 	admin.Do("DELETE", "/api/v1/groups/world?dryRun=true", nil).OK(200, &deletion)
-	if len(deletion.Notes) != 1 || !strings.Contains(deletion.Notes[0], "stays on their nodes") || !strings.Contains(deletion.Notes[0], "world-1 ("+before.Node+")") {
+	if len(deletion.Notes) != 1 || !strings.Contains(deletion.Notes[0], "keep their data on their nodes") || !strings.Contains(deletion.Notes[0], "world-1 ("+before.Node+")") {
 		t.Errorf("the dry run of the deletion says %+v", deletion)
 	}
 }

@@ -56,13 +56,13 @@ func TestARolledBackTemplateGivesTheBytesOfBefore(t *testing.T) {
 	if got := content("reader-1"); got != second {
 		t.Errorf("before the rollback: %q", got)
 	}
-	admin.Do("POST", "/api/v1/templates/keep%2Fit/rollback", nil).OK(200) // no body: the version before
+	admin.Do("POST", "/api/v1/templates/keep%2Fit/rollback", nil).OK(200) // no body means the previous version
 	if got := content("reader-2"); got != first {
 		t.Errorf("after the rollback: %q, want %q", got, first)
 	}
 }
 
-// archive is a zip of files that all say the same.
+// archive returns a zip of files with the same text.
 func archive(t *testing.T, files int, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer

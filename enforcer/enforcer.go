@@ -1,10 +1,10 @@
-// Package enforcer is the service that keeps the counts: it makes instances up to
-// each group's minimum, replaces what crashed, stops what is too many, turns the
-// wish to stop into orders for nodes, and forgets what has long finished.
+// Package enforcer is the service that keeps the number of instances right. It starts
+// instances up to each group's minimum, replaces crashed ones, stops surplus ones, turns
+// stop requests into orders for nodes, and deletes the records of finished instances.
 //
-// It owns shards of groups; as many replicas as you like share them. It reads
-// everything from the view and keeps nothing in memory that is not in the store.
-// It has no API of its own and places nothing: that is the scheduler's.
+// Replicas share the groups by shards; any number may run. The service reads everything
+// from the view and keeps no state that is not in the store. It has no API and places
+// nothing: placement is up to the scheduler.
 package enforcer
 
 import (
@@ -21,42 +21,44 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// Config is what the service needs. Store, View, Log and Replica are required.
+// Config configures the service. Store, View, Log and Replica are required.
 type Config struct {
 	Store *store.Client
-	// View is shared with whoever else is in the process. New subscribes to it, so
-	// its Run comes after New.
+	// View may be shared within the process. New subscribes to it, so call its Run after
+	// New.
 	View *view.View
 	Log  *slog.Logger
-	// Metrics takes the service's metrics. Nil drops them.
+	// Metrics registers the service's metrics. Nil drops them.
 	Metrics prometheus.Registerer
-	// Replica is this process' name among the enforcers.
+	// Replica is this process's name among the enforcers.
 	Replica string
 	// Version is shown in the replica's session record.
 	Version string
-	// SessionTTL is how long others wait for a replica that died. 0 means store.DefaultTTL.
+	// SessionTTL is how long a dead replica keeps its shards. 0 means store.DefaultTTL.
 	SessionTTL time.Duration
-	// Takeover ends a predecessor's session of the same name: only for whoever holds
-	// proof that it is gone.
+	// Takeover ends a session that a predecessor left under the same name. Set it only if
+	// the predecessor is certainly gone.
 	Takeover bool
-	// KeepFor is how long records of finished instances are kept. 0 means an hour.
+	// KeepFor is how long the records of finished instances are kept. 0 means an hour.
 	KeepFor time.Duration
-	// KeepRecords is how many of them are kept per group. 0 means 20, negative none.
+	// KeepRecords is how many finished instances are kept per group. 0 means 20, a negative
+	// value none.
 	KeepRecords int
-	// With at least MassLossNodes nodes and more than MassLossPercent of all lost at
-	// once nothing is replaced until more are back. 0 means 5, and 50.
+	// MassLossNodes and MassLossPercent define a mass outage. While at least MassLossNodes
+	// nodes and more than MassLossPercent of all nodes are lost, nothing is replaced. 0
+	// means 5 and 50.
 	MassLossNodes, MassLossPercent int
-	// MassLossWait is how long a lost node's instances wait for further losses before
-	// they are replaced. 0 means a third of the TTL of the node's session.
+	// MassLossWait is how long the enforcer waits for further losses before it replaces a
+	// lost node's instances. 0 means a third of the TTL of the node's session.
 	MassLossWait time.Duration
-	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	// Now returns the wall clock with a monotonic reading. Nil means time.Now.
 	Now func() time.Time
 }
 
-// Service is an enforcer. Make it with New.
+// Service is an enforcer. Create it with New.
 type Service struct{ controller *controller.Controller }
 
-// New makes a service that waits for Run. Invalid when something required is missing.
+// New creates a service. It fails with Invalid when a required field is missing.
 func New(cfg Config) (*Service, error) {
 	switch {
 	case cfg.Store == nil, cfg.View == nil, cfg.Log == nil:
@@ -75,8 +77,8 @@ func New(cfg Config) (*Service, error) {
 	return &Service{controller: c}, nil
 }
 
-// Run keeps the groups until ctx ends; then it hands its shards over at once. No
-// instance is touched by its end.
+// Run works until ctx ends and then releases its shards at once. Running instances are not
+// affected.
 func (s *Service) Run(ctx context.Context) error { return s.controller.Run(ctx) }
 
 func (c Config) limits() plan.Limits {

@@ -1,6 +1,5 @@
-// Package examples holds what a newcomer tries Orrery with: a small server, templates
-// and groups. The template of the demonstration is embedded, so that a single binary
-// can bring it along. It decides nothing and writes nothing.
+// Package examples contains material for trying Orrery: a small server, templates and
+// groups. It embeds the demo's template, so that a single binary can contain it.
 package examples
 
 import (
@@ -8,17 +7,17 @@ import (
 	"io/fs"
 )
 
-// DemoTemplateName is the "<group>/<name>" under which DemoTemplate belongs into a
-// directory of templates; groups/lobby.json asks for it by that name.
+// DemoTemplateName is the name, "<group>/<name>", of DemoTemplate in a template directory.
+// groups/lobby.json refers to it.
 const DemoTemplateName = "demo/arena"
 
 //go:embed templates/demo/arena
 var embedded embed.FS
 
-// DemoTemplate is the file tree of the template for the arena server: the files of one
-// instance, with placeholders. server.properties belongs into fileModifications.
+// DemoTemplate returns the files of the arena server's template, with placeholders. Name
+// server.properties in the group's fileModifications.
 func DemoTemplate() fs.FS {
-	// Sub fails for a malformed path only, and this one is a constant.
+	// Sub fails only for a malformed path, and this one is a constant.
 	tree, _ := fs.Sub(embedded, "templates/"+DemoTemplateName)
 	return tree
 }

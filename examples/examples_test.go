@@ -26,7 +26,7 @@ func TestDemoTemplateHoldsItsFiles(t *testing.T) {
 	}
 }
 
-// TestGroupsNameTemplatesThatExist reads what a newcomer would post.
+// TestGroupsNameTemplatesThatExist reads the example groups.
 func TestGroupsNameTemplatesThatExist(t *testing.T) {
 	files, err := filepath.Glob("groups/*.json")
 	if err != nil || len(files) == 0 {

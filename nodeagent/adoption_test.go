@@ -17,11 +17,12 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent"
-	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/journal"
 )
 
-// processesOf are the processes that carry an instance's mark and work below the site's directory.
+// processesOf lists the processes with an instance's mark that work below the site's directory.
 func (s *site) processesOf(id fleet.InstanceID) []int {
 	s.t.Helper()
 	return proctest.Where(s.t, func(p proctest.Process) bool {
@@ -67,7 +68,7 @@ type logbook struct{ await.Text }
 
 func (l *logbook) into(c *nodeagent.Config) { c.Log = slog.New(slog.NewTextHandler(l, nil)) }
 
-// endAll ends all processes of an instance at once, as a power cut does: nothing tells of it.
+// endAll ends all processes of an instance at once, as a power cut does, without a report.
 func (s *site) endAll(id fleet.InstanceID) {
 	s.t.Helper()
 	s.edit(id, func(e *journal.Entry) {
@@ -84,12 +85,12 @@ func (s *site) endAll(id fleet.InstanceID) {
 	})
 }
 
-func TestAnInstanceWhoseEntryWasLostIsTakenUpWithItsProcess(t *testing.T) {
+func TestResumeWithoutJournalEntryAdoptsProcess(t *testing.T) {
 	spoil := map[string]func(path string) error{
 		"cut short":          func(path string) error { return os.Truncate(path, 20) },
 		"empty":              func(path string) error { return os.Truncate(path, 0) },
 		"deleted":            os.Remove,
-		"of another program": func(path string) error { return os.WriteFile(path, []byte(`{"version":99,"machine":[]}`), 0o600) },
+		"of a newer version": func(path string) error { return os.WriteFile(path, []byte(`{"version":99,"machine":[]}`), 0o600) },
 		"the whole journal":  func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
 	}
 	for name, spoil := range spoil {
@@ -131,7 +132,7 @@ func TestAnInstanceWhoseEntryWasLostIsTakenUpWithItsProcess(t *testing.T) {
 	}
 }
 
-func TestAnInstanceTakenUpKeepsItsTokenThroughARestartInPlace(t *testing.T) {
+func TestResumedInstanceKeepsTokenAcrossRestart(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	plan := basic(`echo "$ORRERY_TOKEN" >>tokens; echo >up; sleep 1000`)
@@ -154,7 +155,7 @@ func TestAnInstanceTakenUpKeepsItsTokenThroughARestartInPlace(t *testing.T) {
 	}
 }
 
-func TestAnOrderThatWaitedIsObeyedByAnInstanceTakenUp(t *testing.T) {
+func TestResumedInstanceObeysPendingOrder(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
@@ -166,26 +167,26 @@ func TestAnOrderThatWaitedIsObeyedByAnInstanceTakenUp(t *testing.T) {
 	awaitGone(t, pid)
 }
 
-func TestAProcessItsAgentCouldNotEvenReportIsAdopted(t *testing.T) {
+func TestUnreportedProcessIsAdopted(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
 	s.stop()
 	s.loseEntry("aaaaaa")
-	s.remove(store.StatusKey("aaaaaa"))
+	s.remove(keys.Status("aaaaaa"))
 	s.start(taking)
 	if st := s.awaitState("aaaaaa", 1, fleet.Online); st.PID != pid || len(s.processesOf("aaaaaa")) != 2 {
 		t.Errorf("status %+v, processes %v", st, s.processesOf("aaaaaa"))
 	}
 }
 
-func TestAStartThatWasNotJournalledIsAdopted(t *testing.T) {
+func TestUnjournalledStartIsAdopted(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
 	s.stop()
 	s.edit("aaaaaa", func(e *journal.Entry) {
-		e.Machine.Phase, e.Machine.Out, e.ProcessRun = "launching", "launch", 0
+		e.Machine.Phase, e.Machine.Pending, e.ProcessRun = "launching", "launch", 0
 		e.Machine.Status.State, e.Machine.Status.PID = fleet.Preparing, 0
 	})
 	s.start(taking)
@@ -195,7 +196,7 @@ func TestAStartThatWasNotJournalledIsAdopted(t *testing.T) {
 	})
 }
 
-func TestAnExitIsKnownThoughTheJournalIsGone(t *testing.T) {
+func TestExitIsKnownWithoutJournal(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("read go; exit 37")).PID
@@ -213,7 +214,7 @@ func TestAnExitIsKnownThoughTheJournalIsGone(t *testing.T) {
 	}
 }
 
-func TestARestartOfTheHostIsNoCrash(t *testing.T) {
+func TestHostRestartIsNotACrash(t *testing.T) {
 	for _, entry := range []string{"whole", "cut short"} {
 		t.Run(entry, func(t *testing.T) {
 			s := newSite(t)
@@ -257,7 +258,7 @@ func TestARestartOfTheHostIsNoCrash(t *testing.T) {
 	}
 }
 
-func TestARecycledPIDIsNeverSignalled(t *testing.T) {
+func TestReusedPIDIsNotSignalled(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	s.online("aaaaaa", basic("sleep 1000"))
@@ -272,11 +273,11 @@ func TestARecycledPIDIsNeverSignalled(t *testing.T) {
 	}
 }
 
-func TestEntriesOfAnotherNodeAreNamedAndLeftAlone(t *testing.T) {
+func TestEntriesOfAnotherNodeAreReportedAndIgnored(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
-	s.write(store.IntentKey("aaaaaa"), fleet.Intent{ID: "aaaaaa", Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredRunning})
+	s.write(keys.Intent("aaaaaa"), fleet.Intent{ID: "aaaaaa", Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredRunning})
 	s.stop()
 	before, err := os.ReadFile(s.entryPath("aaaaaa"))
 	if err != nil {
@@ -284,8 +285,8 @@ func TestEntriesOfAnotherNodeAreNamedAndLeftAlone(t *testing.T) {
 	}
 	var log logbook
 	s.start(func(c *nodeagent.Config) { taking(c); log.into(c); c.Node = "node-2" })
-	s.write(store.PlacementKey("node-2", "bbbbbb"), fleet.Placement{Instance: "bbbbbb", Group: "lobby", Node: "node-2", Generation: 1, Plan: "none"})
-	s.awaitState("bbbbbb", 1, fleet.Failed) // the placements were acted on
+	s.write(keys.Placement("node-2", "bbbbbb"), fleet.Placement{Instance: "bbbbbb", Group: "lobby", Node: "node-2", Generation: 1, Plan: "none"})
+	s.awaitState("bbbbbb", 1, fleet.Failed) // the agent has processed the placements
 	if text := log.String(); !strings.Contains(text, s.entryPath("aaaaaa")) || !strings.Contains(text, "node-1") {
 		t.Errorf("not named:\n%s", text)
 	}
@@ -298,7 +299,7 @@ func TestEntriesOfAnotherNodeAreNamedAndLeftAlone(t *testing.T) {
 	s.awaitState("aaaaaa", 1, fleet.Stopped)
 }
 
-func TestANodesIDStaysItsDirectorysUntilAnOperatorDeletesTheNode(t *testing.T) {
+func TestNodeIDBelongsToItsDirectoryUntilDeletion(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
@@ -321,17 +322,17 @@ func TestANodesIDStaysItsDirectorysUntilAnOperatorDeletesTheNode(t *testing.T) {
 	s.order("aaaaaa", 1, fleet.OrderKill)
 	s.awaitState("aaaaaa", 1, fleet.Stopped)
 	s.stop()
-	s.remove(store.NodeSessionKey(node))
+	s.remove(keys.NodeSession(node))
 	refused("after its session is gone")
-	s.remove(store.NodeKey(node))
+	s.remove(keys.Node(node))
 	other.start(taking)
 }
 
-func TestACopyOfADataDirectoryIsRefusedWhileTheFirstLives(t *testing.T) {
+func TestCopyOfUsedDataDirectoryIsRefused(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	before := s.online("aaaaaa", basic("sleep 1000"))
-	record, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	record, err := store.Get(t.Context(), s.store, keys.Node(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +347,7 @@ func TestACopyOfADataDirectoryIsRefusedWhileTheFirstLives(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cfg.SessionTTL = 1e9 // a second: the sooner it is sure
+	cfg.SessionTTL = 1e9 // a second, so that it is sure sooner
 	a, err := nodeagent.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +355,7 @@ func TestACopyOfADataDirectoryIsRefusedWhileTheFirstLives(t *testing.T) {
 	if err := a.Run(t.Context()); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "copy of this data directory") {
 		t.Errorf("the copy: %v", err)
 	}
-	again, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	again, err := store.Get(t.Context(), s.store, keys.Node(node))
 	if err != nil || again.AgentURL != record.AgentURL {
 		t.Errorf("the copy wrote the node's record: %+v, %v", again, err)
 	}

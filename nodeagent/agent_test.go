@@ -4,13 +4,13 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent"
 )
 
 func taking(c *nodeagent.Config) { c.StopInstancesOnExit = true }
 
-func TestAPlacedInstanceRunsAndStopsWhenOrdered(t *testing.T) {
+func TestPlacedInstanceRunsUntilOrderedToStop(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`echo ready; read line; echo "got $line"; echo data >file; exit 0`)
@@ -28,10 +28,10 @@ func TestAPlacedInstanceRunsAndStopsWhenOrdered(t *testing.T) {
 	if st.Reason != fleet.ReasonStopRequested || st.Exit == nil || !st.Exit.Known || st.Exit.Code != 0 || st.PID != 0 {
 		t.Errorf("status %+v", st)
 	}
-	s.remove(store.PlacementKey(node, "aaaaaa"))
+	s.remove(keys.Placement(node, "aaaaaa"))
 }
 
-func TestAnEndThatNobodyAskedForLeavesTheInstancesRunning(t *testing.T) {
+func TestUnrequestedShutdownKeepsInstancesRunning(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	s.place("aaaaaa", 1, basic("sleep 1000"), 0)

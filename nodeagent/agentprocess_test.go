@@ -39,7 +39,7 @@ func agentProcess() int {
 	return 0
 }
 
-// ttl is how long the agent's session outlives it, as its parent wants it.
+// ttl is the session TTL that the parent process requested.
 func ttl() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("TEST_TTL")); err == nil {
 		return d
@@ -53,7 +53,7 @@ func (s *site) spawn() (kill func()) {
 	return kill
 }
 
-// spawnAt is spawn with the store behind an address. It also tells the agent's pid.
+// spawnAt is spawn with the store at an address. It also returns the agent's PID.
 func (s *site) spawnAt(endpoint string, env ...string) (pid int, kill func()) {
 	s.t.Helper()
 	exe, err := os.Executable()

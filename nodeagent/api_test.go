@@ -17,11 +17,12 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-func TestConsoleLinesArriveInOrderAndVerbatim(t *testing.T) {
+func TestConsoleLinesArriveInOrderAndUnchanged(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("cat")
@@ -93,10 +94,10 @@ func TestLiveFiguresAndHeartbeats(t *testing.T) {
 	}
 }
 
-func TestOnlyTheSecretOpensTheInterface(t *testing.T) {
+func TestAPIRequiresClusterSecret(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	n, err := store.Get(t.Context(), s.store, keys.Node(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,10 +123,10 @@ func TestOnlyTheSecretOpensTheInterface(t *testing.T) {
 	}
 }
 
-func TestTheNodePresentsItself(t *testing.T) {
+func TestNodeRecordDescribesNode(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	n, err := store.Get(t.Context(), s.store, keys.Node(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,12 +186,12 @@ func TestEnvironmentAndPlaceholders(t *testing.T) {
 	}
 }
 
-func TestTheAgentTellsItsRoomAndTheTemplatesAtHand(t *testing.T) {
+func TestReportHasRoomAndCachedTemplates(t *testing.T) {
 	s := newSite(t)
 	room := fleet.NodeRoom{Reserved: fleet.Resources{MemoryMiB: 512}, CPUFactor: 2, MaxInstances: 7}
 	with := func(c *nodeagent.Config) { taking(c); c.Room = room }
 	s.start(with)
-	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	n, err := store.Get(t.Context(), s.store, keys.Node(node))
 	if err != nil || n.Room != room {
 		t.Errorf("%+v, %v", n.Room, err)
 	}
@@ -200,21 +201,21 @@ func TestTheAgentTellsItsRoomAndTheTemplatesAtHand(t *testing.T) {
 	s.online("aaaaaa", plan)
 	warm := func(after int64) func() string {
 		return func() string {
-			r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
+			r, err := store.Get(t.Context(), s.store, keys.Report(node))
 			return await.Unless(err == nil && r.ModRev > after && slices.Contains(r.Warm, layer.Digest), "%+v, %v", r, err)
 		}
 	}
 	await.That(t, "the template in the report", warm(0))
 	s.stop()
 	s.start(with)
-	session, err := store.Get(t.Context(), s.store, store.NodeSessionKey(node))
+	session, err := store.Get(t.Context(), s.store, keys.NodeSession(node))
 	if err != nil {
 		t.Fatal(err)
 	}
 	await.That(t, "the template in the report of the next agent", warm(session.CreateRev))
 }
 
-func TestTheAgentReportsAsOftenAsItSaysAlthoughNothingChanges(t *testing.T) {
+func TestReportIsRepeatedAtAnnouncedInterval(t *testing.T) {
 	s := newSite(t)
 	var ahead atomic.Int64
 	s.start(func(c *nodeagent.Config) {
@@ -223,14 +224,14 @@ func TestTheAgentReportsAsOftenAsItSaysAlthoughNothingChanges(t *testing.T) {
 	begun := time.Now()
 	for n := range 4 {
 		await.That(t, "a report that is no older than it may be", func() string {
-			r, err := store.Get(t.Context(), s.store, store.ReportKey(node))
+			r, err := store.Get(t.Context(), s.store, keys.Report(node))
 			return await.Unless(err == nil && r.EverySeconds == 30 && !r.At.Before(begun.Add(time.Duration(ahead.Load()))), "the report number %d: %+v, %v", n, r, err)
 		})
 		ahead.Add(int64(time.Hour))
 	}
 }
 
-func TestANodeIsWarmedAndTellsWhatItKeeps(t *testing.T) {
+func TestWarmFillsCacheAndCacheListsIt(t *testing.T) {
 	s := newSite(t)
 	s.start(func(c *nodeagent.Config) { c.CacheMiB = 5 })
 	layer := s.library.add("base", map[string]string{"a": "12345", "b": "2"})
@@ -262,7 +263,7 @@ func TestANodeIsWarmedAndTellsWhatItKeeps(t *testing.T) {
 	}
 }
 
-func TestTheNextGenerationsContentIsFetchedWhileTheOneBeforeEnds(t *testing.T) {
+func TestNextGenerationIsPrefetchedDuringStop(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`read line; until [ -e go ]; do sleep 0.02; done`)
@@ -286,7 +287,7 @@ func TestTheNextGenerationsContentIsFetchedWhileTheOneBeforeEnds(t *testing.T) {
 	s.awaitState("aaaaaa", st.Generation+1, fleet.Online)
 }
 
-func TestWhatARunningInstanceWasBuiltOfStaysInTheCacheAlsoForTheNextAgent(t *testing.T) {
+func TestCacheKeepsContentOfRunningInstancesAcrossAgents(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	plan := basic("read line")

@@ -8,10 +8,11 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// BenchmarkPlacementToOnline measures from the placement's write to the revision
-// of the ONLINE status, seen by a watcher, for a small template.
+// BenchmarkPlacementToOnline measures the time from writing the placement to the ONLINE status,
+// as a watcher sees it, for a small template.
 func BenchmarkPlacementToOnline(b *testing.B) {
 	for name, plan := range map[string]fleet.Plan{"process": basic("sleep 1000"), "port": server()} {
 		b.Run(name, func(b *testing.B) {
@@ -21,14 +22,14 @@ func BenchmarkPlacementToOnline(b *testing.B) {
 				"server.properties": "port=%PORT%\n", "ops.json": "[]", "world/level.dat": "x", "eula.txt": "eula=true\n",
 			})}
 			plan.FileModifications = []string{"server.properties"}
-			s.write(store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan})
+			s.write(keys.Plan(plan.Digest()), fleet.StoredPlan{Plan: plan})
 			took := make([]time.Duration, 0, b.N)
 			for n := range b.N {
 				id := fleet.InstanceID(fmt.Sprintf("%06d", n))
 				port := freePort(b)
-				watch := s.etcd.Raw().Watch(b.Context(), store.StatusKey(id).String())
+				watch := s.etcd.Raw().Watch(b.Context(), keys.Status(id).String())
 				began := time.Now()
-				s.write(store.PlacementKey(node, id), fleet.Placement{
+				s.write(keys.Placement(node, id), fleet.Placement{
 					Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Generation: 1, Plan: plan.Digest(), Port: port,
 				})
 				for online := false; !online; {

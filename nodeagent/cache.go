@@ -4,14 +4,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The cache of template content takes a tenth of its disk unless told otherwise, but no
-// less than this and no more.
+// The default size of the template cache is a tenth of the disk within these bounds.
 const (
 	leastCacheMiB = 1 << 10
 	mostCacheMiB  = 64 << 10
 )
 
-// cacheLimit is how many bytes the cache below dir may hold: mib, or for 0 what suits the disk.
+// cacheLimit is the size of the cache below dir in bytes. mib 0 means the default.
 func cacheLimit(mib int, dir string) int64 {
 	if mib == 0 {
 		mib = leastCacheMiB

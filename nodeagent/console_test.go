@@ -15,7 +15,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// watcher reads a console on and on, whichever agent serves it.
+// watcher reads a console continuously, whichever agent serves it.
 type watcher struct {
 	s    *site
 	id   fleet.InstanceID
@@ -40,7 +40,7 @@ func (s *site) watch(id fleet.InstanceID) *watcher {
 	return w
 }
 
-// once reads one stream and reports whether it came to the instance's end.
+// once reads one stream and reports whether it reached the instance's end.
 func (w *watcher) once(ctx context.Context) bool {
 	agent, err := w.s.apiUntil(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (w *watcher) ended() client.End {
 	}
 }
 
-func TestAFollowedConsoleTellsTheEndAndWhy(t *testing.T) {
+func TestFollowReportsEndAndReason(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	s.online(s.id(1), basic("echo hello; read line; echo \"got $line\"; printf unfinished; exit 3"))
@@ -104,7 +104,7 @@ func TestAFollowedConsoleTellsTheEndAndWhy(t *testing.T) {
 	}
 }
 
-func TestAFollowedConsoleMissesNothingWhileAgentsComeAndGo(t *testing.T) {
+func TestFollowMissesNothingAcrossAgents(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	s.online(s.id(1), basic("n=0; while [ $n -lt 20000 ]; do n=$((n+1)); echo $n; done; read stop"))
@@ -128,7 +128,7 @@ func TestAFollowedConsoleMissesNothingWhileAgentsComeAndGo(t *testing.T) {
 	}
 }
 
-func TestAFloodSlowsNeitherServerNorAgent(t *testing.T) {
+func TestOutputFloodSlowsNeitherServerNorAgent(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	s.online(s.id(1), basic("read go; yes 0123456789 | head -n 3000000; echo done"))
@@ -146,7 +146,7 @@ func TestAFloodSlowsNeitherServerNorAgent(t *testing.T) {
 	}
 }
 
-func TestAServersOutputWaitsForNobodyWhoWatches(t *testing.T) {
+func TestSlowViewersDoNotBlockServer(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	const lines = 3_000_000
@@ -166,7 +166,7 @@ func TestAServersOutputWaitsForNobodyWhoWatches(t *testing.T) {
 	if err := s.api().WriteLine(t.Context(), s.id(1), "go"); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitState(s.id(1), 1, fleet.Stopped) // it has written all, and nobody has read any of it
+	s.awaitState(s.id(1), 1, fleet.Stopped) // all output is written and none of it was read
 	for n, in := range stuck {
 		var seen, skipped, next int64
 		for {

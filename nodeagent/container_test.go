@@ -11,7 +11,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/nodeagent/internal/enginetest"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/enginetest"
 )
 
 // contained is a plan that runs in a container.
@@ -22,7 +23,7 @@ func contained(command string) fleet.Plan {
 	return plan
 }
 
-func TestAnInstanceInAContainerIsRunAdoptedTypedToAndStopped(t *testing.T) {
+func TestContainerIsRunAdoptedWrittenToAndStopped(t *testing.T) {
 	enginetest.Start(t)
 	s := newSite(t)
 	s.dir = shortDir(t)
@@ -73,7 +74,7 @@ func TestAnInstanceInAContainerIsRunAdoptedTypedToAndStopped(t *testing.T) {
 	}
 }
 
-func TestAnImageThatIsNotThereIsNamed(t *testing.T) {
+func TestMissingImageIsNamed(t *testing.T) {
 	enginetest.Start(t)
 	s := newSite(t)
 	s.dir = shortDir(t)
@@ -88,13 +89,13 @@ func TestAnImageThatIsNotThereIsNamed(t *testing.T) {
 	}
 	plan.Env = map[string]string{"CUSTOM_IMAGE": "127.0.0.1:1/custom:1"}
 	s.place("aaaaab", 1, plan, 0)
-	s.await("aaaaab", "another try", func(st fleet.Status) bool { return strings.Contains(st.Message, "start 2 of 3") })
+	s.await("aaaaab", "another try", func(st fleet.Status) bool { return strings.Contains(st.Message, "attempt 2 of 3") })
 	if st := s.awaitState("aaaaab", 1, fleet.Failed); st.Reason != fleet.ReasonImageFetch || !strings.Contains(st.Message, "127.0.0.1:1/custom:1") {
 		t.Errorf("status %+v", st)
 	}
 }
 
-func TestTheEnvironmentAloneMayNameTheImage(t *testing.T) {
+func TestImageFromEnvironmentAlone(t *testing.T) {
 	enginetest.Start(t)
 	s := newSite(t)
 	s.dir = shortDir(t)
@@ -104,7 +105,7 @@ func TestTheEnvironmentAloneMayNameTheImage(t *testing.T) {
 	s.online("aaaaaa", plan)
 }
 
-func TestAContainerOutgrowingItsMemoryIsToldAsThat(t *testing.T) {
+func TestContainerOutOfMemoryIsReported(t *testing.T) {
 	enginetest.Start(t)
 	s := newSite(t)
 	s.dir = shortDir(t)
@@ -117,7 +118,7 @@ func TestAContainerOutgrowingItsMemoryIsToldAsThat(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutAnEngineSaysWhyAndStillKnowsWhatRuns(t *testing.T) {
+func TestNodeWithoutEngineSaysWhyAndKnowsContainers(t *testing.T) {
 	enginetest.Start(t)
 	s := newSite(t)
 	s.dir = shortDir(t)
@@ -126,7 +127,7 @@ func TestANodeWithoutAnEngineSaysWhyAndStillKnowsWhatRuns(t *testing.T) {
 	s.stop()
 	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(t.TempDir(), "none"))
 	s.start(taking)
-	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	n, err := store.Get(t.Context(), s.store, keys.Node(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,16 +144,16 @@ func TestANodeWithoutAnEngineSaysWhyAndStillKnowsWhatRuns(t *testing.T) {
 	}
 }
 
-// offers waits until the node's record offers containers, or does not.
+// offers waits until the node's record offers containers, or no longer offers them.
 func (s *site) offers(want bool) {
 	s.t.Helper()
 	await.That(s.t, "what the node offers", func() string {
-		n, err := store.Get(s.t.Context(), s.store, store.NodeKey(node))
+		n, err := store.Get(s.t.Context(), s.store, keys.Node(node))
 		return await.Unless(err == nil && n.Offers(fleet.RuntimeDocker) == want, "%+v, %v", n.Runtimes, err)
 	})
 }
 
-func TestAnEngineThatComesAfterTheAgentIsOffered(t *testing.T) {
+func TestLateEngineIsOffered(t *testing.T) {
 	e := enginetest.Start(t)
 	show, err := e.Hide()
 	if err != nil {
@@ -169,7 +170,7 @@ func TestAnEngineThatComesAfterTheAgentIsOffered(t *testing.T) {
 	s.online("aaaaaa", contained("sleep 1000"))
 }
 
-func TestAnEngineThatHangsKeepsNoAgentFromStarting(t *testing.T) {
+func TestHangingEngineDoesNotBlockAgentStart(t *testing.T) {
 	e := enginetest.Start(t)
 	s := newSite(t)
 	s.dir = shortDir(t)
@@ -189,7 +190,7 @@ func TestAnEngineThatHangsKeepsNoAgentFromStarting(t *testing.T) {
 	}
 }
 
-func TestAnEngineThatIsAwayForAMomentFailsNoStart(t *testing.T) {
+func TestShortEngineOutageFailsNoStart(t *testing.T) {
 	e := enginetest.Start(t)
 	s := newSite(t)
 	s.dir = shortDir(t)
@@ -216,12 +217,12 @@ func TestAnEngineThatIsAwayForAMomentFailsNoStart(t *testing.T) {
 	}
 }
 
-func TestWhatAnInstanceLeftOfItsContainerGoesWithIt(t *testing.T) {
+func TestForgetRemovesContainer(t *testing.T) {
 	e := enginetest.Start(t)
 	s := newSite(t)
 	s.dir = shortDir(t)
 	s.start(taking)
-	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	n, err := store.Get(t.Context(), s.store, keys.Node(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,16 +237,16 @@ func TestWhatAnInstanceLeftOfItsContainerGoesWithIt(t *testing.T) {
 	if _, err := e.Docker("inspect", "left"); err != nil {
 		t.Errorf("it may be of use as long as its instance is known: %v", err)
 	}
-	s.remove(store.OrderKey(node, "aaaaaa"))
-	s.remove(store.PlacementKey(node, "aaaaaa"))
-	s.remove(store.StatusKey("aaaaaa"))
+	s.remove(keys.Order(node, "aaaaaa"))
+	s.remove(keys.Placement(node, "aaaaaa"))
+	s.remove(keys.Status("aaaaaa"))
 	await.That(t, "its removal", func() string {
 		left, err := e.Docker("ps", "--all", "--quiet")
 		return await.Unless(err == nil && left == "", "%s %v", left, err)
 	})
 }
 
-func TestWhatRootInAContainerLeavesGivesNobodyRights(t *testing.T) {
+func TestContainerRootFilesGiveNoRights(t *testing.T) {
 	enginetest.Start(t)
 	s := newSite(t)
 	s.dir = shortDir(t)
@@ -267,7 +268,7 @@ func TestWhatRootInAContainerLeavesGivesNobodyRights(t *testing.T) {
 		}
 		gains = append(gains, gain)
 	}
-	// A neighbour that is confined opens the way to the directories of all who are.
+	// A confined neighbour makes the parent directories accessible to all confined instances.
 	neighbour := basic("for f in " + strings.Join(gains, " ") + `; do "$f" -u >>got 2>/dev/null || echo refused >>got; done; echo all >>got; exec cat`)
 	neighbour.Group, neighbour.Confine.User = "other", "61234"
 	s.online("cccccc", neighbour)
@@ -277,7 +278,7 @@ func TestWhatRootInAContainerLeavesGivesNobodyRights(t *testing.T) {
 	})
 }
 
-func TestAContainerOfAnEarlierAgentKeepsItsDirectory(t *testing.T) {
+func TestAdoptedContainerKeepsDirectory(t *testing.T) {
 	enginetest.Start(t)
 	s := newSite(t)
 	s.dir = shortDir(t)

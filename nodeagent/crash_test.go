@@ -10,17 +10,19 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// crashes waits until the store holds so many crashes, and returns them in order of id.
-func (s *site) crashes(n int) []fleet.Crash {
+// crashes waits until the store has n crashes and returns them in order of id.
+func (s *site) crashes(n int) []reports.Crash {
 	s.t.Helper()
-	var all []fleet.Crash
+	var all []reports.Crash
 	await.That(s.t, "the crashes", func() string {
 		var err error
-		if all, _, err = store.List(s.t.Context(), s.store, store.Crashes()); err != nil {
+		if all, _, err = store.List(s.t.Context(), s.store, keys.Crashes()); err != nil {
 			return err.Error()
 		}
 		return await.Unless(len(all) == n, "%d, want %d: %+v", len(all), n, all)
@@ -28,10 +30,10 @@ func (s *site) crashes(n int) []fleet.Crash {
 	return all
 }
 
-// printed are the lines kept of a crash, which has one revision with them.
-func (s *site) printed(c fleet.Crash) []string {
+// printed returns the output stored with a crash, which is written in the same revision.
+func (s *site) printed(c reports.Crash) []string {
 	s.t.Helper()
-	tail, err := store.Get(s.t.Context(), s.store, store.CrashTailKey(c.ID))
+	tail, err := store.Get(s.t.Context(), s.store, keys.CrashTail(c.ID))
 	if err != nil || tail.ModRev != c.ModRev {
 		s.t.Fatalf("tail at %d of a crash at %d: %v", tail.ModRev, c.ModRev, err)
 	}
@@ -42,7 +44,7 @@ func (s *site) printed(c fleet.Crash) []string {
 	return lines
 }
 
-func TestACrashIsRecordedWithWhatWasPrintedLast(t *testing.T) {
+func TestCrashIsRecordedWithLastOutput(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`seq 600; echo "panic: out of luck"; exit 2`)
@@ -51,8 +53,8 @@ func TestACrashIsRecordedWithWhatWasPrintedLast(t *testing.T) {
 	s.awaitState("aaaaaa", 1, fleet.Crashed)
 	c := s.crashes(1)[0]
 	if c.ID != "aaaaaa-1-1" || c.Instance != "aaaaaa" || c.Name != "lobby-1" || c.Group != "lobby" || c.GroupRevision != 7 || c.Node != node ||
-		c.Reason != fleet.ReasonExited || c.Exit.Code != 2 || c.Category != fleet.CrashUnknown || c.Cause != "panic: out of luck" || len(c.Fingerprint) != 16 ||
-		c.At.IsZero() || c.StartedAt.IsZero() || len(c.Last) != fleet.MaxLastLines || c.Last[0] != "582" || c.Last[19] != "panic: out of luck" {
+		c.Reason != fleet.ReasonExited || c.Exit.Code != 2 || c.Category != reports.CrashUnknown || c.Cause != "panic: out of luck" || len(c.Fingerprint) != 16 ||
+		c.At.IsZero() || c.StartedAt.IsZero() || len(c.Last) != reports.MaxLastLines || c.Last[0] != "582" || c.Last[19] != "panic: out of luck" {
 		t.Errorf("%+v", c)
 	}
 	if lines := s.printed(c); len(lines) != 500 || lines[0] != "102" || lines[499] != "panic: out of luck" {
@@ -64,21 +66,21 @@ func TestACrashIsRecordedWithWhatWasPrintedLast(t *testing.T) {
 	})
 }
 
-func TestACrashNamesWhatWasPrintedRightBeforeTheEnd(t *testing.T) {
+func TestCrashCauseIsLastOutput(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`echo "java.lang.IllegalStateException: a plugin is not there"; sleep 3; echo "ERROR: cannot write the world"; exit 3`)
 	plan.OnCrash = fleet.CrashRestart
 	s.place("aaaaaa", 1, plan, 0)
-	// A busy machine may let a second pass before the end of one run, but not of all.
+	// On a busy machine a second may pass before the end of one run, but not of all.
 	await.That(t, "a crash that names its last words", func() string {
-		all, _, err := store.List(t.Context(), s.store, store.Crashes())
-		told := slices.ContainsFunc(all, func(c fleet.Crash) bool { return c.Cause == "cannot write the world" })
+		all, _, err := store.List(t.Context(), s.store, keys.Crashes())
+		told := slices.ContainsFunc(all, func(c reports.Crash) bool { return c.Cause == "cannot write the world" })
 		return await.Unless(err == nil && told, "%+v, %v", all, err)
 	})
 }
 
-func TestACrashBySIGKILLSaysWhereToLook(t *testing.T) {
+func TestSIGKILLCrashGivesAdvice(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`echo "WARN: failed to load a plugin"; sleep 1000`)
@@ -88,16 +90,16 @@ func TestACrashBySIGKILLSaysWhereToLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := s.awaitState("aaaaaa", 1, fleet.Crashed)
-	const want = "killed from outside, or by the kernel; see journalctl -k on its node"
+	const want = "killed by the kernel or another program; see journalctl -k on its node"
 	if !strings.Contains(st.Message, want) {
 		t.Errorf("the status says %q", st.Message)
 	}
-	if c := s.crashes(1)[0]; c.Category != fleet.CrashKilled || c.Cause != want {
+	if c := s.crashes(1)[0]; c.Category != reports.CrashKilled || c.Cause != want {
 		t.Errorf("%+v", c)
 	}
 }
 
-func TestRunsInPlaceAreRecordedEachWithItsOwnWords(t *testing.T) {
+func TestRestartsInPlaceAreRecordedSeparately(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`if [ -e second ]; then echo "panic: two"; exit 3; fi; touch second; echo "java.lang.OutOfMemoryError: one"; exit 1`)
@@ -105,7 +107,7 @@ func TestRunsInPlaceAreRecordedEachWithItsOwnWords(t *testing.T) {
 	s.place("aaaaaa", 1, plan, 0)
 	s.awaitState("aaaaaa", 1, fleet.Crashed)
 	all := s.crashes(3)
-	if all[0].Category != fleet.CrashOutOfMemory || all[1].Category != fleet.CrashUnknown || all[1].Fingerprint != all[2].Fingerprint ||
+	if all[0].Category != reports.CrashOutOfMemory || all[1].Category != reports.CrashUnknown || all[1].Fingerprint != all[2].Fingerprint ||
 		all[0].Fingerprint == all[1].Fingerprint {
 		t.Errorf("%+v", all)
 	}
@@ -114,7 +116,7 @@ func TestRunsInPlaceAreRecordedEachWithItsOwnWords(t *testing.T) {
 	}
 }
 
-func TestAStopIsNoCrash(t *testing.T) {
+func TestStopIsNotACrash(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	s.online("aaaaaa", basic(`sleep 1000`))
@@ -128,19 +130,19 @@ func TestAStopIsNoCrash(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsNotReadyInTimeIsRecorded(t *testing.T) {
+func TestStartTimeoutIsRecorded(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`sleep 1000`)
 	plan.Readiness.Type, plan.StartupTimeoutSeconds = fleet.CheckPort, 1
 	s.place("aaaaaa", 1, plan, freePort(t))
 	s.awaitState("aaaaaa", 1, fleet.Failed)
-	if c := s.crashes(1)[0]; c.Category != fleet.CrashStartTimeout || c.Reason != fleet.ReasonStartTimeout {
+	if c := s.crashes(1)[0]; c.Category != reports.CrashStartTimeout || c.Reason != fleet.ReasonStartTimeout {
 		t.Errorf("%+v", c)
 	}
 }
 
-func TestCrashesWhileTheStoreIsAwayAreRecordedAfterwardsOnce(t *testing.T) {
+func TestCrashesDuringOutageAreRecordedOnceAfterIt(t *testing.T) {
 	s := newSite(t)
 	kill := s.spawn()
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -157,9 +159,9 @@ func TestCrashesWhileTheStoreIsAwayAreRecordedAfterwardsOnce(t *testing.T) {
 	}
 	s.etcd.Restart(t)
 	s.start(taking)
-	var all []fleet.Crash
+	var all []reports.Crash
 	await.That(t, "the crash", func() string {
-		all, _, _ = store.List(t.Context(), s.store, store.Crashes())
+		all, _, _ = store.List(t.Context(), s.store, keys.Crashes())
 		return await.Unless(len(all) > 0, "none")
 	})
 	seen := map[string]bool{}
@@ -174,7 +176,7 @@ func TestCrashesWhileTheStoreIsAwayAreRecordedAfterwardsOnce(t *testing.T) {
 	}
 }
 
-func TestACommandThatCannotBeRunIsToldByName(t *testing.T) {
+func TestUnrunnableCommandIsNamed(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	for n, c := range []struct {

@@ -16,14 +16,15 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/client"
-	"github.com/orreryhq/orrery/nodeagent/internal/deadline"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/deadline"
 )
 
-// exclusiveTTL leaves 1.6 seconds between a keep-alive and the moment stopping
-// begins, and a busy machine 0.8 for the kill.
+// exclusiveTTL leaves 1.6 seconds between a keep-alive and the beginning of the stop, and 0.8
+// for the kill on a busy machine.
 const exclusiveTTL = 5 * time.Second
 
 // beat writes the boot clock into a file every few milliseconds, until it is killed.
@@ -61,14 +62,14 @@ func self() string {
 
 func exclusive(p *fleet.Plan) { p.Static, p.OnNodeLoss = true, fleet.NodeLossReplace }
 
-// stubborn makes a server that notes that it was asked to end, and does not.
+// stubborn makes a server that records the request to end and ignores it.
 func stubborn(p *fleet.Plan) {
 	p.Command = `trap "echo >asked" TERM; ` + self() + ` & while :; do wait; done`
 	p.Stop.GraceSeconds = 60
 }
 
-// post is a site whose agents reach the store over a wire that can be cut, with one
-// exclusive instance.
+// post is a site with one exclusive instance, whose agents reach the store through a proxy that
+// can be cut.
 type post struct {
 	*site
 	wire *storetest.Wire
@@ -82,7 +83,7 @@ func newPost(t testing.TB) *post {
 	return &post{site: s, wire: s.etcd.Wire(t), one: s.id(1), home: filepath.Join(s.dir, "static", "lobby", "lobby-1")}
 }
 
-// over has an agent in this process reach the store over the wire.
+// over makes an agent in this process reach the store through the proxy.
 func (p *post) over(c *nodeagent.Config) {
 	p.t.Helper()
 	client, err := store.Dial([]string{p.wire.Endpoint()}, store.Options{Log: slog.New(slog.DiscardHandler)})
@@ -93,7 +94,7 @@ func (p *post) over(c *nodeagent.Config) {
 	c.Store, c.SessionTTL, c.StopInstancesOnExit = client, exclusiveTTL, true
 }
 
-// agent runs one as a process of its own, over the wire.
+// agent runs an agent as a process of its own that reaches the store through the proxy.
 func (p *post) agent() (pid int, kill func()) {
 	p.t.Helper()
 	return p.spawnAt(p.wire.Endpoint(), "TEST_TTL="+exclusiveTTL.String())
@@ -113,7 +114,7 @@ func (p *post) run(change func(*fleet.Plan)) fleet.Status {
 	return st
 }
 
-// last is a server's last beat; 0 when there was none.
+// last is a server's last beat, or 0.
 func last(t testing.TB, dir string) deadline.Moment {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, "beats"))
@@ -140,7 +141,7 @@ func (p *post) after(dir string, m deadline.Moment) {
 	})
 }
 
-// until is the deadline that the agent has written last.
+// until is the last deadline that the agent has written.
 func (p *post) until() deadline.Deadline {
 	p.t.Helper()
 	f, err := deadline.Load(filepath.Join(p.dir, "deadline"))
@@ -155,7 +156,7 @@ func (p *post) until() deadline.Deadline {
 	return d
 }
 
-// loss notes when the store is seen to have ended the node's session.
+// loss receives the moment at which the store has ended the node's session.
 type loss chan deadline.Moment
 
 func (l loss) Reset(sessions []store.KeyValue, _ int64) {
@@ -182,21 +183,21 @@ func (l loss) note() {
 // watchSession follows the node's session from now on.
 func (p *post) watchSession() loss {
 	p.t.Helper()
-	if _, err := store.Get(p.t.Context(), p.store, store.NodeSessionKey(node)); err != nil {
+	if _, err := store.Get(p.t.Context(), p.store, keys.NodeSession(node)); err != nil {
 		p.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(p.t.Context())
 	l, done := make(loss, 1), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = p.store.Follow(ctx, store.NodeSessionKey(node).String(), l)
+		_ = p.store.Follow(ctx, keys.NodeSession(node).String(), l)
 	}()
 	p.t.Cleanup(func() { cancel(); <-done })
 	return l
 }
 
-// ended makes sure that the exclusive instance had gone when its node's session
-// could have expired, and when it did.
+// ended checks that the exclusive instance was gone before its node's session could expire, and
+// when it did expire.
 func (p *post) ended(lost loss) {
 	p.t.Helper()
 	var at deadline.Moment
@@ -212,7 +213,7 @@ func (p *post) ended(lost loss) {
 	p.t.Logf("gone %v before the deadline, %v before the session's end", until.At.Sub(final), at.Sub(final))
 }
 
-// told waits until the end is reported, and makes sure that nothing was started again.
+// told waits until the end is reported, and checks that nothing was restarted.
 func (p *post) told() {
 	p.t.Helper()
 	final := last(p.t, p.home)
@@ -233,7 +234,7 @@ func (p *post) next() {
 	p.after(p.home, last(p.t, p.home))
 }
 
-func TestACutOffExclusiveInstanceIsGoneBeforeItsSessionAndOthersRunOn(t *testing.T) {
+func TestCutOffExclusiveInstanceEndsBeforeSession(t *testing.T) {
 	p := newPost(t)
 	p.start(p.over)
 	p.run(stubborn)
@@ -254,7 +255,7 @@ func TestACutOffExclusiveInstanceIsGoneBeforeItsSessionAndOthersRunOn(t *testing
 	p.next()
 }
 
-func TestWithItsAgentKilledDuringACutAGuardEndsAnExclusiveInstanceInTime(t *testing.T) {
+func TestGuardEndsExclusiveInstanceOfKilledAgent(t *testing.T) {
 	p := newPost(t)
 	_, kill := p.agent()
 	p.run(func(plan *fleet.Plan) { plan.OnCrash = fleet.CrashRestart })
@@ -268,7 +269,7 @@ func TestWithItsAgentKilledDuringACutAGuardEndsAnExclusiveInstanceInTime(t *test
 	p.next()
 }
 
-func TestWithItsAgentFrozenPastTheTTLAGuardEndsAnExclusiveInstanceInTime(t *testing.T) {
+func TestGuardEndsExclusiveInstanceOfFrozenAgent(t *testing.T) {
 	p := newPost(t)
 	pid, kill := p.agent()
 	p.run(func(plan *fleet.Plan) { plan.OnCrash = fleet.CrashRestart })
@@ -286,8 +287,8 @@ func TestWithItsAgentFrozenPastTheTTLAGuardEndsAnExclusiveInstanceInTime(t *test
 	p.start(p.over)
 }
 
-func TestAnAgentThatIsBackWithinTheDeadlineFindsItsExclusiveInstance(t *testing.T) {
-	const slow = 2 * exclusiveTTL // another program has to start and to join within it
+func TestExclusiveInstanceIsAdoptedWithinDeadline(t *testing.T) {
+	const slow = 2 * exclusiveTTL // another process must start and join within it
 	p := newPost(t)
 	_, kill := p.spawnAt(p.wire.Endpoint(), "TEST_TTL="+slow.String())
 	before, stands := p.run(nil), p.guardPID()
@@ -306,7 +307,7 @@ func TestAnAgentThatIsBackWithinTheDeadlineFindsItsExclusiveInstance(t *testing.
 		t.Errorf("the guard was %d and is %d", stands, now)
 	}
 	kill()
-	p.start(p.over) // which takes it along
+	p.start(p.over) // which continues with it
 }
 
 // guardPID is the pid of the guard that holds the lock.
@@ -323,7 +324,7 @@ func (p *post) guardPID() int {
 	return h.PID
 }
 
-func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
+func TestKilledGuardIsReplaced(t *testing.T) {
 	p := newPost(t)
 	_, kill := p.agent()
 	before := p.run(nil)
@@ -343,7 +344,7 @@ func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
 	p.told()
 }
 
-func TestAnInstanceWhoseGuardsAreKilledAgainAndAgainIsEnded(t *testing.T) {
+func TestInstanceEndsWhenGuardsAreKilledRepeatedly(t *testing.T) {
 	p := newPost(t)
 	p.start(p.over)
 	p.run(nil)
@@ -356,13 +357,13 @@ func TestAnInstanceWhoseGuardsAreKilledAgainAndAgainIsEnded(t *testing.T) {
 	})
 }
 
-func TestWhatOutlivedItsDeadlineIsKilledBeforeAnythingElse(t *testing.T) {
+func TestExpiredExclusiveInstanceIsKilledFirst(t *testing.T) {
 	p := newPost(t)
 	_, kill := p.agent()
 	pid := p.run(nil).PID
 	lost := p.watchSession()
 	kill()
-	killed(t, p.guardPID()) // so that nobody is left who could
+	killed(t, p.guardPID()) // so that no process can end it
 	<-lost
 	p.after(p.home, deadline.Now())
 	p.start(p.over)
@@ -373,7 +374,7 @@ func TestWhatOutlivedItsDeadlineIsKilledBeforeAnythingElse(t *testing.T) {
 	awaitGone(t, pid)
 }
 
-func TestWithoutAGuardAnExclusiveInstanceDoesNotStart(t *testing.T) {
+func TestExclusiveInstanceNeedsGuard(t *testing.T) {
 	p := newPost(t)
 	p.start(func(c *nodeagent.Config) { c.Guard, c.StopInstancesOnExit = nil, true })
 	p.place(p.one, 1, beating(exclusive), 0)
@@ -385,7 +386,7 @@ func TestWithoutAGuardAnExclusiveInstanceDoesNotStart(t *testing.T) {
 	p.awaitState(p.id(2), 1, fleet.Online)
 }
 
-func TestAnExclusiveInstanceIsNotStartedOnceItsSessionMayHaveEndedMeanwhile(t *testing.T) {
+func TestExclusiveStartIsWithheldAfterSessionEnd(t *testing.T) {
 	p := newPost(t)
 	begun, let := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "let")
 	p.start(func(c *nodeagent.Config) {
@@ -410,7 +411,7 @@ func TestAnExclusiveInstanceIsNotStartedOnceItsSessionMayHaveEndedMeanwhile(t *t
 	p.next()
 }
 
-func TestACrashedExclusiveInstanceIsNotStartedAgainWithoutTheStore(t *testing.T) {
+func TestCrashedExclusiveInstanceWaitsForStore(t *testing.T) {
 	for _, policy := range []fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart} {
 		t.Run(string(policy), func(t *testing.T) {
 			p := newPost(t)
@@ -439,7 +440,7 @@ func TestACrashedExclusiveInstanceIsNotStartedAgainWithoutTheStore(t *testing.T)
 	}
 }
 
-func TestARevokedSessionEndsExclusiveInstancesAtOnce(t *testing.T) {
+func TestRevokedSessionEndsExclusiveInstances(t *testing.T) {
 	p := newPost(t)
 	p.start(p.over)
 	p.run(nil)
@@ -454,7 +455,7 @@ func TestARevokedSessionEndsExclusiveInstancesAtOnce(t *testing.T) {
 	p.next()
 }
 
-func TestADirectoryThatBelongsToALaterRunIsLeftAlone(t *testing.T) {
+func TestDirectoryOfLaterRunIsLeftAlone(t *testing.T) {
 	p := newPost(t)
 	p.start(p.over)
 	p.place(p.one, 2, beating(exclusive), 0)
@@ -464,16 +465,16 @@ func TestADirectoryThatBelongsToALaterRunIsLeftAlone(t *testing.T) {
 	lock := filepath.Join(p.home, ".orrery-lock")
 
 	b, err := os.ReadFile(lock)
-	if err == nil { // it was another node that had it, on the same storage
+	if err == nil { // another node had it, on the same storage
 		uuid, _ := os.ReadFile(filepath.Join(p.dir, "uuid"))
 		err = os.WriteFile(lock, []byte(strings.Replace(string(b), strings.TrimSpace(string(uuid)), "another", 1)), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := p.site.id(3) // placed before, as by a clock and an owner of the past
-	p.write(store.PlanKey(beating(exclusive).Digest()), fleet.StoredPlan{Plan: beating(exclusive), TouchedAt: time.Now()})
-	p.write(store.PlacementKey(node, other), fleet.Placement{
+	other := p.site.id(3) // placed earlier, with an earlier clock and owner
+	p.write(keys.Plan(beating(exclusive).Digest()), fleet.StoredPlan{Plan: beating(exclusive), TouchedAt: time.Now()})
+	p.write(keys.Placement(node, other), fleet.Placement{
 		Instance: other, Name: "lobby-1", Group: "lobby", Node: node, Generation: 1, Plan: beating(exclusive).Digest(), Epoch: -1,
 	})
 	st := p.awaitState(other, 1, fleet.Failed)
@@ -497,7 +498,7 @@ func TestADirectoryThatBelongsToALaterRunIsLeftAlone(t *testing.T) {
 	p.awaitState(p.one, 4, fleet.Online)
 }
 
-func TestAnExclusiveInstanceThatWasPlacedElsewhereIsNotStartedAgain(t *testing.T) {
+func TestMovedExclusiveInstanceIsNotRestarted(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	one := s.id(1)
@@ -506,7 +507,7 @@ func TestAnExclusiveInstanceThatWasPlacedElsewhereIsNotStartedAgain(t *testing.T
 	plan.OnCrash = fleet.CrashRestart
 	s.place(one, 1, plan, 0)
 	s.await(one, "the pause before its third run", func(st fleet.Status) bool { return st.Restarts == 2 })
-	s.remove(store.PlacementKey(node, one))
+	s.remove(keys.Placement(node, one))
 	st := s.await(one, "its end", func(st fleet.Status) bool { return st.State.Terminal() })
 	if st.State != fleet.Failed || st.Reason != fleet.ReasonNodeLost {
 		t.Errorf("status %+v", st)

@@ -12,10 +12,12 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/configfile"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-func TestARunningInstancesConfigurationIsExported(t *testing.T) {
+func TestExportOfRunningInstance(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`echo "added=yes" >> server.properties; echo "mine" > own.txt; echo '!' >> deep/changed; printf 'motd: hi\nport: "25000"\nby: patch\n' > settings.yml; printf 'a\0b' > data.bin; echo "$ORRERY_TOKEN" > token; touch done; read line`)
@@ -24,9 +26,9 @@ func TestARunningInstancesConfigurationIsExported(t *testing.T) {
 		"server.properties": "port=%PORT%\n", "deep/plain": "%PORT%", "deep/changed": "%PORT%", "settings.yml": "port: %PORT%\nmotd: hello\n", "same.yml": "a: 1\n",
 	})}
 	plan.FileModifications = []string{"server.properties", "settings.yml"}
-	plan.Patches = []fleet.ConfigPatch{
-		{File: "settings.yml", Op: fleet.PatchSet, Path: "by", Value: json.RawMessage(`"patch"`)},
-		{File: "same.yml", Op: fleet.PatchSet, Path: "a", Value: json.RawMessage("2")},
+	plan.Patches = []configfile.ConfigPatch{
+		{File: "settings.yml", Op: configfile.PatchSet, Path: "by", Value: json.RawMessage(`"patch"`)},
+		{File: "same.yml", Op: configfile.PatchSet, Path: "a", Value: json.RawMessage("2")},
 	}
 	plan.Variables = map[string]string{"PORT": "25000"}
 	s.online("aaaaaa", plan)
@@ -40,7 +42,7 @@ func TestARunningInstancesConfigurationIsExported(t *testing.T) {
 		if diff := cmp.Diff(want, files); diff != "" {
 			return diff
 		}
-		skipped := []client.SkippedFile{{Path: "data.bin", Reason: "not text"}, {Path: "token", Reason: "holds a secret, or what may be one"}}
+		skipped := []client.SkippedFile{{Path: "data.bin", Reason: "not text"}, {Path: "token", Reason: "may contain a secret"}}
 		return cmp.Diff(client.ExportReport{Files: len(want), Unchanged: 2, Skipped: skipped}, report)
 	})
 	if files, _, err := exported(c.Export(t.Context(), "aaaaaa", "deep")); err != nil || !cmp.Equal(files, map[string]string{"deep/changed": "%PORT%!\n"}) {
@@ -61,7 +63,7 @@ func TestARunningInstancesConfigurationIsExported(t *testing.T) {
 	}
 }
 
-func TestAnExportHasNoVariablesThatNotEverybodyIsShown(t *testing.T) {
+func TestExportHidesRestrictedVariables(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`printf 'hook=%s\nmode=%s\nregion=%s\n' "$HOOK" "$MODE" "$REGION" >own.txt; echo 'added=yes' >>web.properties; mkdir north-two; touch north-two/done; read line`)
@@ -70,7 +72,7 @@ func TestAnExportHasNoVariablesThatNotEverybodyIsShown(t *testing.T) {
 	plan.FileModifications = []string{"*.properties"}
 	plan.Variables = map[string]string{"HOOK": "https://hooks.example/abc", "MODE": "true", "REGION": "north-one", "ZONE": "north-two"}
 	plan.Env = map[string]string{"HOOK": "%HOOK%", "MODE": "%MODE%", "REGION": "%REGION%"}
-	plan.Hidden = map[string]fleet.Visibility{"HOOK": fleet.VisibleToAdmins, "MODE": fleet.VisibleToOperators, "ZONE": fleet.VisibleToOperators}
+	plan.Hidden = map[string]content.Visibility{"HOOK": content.VisibleToAdmins, "MODE": content.VisibleToOperators, "ZONE": content.VisibleToOperators}
 	s.online("aaaaaa", plan)
 	want := map[string]string{
 		"own.txt": "hook=%HOOK%\nmode=true\nregion=north-one\n", "web.properties": "hook=%HOOK%\nmode=%MODE%\nadded=yes\n", "north-two/done": "",
@@ -83,7 +85,7 @@ func TestAnExportHasNoVariablesThatNotEverybodyIsShown(t *testing.T) {
 	s.awaitState("aaaaaa", 1, fleet.Stopped)
 }
 
-// exported takes an export apart.
+// exported reads an export into its files and its report.
 func exported(body io.ReadCloser, err error) (files map[string]string, report client.ExportReport, _ error) {
 	if err != nil {
 		return nil, report, err

@@ -16,8 +16,10 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent"
 )
 
@@ -40,7 +42,7 @@ func (s *site) pidFrom(id fleet.InstanceID, file string) int {
 	return pid
 }
 
-func TestAnExitCodeIsKnownThoughTheAgentWasKilled(t *testing.T) {
+func TestExitCodeIsKnownAfterAgentWasKilled(t *testing.T) {
 	s := newSite(t)
 	kill := s.spawn()
 	go1 := filepath.Join(t.TempDir(), "go")
@@ -57,7 +59,7 @@ func TestAnExitCodeIsKnownThoughTheAgentWasKilled(t *testing.T) {
 	}
 }
 
-func TestATreeThatIgnoresTERMAndForkedTwiceIsGoneAfterAStop(t *testing.T) {
+func TestStopEndsTreeThatIgnoresTERM(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`trap "" TERM HUP
@@ -73,7 +75,7 @@ while :; do sleep 1; done`)
 	}
 }
 
-func TestAKilledAgentsInstancesAreAdoptedWithPidAndPort(t *testing.T) {
+func TestInstancesOfKilledAgentAreAdopted(t *testing.T) {
 	s := newSite(t)
 	kill := s.spawn()
 	port := freePort(t)
@@ -96,7 +98,7 @@ func TestAKilledAgentsInstancesAreAdoptedWithPidAndPort(t *testing.T) {
 	}
 }
 
-func TestAPortHeldByAStrangerFailsTheStartAndIsBlockedUntilItIsFree(t *testing.T) {
+func TestPortInUseFailsStartAndIsBlocked(t *testing.T) {
 	for _, network := range []string{"tcp", "udp"} {
 		t.Run(network, func(t *testing.T) {
 			s := newSite(t)
@@ -130,7 +132,7 @@ func TestAPortHeldByAStrangerFailsTheStartAndIsBlockedUntilItIsFree(t *testing.T
 	}
 }
 
-func TestACommandWithoutWordsIsToldBeforeAPortIsLookedAt(t *testing.T) {
+func TestEmptyCommandFailsBeforePortCheck(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(" %NOTHING% ")
@@ -165,7 +167,7 @@ func hold(t *testing.T, network string) (port int, release func()) {
 	return l.Addr().(*net.TCPAddr).Port, release
 }
 
-func TestAStopForWhatWasNeverStartedStartsNothing(t *testing.T) {
+func TestStopOfUnstartedInstanceStartsNothing(t *testing.T) {
 	s := newSite(t)
 	marker := filepath.Join(t.TempDir(), "started")
 	s.order("aaaaaa", 1, fleet.OrderStop)
@@ -189,7 +191,7 @@ func TestOrdersOfOtherGenerationsAreIgnored(t *testing.T) {
 	}
 }
 
-func TestACrashTellsHow(t *testing.T) {
+func TestCrashReportsExit(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	s.place("aaaaaa", 1, basic("echo last words; exit 3"), 0)
@@ -210,14 +212,14 @@ func TestACrashTellsHow(t *testing.T) {
 	if err != nil || len(lines) != 1 || lines[0].Text != "last words" {
 		t.Errorf("log after the crash: %+v, %v", lines, err)
 	}
-	s.remove(store.PlacementKey(node, "aaaaaa"))
+	s.remove(keys.Placement(node, "aaaaaa"))
 	await.That(t, "the log gone with the record", func() string {
 		_, err := s.api().Tail(t.Context(), "aaaaaa", 5)
 		return await.Unless(errs.Is(err, errs.NotFound) && !exists(filepath.Join(s.dir, "logs", "aaaaaa.log")), "%v", err)
 	})
 }
 
-func TestARestartingGroupIsStartedAgainInPlace(t *testing.T) {
+func TestRestartingGroupRestartsInPlace(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`if [ -e once ]; then sleep 100; fi; touch once; exit 1`)
@@ -229,7 +231,7 @@ func TestARestartingGroupIsStartedAgainInPlace(t *testing.T) {
 	}
 }
 
-func TestAStartThatTakesTooLongFails(t *testing.T) {
+func TestSlowStartFails(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := server()
@@ -240,11 +242,11 @@ func TestAStartThatTakesTooLongFails(t *testing.T) {
 	}
 }
 
-func TestPreparingFailsWithAReason(t *testing.T) {
+func TestFailedPreparationHasReason(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("true")
-	plan.Layers = []fleet.PlanLayer{{TemplateRef: fleet.TemplateRef{Group: "games", Name: "gone"}}}
+	plan.Layers = []fleet.PlanLayer{{TemplateRef: content.TemplateRef{Group: "games", Name: "gone"}}}
 	s.place("aaaaaa", 1, plan, 0)
 	if st := s.awaitState("aaaaaa", 1, fleet.Failed); st.Reason != fleet.ReasonTemplateMissing || !strings.Contains(st.Message, "games/gone") {
 		t.Errorf("status %+v", st)
@@ -259,13 +261,13 @@ func TestPreparingFailsWithAReason(t *testing.T) {
 	if st := s.awaitState("cccccc", 1, fleet.Failed); st.Reason != fleet.ReasonRuntimeMissing {
 		t.Errorf("status %+v", st)
 	}
-	s.write(store.PlacementKey(node, "dddddd"), fleet.Placement{Instance: "dddddd", Group: "lobby", Node: node, Generation: 1, Plan: "none"})
+	s.write(keys.Placement(node, "dddddd"), fleet.Placement{Instance: "dddddd", Group: "lobby", Node: node, Generation: 1, Plan: "none"})
 	if st := s.awaitState("dddddd", 1, fleet.Failed); st.Reason != fleet.ReasonPlanMissing {
 		t.Errorf("status %+v", st)
 	}
 }
 
-func TestALeavingAgentTakesItsInstancesAlongWhenToldTo(t *testing.T) {
+func TestShutdownStopsInstancesIfConfigured(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	s.place("aaaaaa", 1, server(), freePort(t))
@@ -275,12 +277,12 @@ func TestALeavingAgentTakesItsInstancesAlongWhenToldTo(t *testing.T) {
 	if st.State != fleet.Stopped || st.Reason != fleet.ReasonAgentShutdown || alive(pid) {
 		t.Errorf("status %+v", st)
 	}
-	if _, err := store.Get(t.Context(), s.store, store.NodeSessionKey(node)); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), s.store, keys.NodeSession(node)); !errs.Is(err, errs.NotFound) {
 		t.Errorf("the session is still there: %v", err)
 	}
 }
 
-func TestALeavingAgentLeavesItsInstancesRunningOtherwise(t *testing.T) {
+func TestShutdownKeepsInstancesByDefault(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	s.place("aaaaaa", 1, server(), freePort(t))
@@ -297,7 +299,7 @@ func TestALeavingAgentLeavesItsInstancesRunningOtherwise(t *testing.T) {
 	awaitGone(t, before.PID)
 }
 
-func TestADataDirectoryBelongsToOneAgent(t *testing.T) {
+func TestDataDirectoryBelongsToOneAgent(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	second, err := nodeagent.New(s.config())
@@ -309,7 +311,7 @@ func TestADataDirectoryBelongsToOneAgent(t *testing.T) {
 	}
 }
 
-func TestWithoutTheStoreInstancesRunOnAndCrashedOnesAreStartedAgain(t *testing.T) {
+func TestOutageKeepsInstancesAndRestartsCrashed(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	s.online("aaaaaa", basic("echo $$ >pid; sleep 1000"))
@@ -331,37 +333,37 @@ func TestWithoutTheStoreInstancesRunOnAndCrashedOnesAreStartedAgain(t *testing.T
 	}
 }
 
-func TestALostSessionTouchesNothingAndIsReplaced(t *testing.T) {
+func TestLostSessionIsReplacedWithoutEffect(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	before := s.online("aaaaaa", basic("sleep 1000"))
-	session, err := store.Get(t.Context(), s.store, store.NodeSessionKey(node))
+	session, err := store.Get(t.Context(), s.store, keys.NodeSession(node))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.remove(store.NodeSessionKey(node)) // fences everything the agent writes
+	s.remove(keys.NodeSession(node)) // fences everything the agent writes
 	s.etcd.RevokeAll(t)
 	lost := before
 	lost.State, lost.Reason = fleet.Offline, fleet.ReasonNodeLost
-	s.write(store.StatusKey("aaaaaa"), lost)
+	s.write(keys.Status("aaaaaa"), lost)
 	st := s.await("aaaaaa", "online again", func(st fleet.Status) bool { return st.State == fleet.Online })
 	if st.PID != before.PID || st.Epoch <= session.CreateRev || !alive(st.PID) {
 		t.Errorf("before %+v\nafter %+v", before, st)
 	}
 }
 
-func TestWithoutARecordAnInstanceRunsOn(t *testing.T) {
+func TestInstanceWithoutRecordKeepsRunning(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
-	s.remove(store.PlacementKey(node, "aaaaaa"))
+	s.remove(keys.Placement(node, "aaaaaa"))
 	s.online("bbbbbb", basic("sleep 1000"))
 	if !alive(pid) {
 		t.Error("a missing record ended a process")
 	}
 }
 
-func TestAHigherGenerationFollowsTheEndOfTheOneBefore(t *testing.T) {
+func TestHigherGenerationFollowsEndOfLower(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := server()
@@ -384,9 +386,9 @@ func TestAHigherGenerationFollowsTheEndOfTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestWhatWasGivenUpBeforeItBeganIsNotStarted(t *testing.T) {
+func TestAbandonedInstanceIsNotStarted(t *testing.T) {
 	s := newSite(t)
-	s.write(store.StatusKey("aaaaaa"), fleet.Status{
+	s.write(keys.Status("aaaaaa"), fleet.Status{
 		Instance: "aaaaaa", Group: "lobby", Node: node, Generation: 1, State: fleet.Offline, Reason: fleet.ReasonNodeLost,
 	})
 	s.place("aaaaaa", 1, basic("sleep 1000"), 0)
@@ -397,12 +399,12 @@ func TestWhatWasGivenUpBeforeItBeganIsNotStarted(t *testing.T) {
 	}
 }
 
-func TestWhatTheJournalCouldNotTakeIsWrittenWhenItCan(t *testing.T) {
+func TestFailedJournalWriteIsRetried(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	id := s.id(1)
 	path := filepath.Join(s.dir, "journal", string(id)+".json")
-	if err := os.Mkdir(path+".tmp", 0o700); err != nil { // nothing can be written in its place
+	if err := os.Mkdir(path+".tmp", 0o700); err != nil { // makes every write fail
 		t.Fatal(err)
 	}
 	s.online(id, basic("exec sleep 1000"))
@@ -418,7 +420,7 @@ func TestWhatTheJournalCouldNotTakeIsWrittenWhenItCan(t *testing.T) {
 	})
 }
 
-func TestAKillThatTheHostRefusesIsTriedUntilItIsDone(t *testing.T) {
+func TestRefusedKillIsRetried(t *testing.T) {
 	for action, signal := range map[fleet.OrderAction]string{fleet.OrderKill: "TERM", fleet.OrderStop: "KILL"} {
 		t.Run(string(action), func(t *testing.T) {
 			s := newSite(t)

@@ -8,10 +8,11 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-func TestFilesOfAnInstanceAreShownWithoutItsSecretsAlsoWhenItHasEnded(t *testing.T) {
+func TestFilesHideSecretsAlsoAfterEnd(t *testing.T) {
 	s := newSite(t)
 	s.keepSecret(t, "db", recognisable)
 	s.start(nil)
@@ -56,7 +57,7 @@ func TestFilesOfAnInstanceAreShownWithoutItsSecretsAlsoWhenItHasEnded(t *testing
 	}
 }
 
-func TestFilesOfAnInstanceAreShownWithoutVariablesThatNotEverybodyIsShown(t *testing.T) {
+func TestFilesHideRestrictedVariables(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	id := s.id(1)
@@ -64,11 +65,11 @@ func TestFilesOfAnInstanceAreShownWithoutVariablesThatNotEverybodyIsShown(t *tes
 	plan.Layers = []fleet.PlanLayer{s.library.add("lobby", map[string]string{"web.properties": "admin=%HOOK%\noperator=%ROUTE%\nstart=%SEED%\nall=%REGION%\n"})}
 	plan.FileModifications = []string{"*.properties"}
 	plan.Variables = map[string]string{"HOOK": "https://hooks.example/abc", "ROUTE": "inner-route", "SEED": "of-the-group", "REGION": "north-one"}
-	plan.Hidden = map[string]fleet.Visibility{
-		"HOOK": fleet.VisibleToAdmins, "ROUTE": fleet.VisibleToOperators, "SEED": fleet.VisibleToAdmins, "ABSENT": fleet.VisibleToAdmins,
+	plan.Hidden = map[string]content.Visibility{
+		"HOOK": content.VisibleToAdmins, "ROUTE": content.VisibleToOperators, "SEED": content.VisibleToAdmins, "ABSENT": content.VisibleToAdmins,
 	}
-	s.write(store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
-	s.write(store.PlacementKey(node, id), fleet.Placement{
+	s.write(keys.Plan(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
+	s.write(keys.Placement(node, id), fleet.Placement{
 		Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Generation: 1, Plan: plan.Digest(), PlacedAt: time.Now(),
 		Values: map[string]string{"SEED": "of-the-start"},
 	})

@@ -24,7 +24,10 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -51,14 +54,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// library is a template source over trees in memory that knows them by their hashes.
+// library is a template source with trees in memory by hash.
 type library struct {
-	manifests map[string]fleet.Manifest
+	manifests map[string]content.Manifest
 	contents  map[string][]byte
 }
 
 func newLibrary() *library {
-	return &library{manifests: map[string]fleet.Manifest{}, contents: map[string][]byte{}}
+	return &library{manifests: map[string]content.Manifest{}, contents: map[string][]byte{}}
 }
 
 func (l *library) Manifest(_ context.Context, digest string) (io.ReadCloser, error) {
@@ -70,7 +73,7 @@ func (l *library) Manifest(_ context.Context, digest string) (io.ReadCloser, err
 	return io.NopCloser(bytes.NewReader(b)), err
 }
 
-// Row has one blob at a time alone.
+// Row only supports single blobs.
 func (l *library) Row(context.Context, []string) (io.ReadCloser, error) {
 	return nil, errs.New(errs.NotFound, "one at a time")
 }
@@ -86,14 +89,14 @@ func (l *library) Blob(_ context.Context, hash string) (io.ReadCloser, error) {
 
 // add publishes a template made of files and returns its layer.
 func (l *library) add(name string, files map[string]string) fleet.PlanLayer {
-	var m fleet.Manifest
-	for path, content := range files {
-		sum := sha256.Sum256([]byte(content))
+	var m content.Manifest
+	for path, body := range files {
+		sum := sha256.Sum256([]byte(body))
 		hash := hex.EncodeToString(sum[:])
-		l.contents[hash] = []byte(content)
-		m.Entries = append(m.Entries, fleet.ManifestEntry{Path: path, Mode: 0o644, Size: int64(len(content)), SHA256: hash})
+		l.contents[hash] = []byte(body)
+		m.Entries = append(m.Entries, content.ManifestEntry{Path: path, Mode: 0o644, Size: int64(len(body)), SHA256: hash})
 	}
-	slices.SortFunc(m.Entries, func(a, b fleet.ManifestEntry) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(m.Entries, func(a, b content.ManifestEntry) int { return strings.Compare(a.Path, b.Path) })
 	b, err := json.Marshal(m)
 	if err != nil {
 		panic(err) // strings and numbers only
@@ -101,7 +104,7 @@ func (l *library) add(name string, files map[string]string) fleet.PlanLayer {
 	sum := sha256.Sum256(b)
 	digest := hex.EncodeToString(sum[:])
 	l.manifests[digest] = m
-	return fleet.PlanLayer{TemplateRef: fleet.TemplateRef{Group: "default", Name: name}, Digest: digest}
+	return fleet.PlanLayer{TemplateRef: content.TemplateRef{Group: "default", Name: name}, Digest: digest}
 }
 
 // site is a store, a data directory and at most one agent on it.
@@ -113,8 +116,8 @@ type site struct {
 	library *library
 	stop    func()
 	agent   *nodeagent.Agent // the latest in this process
-	// tag begins the ids of this site's instances: a process is told by its instance's
-	// id where there are no control groups, whichever agent on the host has started it.
+	// tag is the prefix of this site's instance ids. Without control groups processes are
+	// identified by instance id, across all agents of the host.
 	tag string
 }
 
@@ -123,7 +126,7 @@ func newSite(t testing.TB) *site {
 	return &site{t: t, etcd: etcd, store: etcd.Client(t), dir: t.TempDir(), library: newLibrary(), tag: strings.ToLower(rand.Text()[:4])}
 }
 
-// id is the n-th of the site's ids.
+// id is the site's n-th instance id.
 func (s *site) id(n int) fleet.InstanceID { return fleet.InstanceID(fmt.Sprintf("%s%02d", s.tag, n)) }
 
 func (s *site) config() nodeagent.Config {
@@ -155,7 +158,7 @@ func (s *site) start(change func(*nodeagent.Config)) {
 	}
 }
 
-// begin runs an agent like start, without waiting for anything.
+// begin runs an agent like start, but does not wait for it.
 func (s *site) begin(change func(*nodeagent.Config)) (*nodeagent.Agent, chan error) {
 	s.t.Helper()
 	cfg := s.config()
@@ -198,18 +201,18 @@ func basic(command string) fleet.Plan {
 func (s *site) place(id fleet.InstanceID, generation int64, plan fleet.Plan, port int) fleet.Placement {
 	s.t.Helper()
 	stored := fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()}
-	s.write(store.PlanKey(plan.Digest()), stored)
+	s.write(keys.Plan(plan.Digest()), stored)
 	p := fleet.Placement{
 		Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Generation: generation, Plan: plan.Digest(), Port: port,
 		PlacedAt: time.Now(),
 	}
-	s.write(store.PlacementKey(node, id), p)
+	s.write(keys.Placement(node, id), p)
 	return p
 }
 
 func (s *site) order(id fleet.InstanceID, generation int64, action fleet.OrderAction) {
 	s.t.Helper()
-	s.write(store.OrderKey(node, id), fleet.Order{
+	s.write(keys.Order(node, id), fleet.Order{
 		Instance: id, Node: node, Generation: generation, Action: action, Reason: fleet.ReasonStopRequested, At: time.Now(),
 	})
 }
@@ -233,7 +236,7 @@ func (s *site) remove(key any) {
 }
 
 func (s *site) status(id fleet.InstanceID) fleet.Status {
-	st, err := store.Get(s.t.Context(), s.store, store.StatusKey(id))
+	st, err := store.Get(s.t.Context(), s.store, keys.Status(id))
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		s.t.Fatal(err)
 	}
@@ -248,9 +251,9 @@ func (s *site) online(id fleet.InstanceID, plan fleet.Plan) fleet.Status {
 }
 
 // figures are an instance's live figures in the store, and the revision of their part.
-func (s *site) figures(id fleet.InstanceID) (f fleet.InstanceReport, rev int64, err error) {
+func (s *site) figures(id fleet.InstanceID) (f reports.InstanceReport, rev int64, err error) {
 	s.t.Helper()
-	part, err := store.Get(s.t.Context(), s.store, store.ReportPartKey(node, id.Part()))
+	part, err := store.Get(s.t.Context(), s.store, keys.ReportPart(node, id.Part()))
 	return part.Instances[id], part.ModRev, err
 }
 
@@ -284,7 +287,7 @@ func (s *site) api() *client.Client {
 
 // apiUntil is the agent's API for goroutines that outlive the test's own context.
 func (s *site) apiUntil(ctx context.Context) (*client.Client, error) {
-	n, err := store.Get(ctx, s.store, store.NodeKey(node))
+	n, err := store.Get(ctx, s.store, keys.Node(node))
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +319,7 @@ func exists(path string) bool {
 
 func isNotExist(err error) bool { return err != nil && os.IsNotExist(err) }
 
-// tools of the test binary itself, run as a child.
+// child runs a mode of the test binary in a child process.
 func child(mode string) int {
 	switch mode {
 	case "server":
@@ -372,7 +375,7 @@ func server() fleet.Plan {
 	return p
 }
 
-// Artifact is content as any other here.
+// Artifact returns content like Blob.
 func (l *library) Artifact(ctx context.Context, hash string) (io.ReadCloser, error) {
 	return l.Blob(ctx, hash)
 }

@@ -22,13 +22,13 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
 )
 
-// bedrock answers pings on a port as a Bedrock server with some players does, until
-// it is muted.
+// bedrock answers pings on a port like a Bedrock server with some players, until it is muted.
 type bedrock struct {
 	players atomic.Int64
 	mute    atomic.Bool
@@ -61,7 +61,7 @@ func (b *bedrock) serve(t *testing.T, port int) {
 	})
 }
 
-// watched is a plan of a server that is asked as a Bedrock server, often.
+// watched is a plan of a server that is probed often as a Bedrock server.
 func watched() fleet.Plan {
 	p := basic("sleep 1000")
 	p.Readiness.Type = fleet.CheckBedrock
@@ -69,7 +69,7 @@ func watched() fleet.Plan {
 	return p
 }
 
-func TestAnInstanceIsOnlineWhenItsConsoleSaysSo(t *testing.T) {
+func TestReadyByConsoleLine(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`echo "Done (0s)! is not at the start"; read line; echo "Done (1s)! For help, type help"; sleep 1000`)
@@ -84,7 +84,7 @@ func TestAnInstanceIsOnlineWhenItsConsoleSaysSo(t *testing.T) {
 	}
 }
 
-func TestAnInstanceIsOnlineWhenItSaysSoItself(t *testing.T) {
+func TestReadyByHeartbeat(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("sleep 1000")
@@ -97,7 +97,7 @@ func TestAnInstanceIsOnlineWhenItSaysSoItself(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := api.WriteLine(t.Context(), "aaaaaa", "x"); err != nil { // its driver has had time for what was said
+	if err := api.WriteLine(t.Context(), "aaaaaa", "x"); err != nil { // after this, the driver has processed earlier output
 		t.Fatal(err)
 	}
 	if now := s.status("aaaaaa"); now.State != fleet.Starting {
@@ -123,7 +123,7 @@ func TestAnInstanceIsOnlineWhenItSaysSoItself(t *testing.T) {
 	}
 }
 
-func TestAnInstanceWithReadinessAnyIsOnlineByItsPingOrItsHeartbeat(t *testing.T) {
+func TestReadyByPingOrHeartbeat(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("sleep 1000")
@@ -149,7 +149,7 @@ func TestAnInstanceWithReadinessAnyIsOnlineByItsPingOrItsHeartbeat(t *testing.T)
 	s.awaitState("bbbbbb", 1, fleet.Online)
 }
 
-func TestANumberThatWasUsedIsRefusedByTheNextAgentTooUntilTheNextRun(t *testing.T) {
+func TestSequenceNumbersSurviveAgentUntilNextRun(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	id := s.id(1)
@@ -184,7 +184,7 @@ func TestANumberThatWasUsedIsRefusedByTheNextAgentTooUntilTheNextRun(t *testing.
 	say(1, true)
 }
 
-func TestWhatIsSaidWhileTheStartIsUnderWayIsHeard(t *testing.T) {
+func TestHeartbeatDuringLaunchCounts(t *testing.T) {
 	contract.Needs(t, "tmux")
 	tmux, err := exec.LookPath("tmux")
 	if err != nil {
@@ -219,7 +219,7 @@ func TestWhatIsSaidWhileTheStartIsUnderWayIsHeard(t *testing.T) {
 	}
 }
 
-func TestAnInstanceThatIsNeverReadySaysWhatItWasWaitedFor(t *testing.T) {
+func TestStartTimeoutSaysWhatWasAwaited(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("sleep 1000")
@@ -231,17 +231,17 @@ func TestAnInstanceThatIsNeverReadySaysWhatItWasWaitedFor(t *testing.T) {
 	}
 }
 
-func TestACheckThatCanNeverBePassedFailsTheStartAtOnce(t *testing.T) {
+func TestImpossibleCheckFailsStart(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	for n, c := range []struct {
 		spoil func(*fleet.Plan)
 		names string
 	}{
-		{func(p *fleet.Plan) { p.Readiness.Type = fleet.CheckPort }, "its readiness, a check of type port, can never be passed: it has no port"},
+		{func(p *fleet.Plan) { p.Readiness.Type = fleet.CheckPort }, "its readiness, a check of type port, can never pass: it has no port"},
 		{func(p *fleet.Plan) { p.Readiness = fleet.Check{Type: fleet.CheckHTTP, Port: "web"} }, "it has no additional port web"},
-		{func(p *fleet.Plan) { p.Readiness = fleet.Check{Type: fleet.CheckLog, Pattern: "("} }, "no regular expression"},
-		{func(p *fleet.Plan) { p.Liveness.Type = fleet.CheckA2S }, "its liveness, a check of type a2s, can never be passed: it has no port"},
+		{func(p *fleet.Plan) { p.Readiness = fleet.Check{Type: fleet.CheckLog, Pattern: "("} }, "not a regular expression"},
+		{func(p *fleet.Plan) { p.Liveness.Type = fleet.CheckA2S }, "its liveness, a check of type a2s, can never pass: it has no port"},
 	} {
 		plan := basic("touch started; sleep 1000")
 		c.spoil(&plan)
@@ -252,7 +252,7 @@ func TestACheckThatCanNeverBePassedFailsTheStartAtOnce(t *testing.T) {
 	}
 }
 
-func TestPlayersAreToldByPings(t *testing.T) {
+func TestPingsCountPlayers(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	port, b := freePort(t), &bedrock{}
@@ -272,7 +272,7 @@ func TestPlayersAreToldByPings(t *testing.T) {
 	}
 }
 
-func TestAServerThatServesNoMoreIsStartedAgain(t *testing.T) {
+func TestUnhealthyServerIsRestarted(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	port, b := freePort(t), &bedrock{}
@@ -288,7 +288,7 @@ func TestAServerThatServesNoMoreIsStartedAgain(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	b.mute.Store(false)
-	// The port is ours in this test and not the server's, so the next run meets a stranger.
+	// This test holds the port, so the next run finds it in use.
 	s.await("aaaaaa", "what follows", func(st fleet.Status) bool {
 		return st.State == fleet.Failed && st.Reason == fleet.ReasonPortTaken && st.Restarts == 1
 	})
@@ -297,7 +297,7 @@ func TestAServerThatServesNoMoreIsStartedAgain(t *testing.T) {
 	}
 }
 
-func TestAServerThatServesNoMoreIsOnlyReportedWhereItsGroupSaysSo(t *testing.T) {
+func TestUnhealthyServerIsOnlyReportedIfConfigured(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	port, b := freePort(t), &bedrock{}
@@ -316,7 +316,7 @@ func TestAServerThatServesNoMoreIsOnlyReportedWhereItsGroupSaysSo(t *testing.T) 
 	}
 }
 
-func TestSilenceFromInsideCountsOnlyWhileItCouldBeHeard(t *testing.T) {
+func TestMissingHeartbeatsCountOnlyWhileReachable(t *testing.T) {
 	var open atomic.Bool
 	var asked atomic.Int64
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -338,12 +338,12 @@ func TestSilenceFromInsideCountsOnlyWhileItCouldBeHeard(t *testing.T) {
 	}
 	open.Store(true)
 	st := s.awaitState("aaaaaa", 1, fleet.Crashed)
-	if st.Reason != fleet.ReasonUnhealthy || !strings.Contains(st.Message, "said nothing of itself for 800ms") {
+	if st.Reason != fleet.ReasonUnhealthy || !strings.Contains(st.Message, "sent no heartbeat for 800ms") {
 		t.Errorf("%+v", st)
 	}
 }
 
-func TestPlayersAreStillKnownToTheNextAgent(t *testing.T) {
+func TestNextAgentKnowsPlayers(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	id := s.id(1)
@@ -363,7 +363,7 @@ func TestPlayersAreStillKnownToTheNextAgent(t *testing.T) {
 	await.That(t, "the players", reported(0))
 	s.stop()
 	s.start(taking)
-	session, err := store.Get(t.Context(), s.store, store.NodeSessionKey(node))
+	session, err := store.Get(t.Context(), s.store, keys.NodeSession(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func TestPlayersAreStillKnownToTheNextAgent(t *testing.T) {
 	}
 }
 
-func TestARunEndsWhenItHasLastedItsTime(t *testing.T) {
+func TestRunEndsAfterMaxLifetime(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("sleep 1000")
@@ -384,7 +384,7 @@ func TestARunEndsWhenItHasLastedItsTime(t *testing.T) {
 	}
 }
 
-// remoteConsole serves a remote console that wants a password, and says again what it is told.
+// remoteConsole serves a remote console with a password that echoes commands.
 func remoteConsole(t *testing.T, host string, port int, password string) {
 	t.Helper()
 	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, port))
@@ -440,15 +440,15 @@ func (s *site) administered(id fleet.InstanceID, port int, password string) {
 	plan.Layers = []fleet.PlanLayer{s.library.add("base", map[string]string{"config": "region=%REGION%\n"})}
 	plan.AdditionalPorts = []fleet.NamedPort{{Name: "admin", Protocol: "tcp", Range: fleet.PortRange{Start: port, End: port}}}
 	plan.RCON = fleet.RCON{Port: "Admin", Password: password}
-	s.write(store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
-	s.write(store.PlacementKey(node, id), fleet.Placement{
+	s.write(keys.Plan(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
+	s.write(keys.Placement(node, id), fleet.Placement{
 		Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Generation: 1, Plan: plan.Digest(), PlacedAt: time.Now(),
 		Ports: map[string]int{"admin": port},
 	})
 	s.awaitState(id, 1, fleet.Online)
 }
 
-func TestAnAgentWithOtherVariablesKnowsWhatARunningInstanceWasBuiltWith(t *testing.T) {
+func TestAdoptedInstanceKeepsBuiltVariables(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	port := freePort(t)
@@ -467,7 +467,7 @@ func TestAnAgentWithOtherVariablesKnowsWhatARunningInstanceWasBuiltWith(t *testi
 	}
 }
 
-func TestACommandGoesOverTheRemoteConsole(t *testing.T) {
+func TestRCONCommand(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	port := freePort(t)

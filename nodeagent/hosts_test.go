@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent"
-	"github.com/orreryhq/orrery/nodeagent/internal/enginetest"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/enginetest"
 )
 
-// elsewhere is an address of the host that is not the one loopback is spoken of.
+// elsewhere is a loopback address other than 127.0.0.1.
 const elsewhere = "127.0.0.2"
 
-// advertised has a node stand under another address than 127.0.0.1.
+// advertised gives a node another address than 127.0.0.1.
 func advertised(c *nodeagent.Config) {
 	taking(c)
 	c.Address = elsewhere
@@ -32,7 +32,7 @@ func web() int {
 	return 1
 }
 
-// asked is a plan of a web server that has to answer to become ready.
+// asked is a plan of a web server that becomes ready when it answers.
 func asked(plan fleet.Plan) fleet.Plan {
 	plan.Env = map[string]string{"ORRERY_TEST_MODE": "web"}
 	plan.Readiness = fleet.Check{Type: fleet.CheckHTTP}
@@ -40,7 +40,7 @@ func asked(plan fleet.Plan) fleet.Plan {
 	return plan
 }
 
-func TestAServerInAContainerIsAskedWhereItsPortsArePublished(t *testing.T) {
+func TestContainerIsProbedAtPublishedPort(t *testing.T) {
 	e := enginetest.Start(t)
 	if _, err := e.Docker("network", "create", "private"); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestAServerInAContainerIsAskedWhereItsPortsArePublished(t *testing.T) {
 	s.awaitState("aaaaaa", 1, fleet.Online)
 }
 
-func TestAServerThatListensOnTheAdvertisedAddressOnlyIsAskedThere(t *testing.T) {
+func TestServerIsProbedAtAdvertisedAddress(t *testing.T) {
 	s := newSite(t)
 	s.start(advertised)
 	plan := asked(server())
@@ -63,8 +63,8 @@ func TestAServerThatListensOnTheAdvertisedAddressOnlyIsAskedThere(t *testing.T) 
 	admin := freePort(t)
 	plan.AdditionalPorts = []fleet.NamedPort{{Name: "admin", Protocol: "tcp", Range: fleet.PortRange{Start: admin, End: admin}}}
 	plan.RCON = fleet.RCON{Port: "admin", Password: "secret"}
-	s.write(store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
-	s.write(store.PlacementKey(node, "aaaaaa"), fleet.Placement{
+	s.write(keys.Plan(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
+	s.write(keys.Placement(node, "aaaaaa"), fleet.Placement{
 		Instance: "aaaaaa", Name: "lobby-1", Group: "lobby", Node: node, Generation: 1, Plan: plan.Digest(), PlacedAt: time.Now(),
 		Port: freePort(t), Ports: map[string]int{"admin": admin},
 	})

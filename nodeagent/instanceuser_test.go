@@ -10,7 +10,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent"
 )
 
-func TestInstancesRunAsTheNodesUserAndCannotReadItsSecret(t *testing.T) {
+func TestInstanceUserCannotReadAgentSecret(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("only an agent that is root runs instances as others")
 		return
@@ -39,7 +39,7 @@ func TestInstancesRunAsTheNodesUserAndCannotReadItsSecret(t *testing.T) {
 	}
 }
 
-func TestAnAgentIsRefusedWithAUserThatItCannotRunInstancesAs(t *testing.T) {
+func TestUnusableInstanceUserIsRefused(t *testing.T) {
 	c := newSite(t).config()
 	c.InstanceUser = "no-such-user"
 	if os.Geteuid() != 0 {

@@ -9,20 +9,22 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// limits are what the node's record says it holds.
+// limits are the limits in the node's record.
 func (s *site) limits() fleet.NodeLimits {
 	s.t.Helper()
-	n, err := store.Get(s.t.Context(), s.store, store.NodeKey(node))
+	n, err := store.Get(s.t.Context(), s.store, keys.Node(node))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return n.Limits
 }
 
-func TestANodeSaysWhichLimitsItHoldsAndWhyNotTheOthers(t *testing.T) {
+func TestNodeRecordListsEnforcedLimits(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	l := s.limits()
@@ -33,13 +35,13 @@ func TestANodeSaysWhichLimitsItHoldsAndWhyNotTheOthers(t *testing.T) {
 	plan.Limits = fleet.Limits{IOWeight: 50, Processes: 50}
 	st := s.online(s.id(1), plan)
 	for limit, field := range map[string]string{fleet.LimitIO: "limits.ioWeight", fleet.LimitProcesses: "limits.processes"} {
-		if said := strings.Contains(st.Message, field+" is not held on this node"); said == l.Holds(limit) {
+		if said := strings.Contains(st.Message, field+" is not enforced on this node"); said == l.Holds(limit) {
 			t.Errorf("%s, of %+v: %q", field, l, st.Message)
 		}
 	}
 }
 
-func TestAnInstanceThatTakesTooMuchMemoryIsToldWithItsLimit(t *testing.T) {
+func TestOutOfMemoryIsReportedWithLimit(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	if !s.limits().Holds(fleet.LimitMemory) {
@@ -55,7 +57,7 @@ func TestAnInstanceThatTakesTooMuchMemoryIsToldWithItsLimit(t *testing.T) {
 	if st.Reason != fleet.ReasonOutOfMemory || st.Exit == nil || !st.Exit.OOM || st.Exit.LimitMiB != 64 || !strings.Contains(st.Message, "64 MiB") {
 		t.Errorf("%+v, %+v", st, st.Exit)
 	}
-	if c := s.crashes(1)[0]; c.Category != fleet.CrashOutOfMemory {
+	if c := s.crashes(1)[0]; c.Category != reports.CrashOutOfMemory {
 		t.Errorf("%+v", c)
 	}
 	if st := s.status(neighbour); st.State != fleet.Online {
@@ -63,7 +65,7 @@ func TestAnInstanceThatTakesTooMuchMemoryIsToldWithItsLimit(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatOutgrowsItsLimitEndsItsInstance(t *testing.T) {
+func TestDiskLimitEndsInstance(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	neighbour, id := s.id(1), s.id(2)
@@ -73,7 +75,7 @@ func TestADirectoryThatOutgrowsItsLimitEndsItsInstance(t *testing.T) {
 	plan.Command, plan.OnCrash = "head -c 8m /dev/zero >world; exec cat", fleet.CrashStop
 	s.place(id, 1, plan, 0)
 	st := s.awaitState(id, 1, fleet.Crashed)
-	// The agent may measure the directory before all of the 8 MiB are written.
+	// The agent may measure the directory before all 8 MiB are written.
 	if st.Reason != fleet.ReasonDiskLimit || !regexp.MustCompile(`holds [4-8] MiB, its group allows 4`).MatchString(st.Message) {
 		t.Errorf("%+v", st)
 	}
@@ -82,7 +84,7 @@ func TestADirectoryThatOutgrowsItsLimitEndsItsInstance(t *testing.T) {
 	}
 }
 
-func TestAnInstanceRunsAsItsUserInADirectoryOfItsOwn(t *testing.T) {
+func TestConfinedInstanceHasUserAndDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("only an agent that is root runs instances as others")
 		return
@@ -103,7 +105,7 @@ func TestAnInstanceRunsAsItsUserInADirectoryOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestAConfinedInstanceReadsNothingOfAnotherGroup(t *testing.T) {
+func TestConfinedInstanceCannotReadOtherGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("only an agent that is root runs instances as others")
 		return
@@ -138,15 +140,15 @@ func TestAConfinedInstanceReadsNothingOfAnotherGroup(t *testing.T) {
 	}
 }
 
-func TestADirectoryWithoutPermissionIsNamedAndNothingIsHeld(t *testing.T) {
+func TestUnreadableDirectoryIsNamed(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
-	above := filepath.Dir(s.dir) // what is below, the agent sees to
+	above := filepath.Dir(s.dir) // the agent itself sets the modes below
 	if err := os.Chmod(above, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	want := "the user nobody may not pass the directory " + above + ","
-	if os.Geteuid() != 0 { // then nobody else's directory is asked for
+	want := "the user nobody may not enter " + above + ", a parent of"
+	if os.Geteuid() != 0 { // only root may run instances as another user
 		want = "root"
 	}
 	plan, port := basic("exec cat"), freePort(t)
@@ -159,7 +161,7 @@ func TestADirectoryWithoutPermissionIsNamedAndNothingIsHeld(t *testing.T) {
 	s.awaitState(s.id(2), 1, fleet.Online)
 }
 
-// open lets others pass the directories that lead to a test's own.
+// open makes the directories that lead to a test's own accessible to others.
 func open(t *testing.T, dir string) {
 	t.Helper()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
@@ -169,11 +171,11 @@ func open(t *testing.T, dir string) {
 	}
 }
 
-func TestAJavaHeapThatFillsItsMemoryGetsRoomAndSaysSo(t *testing.T) {
+func TestFullJavaHeapRaisesMemoryLimit(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("exec cat # java -Xmx256M -jar server.jar")
-	if st := s.online(s.id(1), plan); !strings.Contains(st.Message, "limited to 3") {
+	if st := s.online(s.id(1), plan); !strings.Contains(st.Message, "the limit is 3") {
 		t.Errorf("%q", st.Message)
 	}
 	plan.Command = "exec cat # java -Xmx1G -jar server.jar"

@@ -21,7 +21,7 @@ import (
 // local is a client of the agent's socket.
 func (s *site) local() *client.Local { return client.NewLocal(s.dir) }
 
-// awaitLocal waits until the agent itself shows an instance as wanted.
+// awaitLocal waits until the agent shows an instance as wanted.
 func (s *site) awaitLocal(id fleet.InstanceID, what string, ok func(client.Instance) bool) client.Instance {
 	s.t.Helper()
 	var last client.Instance
@@ -44,7 +44,7 @@ func (s *site) awaitAgent(what string, ok func(client.Agent) bool) client.Agent 
 	return last
 }
 
-func TestTheLocalSocketIsForItsOwnerAlone(t *testing.T) {
+func TestLocalSocketIsForOwnerOnly(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	fi, err := os.Stat(filepath.Join(s.dir, client.SocketName))
@@ -60,12 +60,12 @@ func TestTheLocalSocketIsForItsOwnerAlone(t *testing.T) {
 	}
 }
 
-func TestADeadAgentsSocketIsReplaced(t *testing.T) {
+func TestSocketOfDeadAgentIsReplaced(t *testing.T) {
 	s := newSite(t)
 	kill := s.spawn()
 	s.awaitAgent("the agent", func(client.Agent) bool { return true })
 	kill()
-	if _, err := s.local().Agent(t.Context()); !errors.Is(err, client.ErrNoAgent) || !strings.Contains(errs.MessageOf(err), "left by one that died") {
+	if _, err := s.local().Agent(t.Context()); !errors.Is(err, client.ErrNoAgent) || !strings.Contains(errs.MessageOf(err), "left from an agent that died") {
 		t.Errorf("a dead agent's socket: %v", err)
 	}
 	half := filepath.Join(s.dir, "agent.sock.new-1")
@@ -78,7 +78,7 @@ func TestADeadAgentsSocketIsReplaced(t *testing.T) {
 	}
 }
 
-func TestADataDirectoryMayLieDeeperThanASocketsAddressIsLong(t *testing.T) {
+func TestSocketWorksInDeepDirectory(t *testing.T) {
 	s := newSite(t)
 	s.dir = filepath.Join(s.dir, strings.Repeat("deep/", 40), "node")
 	s.start(taking)
@@ -87,7 +87,7 @@ func TestADataDirectoryMayLieDeeperThanASocketsAddressIsLong(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRequestIsRefusedWithAMessage(t *testing.T) {
+func TestInvalidLocalRequestIsRefused(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	s.online(s.id(0), basic("sleep 1000"))
@@ -146,7 +146,7 @@ func TestWhatIsNoRequestIsRefusedWithAMessage(t *testing.T) {
 	}
 }
 
-func TestALocalStopWhileTheStoreAnswersIsReportedAtOnce(t *testing.T) {
+func TestLocalStopIsReportedAtOnce(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	s.place(s.id(0), 1, basic("sleep 1000"), 0)
@@ -169,7 +169,7 @@ func TestALocalStopWhileTheStoreAnswersIsReportedAtOnce(t *testing.T) {
 	}
 }
 
-func TestALocalStopThatIsNotJournalledIsNotAnsweredAsIfItWere(t *testing.T) {
+func TestUnjournalledLocalStopFails(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	for n := range 3 {
@@ -178,7 +178,7 @@ func TestALocalStopThatIsNotJournalledIsNotAnsweredAsIfItWere(t *testing.T) {
 	}
 	for n := range 2 {
 		entry := s.entryPath(s.id(n))
-		if err := errors.Join(os.Remove(entry), os.Mkdir(entry+".tmp", 0o700)); err != nil { // in the way of the entry
+		if err := errors.Join(os.Remove(entry), os.Mkdir(entry+".tmp", 0o700)); err != nil { // blocks writes of the entry
 			t.Fatal(err)
 		}
 	}
@@ -189,7 +189,7 @@ func TestALocalStopThatIsNotJournalledIsNotAnsweredAsIfItWere(t *testing.T) {
 	if err != nil || len(answer.Instances) != 1 || answer.Instances[0].ID != s.id(2) || len(answer.Problems) != 1 || answer.Problems[0].ID != s.id(1) {
 		t.Errorf("answer %+v, %v", answer, err)
 	}
-	for n := range 3 { // it is under way all the same
+	for n := range 3 { // the action continues regardless
 		s.awaitState(s.id(n), 1, fleet.Stopped)
 	}
 }

@@ -7,11 +7,11 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
-	"github.com/orreryhq/orrery/nodeagent/internal/membership"
-	"github.com/orreryhq/orrery/nodeagent/internal/orphan"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/membership"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/orphan"
 )
 
-// metrics reads the agent's figures when it is asked.
+// metrics collects the agent's metrics on each scrape.
 type metrics struct {
 	controller *controller.Controller
 	member     *membership.Member
@@ -34,10 +34,10 @@ func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *mem
 		controller: c, member: m, keeper: k,
 		instances: desc("instances", "Instances this node knows, by state.", "state"),
 		orphans:   desc("orphans", "Instances that run without a record in etcd."),
-		restarts:  desc("local_restarts_total", "Runs the agent began in place by itself, with or without etcd."),
-		unwritten: desc("unwritten_statuses", "Statuses that etcd does not have yet."),
-		reachable: desc("etcd_reachable", "1 when etcd answers the node's keep-alives, 0 when it does not."),
-		silence:   desc("etcd_last_contact_seconds", "Seconds since etcd last answered a keep-alive; absent when it never did."),
+		restarts:  desc("local_restarts_total", "Restarts in place that the agent started by itself."),
+		unwritten: desc("unwritten_statuses", "Statuses that are not yet written to etcd."),
+		reachable: desc("etcd_reachable", "1 if etcd answers the node's keep-alives, otherwise 0."),
+		silence:   desc("etcd_last_contact_seconds", "Seconds since etcd last answered a keep-alive; absent before the first answer."),
 	})
 }
 

@@ -8,42 +8,43 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
 )
 
 const (
-	// shownInstances bounds the instances that have figures of their own in the metrics, and
-	// shownGroups the groups.
+	// shownInstances bounds the instances with metrics of their own, and shownGroups the
+	// groups.
 	shownInstances = 500
 	shownGroups    = 200
-	// otherGroups stands for all groups beyond; no group can have this name.
+	// otherGroups is the label of all further groups. No group can have this name.
 	otherGroups = "(others)"
 )
 
-// usageMetrics shows what running instances use of the host, by group and by instance.
+// usageMetrics reports the resource usage of running instances by group and by instance.
 type usageMetrics struct {
-	live func() map[fleet.InstanceID]supervise.Live
+	live func() map[fleet.InstanceID]driver.Live
 
 	instance, group figureDescs
 	uptime          *prometheus.Desc
 }
 
-// figureDescs describe the figures of one kind of object.
+// figureDescs describe the metrics of one kind of object.
 type figureDescs struct{ memory, cpu, disk, players *prometheus.Desc }
 
-func newUsageMetrics(live func() map[fleet.InstanceID]supervise.Live) *usageMetrics {
+func newUsageMetrics(live func() map[fleet.InstanceID]driver.Live) *usageMetrics {
 	of := func(kind, what string, labels ...string) figureDescs {
 		desc := func(name, help string) *prometheus.Desc {
 			return prometheus.NewDesc("orrery_nodeagent_"+kind+"_"+name, help, labels, nil)
 		}
 		return figureDescs{
-			memory:  desc("memory_bytes", "Resident memory of the processes of "+what+"; absent while it is not known."),
-			cpu:     desc("cpu_cores", "Processor cores that "+what+" used over the last seconds; absent while it is not known."),
-			disk:    desc("disk_bytes", "Disk space of the directory of "+what+"; absent while it is not known."),
-			players: desc("players", "Players on "+what+"; absent while it is not known."),
+			memory:  desc("memory_bytes", "Resident memory of the processes of "+what+"; absent while unknown."),
+			cpu:     desc("cpu_cores", "CPU cores used by "+what+", averaged over the last seconds; absent while unknown."),
+			disk:    desc("disk_bytes", "Disk space of the directory of "+what+"; absent while unknown."),
+			players: desc("players", "Players on "+what+"; absent while unknown."),
 		}
 	}
-	const known = ", of those whose figure is known"
+	const known = ", counting those whose figure is known"
 	return &usageMetrics{
 		live:     live,
 		instance: of("instance", "a running instance", "group", "name"),
@@ -71,27 +72,27 @@ func (m *usageMetrics) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 		}
 	}
-	var running []supervise.Live
+	var running []driver.Live
 	for _, l := range m.live() {
 		if l.Status.PID != 0 {
 			running = append(running, l)
 		}
 	}
-	slices.SortFunc(running, func(a, b supervise.Live) int {
+	slices.SortFunc(running, func(a, b driver.Live) int {
 		return cmp.Or(cmp.Compare(a.Status.Group, b.Status.Group), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Status.Instance, b.Status.Instance))
 	})
-	sums, names, now := map[string]*fleet.InstanceReport{}, map[[2]string]bool{}, time.Now()
+	sums, names, now := map[string]*reports.InstanceReport{}, map[[2]string]bool{}, time.Now()
 	for _, l := range running {
 		group := string(l.Status.Group)
 		if sums[group] == nil && len(sums) >= shownGroups {
 			group = otherGroups
 		}
 		if sums[group] == nil {
-			sums[group] = &fleet.InstanceReport{}
+			sums[group] = &reports.InstanceReport{}
 		}
 		add(sums[group], l.Report)
 		key := [2]string{string(l.Status.Group), l.Name}
-		if names[key] || len(names) >= shownInstances { // an orphan may bear the name of its successor
+		if names[key] || len(names) >= shownInstances { // an orphan may have the name of its successor
 			continue
 		}
 		names[key] = true
@@ -104,7 +105,7 @@ func (m *usageMetrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 // add adds the figures of an instance to those of its group.
-func add(sum *fleet.InstanceReport, r fleet.InstanceReport) {
+func add(sum *reports.InstanceReport, r reports.InstanceReport) {
 	s, u := &sum.Usage, r.Usage
 	s.MemoryBytes += u.MemoryBytes
 	s.CPU, s.CPUKnown = s.CPU+u.CPU, s.CPUKnown || u.CPUKnown
@@ -112,8 +113,8 @@ func add(sum *fleet.InstanceReport, r fleet.InstanceReport) {
 	sum.Players, sum.PlayersKnown = sum.Players+r.Players, sum.PlayersKnown || r.PlayersKnown
 }
 
-// show shows the figures that are known.
-func (d figureDescs) show(gauge func(d *prometheus.Desc, v float64, known bool, labels ...string), r fleet.InstanceReport, labels ...string) {
+// show emits the figures that are known.
+func (d figureDescs) show(gauge func(d *prometheus.Desc, v float64, known bool, labels ...string), r reports.InstanceReport, labels ...string) {
 	gauge(d.memory, float64(r.Usage.MemoryBytes), r.Usage.MemoryBytes > 0, labels...)
 	gauge(d.cpu, r.Usage.CPU/100, r.Usage.CPUKnown, labels...)
 	gauge(d.disk, float64(r.Usage.DiskBytes), r.Usage.DiskKnown, labels...)

@@ -1,26 +1,25 @@
-// Package nodeagent is the service that runs instances on one host: it joins the
-// fleet as a node, builds each placed instance's directory, starts it, watches it,
-// reports what it sees, and stops it when ordered to.
+// Package nodeagent is the service that runs instances on one host. It joins the
+// fleet as a node, builds the directory of each instance placed there, starts and
+// watches the instance, reports its status, and stops it when ordered to.
 //
-// It decides neither what runs here nor what shall end: placements and orders in
-// the store do. What it has started outlives it; a later agent on the same data
-// directory goes on with it.
+// The agent does not decide what runs or ends: placements and orders in the store do.
+// Instances outlive the agent; the next agent on the same data directory adopts them.
 //
-//	DATA/lock, holder    the agent's hold on the directory, and who had it last
+//	DATA/lock, holder    the agent's lock on the directory, and its last holder
 //	DATA/uuid            the node's identity
-//	DATA/past            which past of the store was seen last; see journal.Past
+//	DATA/past            which history of the store was seen last; see journal.History
 //	DATA/deadline        until when exclusive instances may run; read by their guards
-//	DATA/agent.sock      the break-glass interface, for the host's own operators
-//	DATA/journal/        what was begun, one file per instance
-//	DATA/secrets/        sealed secrets that instances refer to, for when etcd is away
-//	DATA/blobs/          template content by hash; see the package blobs
+//	DATA/agent.sock      the local API for operators on the host
+//	DATA/journal/        one file per instance with the work that was begun
+//	DATA/secrets/        sealed secrets that instances refer to, for when etcd is unavailable
+//	DATA/blobs/          template content by hash; see package blobcache
 //	DATA/running/ID/     directories of dynamic instances
-//	DATA/containers/ID/  those of the ones in containers; nobody else may pass
-//	DATA/static/GROUP/NAME/   those of static ones, kept
+//	DATA/containers/ID/  directories of instances in containers; closed to other users
+//	DATA/static/GROUP/NAME/   directories of static instances, which are kept
 //	DATA/run/ID/         the runtime's own files
-//	DATA/tmux/, screen/  sockets of the sessions that run instances
+//	DATA/tmux/, screen/  sockets of the terminal sessions that run instances
 //	DATA/docker/         sockets that containers are started through
-//	DATA/logs/ID.log     output, and ID.times, when it came; kept as long as the instance's record
+//	DATA/logs/ID.log     output; ID.times holds its timestamps. Kept as long as the instance's record
 package nodeagent
 
 import (
@@ -40,123 +39,123 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/telemetry"
-	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
-	"github.com/orreryhq/orrery/nodeagent/internal/confine"
-	"github.com/orreryhq/orrery/nodeagent/internal/usage"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
+	"github.com/orreryhq/orrery/nodeagent/internal/observe/usage"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
 )
 
-// Templates is where template content comes from; see templatesvc's client. What it
-// sends is verified here. Reads fail with Unavailable where nothing comes any more.
+// Templates is the source of template content; see templatesvc's client. The agent
+// verifies what it receives. Reads fail with Unavailable when the source stops sending.
 type Templates interface {
-	// Manifest opens a template version's manifest by its digest, the SHA-256 of these
-	// bytes; the caller closes it. NotFound when nobody has it.
+	// Manifest opens a template version's manifest by its digest, the SHA-256 of its
+	// bytes. The caller closes it. NotFound if no source has it.
 	Manifest(ctx context.Context, digest string) (io.ReadCloser, error)
-	// Blob opens content by its SHA-256; the caller closes it. NotFound when nobody has it.
+	// Blob opens content by its SHA-256. The caller closes it. NotFound if no source has it.
 	Blob(ctx context.Context, sha256 string) (io.ReadCloser, error)
-	// Row opens several blobs as one reader: the first and, as far as they are at hand, those
-	// after it, without a gap. NotFound also when it can only send one at a time.
+	// Row opens several blobs as one reader: the first and, as long as the source has them at
+	// hand, the following ones without gaps. NotFound also if the source only sends single blobs.
 	Row(ctx context.Context, sha256s []string) (io.ReadCloser, error)
-	// Suspect says that what came under a hash did not have it, so that whoever keeps it looks.
+	// Suspect reports that received content did not match its hash, so that the source checks its copy.
 	Suspect(ctx context.Context, sha256 string) error
 
-	// Artifact opens an artifact of the catalog by its SHA-256; the caller closes it.
-	// Conflict, naming both hashes, when the catalog's URL has something else.
+	// Artifact opens an artifact of the catalog by its SHA-256. The caller closes it.
+	// Conflict, naming both hashes, if the content at the catalog's URL has another hash.
 	Artifact(ctx context.Context, sha256 string) (io.ReadCloser, error)
 }
 
-var _ blobs.Source = Templates(nil)
+var _ blobcache.Source = Templates(nil)
 
-// DefaultOrphanGrace is how long programs leave a process without a record alone unless told otherwise.
+// DefaultOrphanGrace is the default of Config.OrphanGrace in programs that run an agent.
 const DefaultOrphanGrace = 10 * time.Minute
 
-// DefaultListen is where the agent's API listens unless told otherwise.
+// DefaultListen is the default address of the agent's API.
 const DefaultListen = "127.0.0.1:0"
 
-// Config is what an agent needs. Store, Node, DataDir, ClusterSecret, Templates
-// and Log are required.
+// Config configures an Agent. Store, Node, DataDir, ClusterSecret, Templates and Log
+// are required.
 type Config struct {
 	Store *store.Client
-	// Node is the node's id; it belongs to one data directory.
+	// Node is the node's id. An id belongs to one data directory.
 	Node    fleet.NodeID
 	DataDir string
-	// RunDir is a directory in memory, below which the agent keeps what runs need only
-	// while the host is up; the agents of a host may share it. Empty: in DataDir.
+	// RunDir is a directory in memory for files that are needed only while the host is up.
+	// The agents of a host may share it. Empty means DataDir.
 	RunDir string
-	// Address is where players reach the host. Empty means 127.0.0.1.
+	// Address is the address at which players reach the host. Empty means 127.0.0.1.
 	Address string
 	// Listen is the address of the agent's API. Empty means DefaultListen.
 	Listen string
-	// AdvertiseURL is where the gateway reaches the agent's API. Empty means the
-	// address it listens on.
+	// AdvertiseURL is the URL at which the gateway reaches the agent's API. Empty means the
+	// address that it listens on.
 	AdvertiseURL string
 	Labels       map[string]string
 	// Variables are the node's placeholder values.
 	Variables map[string]string
-	// SecretsDir is the directory that file references of secrets are read below, and
-	// SecretsEnvPrefix what the names of those begin with that are read of the agent's own
-	// environment. Empty: this node follows none of that kind.
+	// SecretsDir is the directory for file references of secrets. SecretsEnvPrefix is the
+	// prefix of the environment variables that secrets may refer to. Empty disables the kind.
 	SecretsDir, SecretsEnvPrefix string
-	// ProvidersDir is the directory of the programs that give placeholders; see the package
-	// provide. Empty: there are none.
+	// ProvidersDir is the directory of the programs that provide placeholder values; see
+	// package provider. Empty means none.
 	ProvidersDir string
-	// ProvidersTimeout is how long each of them may take. 0 means 5 s.
+	// ProvidersTimeout bounds the run of each provider. 0 means 5 s.
 	ProvidersTimeout time.Duration
-	// MemoryMiB and CPU (hundredths of a core) are what the node offers. 0 means what the host has.
+	// MemoryMiB and CPU (hundredths of a core) are the node's capacity. 0 means that of the host.
 	MemoryMiB, CPU int
-	// CacheMiB is how much template content the node keeps that nothing uses at the moment.
+	// CacheMiB bounds the cached template content that no instance uses.
 	// 0 means a tenth of the disk, between 1 and 64 GiB.
 	CacheMiB int
-	// Room says how much of that instances may reserve; until an operator says otherwise.
+	// Room limits how much of the capacity instances may reserve. An operator may override it.
 	Room fleet.NodeRoom
-	// APIURL is the gateway's address as seen by instances. Empty leaves it out of their environment.
+	// APIURL is the gateway's address for instances. Empty leaves it out of their environment.
 	APIURL string
-	// ClusterSecret is the secret of calls between services.
+	// ClusterSecret authenticates calls between services.
 	ClusterSecret string
 	Templates     Templates
-	// SessionTTL is how long the session outlives the agent. 0 means store.DefaultTTL.
+	// SessionTTL is how long the node's session survives without keep-alives. 0 means store.DefaultTTL.
 	SessionTTL time.Duration
 	// StopInstancesOnExit stops all instances when Run's context ends. Otherwise
 	// they run on and the next agent adopts them.
 	StopInstancesOnExit bool
-	// OrphanGrace is how long a process runs on whose instance has no record. 0 means for ever.
+	// OrphanGrace is how long an instance without a record may keep running. 0 means forever.
 	OrphanGrace time.Duration
 	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
 	Now func() time.Time
-	// BootID identifies the running kernel: another one than last time means that the
-	// host was restarted. Empty means the kernel's own; tests give one to stand for a restart.
+	// BootID identifies the current boot of the host. A changed id means that the host was
+	// restarted. Empty means the kernel's own id. Tests set one to simulate a restart.
 	BootID string
 	// Guard is the command that runs a guard beside an exclusive instance: a program
-	// that calls Guard. Empty: such instances fail here. See OwnGuard.
+	// that calls Guard. If it is empty, exclusive instances fail to start. See OwnGuard.
 	Guard []string
-	// Pane is the command that waits inside a terminal's session: a program that calls
-	// Pane. Empty: the node offers no runtime with a terminal. See OwnPane.
+	// Pane is the command that waits inside a terminal session: a program that calls
+	// Pane. If it is empty, the node offers no runtime with a terminal. See OwnPane.
 	Pane []string
-	// Confine is the command that confines what it becomes: a program that calls Confine.
-	// Empty: instances that are to be confined fail here. See OwnConfine.
+	// Confine is the command that confines itself and then executes a server: a program
+	// that calls Confine. If it is empty, confined instances fail to start. See OwnConfine.
 	Confine []string
-	// InstanceUser is the user that instances run as unless their group names another.
-	// Containers keep the user of their image. Empty: the agent's own user.
+	// InstanceUser is the default user of instances whose group names none.
+	// Containers use the user of their image. Empty means the agent's own user.
 	InstanceUser string
 	// Version is shown in the node's record.
 	Version string
 	Log     *slog.Logger
-	// Records are the last records of this process' log. Nil: those of Log from New on are kept.
+	// Records holds the newest records of this process's log. Nil means those logged to Log after New.
 	Records *telemetry.Ring
-	// Metrics takes the service's metrics. Nil drops them.
+	// Metrics registers the service's metrics. Nil disables them.
 	Metrics prometheus.Registerer
 }
 
-// Agent is a node's agent. Make it with New.
+// Agent is the agent of one node.
 type Agent struct {
 	cfg   Config
 	ready chan struct{}
 	keep  atomic.Bool
-	// ending is closed by end, when an operator asked for the agent's end.
+	// ending is closed by end when an operator ends the agent over its API.
 	ending chan struct{}
 	end    func()
 }
 
-// New checks the configuration; nothing is touched before Run. Invalid names what is wrong.
+// New checks the configuration and returns an Agent. It touches nothing on the host
+// before Run. It returns Invalid errors that name the setting.
 func New(cfg Config) (*Agent, error) {
 	switch {
 	case cfg.Store == nil, cfg.Log == nil, cfg.Templates == nil:
@@ -173,7 +172,7 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.ProvidersDir != "" {
 		dir, err := filepath.Abs(cfg.ProvidersDir)
 		if err != nil {
-			return nil, errs.As(errs.Invalid, "nodeagent.New", err)
+			return nil, errs.WrapAs(errs.Invalid, "nodeagent.New", err)
 		}
 		cfg.ProvidersDir = dir
 	}
@@ -201,7 +200,7 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// checkUser refuses a user that the agent cannot run instances as.
+// checkUser returns an Invalid error if the agent cannot run instances as the user.
 func checkUser(name string) error {
 	if name == "" {
 		return nil
@@ -216,12 +215,12 @@ func checkUser(name string) error {
 	return nil
 }
 
-// Ready is closed when the node has joined and offers its runtimes.
+// Ready is closed when the node has joined the fleet and offers its runtimes.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Stop is what a program asks of the agent before it cancels Run's context: where
-// nobody asked for the end, the instances run on, whatever StopInstancesOnExit says.
-// Players must not suffer because something beside the agent failed.
+// Stop returns a function to call before Run's context is canceled. If the shutdown was
+// not requested (asked returns false), it keeps the instances running even if
+// StopInstancesOnExit is set: a failure elsewhere in the process must not affect players.
 func (a *Agent) Stop(asked func() bool) func(context.Context) error {
 	return func(context.Context) error {
 		if !asked() {

@@ -6,12 +6,12 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/nodeagent/internal/console"
-	"github.com/orreryhq/orrery/nodeagent/internal/usage"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/console"
+	"github.com/orreryhq/orrery/nodeagent/internal/observe/usage"
 )
 
-// roomSettings name the settings behind the parts of a node's room, capacitySettings
-// those behind the same parts of its capacity.
+// roomSettings maps the fields of a node's room to their settings, and capacitySettings
+// the same fields to the settings of its capacity.
 var (
 	roomSettings = map[string]string{
 		"reserved.memoryMb": "reserve-memory", "reserved.cpu": "reserve-cpu", "reserved.diskReservationMb": "reserve-disk",
@@ -20,9 +20,8 @@ var (
 	capacitySettings = map[string]string{"reserved.memoryMb": "memory", "reserved.cpu": "cpu"}
 )
 
-// CheckOffer lists what is wrong with what a node shall offer (memory in MiB, CPU in
-// hundredths of a core, 0 for what the host has) and with its room, each an Invalid
-// error that names the setting.
+// CheckOffer checks a node's capacity (memory in MiB, CPU in hundredths of a core, 0 for
+// that of the host) and its room. Each error is Invalid and names the setting.
 func CheckOffer(memoryMiB, cpu int, room fleet.NodeRoom) []error {
 	var problems []error
 	check := func(r fleet.NodeRoom, settings map[string]string) {
@@ -35,7 +34,7 @@ func CheckOffer(memoryMiB, cpu int, room fleet.NodeRoom) []error {
 	return problems
 }
 
-// capacity is what the node has: as configured, else what the host has.
+// capacity is the configured capacity. Parts that are not configured are those of the host.
 func (a *Agent) capacity() fleet.Resources {
 	c := usage.Capacity(a.cfg.DataDir)
 	if a.cfg.MemoryMiB > 0 {
@@ -47,16 +46,16 @@ func (a *Agent) capacity() fleet.Resources {
 	return c
 }
 
-// tellOffer warns when the node has nothing to give: it would stand idle without a word.
-func tellOffer(log *slog.Logger, capacity fleet.Resources, room fleet.NodeRoom) {
+// warnNoOffer warns if the node leaves nothing for instances.
+func warnNoOffer(log *slog.Logger, capacity fleet.Resources, room fleet.NodeRoom) {
 	free, err := room.Of(capacity)
 	if err != nil {
-		log.Error("the host says something impossible of itself: set memory and cpu by hand", "problem", errs.MessageOf(err))
+		log.Error("the host reports an impossible capacity: set memory and cpu", "problem", errs.MessageOf(err))
 		return
 	}
 	short := func(what, setting string, free, reserved int) {
 		if reserved > 0 && free == 0 {
-			log.Warn("nothing of the node's "+what+" is left to instances: lower "+setting, "reserved", reserved)
+			log.Warn("the node reserves all of its "+what+", so no instance fits: lower "+setting, "reserved", reserved)
 		}
 	}
 	short("memory", "reserve-memory", free.MemoryMiB, room.Reserved.MemoryMiB)
@@ -64,7 +63,7 @@ func tellOffer(log *slog.Logger, capacity fleet.Resources, room fleet.NodeRoom) 
 	short("disk", "reserve-disk", free.DiskMiB, room.Reserved.DiskMiB)
 }
 
-// limitsOf is which limits of instances the host holds, the bound of their logs included.
+// limitsOf are the limits that the host enforces on instances, including the bound of their logs.
 func limitsOf(l fleet.NodeLimits, dir string) fleet.NodeLimits {
 	if err := console.Bounded(dir); err != nil {
 		l.Why = strings.TrimPrefix(l.Why+"; "+errs.MessageOf(err), "; ")
@@ -72,18 +71,18 @@ func limitsOf(l fleet.NodeLimits, dir string) fleet.NodeLimits {
 	return l
 }
 
-// tellPorts warns when servers cannot wait for the leftover connections on their ports.
-func tellPorts(log *slog.Logger, err error) {
+// warnPortReuse warns if the agent cannot wait for leftover connections on a server's port.
+func warnPortReuse(log *slog.Logger, err error) {
 	if err != nil {
-		log.Warn("a server whose port still has connections of its last run is FAILED, as if another program held the port", "why", errs.MessageOf(err))
+		log.Warn("cannot see leftover connections: a restarted server whose port still has some fails as if another program held the port", "why", errs.MessageOf(err))
 	}
 }
 
-// tellLimits tells which limits of instances the host holds: once, for it concerns them all.
-func tellLimits(log *slog.Logger, l fleet.NodeLimits) {
+// logLimits logs which limits the host enforces on instances.
+func logLimits(log *slog.Logger, l fleet.NodeLimits) {
 	if l.Why == "" {
-		log.Info("instances are held to their limits", "by", l.By)
+		log.Info("the host enforces the limits of instances", "by", l.By)
 		return
 	}
-	log.Warn("instances are not held to all of their limits", "by", l.By, "held", l.Held, "why", l.Why)
+	log.Warn("the host does not enforce all limits of instances", "by", l.By, "held", l.Held, "why", l.Why)
 }

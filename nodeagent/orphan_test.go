@@ -13,10 +13,12 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/client"
-	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/journal"
 )
 
 // stray leaves a running instance without journal and record, and no agent.
@@ -31,9 +33,9 @@ func stray(t *testing.T, s *site) (pid int) {
 	if err := os.Remove(s.entryPath("aaaaaa")); err != nil {
 		t.Fatal(err)
 	}
-	s.remove(store.PlacementKey(node, "aaaaaa"))
-	s.remove(store.StatusKey("aaaaaa"))
-	t.Cleanup(func() { // whatever the test says of it
+	s.remove(keys.Placement(node, "aaaaaa"))
+	s.remove(keys.Status("aaaaaa"))
+	t.Cleanup(func() { // even if the test fails
 		for _, pid := range s.processesOf("aaaaaa") {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -66,7 +68,7 @@ func awaitOrphans(t *testing.T, reg *prometheus.Registry, want float64) {
 	})
 }
 
-func TestAProcessWithoutAnyRecordIsReportedAndEndedAfterItsGrace(t *testing.T) {
+func TestStrayIsReportedAndEndedAfterGrace(t *testing.T) {
 	s := newSite(t)
 	pid := stray(t, s)
 	var log logbook
@@ -90,7 +92,7 @@ func TestAProcessWithoutAnyRecordIsReportedAndEndedAfterItsGrace(t *testing.T) {
 	}
 }
 
-func TestAnInstanceWhoseRecordIsGoneIsStoppedByItsPolicyAfterItsGrace(t *testing.T) {
+func TestOrphanIsStoppedByPolicyAfterGrace(t *testing.T) {
 	s := newSite(t)
 	reg := prometheus.NewRegistry()
 	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics, c.OrphanGrace = reg, 500*time.Millisecond })
@@ -98,7 +100,7 @@ func TestAnInstanceWhoseRecordIsGoneIsStoppedByItsPolicyAfterItsGrace(t *testing
 	plan := basic(`read line; echo "$line" >` + said)
 	plan.Stop.Command = "save and stop"
 	s.online("aaaaaa", plan)
-	s.remove(store.PlacementKey(node, "aaaaaa"))
+	s.remove(keys.Placement(node, "aaaaaa"))
 	await.That(t, "the stop line", func() string {
 		b, _ := os.ReadFile(said)
 		return await.Unless(string(b) == "save and stop\n", "%q", b)
@@ -106,7 +108,7 @@ func TestAnInstanceWhoseRecordIsGoneIsStoppedByItsPolicyAfterItsGrace(t *testing
 	await.That(t, "nothing of it left", func() string { return await.Unless(!exists(s.entryPath("aaaaaa")), "its journal entry") })
 }
 
-func TestAnOrphanIsLeftAloneWhile(t *testing.T) {
+func TestOrphanIsLeftAloneWhile(t *testing.T) {
 	grace := func(c *nodeagent.Config) { c.OrphanGrace = 50 * time.Millisecond }
 	never := func(c *nodeagent.Config) { c.OrphanGrace = 0 }
 	nothing := func(*testing.T, *site) {}
@@ -116,14 +118,14 @@ func TestAnOrphanIsLeftAloneWhile(t *testing.T) {
 		before  func(*testing.T, *site)
 		orphans float64
 	}{
-		{"its grace is unlimited", never, nothing, 1},
-		{"its intent exists", grace, func(_ *testing.T, s *site) {
-			s.write(store.IntentKey("aaaaaa"), fleet.Intent{ID: "aaaaaa", Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredRunning})
+		{"the grace is unlimited", never, nothing, 1},
+		{"the intent exists", grace, func(_ *testing.T, s *site) {
+			s.write(keys.Intent("aaaaaa"), fleet.Intent{ID: "aaaaaa", Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredRunning})
 		}, 0},
-		{"the store was emptied since it was started", grace, func(_ *testing.T, s *site) {
-			s.remove(store.NodeKey(node))
-			s.remove(store.PlacementKey(node, "bbbbbb"))
-			s.remove(store.StatusKey("bbbbbb"))
+		{"the store was emptied after the start", grace, func(_ *testing.T, s *site) {
+			s.remove(keys.Node(node))
+			s.remove(keys.Placement(node, "bbbbbb"))
+			s.remove(keys.Status("bbbbbb"))
 		}, 2},
 	}
 	for _, c := range cases {
@@ -151,16 +153,16 @@ func TestAnOrphanIsLeftAloneWhile(t *testing.T) {
 	}
 }
 
-func TestWhatIsYoungerThanARestoredBackupIsLeftAlone(t *testing.T) {
+func TestRunsAfterBackupAreLeftAlone(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ttl  time.Duration
 		bump int
 	}{
 		{"the session is in the backup", time.Minute, 0},
-		{"the node joins anew", 2 * time.Second, 0},
+		{"the node joins again", 2 * time.Second, 0},
 		{"the session is in the backup and the revision is raised", time.Minute, 1000},
-		{"the node joins anew and the revision is raised", 2 * time.Second, 1000},
+		{"the node joins again and the revision is raised", 2 * time.Second, 1000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSite(t)
@@ -177,8 +179,8 @@ func TestWhatIsYoungerThanARestoredBackupIsLeftAlone(t *testing.T) {
 			s.awaitAgent("reached again", func(a client.Agent) bool { return a.Etcd.SessionAlive && a.Unwritten == 0 })
 			s.place("aaaaaa", 1, basic("sleep 1000"), 0)
 			younger := s.awaitState("aaaaaa", 1, fleet.Online).PID
-			for n := range 20 { // as a fleet goes on
-				s.write(store.IntentKey(s.id(n)), fleet.Intent{ID: s.id(n), Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredStopped})
+			for n := range 20 { // changes of the rest of the fleet
+				s.write(keys.Intent(s.id(n)), fleet.Intent{ID: s.id(n), Group: "lobby", Name: "lobby-1", Desired: fleet.DesiredStopped})
 			}
 			s.etcd.Stop()
 			s.restore(backup, tt.bump)
@@ -193,9 +195,9 @@ func TestWhatIsYoungerThanARestoredBackupIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The agent has joined before the backup was made, so the node's record says nothing of what
-// the store has lost. Its report does.
-func TestAnAgentThatIsDownDuringARestoreLeavesAloneWhatIsYounger(t *testing.T) {
+// The agent joined before the backup was made, so the node's record does not show that the store
+// has lost data. Its report does.
+func TestRestoreDuringAgentDowntimeIsDetected(t *testing.T) {
 	for _, bump := range []int{0, 1000} {
 		t.Run(fmt.Sprintf("revision raised by %d", bump), func(t *testing.T) {
 			s := newSite(t)
@@ -215,12 +217,12 @@ func TestAnAgentThatIsDownDuringARestoreLeavesAloneWhatIsYounger(t *testing.T) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
 			})
-			placed, err := store.Get(t.Context(), s.store, store.PlacementKey(node, "aaaaaa"))
+			placed, err := store.Get(t.Context(), s.store, keys.Placement(node, "aaaaaa"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			await.That(t, "the start to be reported", func() string {
-				b, err := os.ReadFile(filepath.Join(s.dir, journal.PastFile))
+				b, err := os.ReadFile(filepath.Join(s.dir, journal.HistoryFile))
 				if err != nil {
 					return err.Error()
 				}
@@ -245,8 +247,8 @@ func TestAnAgentThatIsDownDuringARestoreLeavesAloneWhatIsYounger(t *testing.T) {
 	}
 }
 
-// restore puts a backup in the place of a stopped etcd's data. The revision is raised unless
-// bump is 0.
+// restore replaces the data of a stopped etcd with a backup. It raises the revision unless bump
+// is 0.
 func (s *site) restore(backup string, bump int) {
 	s.t.Helper()
 	if bump == 0 {
@@ -256,9 +258,9 @@ func (s *site) restore(backup string, bump int) {
 	s.etcd.RestoreBumped(s.t, backup, bump)
 }
 
-// The session is in the backup, so the agent does not join anew. Its status is newer than
-// the placement that was restored, and an order for that generation stops it.
-func TestAfterARestoreTheAgentReportsEverythingAgain(t *testing.T) {
+// The backup contains the session, so the agent does not join again. Its status is newer than the
+// restored placement, and an order for that generation stops it.
+func TestRestoreMakesAgentReportAgain(t *testing.T) {
 	for _, bump := range []int{0, 1000} {
 		t.Run(fmt.Sprintf("revision raised by %d", bump), func(t *testing.T) {
 			s := newSite(t)
@@ -284,16 +286,16 @@ func TestAfterARestoreTheAgentReportsEverythingAgain(t *testing.T) {
 	}
 }
 
-// An operator deleted the node while it was away: all that runs there was given up. The
-// agent returns and finds no record of itself or of its instances.
-func TestADeletedNodeThatReturnsStopsWhatItRunsAfterItsGrace(t *testing.T) {
+// An operator deleted the node while it was offline, which abandoned all its instances. The agent
+// returns and finds no record of itself or of its instances.
+func TestDeletedNodeStopsInstancesAfterGrace(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		// known is whether the deletion is remembered, and is that of the agent's record.
+		// known is whether the deletion is recorded, and for the agent's record.
 		known, restarts bool
 	}{
 		{"the deletion is known", true, false},
-		{"the deletion is known, and the agent restarts before the grace has passed", true, true},
+		{"the deletion is known and the agent restarts during the grace", true, true},
 		{"the deletion is not known", false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -305,19 +307,19 @@ func TestADeletedNodeThatReturnsStopsWhatItRunsAfterItsGrace(t *testing.T) {
 				pids = append(pids, s.awaitState(s.id(n), 1, fleet.Online).PID)
 			}
 			s.stop()
-			record, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+			record, err := store.Get(t.Context(), s.store, keys.Node(node))
 			if err != nil {
 				t.Fatal(err)
 			}
-			gone := fleet.DeletedNode{Node: node, Record: record.ModRev, By: "alice"}
+			gone := cluster.DeletedNode{Node: node, Record: record.ModRev, By: "alice"}
 			if !tt.known {
 				gone.Record--
 			}
-			s.write(store.DeletedNodeKey(node), gone)
-			s.remove(store.NodeKey(node))
+			s.write(keys.DeletedNode(node), gone)
+			s.remove(keys.Node(node))
 			for n := range 4 {
-				s.remove(store.PlacementKey(node, s.id(n)))
-				s.remove(store.StatusKey(s.id(n)))
+				s.remove(keys.Placement(node, s.id(n)))
+				s.remove(keys.Status(s.id(n)))
 			}
 			if tt.restarts {
 				reg := prometheus.NewRegistry()
@@ -347,7 +349,7 @@ func TestADeletedNodeThatReturnsStopsWhatItRunsAfterItsGrace(t *testing.T) {
 	}
 }
 
-func TestManyOrphansMakeTheStoreDoubted(t *testing.T) {
+func TestTooManyOrphansAreNotStopped(t *testing.T) {
 	s := newSite(t)
 	var log logbook
 	reg := prometheus.NewRegistry()
@@ -358,11 +360,11 @@ func TestManyOrphansMakeTheStoreDoubted(t *testing.T) {
 		pids = append(pids, s.online(id, basic("sleep 1000")).PID)
 	}
 	for _, id := range ids {
-		s.remove(store.PlacementKey(node, id))
+		s.remove(keys.Placement(node, id))
 	}
 	awaitOrphans(t, reg, 4)
 	await.That(t, "the doubt told", func() string {
-		return await.Unless(strings.Contains(log.String(), "too much of what runs here has no record"), "%s", &log)
+		return await.Unless(strings.Contains(log.String(), "too many instances have no record"), "%s", &log)
 	})
 	looks(t, s)
 	for _, pid := range pids {
@@ -372,12 +374,12 @@ func TestManyOrphansMakeTheStoreDoubted(t *testing.T) {
 	}
 }
 
-func TestWhileTheStoreIsAwayNoOrphanIsEnded(t *testing.T) {
+func TestOutageEndsNoOrphan(t *testing.T) {
 	s := newSite(t)
 	reg := prometheus.NewRegistry()
 	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics, c.OrphanGrace = reg, 1500*time.Millisecond })
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
-	s.remove(store.PlacementKey(node, "aaaaaa"))
+	s.remove(keys.Placement(node, "aaaaaa"))
 	awaitOrphans(t, reg, 1)
 	s.etcd.Stop()
 	waited := time.Now()
@@ -391,10 +393,10 @@ func TestWhileTheStoreIsAwayNoOrphanIsEnded(t *testing.T) {
 	awaitGone(t, pid)
 }
 
-// looks waits for the time of many looks at a grace of 50 ms, by what an instance takes.
+// looks waits for many checks with a grace of 50 ms.
 func looks(t *testing.T, s *site) {
 	t.Helper()
 	s.place("zzzzzz", 1, basic("sleep 0.5"), 0)
 	s.awaitState("zzzzzz", 1, fleet.Stopped)
-	s.remove(store.PlacementKey(node, "zzzzzz"))
+	s.remove(keys.Placement(node, "zzzzzz"))
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
@@ -35,7 +37,7 @@ func (s *site) fill(n int, change func(n int, p *fleet.Plan)) map[fleet.Instance
 	return all
 }
 
-func TestWithoutTheStoreOnlyWhatCrashedIsStartedAgain(t *testing.T) {
+func TestOutageRestartsOnlyCrashed(t *testing.T) {
 	s := newSite(t)
 	figures := prometheus.NewRegistry()
 	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics = figures })
@@ -87,7 +89,7 @@ func TestWithoutTheStoreOnlyWhatCrashedIsStartedAgain(t *testing.T) {
 	s.awaitState(s.id(7), 1, fleet.Stopped)
 }
 
-// gather reads the agent's metrics without labels.
+// gather reads the agent's metrics that have no labels.
 func gather(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -105,7 +107,7 @@ func gather(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	return all
 }
 
-func TestAnAgentThatStartsWithoutTheStoreAdoptsAndServes(t *testing.T) {
+func TestAgentStartsWithoutStore(t *testing.T) {
 	s := newSite(t)
 	kill := s.spawn()
 	counting := basic(`while read x; do echo "got $x"; done <&0 & while :; do n=$((n+1)); echo "line $n"; sleep 0.05; done`)
@@ -169,7 +171,7 @@ func TestAnAgentThatStartsWithoutTheStoreAdoptsAndServes(t *testing.T) {
 	}
 }
 
-func TestAfterARestartOfTheHostNothingIsDoneBeforeTheNodeHasJoined(t *testing.T) {
+func TestHostRestartWaitsForJoin(t *testing.T) {
 	s := newSite(t)
 	kill := s.spawn()
 	before := s.fill(2, func(_ int, p *fleet.Plan) { p.OnCrash = fleet.CrashRestart })
@@ -186,7 +188,7 @@ func TestAfterARestartOfTheHostNothingIsDoneBeforeTheNodeHasJoined(t *testing.T)
 		}
 	}
 	_, err := s.local().Stop(t.Context(), client.Stop{All: true})
-	if !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "have etcd back") {
+	if !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "Restore the connection to etcd") {
 		t.Errorf("stopped: %v", err)
 	}
 	if err := s.local().WriteLine(t.Context(), s.id(0), "hello"); !errs.Is(err, errs.Unavailable) {
@@ -204,7 +206,7 @@ func TestAfterARestartOfTheHostNothingIsDoneBeforeTheNodeHasJoined(t *testing.T)
 	}
 }
 
-func TestAStopOnTheNodeHoldsUntilTheStoreIsBackAndIsReportedThen(t *testing.T) {
+func TestLocalStopIsReportedAfterOutage(t *testing.T) {
 	s := newSite(t)
 	kill := s.spawn()
 	before := s.fill(3, func(_ int, p *fleet.Plan) { p.OnCrash = fleet.CrashRestart })
@@ -214,7 +216,7 @@ func TestAStopOnTheNodeHoldsUntilTheStoreIsBackAndIsReportedThen(t *testing.T) {
 	if err != nil || len(answer.Instances) != 2 || !strings.Contains(answer.Note, "scale it down") {
 		t.Fatalf("answer %+v, %v", answer, err)
 	}
-	kill() // at once: what was answered is journalled
+	kill() // at once: confirmed changes are in the journal
 	s.begin(taking)
 	for i := range 2 {
 		s.awaitLocal(s.id(i), "stopped", func(i client.Instance) bool {
@@ -234,7 +236,7 @@ func TestAStopOnTheNodeHoldsUntilTheStoreIsBackAndIsReportedThen(t *testing.T) {
 	}
 }
 
-func TestAfterARebootWithoutTheStoreARestartingGroupIsPreparedFromTheJournal(t *testing.T) {
+func TestRebootWithoutStorePreparesFromJournal(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	plan := basic("cat motd; sleep 1000")
@@ -254,14 +256,14 @@ func TestAfterARebootWithoutTheStoreARestartingGroupIsPreparedFromTheJournal(t *
 	if err := os.WriteFile(entry, boot.ReplaceAll(b, []byte(`"bootId":"an earlier one"`)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.library = newLibrary() // nobody serves templates either
+	s.library = newLibrary() // templates are unavailable too
 	s.begin(taking)
 	s.awaitLocal(s.id(0), "running again", func(i client.Instance) bool { return i.State == fleet.Online && i.Restarts == 1 })
 	s.etcd.Restart(t)
 	s.await(s.id(0), "the second run reported", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
 }
 
-func TestManyOrdersGivenMeanwhileAreObeyedAndTold(t *testing.T) {
+func TestMassStopAfterOutageIsObeyedAndLogged(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	s.fill(6, nil)
@@ -274,14 +276,14 @@ func TestManyOrdersGivenMeanwhileAreObeyedAndTold(t *testing.T) {
 	for i := range 6 {
 		s.awaitState(s.id(i), 1, fleet.Stopped)
 	}
-	if want := "most of what runs here was ordered to stop"; !strings.Contains(log.String(), want) {
+	if want := "most of the running instances were ordered to stop"; !strings.Contains(log.String(), want) {
 		t.Errorf("%q is not in the log:\n%s", want, log.String())
 	}
 }
 
-func TestAnEmptiedStoreStopsNothing(t *testing.T) {
+func TestEmptiedStoreStopsNothing(t *testing.T) {
 	ways := map[string]func(*site){
-		"an empty etcd took its place": func(s *site) {
+		"etcd was replaced by an empty one": func(s *site) {
 			s.etcd.Stop()
 			s.etcd.Empty(s.t)
 		},
@@ -306,7 +308,7 @@ func TestAnEmptiedStoreStopsNothing(t *testing.T) {
 					t.Errorf("instance %+v", i)
 				}
 			}
-			if n, err := store.Get(t.Context(), s.store, store.NodeKey(node)); err != nil || n.ID != node {
+			if n, err := store.Get(t.Context(), s.store, keys.Node(node)); err != nil || n.ID != node {
 				t.Errorf("the node's record: %+v, %v", n, err)
 			}
 			s.online(s.id(50), basic("sleep 1000"))
@@ -314,12 +316,12 @@ func TestAnEmptiedStoreStopsNothing(t *testing.T) {
 	}
 }
 
-func TestAnEtcdOfANewerSchemaIsNamedAndNothingIsHarmed(t *testing.T) {
+func TestNewerSchemaIsReportedWithoutHarm(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	before := s.fill(1, nil)[s.id(0)]
 	s.stop()
-	s.write(store.MetaKey(), fleet.Meta{Schema: store.Schema + 1, ClusterID: "newer"})
+	s.write(keys.Meta(), cluster.Meta{Schema: keys.Schema + 1, ClusterID: "newer"})
 	a, err := nodeagent.New(s.config())
 	if err != nil {
 		t.Fatal(err)
@@ -330,6 +332,6 @@ func TestAnEtcdOfANewerSchemaIsNamedAndNothingIsHarmed(t *testing.T) {
 	if st := s.status(s.id(0)); !alive(before.PID) || st.ModRev != before.ModRev {
 		t.Errorf("before %+v\nafter %+v", before, st)
 	}
-	s.write(store.MetaKey(), fleet.Meta{Schema: store.Schema, ClusterID: "as before"})
+	s.write(keys.Meta(), cluster.Meta{Schema: keys.Schema, ClusterID: "as before"})
 	s.start(taking)
 }

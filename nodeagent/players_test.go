@@ -12,20 +12,22 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 // steve and alex are players.
 const (
-	steve fleet.PlayerID = "069a79f4-44e9-4726-a5be-fca90e38aaf5"
-	alex  fleet.PlayerID = "61699b2e-d327-4a01-9f1e-0ea8c3f06bc6"
+	steve players.PlayerID = "069a79f4-44e9-4726-a5be-fca90e38aaf5"
+	alex  players.PlayerID = "61699b2e-d327-4a01-9f1e-0ea8c3f06bc6"
 )
 
 // stored are the players in the store, "<name>@<instance>".
 func (s *site) stored() []string {
 	s.t.Helper()
-	parts, _, err := store.List(s.t.Context(), s.store, store.PlayersOn(node))
+	parts, _, err := store.List(s.t.Context(), s.store, keys.PlayersOn(node))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func (s *site) stored() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-func TestWhatAnInstanceMeasuresIsKnownUntilItsRunEnds(t *testing.T) {
+func TestMeasuredIsKnownUntilRunEnds(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	id := s.id(1)
@@ -73,13 +75,13 @@ func (s *site) awaitPlayers(want ...string) {
 	})
 }
 
-func TestPlayersAreToldToTheStoreAndKnownToTheNextAgentUntilTheRunEnds(t *testing.T) {
+func TestPlayersAreStoredUntilRunEnds(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	id := s.id(1)
 	s.online(id, basic("sleep 1000"))
-	joined := func(p fleet.PlayerID, name string, sequence int64) error {
-		return s.api().Heartbeat(t.Context(), id, client.Heartbeat{Sequence: sequence, Joined: &fleet.Presence{Player: p, Name: name}})
+	joined := func(p players.PlayerID, name string, sequence int64) error {
+		return s.api().Heartbeat(t.Context(), id, client.Heartbeat{Sequence: sequence, Joined: &players.Presence{Player: p, Name: name}})
 	}
 	for n, err := range []error{joined(steve, "Steve", 1), joined(alex, "Alex", 2), joined(steve, "Steve", 3)} {
 		if err != nil {
@@ -115,7 +117,7 @@ func TestPlayersAreToldToTheStoreAndKnownToTheNextAgentUntilTheRunEnds(t *testin
 	s.awaitPlayers()
 }
 
-func TestAPlayerWhoMovesRewritesPartsAndNotTheReport(t *testing.T) {
+func TestPlayerMoveRewritesOnlyParts(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	id, n := s.id(1), 2
@@ -132,7 +134,7 @@ func TestAPlayerWhoMovesRewritesPartsAndNotTheReport(t *testing.T) {
 		}
 	}
 	tell(other, client.Heartbeat{Sequence: 1, Players: new(3)})
-	tell(id, client.Heartbeat{Sequence: 1, Joined: &fleet.Presence{Player: steve, Name: "Steve"}})
+	tell(id, client.Heartbeat{Sequence: 1, Joined: &players.Presence{Player: steve, Name: "Steve"}})
 	s.awaitPlayers("Steve@" + string(id))
 	await.That(t, "the figures of the other instance", func() string {
 		f, _, err := s.figures(other)
@@ -143,19 +145,19 @@ func TestAPlayerWhoMovesRewritesPartsAndNotTheReport(t *testing.T) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer cancel()
-	following.Go(func() { _ = s.store.Follow(ctx, store.Root, w) })
+	following.Go(func() { _ = s.store.Follow(ctx, keys.Root, w) })
 	want := map[string]bool{
-		store.PlayersKey(node, alex.Part()).String():  true,
-		store.ReportPartKey(node, id.Part()).String(): true,
+		keys.Players(node, alex.Part()).String():  true,
+		keys.ReportPart(node, id.Part()).String(): true,
 	}
-	// One revision has the parts of the player and the instance, and nothing else. What is
-	// measured of the other instance may be written beside a move, so there are several.
+	// One revision contains the parts of the player and the instance, and nothing else. The other
+	// instance's figures may be written between moves, so there are several revisions.
 	sequence := int64(2)
 	for move := 0; !w.has(want); move++ {
 		if move == 50 {
 			t.Fatalf("after %d moves no revision has exactly %v: %v", move, want, w)
 		}
-		tell(id, client.Heartbeat{Sequence: sequence, Joined: &fleet.Presence{Player: alex, Name: "Alex"}})
+		tell(id, client.Heartbeat{Sequence: sequence, Joined: &players.Presence{Player: alex, Name: "Alex"}})
 		s.awaitPlayers("Alex@"+string(id), "Steve@"+string(id))
 		tell(id, client.Heartbeat{Sequence: sequence + 1, Left: alex})
 		s.awaitPlayers("Steve@" + string(id))

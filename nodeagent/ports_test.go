@@ -14,10 +14,11 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// holdPort is a server on PORT that keeps its connections open. Its kind is TEST_HOLDS. It
-// adds a line to the file world when it starts.
+// holdPort is a server on PORT that keeps its connections open. TEST_HOLDS selects its kind. It
+// appends a line to the file world when it starts.
 func holdPort() int {
 	world, err := os.OpenFile("world", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -71,8 +72,8 @@ func holder(kind string) fleet.Plan {
 	return p
 }
 
-// visit opens a connection to a server, which it keeps until the test ends or leave is
-// called. leave resets the connection, and the kernel keeps nothing of it.
+// visit opens a connection to a server and keeps it until the test ends or leave is called. leave
+// resets the connection, so that the kernel keeps no leftover.
 func visit(t *testing.T, port int) (leave func()) {
 	t.Helper()
 	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -89,7 +90,7 @@ func visit(t *testing.T, port int) (leave func()) {
 
 func (s *site) blocked() []fleet.BlockedPort {
 	s.t.Helper()
-	n, err := store.Get(s.t.Context(), s.store, store.NodeKey(node))
+	n, err := store.Get(s.t.Context(), s.store, keys.Node(node))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func (s *site) awaitUnblocked() {
 	})
 }
 
-func TestAKilledServerIsStartedAgainOnItsPort(t *testing.T) {
+func TestKilledServerRestartsOnItsPort(t *testing.T) {
 	for _, kind := range []string{"tcp", "tcp without SO_REUSEADDR", "udp"} {
 		t.Run(kind, func(t *testing.T) {
 			s := newSite(t)
@@ -139,8 +140,8 @@ func TestAKilledServerIsStartedAgainOnItsPort(t *testing.T) {
 	}
 }
 
-// A new instance may have any port of the range: the scheduler gives it another one at once.
-func TestANewInstanceWithOtherPortsDoesNotWaitForLeftovers(t *testing.T) {
+// A new instance may use any port of the range: the scheduler picks another one at once.
+func TestNewInstanceDoesNotWaitForLeftovers(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	port := freePort(t)
@@ -165,7 +166,7 @@ func TestANewInstanceWithOtherPortsDoesNotWaitForLeftovers(t *testing.T) {
 	s.awaitUnblocked()
 }
 
-func TestAnAgentThatIsRestartedWhileAServerWaitsForItsPortKeepsTheDirectory(t *testing.T) {
+func TestAgentRestartDuringPortWaitKeepsDirectory(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	port, id := freePort(t), s.id(1)
@@ -188,7 +189,7 @@ func TestAnAgentThatIsRestartedWhileAServerWaitsForItsPortKeepsTheDirectory(t *t
 	}
 }
 
-func TestAStopEndsTheWaitForAPort(t *testing.T) {
+func TestStopEndsPortWait(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	port := freePort(t)

@@ -12,10 +12,10 @@ import (
 	"github.com/orreryhq/orrery/nodeagent"
 )
 
-func TestProgramsOfTheNodeGivePlaceholdersBelowTheOperatorsOwn(t *testing.T) {
+func TestNodeVariablesOverrideProvidedValues(t *testing.T) {
 	s := newSite(t)
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil { // whatever the mask of the process
+	if err := os.Chmod(dir, 0o755); err != nil { // regardless of the umask
 		t.Fatal(err)
 	}
 	for name, script := range map[string]string{
@@ -40,7 +40,7 @@ func TestProgramsOfTheNodeGivePlaceholdersBelowTheOperatorsOwn(t *testing.T) {
 	if st.HostAddress != "100.64.0.1" {
 		t.Errorf("it is advertised under %q", st.HostAddress)
 	}
-	if !strings.Contains(st.Message, "variable provider broken gave nothing") {
+	if !strings.Contains(st.Message, "variable provider broken failed") {
 		t.Errorf("it says %q", st.Message)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-func TestTheAgentTellsWhatItLogs(t *testing.T) {
+func TestAgentLogIsReadable(t *testing.T) {
 	s := newSite(t)
 	s.start(func(c *nodeagent.Config) {
 		taking(c)
@@ -38,7 +38,7 @@ func TestTheAgentTellsWhatItLogs(t *testing.T) {
 	}
 }
 
-func TestTheAgentsLogIsFollowedAndResumed(t *testing.T) {
+func TestAgentLogIsFollowedAndResumed(t *testing.T) {
 	s := newSite(t)
 	ring := telemetry.NewRing("nodeagent/x", 0)
 	log := slog.New(ring.Handler(slog.NewTextHandler(io.Discard, nil)))

@@ -11,11 +11,12 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/nodeagent"
-	"github.com/orreryhq/orrery/nodeagent/internal/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/journal"
 )
 
-// end ends a run of a secretive instance, as soon as its agent has its console.
+// end ends a run of a secretive instance once its agent has its console.
 func (s *site) end(id fleet.InstanceID) {
 	s.t.Helper()
 	await.That(s.t, "its console", func() string {
@@ -26,15 +27,15 @@ func (s *site) end(id fleet.InstanceID) {
 	})
 }
 
-// crashed has a run of a secretive instance end, and waits for what is kept of it: the n-th crash.
-func (s *site) crashed(id fleet.InstanceID, n int) fleet.Crash {
+// crashed ends a run of a secretive instance and waits for its n-th crash.
+func (s *site) crashed(id fleet.InstanceID, n int) reports.Crash {
 	s.t.Helper()
 	s.end(id)
 	s.await(id, "started again after its crash", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == n })
 	return s.crashes(n)[n-1]
 }
 
-func TestARunInPlaceKeepsTheSecretsItsDirectoryWasBuiltWith(t *testing.T) {
+func TestRestartInPlaceKeepsBuiltSecrets(t *testing.T) {
 	s := newSite(t)
 	secretsDir := t.TempDir()
 	give := func(value string) {
@@ -55,7 +56,7 @@ func TestARunInPlaceKeepsTheSecretsItsDirectoryWasBuiltWith(t *testing.T) {
 	plan.Command = "echo added=yes >>db.properties; " + plan.Command
 	s.online(id, plan)
 	want := old + "-env " + old + "-file\n"
-	printed := func(c fleet.Crash) {
+	printed := func(c reports.Crash) {
 		t.Helper()
 		if said := strings.Join(s.printed(c), "\n"); !strings.Contains(said, "console has ***") {
 			t.Errorf("kept of %s: %q", c.ID, said)
@@ -83,7 +84,7 @@ func TestARunInPlaceKeepsTheSecretsItsDirectoryWasBuiltWith(t *testing.T) {
 	printed(s.crashed(id, 1))
 	saved()
 
-	// So it is when another agent has the instance.
+	// The same happens when another agent has the instance.
 	s.stop()
 	s.start(last)
 	s.await(id, "adopted", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
@@ -93,7 +94,7 @@ func TestARunInPlaceKeepsTheSecretsItsDirectoryWasBuiltWith(t *testing.T) {
 	s.order(id, 1, fleet.OrderStop)
 	s.await(id, "ended", func(st fleet.Status) bool { return st.State.Terminal() })
 
-	// The next start has the new ones.
+	// The next start uses the new values.
 	s.online(s.id(2), plan)
 	want = rotated + "-env " + rotated + "-file\n"
 	await.That(t, "the new values", func() string {
@@ -102,7 +103,7 @@ func TestARunInPlaceKeepsTheSecretsItsDirectoryWasBuiltWith(t *testing.T) {
 	})
 }
 
-func TestACrashThatTheAgentBeforeHadNotRecordedIsMasked(t *testing.T) {
+func TestCrashOfEarlierAgentIsMasked(t *testing.T) {
 	s := newSite(t)
 	s.keepSecret(t, "db", recognisable)
 	s.start(nil)
@@ -114,7 +115,7 @@ func TestACrashThatTheAgentBeforeHadNotRecordedIsMasked(t *testing.T) {
 	})
 	s.stop()
 	s.rejournal(id, func(e *journal.Entry) {
-		e.Machine.Unrecorded = append(e.Machine.Unrecorded, fleet.Crash{
+		e.Machine.Unrecorded = append(e.Machine.Unrecorded, reports.Crash{
 			ID: string(id) + "-1-1", Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Reason: fleet.ReasonExited, At: time.Now(), StartedAt: time.Now(),
 		})
 	})
@@ -128,7 +129,7 @@ func TestACrashThatTheAgentBeforeHadNotRecordedIsMasked(t *testing.T) {
 	}
 }
 
-// rejournal changes what the journal has of an instance while no agent runs.
+// rejournal changes an instance's journal entry while no agent runs.
 func (s *site) rejournal(id fleet.InstanceID, change func(*journal.Entry)) {
 	s.t.Helper()
 	path := filepath.Join(s.dir, "journal", string(id)+".json")
@@ -151,7 +152,7 @@ func (s *site) rejournal(id fleet.InstanceID, change func(*journal.Entry)) {
 	}
 }
 
-func TestWhereTheSecretsOfARunAreNotKnownNothingOfItIsKeptOrSaved(t *testing.T) {
+func TestUnknownSecretsKeepNoOutput(t *testing.T) {
 	s := newSite(t)
 	s.keepSecret(t, "db", recognisable)
 	s.start(nil)
@@ -179,12 +180,12 @@ func TestWhereTheSecretsOfARunAreNotKnownNothingOfItIsKeptOrSaved(t *testing.T) 
 	}
 }
 
-func TestOfASecretThatIsCutByTheBoundOfATailNothingIsKept(t *testing.T) {
+func TestSecretCutByTailIsNotKept(t *testing.T) {
 	s := newSite(t)
 	const value = "abcdefghijKLMNOPQRST"
 	s.keepSecret(t, "db", value)
 	s.start(taking)
-	// Of what it prints 128 KiB are read, which begin within the first line.
+	// The agent reads the last 128 KiB, which begin within the first line.
 	plan := basic(`printf "$DB%.0s" $(seq 100); echo; for n in 1 2; do head -c 65000 /dev/zero | tr '\0' x; echo; done; echo "and $DB"; exit 3`)
 	plan.OnCrash = fleet.CrashStop
 	plan.Env, plan.Secrets = map[string]string{"DB": "%DB%"}, map[string]string{"DB": "secret:db"}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/nodeagent/internal/confine"
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
-	"github.com/orreryhq/orrery/nodeagent/internal/membership"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/membership"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/docker"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
@@ -23,43 +23,44 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/tmux"
 )
 
-// lookTimeout bounds the look for what the host has of one runtime.
+// lookTimeout bounds the detection of one runtime.
 const lookTimeout = 10 * time.Second
 
-// PaneCommand is the hidden first argument that has a program wait inside a terminal's
-// session for what it is to become. A program that runs an agent answers it with Pane.
+// PaneCommand is the hidden first argument that makes a program wait inside a terminal
+// session. A program that runs an agent handles it with Pane.
 const PaneCommand = "pane"
 
-// OwnPane is the Config.Pane of a program that answers PaneCommand: the very file that
-// runs, although it was replaced by another version meanwhile. Others start it, so it
-// is named by this process.
+// OwnPane is the Config.Pane of a program that handles PaneCommand. It names the running
+// executable even if the file was replaced meanwhile. Another process starts the command,
+// so the path contains this process's PID.
 func OwnPane() []string { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), PaneCommand} }
 
-// Pane is the program that waits inside a session; args follow PaneCommand. It returns
-// only when that failed, with the exit code.
+// Pane waits inside a terminal session and then executes the server. args follow
+// PaneCommand. It returns only on failure, with the exit code.
 func Pane(args []string, stderr io.Writer) int { return pane.Main(args, stderr) }
 
 // ConfineCommand is the hidden first argument that has a program confine itself and
-// become what follows it. A program that runs an agent answers it with Confine.
+// ConfineCommand is the hidden first argument that makes a program confine itself and
+// execute the command that follows. A program that runs an agent handles it with Confine.
 const ConfineCommand = "confine"
 
-// OwnConfine is the Config.Confine of a program that answers ConfineCommand; see OwnPane.
+// OwnConfine is the Config.Confine of a program that handles ConfineCommand; see OwnPane.
 func OwnConfine() []string { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), ConfineCommand} }
 
-// Confine is the program that confines itself; args follow ConfineCommand. It returns
-// only when that failed, with the exit code.
+// Confine confines this process and executes the command in args, which follow
+// ConfineCommand. It returns only on failure, with the exit code.
 func Confine(args []string, stderr io.Writer) int { return confine.Main(args, stderr) }
 
-// runtimes are those that the node can offer, now or later.
+// runtimes are those that the node offers now or may offer later.
 type runtimes struct {
 	byName map[fleet.RuntimeName]runtime.Runtime
-	// offers is what the node's record says of all there are.
+	// offers are the entries of the node's record.
 	offers []fleet.NodeRuntime
-	// docker follows its engine; nil where the agent can use none.
+	// docker is nil if the agent cannot use containers.
 	docker *docker.Runtime
 }
 
-// close ends what runtimes do beside their runs, which go on.
+// close releases the resources of the runtimes. Instances keep running.
 func (r runtimes) close() {
 	for _, rt := range r.byName {
 		if c, ok := rt.(interface{ Close() }); ok {
@@ -68,10 +69,9 @@ func (r runtimes) close() {
 	}
 }
 
-// runtimes looks for what the host has. A host without a multiplexer is none the
-// worse: its record says why it does not offer it. One without a container engine may
-// have one later. dir is the absolute data directory. The programs that it asks for their
-// version may answer although ctx ends: what they are does not depend on it.
+// runtimes detects the runtimes of the host. The node's record says why a runtime is not
+// offered. A container engine may appear later. dir is the absolute data directory. The
+// detection ignores the end of ctx, because its result does not depend on it.
 func (a *Agent) runtimes(ctx context.Context, shared process.Config, dir string) (runtimes, error) {
 	r := runtimes{byName: map[fleet.RuntimeName]runtime.Runtime{}}
 	for _, name := range fleet.RuntimeNames {
@@ -87,7 +87,7 @@ func (a *Agent) runtimes(ctx context.Context, shared process.Config, dir string)
 	return r, nil
 }
 
-// lookFor adds a runtime to r. The error says why the node does not offer it now.
+// lookFor adds a runtime to r. The error says why the node does not offer it.
 func (a *Agent) lookFor(ctx context.Context, name fleet.RuntimeName, shared process.Config, dir string, r *runtimes) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
 	defer cancel()
@@ -98,13 +98,12 @@ func (a *Agent) lookFor(ctx context.Context, name fleet.RuntimeName, shared proc
 	r.byName[name] = rt
 	if d, ok := rt.(*docker.Runtime); ok {
 		r.docker = d
-		return d.Look(ctx)
+		return d.Check(ctx)
 	}
 	return nil
 }
 
-// offer is what a node's record says of a runtime that it does not offer for a cause,
-// or that it offers if there is none.
+// offer is the entry of a runtime in the node's record. A cause says why it is not offered.
 func offer(name fleet.RuntimeName, cause error) fleet.NodeRuntime {
 	if cause == nil {
 		return fleet.NodeRuntime{Name: name, Offered: true}
@@ -112,18 +111,18 @@ func offer(name fleet.RuntimeName, cause error) fleet.NodeRuntime {
 	return fleet.NodeRuntime{Name: name, Why: errs.MessageOf(cause)}
 }
 
-// following is what is done with every look at the container engine.
-func (r runtimes) following(root string, c *controller.Controller, m *membership.Member, log *slog.Logger) docker.Care {
+// following updates the node's record after each look at the container engine.
+func (r runtimes) following(root string, c *controller.Controller, m *membership.Member, log *slog.Logger) docker.Watch {
 	said := r.docker.Missing()
-	return docker.Care{
+	return docker.Watch{
 		Root:  root,
 		Known: func(id string) bool { _, err := c.Instance(fleet.InstanceID(id)); return err == nil },
-		Looked: func(ctx context.Context, missing error) {
+		OnCheck: func(ctx context.Context, missing error) {
 			switch {
 			case missing == nil && said != nil:
 				log.Info("the node offers a runtime", "runtime", fleet.RuntimeDocker)
 			case missing != nil && said == nil:
-				log.Warn("the node does not offer a runtime any more", "runtime", fleet.RuntimeDocker, "why", errs.MessageOf(missing), "cause", missing)
+				log.Warn("the node no longer offers a runtime", "runtime", fleet.RuntimeDocker, "why", errs.MessageOf(missing), "cause", missing)
 			}
 			said = missing
 			offers := slices.Clone(r.offers)
@@ -132,7 +131,7 @@ func (r runtimes) following(root string, c *controller.Controller, m *membership
 					offers[n] = offer(fleet.RuntimeDocker, missing)
 				}
 			}
-			m.Offer(ctx, offers)
+			m.SetRuntimes(ctx, offers)
 		},
 	}
 }

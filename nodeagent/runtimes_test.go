@@ -17,11 +17,12 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
 )
 
-// shortDir is a data directory with room for the paths of sockets.
+// shortDir is a data directory with a path short enough for sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "data")
@@ -32,7 +33,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// parent is the process a process was started by.
+// parent is the parent process of a process.
 func parent(t *testing.T, pid int) int {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
@@ -47,7 +48,7 @@ func parent(t *testing.T, pid int) int {
 	return pid
 }
 
-func TestAnInstanceInATerminalIsRunAdoptedTypedToAndStopped(t *testing.T) {
+func TestTerminalIsRunAdoptedWrittenToAndStopped(t *testing.T) {
 	for _, name := range []fleet.RuntimeName{fleet.RuntimeTmux, fleet.RuntimeScreen} {
 		t.Run(string(name), func(t *testing.T) {
 			contract.Needs(t, string(name))
@@ -88,11 +89,10 @@ func TestAnInstanceInATerminalIsRunAdoptedTypedToAndStopped(t *testing.T) {
 	}
 }
 
-func TestAStopCutsALaunchShort(t *testing.T) {
+func TestStopCancelsLaunch(t *testing.T) {
 	bin := t.TempDir()
 	asked := filepath.Join(bin, "asked")
-	// A tmux whose server refuses a session each time, and takes long to say so: longer
-	// in all than anybody waits here.
+	// A tmux whose server refuses each session after a delay that is longer than the test waits.
 	hesitant := "#!/bin/sh\n[ \"$*\" != \"${*%-V}\" ] && echo tmux 3.4 && exit\n: >>" + asked + "\nsleep 5 >/dev/null 2>&1\necho no server >&2\nexit 1\n"
 	if err := os.WriteFile(filepath.Join(bin, "tmux"), []byte(hesitant), 0o755); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestAStopCutsALaunchShort(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAMultiplexerIsNoCrashOfTheServerAndSaysSo(t *testing.T) {
+func TestMultiplexerEndIsReported(t *testing.T) {
 	for _, name := range []fleet.RuntimeName{fleet.RuntimeTmux, fleet.RuntimeScreen} {
 		t.Run(string(name), func(t *testing.T) {
 			contract.Needs(t, string(name))
@@ -137,7 +137,7 @@ func TestTheEndOfAMultiplexerIsNoCrashOfTheServerAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutAMultiplexerSaysWhyAndRefuses(t *testing.T) {
+func TestNodeWithoutMultiplexerRefuses(t *testing.T) {
 	bin := t.TempDir()
 	for _, program := range []string{"sh", "bash", "sleep"} {
 		path, err := exec.LookPath(program)
@@ -151,7 +151,7 @@ func TestANodeWithoutAMultiplexerSaysWhyAndRefuses(t *testing.T) {
 	t.Setenv("PATH", bin)
 	s := newSite(t)
 	s.start(taking)
-	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	n, err := store.Get(t.Context(), s.store, keys.Node(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestANodeWithoutAMultiplexerSaysWhyAndRefuses(t *testing.T) {
 	}
 }
 
-func TestANodeWhoseMultiplexerWasRemovedStillKnowsWhatRuns(t *testing.T) {
+func TestRemovedMultiplexerKeepsInstancesKnown(t *testing.T) {
 	contract.Needs(t, "tmux")
 	s := newSite(t)
 	s.dir = shortDir(t)
@@ -182,8 +182,8 @@ func TestANodeWhoseMultiplexerWasRemovedStillKnowsWhatRuns(t *testing.T) {
 	}
 }
 
-// A start that is cut short says nothing about the programs that the host has.
-func TestAProgramThatIsAskedForItsVersionMayAnswerWhenTheStartIsCutShort(t *testing.T) {
+// A canceled start must not hide the programs that the host has.
+func TestRuntimeDetectionIgnoresCancel(t *testing.T) {
 	dir := t.TempDir()
 	asked, answer := filepath.Join(dir, "asked"), filepath.Join(dir, "answer")
 	script := fmt.Sprintf("#!/bin/sh\n: >%s\nwhile [ ! -e %s ]; do sleep 0.01; done\necho tmux 3.4\n", asked, answer)
@@ -210,16 +210,16 @@ func TestAProgramThatIsAskedForItsVersionMayAnswerWhenTheStartIsCutShort(t *test
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if strings.Contains(said.String(), "does not tell its version") {
+	if strings.Contains(said.String(), "cannot read the version") {
 		t.Errorf("the agent said:\n%s", &said)
 	}
 }
 
-func TestThePlaceholderOfTheNodesPortIsThatOfItsAgent(t *testing.T) {
+func TestNodePortPlaceholderIsAgentPort(t *testing.T) {
 	s := newSite(t)
 	s.start(taking)
 	s.online("aaaaaa", basic("echo %NODE_PORT% >port; exec sleep 1000"))
-	n, err := store.Get(t.Context(), s.store, store.NodeKey(node))
+	n, err := store.Get(t.Context(), s.store, keys.Node(node))
 	if err != nil {
 		t.Fatal(err)
 	}

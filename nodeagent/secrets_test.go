@@ -12,8 +12,11 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/nodeagent"
 )
@@ -21,7 +24,7 @@ import (
 // sealing is a box of the site's cluster secret.
 func sealing(t *testing.T, about string) seal.Box {
 	t.Helper()
-	b, err := seal.NewBox(secret, fleet.SecretsKind)
+	b, err := seal.NewBox(secret, content.SecretsKind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +38,7 @@ func (s *site) keepSecret(t *testing.T, name, value string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.write(store.SecretKey(name), fleet.Secret{Name: name, Keys: []string{""}, Sealed: sealing(t, fleet.AboutStored(name)).Seal(b)})
+	s.write(keys.Secret(name), content.Secret{Name: name, Keys: []string{""}, Sealed: sealing(t, compose.AboutStored(name)).Seal(b)})
 }
 
 // secretive is a plan whose secrets go to a file, the environment and the command.
@@ -49,8 +52,8 @@ func (s *site) secretive(t *testing.T, refs map[string]string) fleet.Plan {
 	return plan
 }
 
-// leaks are the places, beside those given, where a text stands in clear: all of etcd,
-// with its past, and what the agent keeps below its data directory.
+// leaks lists the places, except but, where a text is stored in clear: in etcd with its history,
+// and below the agent's data directory.
 func (s *site) leaks(t *testing.T, text string, but ...string) (places []string) {
 	t.Helper()
 	places = storetest.Holding(t, s.etcd.Endpoint, text)
@@ -61,7 +64,7 @@ func (s *site) leaks(t *testing.T, text string, but ...string) (places []string)
 			}
 		}
 		if err != nil || !d.Type().IsRegular() {
-			return nil // it went meanwhile
+			return nil // deleted meanwhile
 		}
 		if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), text) {
 			places = append(places, path)
@@ -76,7 +79,7 @@ func (s *site) leaks(t *testing.T, text string, but ...string) (places []string)
 
 const recognisable = "xK9-recognisable-Value"
 
-func TestSecretsAreFollowedAtTheStartAndStandInNoRecord(t *testing.T) {
+func TestSecretsAreResolvedAtStartAndNotStored(t *testing.T) {
 	s := newSite(t)
 	secretsDir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(secretsDir, "env"), []byte(recognisable+"-env\n"), 0o600); err != nil {
@@ -84,7 +87,7 @@ func TestSecretsAreFollowedAtTheStartAndStandInNoRecord(t *testing.T) {
 	}
 	s.keepSecret(t, "db", recognisable+"-file")
 	s.start(func(c *nodeagent.Config) { c.SecretsDir = secretsDir })
-	ofGroup := "sealed:" + base64.RawURLEncoding.EncodeToString(sealing(t, fleet.AboutGroup("lobby", "COMMAND")).Seal([]byte(recognisable+"-command")))
+	ofGroup := "sealed:" + base64.RawURLEncoding.EncodeToString(sealing(t, compose.AboutGroup("lobby", "COMMAND")).Seal([]byte(recognisable+"-command")))
 	id := s.id(1)
 	plan := s.secretive(t, map[string]string{"FILE": "secret:db", "ENV": "file:env", "COMMAND": ofGroup})
 	plan.OnCrash = fleet.CrashRestart
@@ -100,13 +103,13 @@ func TestSecretsAreFollowedAtTheStartAndStandInNoRecord(t *testing.T) {
 		t.Errorf("a value stands in %v", places)
 	}
 
-	// It crashes: what it printed is kept without the values.
+	// After a crash the output is kept without the values.
 	if err := s.api().WriteLine(t.Context(), id, "end"); err != nil {
 		t.Fatal(err)
 	}
 	s.await(id, "started again after its crash", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
 	await.That(t, "the crash is recorded", func() string {
-		all, _, err := store.List(t.Context(), s.store, store.Crashes())
+		all, _, err := store.List(t.Context(), s.store, keys.Crashes())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +119,7 @@ func TestSecretsAreFollowedAtTheStartAndStandInNoRecord(t *testing.T) {
 		t.Errorf("after a crash a value stands in %v", places)
 	}
 
-	// The next agent finds it and its values, and hides them too.
+	// The next agent finds the instance and its values, and hides them too.
 	s.stop()
 	s.start(func(c *nodeagent.Config) { c.SecretsDir = secretsDir })
 	s.await(id, "adopted", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
@@ -132,14 +135,14 @@ func TestSecretsAreFollowedAtTheStartAndStandInNoRecord(t *testing.T) {
 	}
 }
 
-func TestASecretThatCannotBeHadFailsTheStartAndIsNamed(t *testing.T) {
+func TestMissingSecretFailsStart(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	for n, c := range []struct{ ref, says string }{
-		{"secret:none", "FILE is secret:none: there is no such secret"},
+		{"secret:none", "FILE is secret:none: no such secret"},
 		{"file:db", "FILE is file:db: this node has no directory of secrets"},
 		{"env:PATH", "FILE is env:PATH: only variables"},
-		{"sealed:eA", "FILE is its stored value: it does not open here"},
+		{"sealed:eA", "FILE is its stored value: it cannot be decrypted"},
 	} {
 		plan := s.secretive(t, map[string]string{"FILE": c.ref})
 		id := s.id(n + 1)
@@ -154,7 +157,7 @@ func TestASecretThatCannotBeHadFailsTheStartAndIsNamed(t *testing.T) {
 	}
 }
 
-func TestAnInstanceWithSecretsIsStartedAgainWhileTheStoreIsAway(t *testing.T) {
+func TestOutageRestartsInstanceWithSecrets(t *testing.T) {
 	s := newSite(t)
 	s.keepSecret(t, "db", recognisable)
 	s.start(taking)
@@ -172,7 +175,7 @@ func TestAnInstanceWithSecretsIsStartedAgainWhileTheStoreIsAway(t *testing.T) {
 	s.await(id, "the second run reported", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
 }
 
-func TestSealedValuesOfForgottenInstancesAreSweptOnceItIsKnownWhichThatAre(t *testing.T) {
+func TestSealedSecretsOfForgottenInstancesAreRemoved(t *testing.T) {
 	s := newSite(t)
 	s.keepSecret(t, "db", recognisable)
 	s.start(nil)
@@ -196,7 +199,7 @@ func TestSealedValuesOfForgottenInstancesAreSweptOnceItIsKnownWhichThatAre(t *te
 	if err := errors.Join(
 		os.Mkdir(filepath.Join(s.dir, "running", built), 0o755),
 		os.WriteFile(filepath.Join(s.dir, "journal", unread+".json"), []byte("damaged"), 0o600),
-		os.Remove(filepath.Join(s.dir, "journal", string(lost)+".json")), // the store knows it still
+		os.Remove(filepath.Join(s.dir, "journal", string(lost)+".json")), // still in the store
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +207,7 @@ func TestSealedValuesOfForgottenInstancesAreSweptOnceItIsKnownWhichThatAre(t *te
 	await.That(t, "what belongs to nobody is gone", func() string {
 		return await.Unless(!exists(kept(forgotten+".json")) && !exists(kept(string(lives)+".json.tmp")), "it is there")
 	})
-	s.stop() // so all was looked at
+	s.stop() // after this, all was processed
 	for _, id := range []string{string(lives), string(lost), built, unread} {
 		if !exists(kept(id + ".json")) {
 			t.Errorf("what is kept of %s is gone", id)

@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/series"
 )
 
-func TestTheAgentTellsHowTheNodeAndItsInstancesDid(t *testing.T) {
+func TestSeriesOfNodeAndInstances(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	w, err := series.ParseWindow("15m", "10")

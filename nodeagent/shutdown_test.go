@@ -11,12 +11,13 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-func TestAnAgentThatIsAskedToEndStopsItsInstancesAndTellsTheirEnds(t *testing.T) {
+func TestShutdownRequestStopsInstances(t *testing.T) {
 	s := newSite(t)
-	a, ended := s.begin(nil) // one that would leave its instances running
+	a, ended := s.begin(nil) // configured to leave its instances running
 	select {
 	case <-a.Ready():
 	case <-time.After(await.Patience):
@@ -31,7 +32,7 @@ func TestAnAgentThatIsAskedToEndStopsItsInstancesAndTellsTheirEnds(t *testing.T)
 	if err := api.Shutdown(t.Context(), client.Shutdown{Node: node, Reason: strings.Repeat("x", 201)}); errs.FieldOf(err) != "reason" {
 		t.Errorf("an endless reason: %v", err)
 	}
-	for _, other := range []fleet.NodeID{"node-2", ""} { // whose address this agent has by now
+	for _, other := range []fleet.NodeID{"node-2", ""} { // another node that had this agent's address
 		if err := api.Shutdown(t.Context(), client.Shutdown{Node: other}); !errs.Is(err, errs.Conflict) || !strings.Contains(err.Error(), string(node)) {
 			t.Errorf("asked as %q: %v", other, err)
 		}
@@ -52,7 +53,7 @@ func TestAnAgentThatIsAskedToEndStopsItsInstancesAndTellsTheirEnds(t *testing.T)
 			t.Errorf("%s: %+v", id, st)
 		}
 	}
-	if _, err := store.Get(t.Context(), s.store, store.NodeSessionKey(node)); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), s.store, keys.NodeSession(node)); !errs.Is(err, errs.NotFound) {
 		t.Errorf("its session is not given back: %v", err)
 	}
 }

@@ -7,22 +7,22 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
 )
 
-// given places an instance that was started with values.
+// given places an instance with start values.
 func (s *site) given(id fleet.InstanceID, plan fleet.Plan, port int, values map[string]string) {
 	s.t.Helper()
-	s.write(store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
-	s.write(store.PlacementKey(node, id), fleet.Placement{
+	s.write(keys.Plan(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
+	s.write(keys.Placement(node, id), fleet.Placement{
 		Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Generation: 1, Plan: plan.Digest(), Port: port, PlacedAt: time.Now(), Values: values,
 	})
 }
 
 const evil = `x'; touch pwned; "$(touch pwned)"` + " `touch pwned` %PORT% %%"
 
-func TestAStartValueIsAnArgumentAndNoCode(t *testing.T) {
+func TestStartValueIsNotCode(t *testing.T) {
 	for _, name := range []fleet.RuntimeName{fleet.RuntimeProcess, fleet.RuntimeTmux, fleet.RuntimeScreen} {
 		t.Run(string(name), func(t *testing.T) {
 			if name != fleet.RuntimeProcess {
@@ -60,7 +60,7 @@ func TestAStartValueIsAnArgumentAndNoCode(t *testing.T) {
 	}
 }
 
-func TestAStartWhoseValueWouldBeCodeFailsAndNamesThePlace(t *testing.T) {
+func TestUnsafeStartValueFailsStart(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	program := s.library.add("programs", map[string]string{"run.sh": "echo %X%\n", "tool": "#!/bin/sh\necho %X%\n", "user_jvm_args.txt": "-Xmx%X%\n", "options.cfg": "-Xmx%X%\n", "run": "echo %X%\n"})

@@ -14,7 +14,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent"
 )
 
-// usageMetrics are the figures of groups and instances in the metrics, by name and labels.
+// usageMetrics are the metrics of groups and instances, by name and labels.
 func usageMetrics(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -38,7 +38,7 @@ func usageMetrics(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	return out
 }
 
-func TestWhatAnInstanceUsesIsInTheStoreTheAPITheHistoryAndTheMetrics(t *testing.T) {
+func TestUsageIsReportedEverywhere(t *testing.T) {
 	s := newSite(t)
 	reg := prometheus.NewRegistry()
 	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics = reg })

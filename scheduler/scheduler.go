@@ -1,10 +1,10 @@
-// Package scheduler is the service that decides where instances run: it places
-// what is pending on nodes that have room, and says why the rest waits.
+// Package scheduler is the service that decides where instances run. It places pending
+// instances on nodes with enough free resources and records why the others wait.
 //
-// It owns shards of groups; as many replicas as you like share them. It reads
-// everything from the view and keeps nothing in memory that is not in the store.
-// Beside that it answers questions over HTTP (package client asks them): why an
-// instance is where it is or waits, and what would happen if.
+// Replicas share the groups by shards; any number may run. The service reads everything
+// from the view and keeps no state that is not in the store. It also answers questions over
+// HTTP through package client: why an instance runs where it does or waits, and what would
+// happen in a given case.
 package scheduler
 
 import (
@@ -17,49 +17,50 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/scheduler/internal/controller"
 )
 
-// Config is what the service needs. Store, View, Log and Replica are required.
+// Config configures the service. Store, View, Log and Replica are required.
 type Config struct {
 	Store *store.Client
-	// View is shared with whoever else is in the process. New subscribes to it, so
-	// its Run comes after New.
+	// View may be shared within the process. New subscribes to it, so call its Run after
+	// New.
 	View *view.View
 	Log  *slog.Logger
-	// Metrics takes the service's metrics. Nil drops them.
+	// Metrics registers the service's metrics. Nil drops them.
 	Metrics prometheus.Registerer
-	// Replica is this process' name among the schedulers.
+	// Replica is this process's name among the schedulers.
 	Replica string
 	// Version is shown in the replica's session record.
 	Version string
-	// SessionTTL is how long others wait for a replica that died. 0 means store.DefaultTTL.
+	// SessionTTL is how long a dead replica keeps its shards. 0 means store.DefaultTTL.
 	SessionTTL time.Duration
-	// Takeover ends a predecessor's session of the same name: only for whoever holds
-	// proof that it is gone.
+	// Takeover ends a session that a predecessor left under the same name. Set it only if
+	// the predecessor is certainly gone.
 	Takeover bool
-	// ClusterSecret must come with every question. Empty: none are answered, and the
-	// settings below mean nothing.
+	// ClusterSecret must accompany every question. When it is empty, the service answers no
+	// questions and ignores the two settings below.
 	ClusterSecret string
-	// Listen is where questions are asked. Empty means DefaultListen.
+	// Listen is the address for questions. Empty means DefaultListen.
 	Listen string
-	// AdvertiseURL is where others reach that. Empty: derived from the listener, see wire.URLOf.
+	// AdvertiseURL is the URL that others use for Listen. When empty, it is derived from
+	// the listener, see wire.URLOf.
 	AdvertiseURL string
-	// MaxCPUPercent is the measured use of a node's processors above which it takes nothing
-	// new while another node is below. 100 excludes no node, 0 means DefaultMaxCPUPercent.
+	// MaxCPUPercent is the CPU utilization of a node above which it takes no new instance
+	// while another node is below. 100 excludes no node; 0 means DefaultMaxCPUPercent.
 	MaxCPUPercent int
-	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	// Now returns the wall clock with a monotonic reading. Nil means time.Now.
 	Now func() time.Time
 }
 
-// DefaultMaxCPUPercent is Config.MaxCPUPercent unless told otherwise.
+// DefaultMaxCPUPercent is the default of Config.MaxCPUPercent.
 const DefaultMaxCPUPercent = 95
 
-// Service is a scheduler. Make it with New.
+// Service is a scheduler. Create it with New.
 type Service struct {
 	replica    *store.Replica
 	controller *controller.Controller
@@ -67,8 +68,8 @@ type Service struct {
 	view       *view.View
 }
 
-// New makes a service that waits for Run, which closes the listener that New opens.
-// Invalid when something required is missing or the address cannot be used.
+// New creates a service and opens its listener; Run closes it. New fails with Invalid when
+// a required field is missing or the address cannot be used.
 func New(cfg Config) (*Service, error) {
 	switch {
 	case cfg.Store == nil, cfg.View == nil, cfg.Log == nil:
@@ -84,7 +85,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	s := &Service{view: cfg.View, replica: &store.Replica{
 		Client: cfg.Store, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Claim: true, Log: cfg.Log,
-		Self: fleet.Session{Service: "scheduler", Replica: cfg.Replica, Version: cfg.Version, StartedAt: cfg.Now().UTC()},
+		Self: cluster.Session{Service: "scheduler", Replica: cfg.Replica, Version: cfg.Version, StartedAt: cfg.Now().UTC()},
 	}}
 	var metrics *controller.Metrics
 	if cfg.Metrics != nil {
@@ -107,11 +108,11 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// waitFor bounds the wait for the revision that a question wants to be answered at.
+// waitFor limits the wait for the revision that a question asks for.
 const waitFor = 500 * time.Millisecond
 
-// ask is the moment a question is answered from. One that cannot be had at the
-// revision wanted is better than none: the answer names its own.
+// ask returns the state to answer a question from. If the requested revision does not
+// arrive in time, it returns an older one; the answer states its revision.
 func (s *Service) ask(ctx context.Context, atLeast int64) (*controller.Moment, error) {
 	if atLeast > 0 {
 		soon, cancel := context.WithTimeout(ctx, waitFor)
@@ -121,8 +122,8 @@ func (s *Service) ask(ctx context.Context, atLeast int64) (*controller.Moment, e
 	return s.controller.Ask(ctx)
 }
 
-// Run places instances until ctx ends; then it hands its shards over at once. No
-// instance is touched by its end.
+// Run places instances until ctx ends and then releases its shards at once. Running
+// instances are not affected.
 func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.replica.Run(ctx) })

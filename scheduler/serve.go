@@ -13,25 +13,25 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/api"
 )
 
-// DefaultListen is where questions are asked unless told otherwise.
+// DefaultListen is the default of Config.Listen.
 const DefaultListen = "127.0.0.1:0"
 
-// drainTimeout is how long answers under way may take when the service ends.
+// drainTimeout limits how long pending answers may take at shutdown.
 const drainTimeout = 2 * time.Second
 
-// writeTimeout is more than an answer takes: who does not read it keeps others from
-// their turn no longer.
+// writeTimeout is longer than any answer takes. It frees the turn of a client that does not
+// read.
 const writeTimeout = 30 * time.Second
 
-// questions is the listener of the read-only API. Nil serves none.
+// questions serves the read-only API. A nil questions serves nothing.
 type questions struct {
 	listener  net.Listener
 	server    *http.Server
 	advertise string
 }
 
-// listen opens the listener, so that its URL is known before it is served. Without
-// a secret there is no API.
+// listen opens the listener, so that its URL is known before Run. It returns nil without a
+// cluster secret.
 func listen(cfg Config, ask api.Ask) (*questions, error) {
 	if cfg.ClusterSecret == "" {
 		return nil, nil
@@ -50,7 +50,7 @@ func listen(cfg Config, ask api.Ask) (*questions, error) {
 	}}, nil
 }
 
-// url is where others reach the API, "" when there is none.
+// url returns the URL for others, or "" without an API.
 func (q *questions) url() string {
 	switch {
 	case q == nil:
@@ -61,7 +61,7 @@ func (q *questions) url() string {
 	return wire.URLOf(q.listener.Addr())
 }
 
-// run serves until ctx ends, then lets answers under way finish.
+// run serves until ctx ends and then lets pending answers finish.
 func (q *questions) run(ctx context.Context) error {
 	if q == nil {
 		return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/clock"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
@@ -21,13 +22,13 @@ func TestAllServicesTakeTheClockOfTheProgram(t *testing.T) {
 	defer c.Close()
 	stamps := map[string]time.Time{}
 	for _, service := range []string{"apigateway", "enforcer", "scheduler", "templatesvc"} {
-		sessions, _, err := store.List(t.Context(), c, store.Sessions(service))
+		sessions, _, err := store.List(t.Context(), c, keys.Sessions(service))
 		if err != nil || len(sessions) != 1 {
 			t.Fatalf("%s has the sessions %+v, %v", service, sessions, err)
 		}
 		stamps[service] = sessions[0].StartedAt
 	}
-	node, err := store.Get(t.Context(), c, store.NodeSessionKey(stack.DefaultNode))
+	node, err := store.Get(t.Context(), c, keys.NodeSession(stack.DefaultNode))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,20 +11,20 @@ import (
 
 	"github.com/orreryhq/orrery/examples"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
 const (
-	// arenaCommand is the hidden subcommand that makes this binary the demo's game server.
+	// arenaCommand is the hidden subcommand that runs the demo's game server.
 	arenaCommand = "arena"
 	demoGroup    = "arena"
-	// The demo's ports begin where players of such games look first.
+	// The demo's ports start with the default port of Minecraft clients.
 	demoFirstPort, demoLastPort = 25565, 25664
 )
 
-// seedDemo writes the demo's template into the data directory, unless it is
-// there: by rename, so that a start that broke off leaves no half of it.
+// seedDemo writes the demo's template into the data directory unless it exists. It renames
+// the complete directory into place, so that an aborted start leaves no partial template.
 func seedDemo(dataDir string) error {
 	dir := filepath.Join(dataDir, "templates", filepath.FromSlash(examples.DemoTemplateName))
 	if _, err := os.Stat(dir); err == nil {
@@ -45,7 +45,8 @@ func seedDemo(dataDir string) error {
 	return nil
 }
 
-// announce prints where everything is and what its end means, and declares the demo group if asked to.
+// announce prints the addresses and paths and what happens to the instances at the end. It
+// also creates the demo group if requested.
 func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags, promise string) {
 	_, err := os.Stat(r.PasswordFile)
 	firstPassword := err == nil
@@ -73,39 +74,40 @@ func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags, promise 
 	fmt.Fprintf(w, "%s\n\n", promise)
 }
 
-// curlLine logs in and lists the instances, in one line. It works as printed while the
-// first password holds; after that the reader fills in their own.
+// curlLine returns a shell line that logs in and lists the instances. It works as printed
+// while the first password is valid. Afterwards the user must insert the new one.
 func curlLine(r stack.Ready, firstPassword bool) string {
 	password := "YOUR-PASSWORD"
 	if firstPassword {
-		password = fmt.Sprintf("'$(cat %s)'", fleet.ShellQuote(r.PasswordFile))
+		password = fmt.Sprintf("'$(cat %s)'", compose.ShellQuote(r.PasswordFile))
 	}
 	return fmt.Sprintf(`curl -sS %[1]s/api/v1/services -H "Authorization: Bearer $(curl -sS %[1]s/api/v1/auth/login -d '{"username":"%[2]s","password":"%[3]s"}' | cut -d'"' -f4)"`, r.API, r.User, password)
 }
 
-// placeServer puts this binary beside the data, as the demo's game server: "go run" removes
-// its own when it ends, and the group is there at the next start too, also without -demo.
+// placeServer puts this binary beside the data as the demo's game server. "go run" deletes
+// its binary when it ends, and the group still exists at the next start, even without
+// -demo.
 func placeServer(dataDir string) (file string, err error) {
 	file = filepath.Join(dataDir, "demo-server")
 	exe, err := os.Executable()
 	if err != nil {
-		return file, errs.As(errs.Internal, "demo", err)
+		return file, errs.WrapAs(errs.Internal, "demo", err)
 	}
 	own, err := os.Stat(exe)
 	if err != nil {
-		return file, errs.As(errs.Internal, "demo", err)
+		return file, errs.WrapAs(errs.Internal, "demo", err)
 	}
 	if there, err := os.Stat(file); err == nil && there.Size() == own.Size() && there.ModTime().Equal(own.ModTime()) {
 		return file, nil
 	}
 	fresh := file + ".new"
 	if err = os.RemoveAll(fresh); err == nil {
-		if err = os.Link(exe, fresh); err != nil { // on another disk
+		if err = os.Link(exe, fresh); err != nil { // the data is on another disk
 			err = copyProgram(exe, fresh, own.ModTime())
 		}
 	}
 	if err == nil {
-		err = os.Rename(fresh, file) // what runs of the one before keeps it
+		err = os.Rename(fresh, file) // running servers keep the previous file
 	}
 	if err != nil {
 		return file, &errs.Error{Op: "demo", Kind: errs.Invalid, Err: err, Message: fmt.Sprintf(
@@ -128,8 +130,8 @@ func copyProgram(from, to string, modified time.Time) error {
 	return errors.Join(err, out.Close(), os.Chtimes(to, modified, modified))
 }
 
-// declareDemo declares the demo group through the API, like any client. One that
-// is there from an earlier start keeps what its owner made of it, but for the command.
+// declareDemo creates the demo group through the API. If the group exists, it changes only
+// the command.
 func declareDemo(ctx context.Context, r stack.Ready) error {
 	token, err := stack.Login(ctx, r.API, r.User, r.PasswordFile)
 	if err != nil {
@@ -141,15 +143,15 @@ func declareDemo(ctx context.Context, r stack.Ready) error {
 	}
 	command := demoCommand(server)
 	err = stack.CreateGroup(ctx, r.API, token, demoSpec(command))
-	if errs.Is(err, errs.AlreadyExists) || errs.Is(err, errs.Conflict) { // one status, 409, stands for both
+	if errs.Is(err, errs.AlreadyExists) || errs.Is(err, errs.Conflict) { // HTTP status 409 maps to either
 		return stack.PatchGroup(ctx, r.API, token, demoGroup, map[string]any{"command": command})
 	}
 	return err
 }
 
-// demoCommand runs the demo's game server.
+// demoCommand returns the command of the demo's game server.
 func demoCommand(server string) string {
-	return fmt.Sprintf("exec %s %s", fleet.ShellQuote(server), arenaCommand)
+	return fmt.Sprintf("exec %s %s", compose.ShellQuote(server), arenaCommand)
 }
 
 func demoSpec(command string) map[string]any {

@@ -12,21 +12,21 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// stopMode is the value of -stop-instances: what the end of this program means for the
-// instances.
+// stopMode is the value of -stop-instances: whether instances stop when this program ends.
 type stopMode string
 
 const (
-	// stopAuto keeps the instances across a restart of a service on a host that stays up.
+	// stopAuto keeps the instances when systemd restarts the service while the host stays
+	// up.
 	stopAuto   stopMode = "auto"
 	stopAlways stopMode = "true"
 	stopNever  stopMode = "false"
 )
 
-// String is the mode as the flag takes it.
+// String returns the mode as a flag value.
 func (m *stopMode) String() string { return string(*m) }
 
-// Set parses auto and everything that a boolean flag takes.
+// Set parses auto and everything that a boolean flag accepts.
 func (m *stopMode) Set(text string) error {
 	if text == string(stopAuto) {
 		*m = stopAuto
@@ -44,21 +44,21 @@ func (m *stopMode) Set(text string) error {
 	return nil
 }
 
-// IsBoolFlag lets the flag stand alone, which means true.
+// IsBoolFlag allows the flag without a value, which means true.
 func (m *stopMode) IsBoolFlag() bool { return true }
 
-// ownService reports whether systemd runs the process with this id as the main process
-// of a service. Programs that such a process starts inherit the variable, not the id.
+// ownService reports whether systemd runs this process as the main process of a service.
+// Child processes inherit the variable but have another PID.
 func ownService(getenv func(string) string, pid int) bool {
 	return getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(pid)
 }
 
-// hostStopping is systemd's state of a host that shuts down or restarts.
+// hostStopping is systemd's state of a host that is shutting down or rebooting.
 const hostStopping = "stopping"
 
-// keeps decides whether the instances run on after this program, and says why. host is
-// systemd's state of the host, empty when unknown: only a service asks for it. What is
-// unknown never stops an instance.
+// keeps decides whether the instances continue after this program, and says why. host is
+// systemd's state of the host, which only matters for a service; empty means unknown. An
+// unknown state never stops an instance.
 func (m stopMode) keeps(service bool, host string) (keep bool, why string) {
 	switch {
 	case m == stopAlways:
@@ -76,21 +76,22 @@ func (m stopMode) keeps(service bool, host string) (keep bool, why string) {
 	}
 }
 
-// systemctlTimeout bounds the question for the host's state.
+// systemctlTimeout limits the query for the host's state.
 const systemctlTimeout = 5 * time.Second
 
-// hostState asks systemd for the state of the host. It is empty when systemd does not answer.
+// hostState asks systemd for the state of the host. It returns "" when systemd does not
+// answer.
 func hostState(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, systemctlTimeout)
 	defer cancel()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, "systemctl", "is-system-running")
 	cmd.Stdout = &out
-	_ = cmd.Run() // it fails for every state but "running", and prints the state
+	_ = cmd.Run() // it fails for every state but "running", and still prints the state
 	return strings.TrimSpace(out.String())
 }
 
-// keep decides at the end of this program and logs the decision.
+// keep decides when this program ends, and logs the decision.
 func (m stopMode) keep(ctx context.Context, service bool, log *slog.Logger) bool {
 	host := ""
 	if m == stopAuto && service {

@@ -66,8 +66,8 @@ func TestOnlyTheMainProcessOfAServiceIsOne(t *testing.T) {
 	}
 }
 
-// asService makes cmd what systemd starts as the main process of a service, on a host in
-// this state.
+// asService makes cmd look like the main process of a systemd service, on a host in the
+// given state.
 func asService(t *testing.T, cmd *exec.Cmd, host string) {
 	t.Helper()
 	bin := t.TempDir()

@@ -23,10 +23,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// listeners are the TCP addresses on which a process listens, from what the kernel says.
+// listeners returns the TCP addresses on which a process listens, from /proc.
 func listeners(t *testing.T, pid int) []string {
 	t.Helper()
 	own := map[string]bool{}
@@ -76,14 +76,14 @@ func readMeta(t *testing.T, endpoint string, config *tls.Config) error {
 	defer cli.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
-	resp, err := cli.Get(ctx, store.MetaKey().String())
+	resp, err := cli.Get(ctx, keys.Meta().String())
 	if err == nil && len(resp.Kvs) != 1 {
-		t.Errorf("%s has no record %s", endpoint, store.MetaKey())
+		t.Errorf("%s has no record %s", endpoint, keys.Meta())
 	}
 	return err
 }
 
-// post asks a path with a body, and returns status and answer.
+// post sends a POST request and returns the status and the body.
 func post(t *testing.T, transport *http.Transport, url, body string) (int, string) {
 	t.Helper()
 	transport.DisableKeepAlives = true
@@ -105,20 +105,21 @@ func overSocket(endpoint string) *http.Transport {
 	}}
 }
 
-// readAll is the request of etcd's JSON gateway for all keys.
+// readAll requests all keys from etcd's JSON gateway.
 const readAll = `{"key":"AA==","range_end":"AA=="}`
 
 func TestEtcdListensOnNothingButASocketOfItsUser(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "a b") // etcd's clients do not unescape the path of a socket
 	p := start(t, data)
 	for _, address := range listeners(t, p.cmd.Process.Pid) {
-		// Without a deadline of its own this would wait until a listener that is no etcd closed the connection.
+		// Without a deadline, this would wait until a listener that is not etcd closed the
+		// connection.
 		cli, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, Logger: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		_, err = cli.Get(ctx, store.MetaKey().String())
+		_, err = cli.Get(ctx, keys.Meta().String())
 		cancel()
 		if err == nil {
 			t.Errorf("etcd answers on %s, to anybody", address)
@@ -166,7 +167,8 @@ func TestEtcdListensOnNothingButASocketOfItsUser(t *testing.T) {
 	}
 }
 
-// clientTLS is what etcdctl is given; with false it has no certificate.
+// clientTLS returns a TLS configuration as for etcdctl, with or without a client
+// certificate.
 func clientTLS(t *testing.T, dir string, certificate bool) *tls.Config {
 	t.Helper()
 	ca, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
@@ -203,7 +205,7 @@ func TestEtcdListenDemandsACertificate(t *testing.T) {
 	}
 	address := strings.TrimPrefix(p.ready.EtcdTLS, "https://")
 	conn, err := tls.Dial("tcp", address, without)
-	if err == nil { // with TLS 1.3 the client learns at its first read that it was refused
+	if err == nil { // with TLS 1.3 the client sees the refusal at its first read
 		_, err = conn.Read(make([]byte, 1))
 		_ = conn.Close()
 	}
@@ -246,14 +248,14 @@ func TestALongDataPathHasItsSocketInTheTemporaryDirectory(t *testing.T) {
 	if err := readMeta(t, p.ready.Etcd, nil); err != nil {
 		t.Error(err)
 	}
-	p.kill() // it leaves the socket
+	p.kill() // it leaves the socket behind
 	p = start(t, data)
 	if again := strings.TrimPrefix(p.ready.Etcd, "unix://"); again != socket {
 		t.Errorf("the next start has the socket %s, the first %s", again, socket)
 	}
 	p.stop()
 
-	// Somebody else made the directory first.
+	// Another user has created the directory first.
 	if err := os.RemoveAll(filepath.Dir(socket)); err != nil {
 		t.Fatal(err)
 	}
@@ -269,8 +271,8 @@ func TestALongDataPathHasItsSocketInTheTemporaryDirectory(t *testing.T) {
 	}
 }
 
-// earlierEtcd makes the data of an etcd as releases before the socket configured it,
-// with a client and a peer listener on TCP, and a record in it.
+// earlierEtcd creates the data of an etcd as configured by releases without the socket:
+// with client and peer listeners on TCP, and one record.
 func earlierEtcd(t *testing.T, dir string) {
 	t.Helper()
 	listen := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
@@ -291,7 +293,7 @@ func earlierEtcd(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	defer cli.Close()
-	if _, err := cli.Put(t.Context(), store.Root+"groups/kept", `{"name":"kept","command":"cat"}`); err != nil {
+	if _, err := cli.Put(t.Context(), keys.Root+"groups/kept", `{"name":"kept","command":"cat"}`); err != nil {
 		t.Fatal(err)
 	}
 }

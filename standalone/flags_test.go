@@ -20,7 +20,8 @@ func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
 	}
 	defer busy.Close()
 	taken := busy.Addr().String()
-	// Every case gets free ports and a fresh directory; what it names itself comes later and wins.
+	// Every case gets free ports and a new directory. Its own flags come later and take
+	// precedence.
 	for _, c := range []struct {
 		name string
 		args []string
@@ -33,12 +34,12 @@ func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
 		{"a file where the data directory belongs", []string{"-data", file}, "the data directory " + file + " cannot be written: not a directory; make it writable, or choose another with -data"},
 		{"the same with the demo", []string{"-demo", "-data", file}, "the data directory " + file + " cannot be written: not a directory; make it writable, or choose another with -data"},
 		{"a directory that cannot be made", []string{"-data", "/proc/orrery"}, "the data directory /proc/orrery cannot be written: no such file or directory; make it writable, or choose another with -data"},
-		{"a node name out of its alphabet", []string{"-node", "Node One"}, `-node must be 1 to 63 characters of letters, digits, _ . and -; "Node One" is not`},
+		{"a node name out of its alphabet", []string{"-node", "Node One"}, `-node must be 1 to 63 characters of letters, digits, _ . and -, not "Node One"`},
 		{"a negative memory", []string{"-memory", "-1"}, "-memory must not be negative, is -1"},
 		{"CPU no machine has", []string{"-cpu", "2000000000"}, "-cpu must be at most 1048576, is 2000000000"},
 		{"a negative reservation", []string{"-reserve-memory", "-1"}, "-reserve-memory must not be negative, is -1"},
 		{"a factor past all bounds", []string{"-cpu-factor", "1000"}, "-cpu-factor must be between 0 (once) and 100, is 1000"},
-		{"fewer than no instances", []string{"-max-instances", "-1"}, "-max-instances must be between 0 (no bound) and 100000, is -1"},
+		{"fewer than no instances", []string{"-max-instances", "-1"}, "-max-instances must be between 0 (no limit) and 100000, is -1"},
 		{"a lockout that would never end", []string{"-lockout-window", "0"}, "-lockout-window must be at least 1s, is 0s"},
 		{"fewer than no wrong passwords", []string{"-lockout-failures", "-1"}, "-lockout-failures must be between 0 and 100, is -1"},
 		{"a memory that is no number", []string{"-memory", "much"}, `invalid value "much" for flag -memory: parse error; see -help`},

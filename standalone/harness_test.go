@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	// beTheProgram makes the test binary the program itself.
+	// beTheProgram makes the test binary act as the standalone program.
 	beTheProgram = "ORRERY_TEST_STANDALONE"
 )
 
-// TestMain lets the test binary be the standalone program, and, as the demo
-// starts its game servers from where the program lies, the game server too.
+// TestMain lets the test binary act as the standalone program and as the demo's game
+// server, which the program starts from its own file.
 func TestMain(m *testing.M) {
 	if os.Getenv(beTheProgram) != "" || len(os.Args) > 1 && os.Args[1] == arenaCommand {
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -46,7 +46,7 @@ type program struct {
 	token          string
 }
 
-// command prepares a standalone with these arguments and nothing else.
+// command returns a command for standalone with exactly these arguments.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
@@ -58,8 +58,8 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// launch starts a standalone on free ports in a data directory and does not wait for it.
-// Each of prepare changes its command first.
+// launch starts a standalone on free ports in a data directory without waiting for it. Each
+// prepare function may change the command first.
 func launch(t *testing.T, data string, args []string, prepare ...func(*exec.Cmd)) *program {
 	t.Helper()
 	p := &program{t: t, data: data, ended: make(chan struct{})}
@@ -138,13 +138,13 @@ func (p *program) call(method, path string, body, into any) error {
 	return wire.Call(ctx, client, wire.Request{Method: method, URL: p.ready.API + path, Token: p.token, Body: body}, into)
 }
 
-// instance is what these tests read of one.
+// instance are the fields of an instance that the tests read.
 type instance struct {
 	ID, UID, State string
 	Port, PID      int
 }
 
-// running waits until exactly n instances exist and all of them run; the result is by name.
+// running waits until exactly n instances exist and all run. It returns them by name.
 func (p *program) running(n int) map[string]instance {
 	p.t.Helper()
 	var byName map[string]instance
@@ -165,7 +165,7 @@ func (p *program) running(n int) map[string]instance {
 	return byName
 }
 
-// stop sends SIGTERM and demands a clean end.
+// stop sends SIGTERM and checks for a clean end.
 func (p *program) stop() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -177,7 +177,7 @@ func (p *program) stop() {
 	}
 }
 
-// kill is kill -9.
+// kill sends SIGKILL.
 func (p *program) kill() {
 	p.t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil {
@@ -195,7 +195,7 @@ func (p *program) awaitEnd() {
 	}
 }
 
-// refused runs a standalone that is expected to refuse to start, and returns what it said.
+// refused runs a standalone that should refuse to start, and returns its output.
 func refused(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
@@ -215,13 +215,13 @@ func refused(t *testing.T, args ...string) string {
 	return stderr.String()
 }
 
-// processes are the living processes whose working directory lies under a directory.
+// processes returns the living processes whose working directory is below a directory.
 func processes(t *testing.T, dir string) []int {
 	t.Helper()
 	return proctest.Where(t, func(p proctest.Process) bool { return strings.HasPrefix(p.Dir(), dir+"/") })
 }
 
-// sweep ends the instances a test left running in its data directory.
+// sweep kills the instances that a test left running in its data directory.
 func sweep(t *testing.T, dir string) {
 	t.Helper()
 	await.That(t, "no instance left", func() string {

@@ -1,5 +1,5 @@
-// Command standalone runs all of Orrery in one process with its own etcd: the
-// first thing to try, and enough for one machine.
+// Command standalone runs all of Orrery with an embedded etcd in one process. It is the
+// quickest way to try Orrery, and enough for one machine.
 //
 //	go run ./standalone -demo
 package main
@@ -28,13 +28,14 @@ import (
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
-// gcPercent is how much garbage, relative to what is in use, is let to pile up.
+// gcPercent is the garbage collector's target: how much garbage may accumulate, relative to
+// the memory in use.
 const gcPercent = 50
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-// run is the program: 0 after a clean end, 1 when something failed, 2 when the
-// user has to change something first.
+// run runs the program. It returns 0 after a clean end, 1 after a failure, and 2 when the
+// user must change something first.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == arenaCommand {
 		return arena.Main(args[1:], stdin, stdout, stderr)
@@ -66,8 +67,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return 2
 	}
 	if os.Getenv("GOGC") == "" {
-		// Most of its life this process idles beside the servers it runs: memory is
-		// dearer here than the collector's time.
+		// This process is idle most of the time beside the servers it runs, so memory
+		// matters more than the collector's time.
 		debug.SetGCPercent(gcPercent)
 	}
 	o.Guard, o.Pane, o.Confine = nodeagent.OwnGuard(), nodeagent.OwnPane(), nodeagent.OwnConfine()
@@ -95,13 +96,13 @@ usage: standalone [flags]        try it: standalone -demo
 
 `
 
-// flags are what concerns this program and not the stack.
+// flags are the settings of this program that are not the stack's.
 type flags struct {
 	demo, version, debug bool
 	stop                 stopMode
 }
 
-// parse reads the flags. Asked for help, it prints it and returns flag.ErrHelp.
+// parse parses the flags. For a help flag, it prints the help and returns flag.ErrHelp.
 func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error) {
 	var (
 		o    stack.Options
@@ -109,7 +110,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 		node string
 		fs   = flag.NewFlagSet("standalone", flag.ContinueOnError)
 	)
-	fs.SetOutput(io.Discard) // a mistake gets one sentence, not the whole list of flags
+	fs.SetOutput(io.Discard) // print one sentence for a mistake instead of the whole list of flags
 	fs.StringVar(&o.DataDir, "data", stack.DefaultDataDir, "`directory` that holds everything: etcd, templates, instances, logs")
 	fs.StringVar(&o.RunDir, "run-dir", "", "`directory` in memory for what is needed only while the machine is up, such as /dev/shm: starts are faster; empty: in the data directory")
 	fs.StringVar(&o.Listen, "listen", stack.DefaultListen, "`address` of the API; port 0 picks a free one")
@@ -174,7 +175,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	return o, f, err
 }
 
-// checkLockout refuses what cannot be used, and turns none into what none is for the gateway.
+// checkLockout rejects invalid values, and converts "none" to the gateway's value for none.
 func checkLockout(l *apigateway.Lockout) error {
 	switch {
 	case l.Failures < 0 || l.Failures > apigateway.MaxLockoutFailures:

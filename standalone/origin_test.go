@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// listeners are the addresses of all TCP listeners of the program, IPv4 and IPv6.
+// listeners returns the addresses of all TCP listeners of the program, IPv4 and IPv6.
 func (p *program) listeners() []netip.AddrPort {
 	p.t.Helper()
 	sockets := map[string]bool{}
@@ -49,8 +49,8 @@ func (p *program) listeners() []netip.AddrPort {
 	return out
 }
 
-// address reads an address as /proc/net/tcp has it: words of four bytes, each in the byte order
-// of the host, which is little endian here, and a port.
+// address parses an address from /proc/net/tcp: four-byte words, each in the host's byte
+// order (little endian here), and a port.
 func address(t *testing.T, text string) netip.AddrPort {
 	t.Helper()
 	host, port, _ := strings.Cut(text, ":")
@@ -81,7 +81,7 @@ func TestAPageOfAnotherOriginGetsNothingFromAnyListenerAndChangesNothing(t *test
 	}
 	before := state()
 	all := p.listeners()
-	const fewest = 5 // the API, metrics, the agent, the template service and the scheduler
+	const fewest = 5 // the API, metrics, the agent, templatesvc and the scheduler
 	if len(all) < fewest {
 		t.Fatalf("only %d listeners were found: %v", len(all), all)
 	}
@@ -93,14 +93,14 @@ func TestAPageOfAnotherOriginGetsNothingFromAnyListenerAndChangesNothing(t *test
 	for _, at := range all {
 		foreign := []http.Header{{"Origin": {"https://evil.example"}}, {"Origin": {"null"}}, {"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"cross-site"}}}
 		for n, header := range append(foreign, http.Header{"Origin": {"http://evil.example:" + strconv.Itoa(int(at.Port()))}}) {
-			rebound := n == len(foreign) // the page's own name leads to the listener
+			rebound := n == len(foreign) // DNS rebinding: the page's own host name leads to the listener
 			for _, path := range []string{
 				"/", "/livez", "/metrics", "/debug/pprof/cmdline", "/openapi.json", "/api/v1/groups", "/api/v1/users", "/api/v1/auth/login", "/api/configurations",
 				"/v1/instances", "/v1/stop", "/v1/artifacts", "/v1/simulate", "/v1/templates/default/evil/edits", "/v3/kv/put", "/v3/kv/range",
 			} {
 				for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions} {
 					if rebound && path == "/api/v1/auth/login" {
-						continue // to the server it is a login like any other
+						continue // the server sees a login like any other
 					}
 					body := `{"name":"evil","username":"evil","password":"evil"}`
 					r, err := http.NewRequestWithContext(t.Context(), method, "http://"+at.String()+path, strings.NewReader(body))

@@ -109,6 +109,6 @@ func TestSecondStandaloneOnOneDirectoryNamesTheFirst(t *testing.T) {
 	if got := refused(t, "-data", data, "-listen", "127.0.0.1:0", "-demo"); got != want {
 		t.Errorf("stderr\n got %q\nwant %q", got, want)
 	}
-	p.awaitReady() // the first one's ready.json has not been touched
+	p.awaitReady() // the first one's ready.json is unchanged
 	p.stop()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/orreryhq/orrery/examples/arena/ping"
 )
 
-// port is the port an instance's own configuration file names.
+// port returns the port from an instance's configuration file.
 func port(t *testing.T, data string, i instance) int {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(data, "node", "running", i.UID, "server.properties"))

@@ -23,7 +23,7 @@ func TestAStartWarnsWhenEtcdHasNoSpace(t *testing.T) {
 	if _, err := etcdserverpb.NewMaintenanceClient(cli.ActiveConnection()).Alarm(t.Context(), alarm); err != nil {
 		t.Fatal(err)
 	}
-	p.kill() // it could not write its end
+	p.kill() // it cannot record its end
 	again := launch(t, data, nil)
 	await.That(t, "a warning of the alarm", func() string {
 		return await.Unless(strings.Contains(again.stderr.String(), "etcd member in this process has an alarm"), "%s", &again.stderr)

@@ -16,7 +16,7 @@ import (
 
 const recognisable = "xK9-recognisable-Value"
 
-// answers calls the API and keeps what it answers.
+// answers calls the API and stores the replies.
 type answers struct {
 	*program
 	all bytes.Buffer
@@ -32,8 +32,8 @@ func (a *answers) must(method, path string, body any) json.RawMessage {
 	return into
 }
 
-// holding are the files below the data directory that hold a text, but for what the
-// instances' own directories have.
+// holding returns the files below the data directory that contain a text, except those in
+// the instances' own directories.
 func holding(t *testing.T, data, text string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
@@ -41,7 +41,7 @@ func holding(t *testing.T, data, text string) (files []string) {
 			return fs.SkipDir
 		}
 		if err != nil || !d.Type().IsRegular() {
-			return nil // it went meanwhile
+			return nil // it was deleted meanwhile
 		}
 		if b, err := os.ReadFile(path); err == nil && bytes.Contains(b, []byte(text)) {
 			files = append(files, path)
@@ -84,7 +84,8 @@ func TestAValueOfASecretIsInTheInstancesFilesAndNowhereElse(t *testing.T) {
 	if got, err := os.ReadFile(file); err != nil || string(got) != want {
 		t.Fatalf("the instance has %q, %v", got, err)
 	}
-	// It changes its configuration, and somebody keeps that: placeholders, not values.
+	// The instance changes its configuration, and the change is saved with placeholders
+	// instead of values.
 	if err := os.WriteFile(file, []byte(want+"added=1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

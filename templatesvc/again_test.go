@@ -9,17 +9,18 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/templatesvc"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
-// forgetful is a way to replicas on which the first answer of a call is lost: the call
-// was made, and nobody hears what came of it.
+// forgetful is a transport to replicas that performs the first request of a call, but loses
+// its answer.
 type forgetful struct {
 	*client.Client
-	// armed has the next answer lost; lost counts those that were.
+	// armed loses the next answer; lost counts the lost ones.
 	armed atomic.Bool
 	lost  atomic.Int32
 }
@@ -67,37 +68,37 @@ func TestAChangeWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
 	first := direct.put("a", "1")
 	direct.put("a", "2")
 	third := direct.put("a", "3")
-	made := fleet.TemplateRef{Group: "g", Name: "made"}
+	made := content.TemplateRef{Group: "g", Name: "made"}
 	staged := by("")
 	staged.Draft = true
 	for _, c := range []struct {
 		what  string
-		do    func() (fleet.TemplateHead, error)
-		moves int // of the template's head, in all
+		do    func() (content.TemplateHead, error)
+		moves int // total moves of the template's head
 	}{
-		{"create", func() (fleet.TemplateHead, error) {
+		{"create", func() (content.TemplateHead, error) {
 			return f.CreateTemplate(t.Context(), made, client.Description{}, bob)
 		}, 3},
-		{"rename", func() (fleet.TemplateHead, error) {
+		{"rename", func() (content.TemplateHead, error) {
 			e, err := f.Edit(t.Context(), by(""), client.Op{Op: "rename", Path: "a", To: "b"})
 			return e.Head, err
 		}, 4},
-		{"rollback", func() (fleet.TemplateHead, error) {
+		{"rollback", func() (content.TemplateHead, error) {
 			return f.Rollback(t.Context(), ref, client.RollbackRequest{}, bob)
 		}, 5},
-		{"stage", func() (fleet.TemplateHead, error) {
+		{"stage", func() (content.TemplateHead, error) {
 			e, err := f.Edit(t.Context(), staged, client.Op{Op: "rename", Path: "a", To: "c"})
 			return e.Head, err
 		}, 5},
-		{"publish the draft", func() (fleet.TemplateHead, error) {
+		{"publish the draft", func() (content.TemplateHead, error) {
 			e, err := f.PublishDraft(t.Context(), by(""))
 			return e.Head, err
 		}, 6},
-		{"delete a version", func() (fleet.TemplateHead, error) {
-			return fleet.TemplateHead{}, f.DeleteVersion(t.Context(), ref, first, bob)
+		{"delete a version", func() (content.TemplateHead, error) {
+			return content.TemplateHead{}, f.DeleteVersion(t.Context(), ref, first, bob)
 		}, 6},
-		{"delete", func() (fleet.TemplateHead, error) {
-			return fleet.TemplateHead{}, f.DeleteTemplate(t.Context(), ref, bob)
+		{"delete", func() (content.TemplateHead, error) {
+			return content.TemplateHead{}, f.DeleteTemplate(t.Context(), ref, bob)
 		}, 7},
 	} {
 		f.armed.Store(true)
@@ -109,7 +110,7 @@ func TestAChangeWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
 		if c.what == "rollback" && h.Digest != third {
 			t.Errorf("one rollback leads to %s, want %s", h.Digest, third)
 		}
-		moves, _, err := store.List(t.Context(), w.c, store.TemplateMoves(ref))
+		moves, _, err := store.List(t.Context(), w.c, keys.TemplateMoves(ref))
 		if err != nil || len(moves) != c.moves {
 			t.Errorf("%s: %d moves, %v, want %d", c.what, len(moves), err, c.moves)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
@@ -41,7 +41,7 @@ func TestNoConnectionIsRefusedBeforeTheAllowListIsRead(t *testing.T) {
 	egresstest.AllowLoopback(t, c)
 	ctx, stop := context.WithCancel(t.Context())
 	followed := make(chan error, 1)
-	go func() { followed <- c.Follow(ctx, store.ConfigActiveKey().String(), list) }()
+	go func() { followed <- c.Follow(ctx, keys.ConfigActive().String(), list) }()
 	if err := <-dialled; err != nil {
 		t.Errorf("a connection that was asked for before the list was read: %v", err)
 	}

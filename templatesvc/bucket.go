@@ -7,38 +7,40 @@ import (
 
 	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/templatesvc/internal/blob"
-	"github.com/orreryhq/orrery/templatesvc/internal/blob/objects"
-	"github.com/orreryhq/orrery/templatesvc/internal/origin"
-	"github.com/orreryhq/orrery/templatesvc/internal/s3"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/templatesvc/internal/s3client"
+	"github.com/orreryhq/orrery/templatesvc/internal/sources"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/s3"
 )
 
-// Bucket is where file contents are kept in an S3-compatible server.
+// Bucket describes the S3 bucket for file contents.
 type Bucket struct {
-	// Endpoint is the server's URL: scheme, host and port. Bucket has to exist there; Prefix
-	// begins all names in it.
+	// Endpoint is the URL of the server: scheme, host and port. Bucket must exist there.
+	// Prefix is the prefix of all objects.
 	Endpoint, Bucket, Prefix string
-	// Region may be empty; PathStyle puts the bucket's name into the path.
+	// Region may be empty. PathStyle puts the bucket's name into the path.
 	Region    string
 	PathStyle bool
-	// AccessKey and SecretKey may list, read, write and delete in it.
+	// AccessKey and SecretKey need permission to list, read, write and delete in the
+	// bucket.
 	AccessKey, SecretKey string
-	// CacheBytes bounds what is kept of it on the disk.
+	// CacheBytes is the maximum size of the cache on the disk.
 	CacheBytes int64
 }
 
-// content is where file contents lie.
-type content struct {
+// body is the store of file contents.
+type body struct {
 	blobs *blob.Store
-	// before is the directory they lay in before there was a bucket; nil without one.
+	// before is the local directory, which may still hold content from before a bucket was
+	// configured; nil without a bucket.
 	before *blob.Store
 	done   func()
 }
 
-// openContent opens the directory of blobs, or the bucket in its place. The bucket is not
-// asked yet: a replica starts while it is away.
-func openContent(cfg Config) (c content, err error) {
+// openContent opens the blob directory, or the bucket if one is configured. It makes no
+// request, so that a replica can start while the bucket is unavailable.
+func openContent(cfg Config) (c body, err error) {
 	c.done = func() {}
 	dir, err := blob.Open(cfg.BlobDir)
 	if err != nil {
@@ -49,15 +51,15 @@ func openContent(cfg Config) (c content, err error) {
 		return c, nil
 	}
 	b := cfg.Bucket
-	medium, done, err := objects.New(objects.Config{
-		S3: s3.Config{
+	medium, done, err := s3.New(s3.Config{
+		S3: s3client.Config{
 			Endpoint: b.Endpoint, Region: b.Region, PathStyle: b.PathStyle, AccessKey: b.AccessKey, SecretKey: b.SecretKey,
-			Dialer: origin.Dialer{Egress: egress.Policy{Operator: true}},
+			Dialer: sources.Dialer{Egress: egress.Policy{Operator: true}},
 		},
 		Bucket: b.Bucket, Prefix: b.Prefix, Dir: filepath.Join(cfg.BlobDir, "cache"), CacheBytes: b.CacheBytes,
 	})
 	if err != nil {
-		// Without the endpoint itself, which may hold keys.
+		// Omit the endpoint, which may contain keys.
 		return c, &errs.Error{Op: "templatesvc.New", Kind: errs.Invalid, Field: "blobs.s3.endpoint", Err: err, Message: errs.MessageOf(err)}
 	}
 	c.before, c.done = dir, done
@@ -65,20 +67,21 @@ func openContent(cfg Config) (c content, err error) {
 	return c, err
 }
 
-// held is what a store has itself.
+// held is the content that a store has itself.
 type held struct{ *blob.Store }
 
-// Blob implements blob.Elsewhere. A large file has a recipe there.
+// Blob implements blob.Elsewhere. It does not join large files, because Recipe returns
+// their chunks.
 func (h held) Blob(ctx context.Context, sum string) (io.ReadCloser, error) {
 	return h.OpenHere(ctx, sum)
 }
 
 // Recipe implements blob.Elsewhere.
-func (h held) Recipe(ctx context.Context, sum string) (fleet.Content, error) {
+func (h held) Recipe(ctx context.Context, sum string) (content.Content, error) {
 	return h.RecipeHere(ctx, sum)
 }
 
-// inOrder asks one after the other.
+// inOrder asks several sources in order, until one has the content.
 type inOrder []blob.Elsewhere
 
 // Blob implements blob.Elsewhere.
@@ -92,7 +95,7 @@ func (o inOrder) Blob(ctx context.Context, sum string) (r io.ReadCloser, err err
 }
 
 // Recipe implements blob.Elsewhere.
-func (o inOrder) Recipe(ctx context.Context, sum string) (c fleet.Content, err error) {
+func (o inOrder) Recipe(ctx context.Context, sum string) (c content.Content, err error) {
 	for _, e := range o {
 		if c, err = e.Recipe(ctx, sum); !errs.Is(err, errs.NotFound) {
 			break

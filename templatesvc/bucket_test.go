@@ -9,14 +9,15 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/templatesvc"
 	"github.com/orreryhq/orrery/templatesvc/client"
-	"github.com/orreryhq/orrery/templatesvc/internal/s3/s3test"
+	"github.com/orreryhq/orrery/templatesvc/internal/s3client/s3test"
 )
 
-// newBucket is a bucket on a server that listens.
+// newBucket starts an S3 server and returns its bucket.
 func newBucket(t *testing.T) (*s3test.Server, *templatesvc.Bucket) {
 	t.Helper()
 	server, err := s3test.New()
@@ -30,7 +31,7 @@ func newBucket(t *testing.T) (*s3test.Server, *templatesvc.Bucket) {
 	}
 }
 
-func keys(t *testing.T, s *s3test.Server, sum string) (n int) {
+func keysOf(t *testing.T, s *s3test.Server, sum string) (n int) {
 	t.Helper()
 	all, err := s.Keys()
 	if err != nil {
@@ -44,14 +45,14 @@ func keys(t *testing.T, s *s3test.Server, sum string) (n int) {
 	return n
 }
 
-// forgetDirectories removes what is stored of the directories of replicas that are gone.
+// forgetDirectories removes the stored status of the template directories of dead replicas.
 func (w *world) forgetDirectories() {
 	w.t.Helper()
 	await.That(w.t, "no directory is remembered", func() string {
-		all, _, err := store.List(w.t.Context(), w.c, store.DirectoryMemories())
+		all, _, err := store.List(w.t.Context(), w.c, keys.DirectoryMemories())
 		for _, d := range all {
 			if err == nil {
-				_, err = w.c.Commit(w.t.Context(), store.Txn{Writes: []store.Write{store.Remove(store.DirectoryMemoryKey(d.ID, d.Replica), d.ModRev)}})
+				_, err = w.c.Commit(w.t.Context(), store.Txn{Writes: []store.Write{store.Remove(keys.DirectoryMemory(d.ID, d.Replica), d.ModRev)}})
 			}
 		}
 		return await.Unless(err == nil && len(all) == 0, "%d, %v", len(all), err)
@@ -66,16 +67,16 @@ func TestReplicasOnOneBucketServeTheSameAfterTheDeathOfOne(t *testing.T) {
 	w.write("motd", "hello", 0o644)
 	w.write("empty", "", 0o644)
 	_, stop := w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Bucket: bucket, Copies: 2})
-	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	h := w.await("published", func(_ content.TemplateHead, ok bool) bool { return ok })
 	stop()
 	if err := os.RemoveAll(w.blobs); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitContent(b, h.Digest, "world.dat", large(t))
-	if got, _ := content(t, clientOf(b), h.Digest, "motd"); got != "hello" {
+	if got, _ := contentOf(t, clientOf(b), h.Digest, "motd"); got != "hello" {
 		t.Errorf("a file is %q", got)
 	}
-	if n := keys(t, server, fleet.DigestOf([]byte("hello"))); n != 1 {
+	if n := keysOf(t, server, content.DigestOf([]byte("hello"))); n != 1 {
 		t.Errorf("a file lies there %d times: replicas copied what they share", n)
 	}
 	c := clientOf(b)
@@ -86,7 +87,7 @@ func TestReplicasOnOneBucketServeTheSameAfterTheDeathOfOne(t *testing.T) {
 	if r, err := c.Collect(t.Context()); err != nil || r.Removed == 0 {
 		t.Errorf("removed %+v, %v", r, err)
 	}
-	if n := keys(t, server, fleet.DigestOf([]byte("hello"))); n != 0 {
+	if n := keysOf(t, server, content.DigestOf([]byte("hello"))); n != 0 {
 		t.Errorf("what nothing refers to lies there %d times", n)
 	}
 }
@@ -97,20 +98,20 @@ func TestContentOfADirectoryIsMovedToABucket(t *testing.T) {
 	w.write("world.dat", large(t), 0o644)
 	w.write("motd", "hello", 0o644)
 	_, stop := w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs})
-	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	h := w.await("published", func(_ content.TemplateHead, ok bool) bool { return ok })
 	stop()
-	_, entry := func() (string, fleet.ManifestEntry) {
+	_, entry := func() (string, content.ManifestEntry) {
 		a, stop := w.startWith(templatesvc.Config{Replica: "a", BlobDir: w.blobs, Bucket: bucket})
 		defer stop()
 		c := clientOf(a)
-		got, entry := content(t, c, h.Digest, "world.dat") // also before it was moved
+		got, entry := contentOf(t, c, h.Digest, "world.dat") // also before it was copied to the bucket
 		if got != large(t) {
 			t.Errorf("%d bytes", len(got))
 		}
 		await.That(t, "the content in the bucket", func() string {
-			return await.Unless(keys(t, server, fleet.DigestOf([]byte("hello"))) == 1, "not there yet")
+			return await.Unless(keysOf(t, server, content.DigestOf([]byte("hello"))) == 1, "not there yet")
 		})
-		_, err := c.Replicate(t.Context(), h.Digest) // all of it
+		_, err := c.Replicate(t.Context(), h.Digest) // copies all of it
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +121,7 @@ func TestContentOfADirectoryIsMovedToABucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, _ := w.startWith(templatesvc.Config{Replica: "b", BlobDir: t.TempDir(), Bucket: bucket})
-	if got, again := content(t, clientOf(b), h.Digest, "world.dat"); got != large(t) || len(again.Chunks) != len(entry.Chunks) {
+	if got, again := contentOf(t, clientOf(b), h.Digest, "world.dat"); got != large(t) || len(again.Chunks) != len(entry.Chunks) {
 		t.Errorf("%d bytes", len(got))
 	}
 }

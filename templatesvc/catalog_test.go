@@ -16,8 +16,9 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func sumOf(s string) string {
@@ -25,7 +26,7 @@ func sumOf(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// shop is where artifacts are downloaded from.
+// shop starts an HTTP server for artifacts.
 func shop(t *testing.T) (url string, asked *atomic.Int32) {
 	t.Helper()
 	asked = &atomic.Int32{}
@@ -47,23 +48,23 @@ func shop(t *testing.T) (url string, asked *atomic.Int32) {
 	return s.URL, asked
 }
 
-// sell puts a hash into the catalog, at one URL or several.
+// sell adds a hash to the catalog, with one URL or several.
 func (w *world) sell(url, sum string, more ...string) {
 	w.t.Helper()
-	p := fleet.CatalogPlatform{Platform: "PAPER"}
+	p := content.CatalogPlatform{Platform: "PAPER"}
 	for n, url := range append([]string{url}, more...) {
-		p.Versions = append(p.Versions, fleet.CatalogVersion{Version: fmt.Sprint(n + 1), URL: url, SHA256: sum, Category: fleet.CategoryServer})
+		p.Versions = append(p.Versions, content.CatalogVersion{Version: fmt.Sprint(n + 1), URL: url, SHA256: sum, Category: content.CategoryServer})
 	}
-	have, err := store.Get(w.t.Context(), w.c, store.CatalogKey("PAPER"))
+	have, err := store.Get(w.t.Context(), w.c, keys.CatalogPlatform("PAPER"))
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		w.t.Fatal(err)
 	}
-	if _, err := w.c.Commit(w.t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.CatalogKey("PAPER"), p, have.ModRev)}}); err != nil {
+	if _, err := w.c.Commit(w.t.Context(), store.Txn{Writes: []store.Write{store.Replace(keys.CatalogPlatform("PAPER"), p, have.ModRev)}}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// kept are the artifacts that lie on the disk.
+// kept returns the artifacts on the disk.
 func (w *world) kept() (names []string) {
 	w.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(w.blobs, "artifacts"))
@@ -114,7 +115,7 @@ func TestEveryURLOfAHashIsTried(t *testing.T) {
 	}
 	w.sell(url+"/jar", sumOf("another"), url+"/gone", url+"/busy")
 	err := get(sumOf("another"))
-	if !errs.Is(err, errs.Unavailable) { // one may have it later
+	if !errs.Is(err, errs.Unavailable) { // one of the URLs may have it later
 		t.Errorf("%v", err)
 	}
 	for _, says := range []string{"its URL has " + sumOf("jar"), "404", "503"} {
@@ -168,7 +169,7 @@ func TestAURLIsPinnedToWhatItHas(t *testing.T) {
 	w := newWorld(t)
 	s, _ := w.start("a")
 	url, asked := shop(t)
-	var c fleet.Content
+	var c content.Content
 	await.That(t, "the replica knows that it may ask loopback addresses", func() (missing string) {
 		var err error
 		c, err = clientOf(s).Pin(t.Context(), url+"/jar")

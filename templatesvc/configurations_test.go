@@ -9,41 +9,42 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/templatesvc"
 )
 
-// declaring is a source of kind configurations.
+// declaring is a test with a source of kind configurations.
 type declaring struct {
 	*world
-	source fleet.TemplateSource
+	source content.TemplateSource
 }
 
 func newDeclaring(t *testing.T) *declaring {
-	return &declaring{newWorld(t), fleet.TemplateSource{Name: "here", Kind: fleet.SourceConfigurations, Declares: true, IntervalSeconds: 3600}}
+	return &declaring{newWorld(t), content.TemplateSource{Name: "here", Kind: content.SourceConfigurations, Declares: true, IntervalSeconds: 3600}}
 }
 
-// over starts a replica on a directory.
+// over starts a replica with a directory of configurations.
 func (d *declaring) over(dir, replica string, settling time.Duration) (stop func()) {
 	d.t.Helper()
 	_, stop = d.startWith(templatesvc.Config{Replica: replica, BlobDir: d.blobs, ConfigurationsDir: dir, Settling: settling})
 	return stop
 }
 
-// look has the source looked at, once more.
-func (d *declaring) look(want fleet.SourceState) fleet.SourceStatus {
+// look requests another look at the source.
+func (d *declaring) look(want content.SourceState) content.SourceStatus {
 	d.t.Helper()
 	d.source.Asked++
-	d.record(d.source, fleet.SourceCredentials{})
+	d.record(d.source, content.SourceCredentials{})
 	return d.status("here", want)
 }
 
-// declared are the groups that are, each with what tells whether it was ordered to go
-// meanwhile, and those that are to go.
+// declared returns the declared groups, each with a revision that changes when its removal
+// is requested, and the groups to be removed.
 func (d *declaring) declared() (are map[string]int64, gone string) {
 	d.t.Helper()
-	all, _, err := store.List(d.t.Context(), d.c, store.DeclaredGroupsOf("here"))
+	all, _, err := store.List(d.t.Context(), d.c, keys.DeclaredGroupsOf("here"))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func (d *declaring) declared() (are map[string]int64, gone string) {
 	return are, gone
 }
 
-// files is a directory of configurations of some names.
+// files creates a directory of configurations with these names.
 func files(t *testing.T, names string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -74,30 +75,30 @@ func TestAFileThatIsNotThereAtALookRemovesNoGroup(t *testing.T) {
 	d := newDeclaring(t)
 	dir := files(t, "abc")
 	d.over(dir, "one", 0)
-	d.look(fleet.SourceInSync)
+	d.look(content.SourceInSync)
 	before, _ := d.declared()
 	file, aside := filepath.Join(dir, "a.json"), filepath.Join(dir, "a.json.new")
 	if err := os.Rename(file, aside); err != nil {
 		t.Fatal(err)
 	}
-	d.look(fleet.SourceHeld)
-	st := d.look(fleet.SourceHeld)
-	if !strings.Contains(st.Message, "waiting: 1 of 3 groups are not there now (a)") || !strings.Contains(st.Message, st.Held) {
+	d.look(content.SourceHeld)
+	st := d.look(content.SourceHeld)
+	if !strings.Contains(st.Message, "waiting: 1 of 3 groups are missing (a)") || !strings.Contains(st.Message, st.Held) {
 		t.Errorf("told %q", st.Message)
 	}
 	if err := os.Rename(aside, file); err != nil {
 		t.Fatal(err)
 	}
-	d.look(fleet.SourceInSync)
+	d.look(content.SourceInSync)
 	if after, gone := d.declared(); fmt.Sprint(after) != fmt.Sprint(before) || gone != "" {
 		t.Errorf("declared %v, then %v and to go %q", before, after, gone)
 	}
-	// What is confirmed goes at once.
+	// A confirmed removal happens at once.
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	d.source.Confirmed = d.look(fleet.SourceHeld).Held
-	d.look(fleet.SourceInSync)
+	d.source.Confirmed = d.look(content.SourceHeld).Held
+	d.look(content.SourceInSync)
 	if after, gone := d.declared(); len(after) != 2 || gone != "a" {
 		t.Errorf("declared %v, and to go %q", after, gone)
 	}
@@ -108,7 +109,7 @@ func TestAUserWhoAsksForALookSeesRemovalsAtOnce(t *testing.T) {
 	d.source.Attended = true
 	dir := files(t, "abcdefg")
 	stop := d.over(dir, "one", time.Hour)
-	d.look(fleet.SourceInSync)
+	d.look(content.SourceInSync)
 	remove := func(names string) {
 		t.Helper()
 		for _, name := range names {
@@ -119,7 +120,7 @@ func TestAUserWhoAsksForALookSeesRemovalsAtOnce(t *testing.T) {
 	}
 	gone := func(want string) {
 		t.Helper()
-		if st := d.look(fleet.SourceInSync); st.Message != "" {
+		if st := d.look(content.SourceInSync); st.Message != "" {
 			t.Errorf("told %q", st.Message)
 		}
 		if _, gone := d.declared(); gone != want {
@@ -134,19 +135,19 @@ func TestAUserWhoAsksForALookSeesRemovalsAtOnce(t *testing.T) {
 	gone("abcdefg")
 	stop()
 
-	// What nobody asked for removes nothing, and neither does another directory.
+	// A look that no user requested removes nothing, and neither does another directory.
 	d.source.Attended = false
 	if err := os.WriteFile(filepath.Join(dir, "h.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	stop = d.over(dir, "two", time.Hour)
-	d.look(fleet.SourceInSync)
+	d.look(content.SourceInSync)
 	remove("h")
-	d.look(fleet.SourceFailed)
+	d.look(content.SourceFailed)
 	stop()
 	d.over(t.TempDir(), "three", time.Hour)
 	d.source.Attended = true
-	if st := d.look(fleet.SourceFailed); !strings.Contains(st.Message, "what it declared before stays") {
+	if st := d.look(content.SourceFailed); !strings.Contains(st.Message, "what it declared before stays") {
 		t.Errorf("told %q", st.Message)
 	}
 	if are, _ := d.declared(); len(are) != 1 {
@@ -158,18 +159,18 @@ func TestAFileThatStaysAwayRemovesItsGroupThoughNobodyAsks(t *testing.T) {
 	d := newDeclaring(t)
 	dir := files(t, "abc")
 	stop := d.over(dir, "one", time.Hour)
-	d.look(fleet.SourceInSync)
+	d.look(content.SourceInSync)
 	if err := os.Remove(filepath.Join(dir, "a.json")); err != nil {
 		t.Fatal(err)
 	}
-	d.look(fleet.SourceHeld)
+	d.look(content.SourceHeld)
 	stop()
-	d.over(dir, "two", 50*time.Millisecond) // what waits waits there too, from its first look
+	d.over(dir, "two", 50*time.Millisecond) // removals also wait in the second replica, from its first look
 	await.That(t, "a goes", func() string {
 		are, gone := d.declared()
 		return await.Unless(len(are) == 2 && gone == "a", "declared %v, and to go %q", are, gone)
 	})
-	if st := d.status("here", fleet.SourceInSync); st.Message != "" {
+	if st := d.status("here", content.SourceInSync); st.Message != "" {
 		t.Errorf("%+v", st)
 	}
 }
@@ -192,16 +193,16 @@ func TestAnotherDirectoryOfConfigurationsRemovesNothing(t *testing.T) {
 			d := newDeclaring(t)
 			dir := files(t, "abcd")
 			stop := d.over(dir, "one", time.Millisecond)
-			d.look(fleet.SourceInSync)
+			d.look(content.SourceInSync)
 			stop()
 			d.over(other(t, dir), "two", time.Millisecond)
-			d.look(fleet.SourceHeld)
-			st := d.look(fleet.SourceHeld)
+			d.look(content.SourceHeld)
+			st := d.look(content.SourceHeld)
 			if are, gone := d.declared(); len(are) != 4 || gone != "" || !strings.Contains(st.Message, "kept: 3 of 4 groups") {
 				t.Errorf("declared %v, and to go %q: %s", are, gone, st.Message)
 			}
 			d.source.Confirmed = st.Held
-			d.look(fleet.SourceInSync)
+			d.look(content.SourceInSync)
 			if are, gone := d.declared(); len(are) != 1 || gone != "abc" {
 				t.Errorf("declared %v, and to go %q", are, gone)
 			}
@@ -213,13 +214,13 @@ func TestALookThatFailedLeavesTheUsersRequestForTheNextOne(t *testing.T) {
 	d := newDeclaring(t)
 	dir := files(t, "abc")
 	stop := d.over(dir, "one", time.Hour)
-	d.look(fleet.SourceInSync)
+	d.look(content.SourceInSync)
 	aside := dir + ".aside"
 	if err := os.Rename(dir, aside); err != nil {
 		t.Fatal(err)
 	}
 	d.source.Attended = true
-	d.look(fleet.SourceFailed)
+	d.look(content.SourceFailed)
 	stop()
 	if err := os.Remove(filepath.Join(aside, "a.json")); err != nil {
 		t.Fatal(err)
@@ -227,31 +228,31 @@ func TestALookThatFailedLeavesTheUsersRequestForTheNextOne(t *testing.T) {
 	if err := os.Rename(aside, dir); err != nil {
 		t.Fatal(err)
 	}
-	settled := func(want fleet.SourceState) {
+	settled := func(want content.SourceState) {
 		t.Helper()
-		stop := d.over(dir, "one", time.Hour) // a start looks without being asked
+		stop := d.over(dir, "one", time.Hour) // a start looks without a request
 		await.That(t, "the look", func() string {
-			st, err := store.Get(t.Context(), d.c, store.TemplateSourceStatusKey("here"))
+			st, err := store.Get(t.Context(), d.c, keys.TemplateSourceStatus("here"))
 			return await.Unless(err == nil && st.State == want, "%+v, %v", st, err)
 		})
 		stop()
 	}
-	settled(fleet.SourceInSync)
+	settled(content.SourceInSync)
 	if _, gone := d.declared(); gone != "a" {
 		t.Errorf("to go %q", gone)
 	}
-	// That was what the user asked for. A later removal waits, also after a failure.
+	// The user requested that one. A later removal waits, also after a failure.
 	if err := os.Rename(dir, aside); err != nil {
 		t.Fatal(err)
 	}
-	settled(fleet.SourceFailed)
+	settled(content.SourceFailed)
 	if err := os.Remove(filepath.Join(aside, "b.json")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(aside, dir); err != nil {
 		t.Fatal(err)
 	}
-	settled(fleet.SourceHeld)
+	settled(content.SourceHeld)
 	if _, gone := d.declared(); gone != "a" {
 		t.Errorf("to go %q", gone)
 	}

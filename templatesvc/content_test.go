@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
@@ -27,7 +27,7 @@ func TestALargeFileIsServedWholeAndInChunks(t *testing.T) {
 	s, _ := w.start("a")
 	h, _ := w.head()
 	c := clientOf(s)
-	whole, entry := content(t, c, h.Digest, "world.dat")
+	whole, entry := contentOf(t, c, h.Digest, "world.dat")
 	if whole != string(large) || len(entry.Chunks) < 2 {
 		t.Errorf("%d bytes of %d in %d chunks", len(whole), len(large), len(entry.Chunks))
 	}
@@ -49,7 +49,7 @@ func TestALargeFileIsServedWholeAndInChunks(t *testing.T) {
 	}
 }
 
-// get asks for a blob as an HTTP client of any kind.
+// get requests a blob like any HTTP client.
 func get(t *testing.T, url, encoding, ranges string) (*http.Response, []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -80,7 +80,7 @@ func TestABlobIsServedAsItLies(t *testing.T) {
 	w.write("tiny", "0123456789", 0o644)
 	s, _ := w.start("a")
 	base := s.URL() + "/v1/blobs/"
-	sum := fleet.DigestOf([]byte(text))
+	sum := content.DigestOf([]byte(text))
 	resp, packed := get(t, base+sum, "zstd", "")
 	if resp.Header.Get("Content-Encoding") != "zstd" || len(packed) > len(text)/2 || resp.ContentLength != int64(len(packed)) ||
 		resp.Header.Get(client.HeaderSize) != strconv.Itoa(len(text)) || resp.Header.Get("ETag") != `"`+sum+`.zst"` {
@@ -90,7 +90,7 @@ func TestABlobIsServedAsItLies(t *testing.T) {
 	if string(raw) != text || resp.Header.Get("Content-Encoding") != "" || resp.ContentLength != int64(len(text)) || resp.Header.Get("ETag") != `"`+sum+`"` {
 		t.Errorf("raw: %d bytes, %v", len(raw), resp.Header)
 	}
-	if resp, part := get(t, base+fleet.DigestOf([]byte("0123456789")), "identity", "bytes=3-5"); resp.StatusCode != http.StatusPartialContent || string(part) != "345" {
+	if resp, part := get(t, base+content.DigestOf([]byte("0123456789")), "identity", "bytes=3-5"); resp.StatusCode != http.StatusPartialContent || string(part) != "345" {
 		t.Errorf("a part: %s, %q", resp.Status, part)
 	}
 }
@@ -105,7 +105,7 @@ func TestSeveralBlobsComeInOneAnswer(t *testing.T) {
 	var sums []string
 	for n, text := range contents {
 		w.write(strconv.Itoa(n), text, 0o644)
-		sums = append(sums, fleet.DigestOf([]byte(text)))
+		sums = append(sums, content.DigestOf([]byte(text)))
 	}
 	s, _ := w.start("a")
 	w.head()
@@ -119,12 +119,12 @@ func TestSeveralBlobsComeInOneAnswer(t *testing.T) {
 		b, err := io.ReadAll(r)
 		return string(b), err
 	}
-	for range 3 { // with decoders that were used before
+	for range 3 { // with pooled decoders
 		if got, err := read(sums...); err != nil || got != strings.Join(contents, "") {
 			t.Fatalf("%d bytes, %v", len(got), err)
 		}
 	}
-	nobody := fleet.DigestOf([]byte("nobody has it"))
+	nobody := content.DigestOf([]byte("nobody has it"))
 	if got, err := read(sums[1], sums[0], nobody, sums[2]); err != nil || got != contents[1]+contents[0] {
 		t.Errorf("up to one that is missing: %d bytes, %v", len(got), err)
 	}
@@ -150,7 +150,7 @@ func TestACorruptBlobIsNotServed(t *testing.T) {
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	s, _ := w.start("a")
-	sum := fleet.DigestOf([]byte("one"))
+	sum := content.DigestOf([]byte("one"))
 	if err := os.WriteFile(filepath.Join(w.blobs, sum[:2], sum), []byte("two"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestContentThatNothingRefersToIsRemoved(t *testing.T) {
 	c := clientOf(s)
 	first, _ := w.head()
 	w.write("f", "two", 0o644)
-	second := w.await("moved", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
+	second := w.await("moved", func(h content.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
 	if r, err := c.Collect(t.Context()); err != nil || r.Removed != 0 {
 		t.Errorf("with all versions there: %+v, %v", r, err)
 	}
@@ -181,16 +181,16 @@ func TestContentThatNothingRefersToIsRemoved(t *testing.T) {
 		t.Errorf("without the first version: %+v, %v; its manifest and one file should go", r, err)
 	}
 	for name, want := range map[string]string{"f": "two", "shared": "shared"} {
-		if got, _ := content(t, c, second.Digest, name); got != want {
+		if got, _ := contentOf(t, c, second.Digest, name); got != want {
 			t.Errorf("%s is %q", name, got)
 		}
 	}
 	if _, err := c.Manifest(t.Context(), first.Digest); !errs.Is(err, errs.NotFound) {
 		t.Errorf("the deleted version: %v", err)
 	}
-	w.write("f", "one", 0o644) // content that was removed comes again
-	third := w.await("moved", func(h fleet.TemplateHead, _ bool) bool { return h.Digest == first.Digest })
-	if got, _ := content(t, c, third.Digest, "f"); got != "one" {
+	w.write("f", "one", 0o644) // removed content can be published again
+	third := w.await("moved", func(h content.TemplateHead, _ bool) bool { return h.Digest == first.Digest })
+	if got, _ := contentOf(t, c, third.Digest, "f"); got != "one" {
 		t.Errorf("published anew, it is %q", got)
 	}
 }

@@ -11,18 +11,20 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// other is a template that tests publish to know that all before it was looked at.
+// other publishes another template and waits for it, so that all earlier changes have been
+// seen.
 func (w *world) other(t *testing.T, name string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(w.dir, "other", name, "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	await.That(t, "template other/"+name, func() string {
-		_, err := store.Get(t.Context(), w.c, store.TemplateHeadKey(fleet.TemplateRef{Group: "other", Name: name}))
+		_, err := store.Get(t.Context(), w.c, keys.TemplateHead(content.TemplateRef{Group: "other", Name: name}))
 		return await.Unless(err == nil, "%v", err)
 	})
 }
@@ -39,23 +41,23 @@ func TestOnlyItsOwnTemplatesAreRetracted(t *testing.T) {
 	another := &world{t: t, c: w.c, dir: t.TempDir(), blobs: t.TempDir()}
 	_, stopOther := another.start("b")
 	await.That(t, "the other replica's session", func() string {
-		n, err := store.Count(t.Context(), w.c, store.Sessions("templatesvc"))
+		n, err := store.Count(t.Context(), w.c, keys.Sessions("templatesvc"))
 		return await.Unless(err == nil && n == 1, "%d, %v", n, err)
 	})
-	heads := map[string]fleet.TemplateHead{
+	heads := map[string]content.TemplateHead{
 		"api":  {Digest: "1"},
 		"git":  {Digest: "1", SourceDigest: "1", Origin: "my-repository"},
-		"from": {Digest: "1", SourceDigest: "1", Origin: fleet.DirectoryOrigin},
-		"old":  {Digest: "1", SourceDigest: "1"}, // from before origins were told
+		"from": {Digest: "1", SourceDigest: "1", Origin: content.DirectoryOrigin},
+		"old":  {Digest: "1", SourceDigest: "1"}, // from a version without Origin
 	}
 	for name, h := range heads {
-		h.TemplateRef = fleet.TemplateRef{Group: "elsewhere", Name: name}
-		if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.TemplateHeadKey(h.TemplateRef), h)}}); err != nil {
+		h.TemplateRef = content.TemplateRef{Group: "elsewhere", Name: name}
+		if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.TemplateHead(h.TemplateRef), h)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	left := func() map[string]bool {
-		all, _, err := store.List(t.Context(), w.c, store.TemplateHeads())
+		all, _, err := store.List(t.Context(), w.c, keys.TemplateHeads())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,45 +67,45 @@ func TestOnlyItsOwnTemplatesAreRetracted(t *testing.T) {
 		}
 		return names
 	}
-	_, stopThird := w.start("c")                                                  // beside another replica, whose directory these templates may be in
-	w.settles("elsewhere/api elsewhere/from elsewhere/git elsewhere/old g/stays") // it is where a was, which had the other
+	_, stopThird := w.start("c")                                                  // while another replica lives, whose directory may hold these templates
+	w.settles("elsewhere/api elsewhere/from elsewhere/git elsewhere/old g/stays") // it runs where a did, which had the other directory
 	if names := left(); len(names) != len(heads)+1 || !names["stays"] {
 		t.Errorf("beside another replica %v are left", names)
 	}
 	stopOther()
 	stopThird()
-	w.start("a") // alone, and not known to have had these
-	w.directory("a", fleet.SourceHeld, "kept: 2 of 3 templates")
+	w.start("a") // alone, and not known to have seen these
+	w.directory("a", content.SourceHeld, "kept: 2 of 3 templates")
 	if names := left(); len(names) != len(heads)+1 {
 		t.Errorf("%v are left", names)
 	}
 }
 
-// directory waits for what a replica tells of its directory of templates.
-func (w *world) directory(replica string, state fleet.SourceState, message string) (d fleet.TemplateDirectory) {
+// directory waits for the status of a replica's template directory.
+func (w *world) directory(replica string, state content.SourceState, message string) (d content.TemplateDirectory) {
 	w.t.Helper()
 	await.That(w.t, "the directory of "+replica+" "+string(state), func() (told string) {
 		var err error
-		d, err = store.Get(w.t.Context(), w.c, store.TemplateDirectoryKey(replica))
+		d, err = store.Get(w.t.Context(), w.c, keys.TemplateDirectory(replica))
 		return await.Unless(err == nil && d.State == state && strings.Contains(d.Message, message), "%+v, %v", d, err)
 	})
 	return d
 }
 
-// confirm has the directories looked at, as the gateway does.
+// confirm requests a look at the directories, as the gateway does.
 func (w *world) confirm(revision string) {
 	w.t.Helper()
-	old, err := store.Get(w.t.Context(), w.c, store.DirectorySyncKey())
+	old, err := store.Get(w.t.Context(), w.c, keys.DirectorySync())
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		w.t.Fatal(err)
 	}
-	next := fleet.DirectorySync{Asked: old.Asked + 1, Confirmed: revision}
-	if _, err := w.c.Commit(w.t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.DirectorySyncKey(), next, old.ModRev)}}); err != nil {
+	next := content.DirectorySync{Asked: old.Asked + 1, Confirmed: revision}
+	if _, err := w.c.Commit(w.t.Context(), store.Txn{Writes: []store.Write{store.Replace(keys.DirectorySync(), next, old.ModRev)}}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// drop makes templates of one file each in a directory.
+// drop creates templates with one file each in a directory.
 func drop(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -114,7 +116,7 @@ func drop(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// settles waits until there are certain templates.
+// settles waits until exactly these templates exist.
 func (w *world) settles(want string) {
 	w.t.Helper()
 	await.That(w.t, "templates "+want, func() string { return await.Unless(w.names() == want, "%s", w.names()) })
@@ -125,7 +127,7 @@ func TestADirectoryThatLosesMostOrAllIsHeldUntilItIsConfirmed(t *testing.T) {
 	drop(t, w.dir, "g/a", "g/b", "g/c", "g/d", "g/e", "g/f")
 	w.start("a")
 	w.has("g/a g/b g/c g/d g/e g/f")
-	if err := os.RemoveAll(filepath.Join(w.dir, "g/a")); err != nil { // one may always go
+	if err := os.RemoveAll(filepath.Join(w.dir, "g/a")); err != nil { // a single one may always be removed
 		t.Fatal(err)
 	}
 	w.settles("g/b g/c g/d g/e g/f")
@@ -133,25 +135,25 @@ func TestADirectoryThatLosesMostOrAllIsHeldUntilItIsConfirmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.confirm("another revision")
-	held := w.directory("a", fleet.SourceHeld, "would be removed")
+	held := w.directory("a", content.SourceHeld, "would be removed")
 	if held.Held == "" || !strings.Contains(held.Message, held.Held) {
 		t.Errorf("%+v", held)
 	}
 	w.has("g/b g/c g/d g/e g/f")
-	drop(t, w.dir, "new/t") // what comes is published all the same
+	drop(t, w.dir, "new/t") // new templates are still published
 	w.settles("g/b g/c g/d g/e g/f new/t")
 	w.confirm("")
-	w.directory("a", fleet.SourceHeld, "would be removed")
-	w.confirm(w.directory("a", fleet.SourceHeld, "").Held)
+	w.directory("a", content.SourceHeld, "would be removed")
+	w.confirm(w.directory("a", content.SourceHeld, "").Held)
 	w.settles("new/t")
-	w.directory("a", fleet.SourceInSync, "")
+	w.directory("a", content.SourceInSync, "")
 
-	// The last one is no exception to: absence is never an order.
+	// The last template is no exception: a missing template is not a removal request.
 	if err := os.RemoveAll(filepath.Join(w.dir, "new")); err != nil {
 		t.Fatal(err)
 	}
 	w.confirm("")
-	w.directory("a", fleet.SourceHeld, "would be removed (new/t)")
+	w.directory("a", content.SourceHeld, "would be removed (new/t)")
 	w.has("new/t")
 }
 
@@ -165,7 +167,7 @@ func TestAnotherDirectoryAtTheSamePathRemovesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mount := func(names ...string) { // as if another file system was mounted there, or none
+	mount := func(names ...string) { // as if another file system were mounted there, or none
 		swap(w.dir, real)
 		if err := os.Mkdir(w.dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -178,9 +180,9 @@ func TestAnotherDirectoryAtTheSamePathRemovesNothing(t *testing.T) {
 		}
 		swap(real, w.dir)
 	}
-	mount() // a bare mount point
+	mount() // an empty mount point
 	w.confirm("")
-	w.directory("a", fleet.SourceHeld, "kept: 2 of 2 templates")
+	w.directory("a", content.SourceHeld, "kept: 2 of 2 templates")
 	if _, err := os.Stat(filepath.Join(w.dir, ".orrery")); !os.IsNotExist(err) {
 		t.Error("a bare mount point was given an id")
 	}
@@ -188,19 +190,19 @@ func TestAnotherDirectoryAtTheSamePathRemovesNothing(t *testing.T) {
 	umount()
 	mount("g/other")
 	_, stop = w.start("a")
-	w.directory("a", fleet.SourceHeld, "kept: 2 of 3 templates")
+	w.directory("a", content.SourceHeld, "kept: 2 of 3 templates")
 	w.has("g/a g/b g/other")
 	stop()
 	umount()
 
-	// The real one is known again: what goes from it goes.
+	// The original directory is recognized, and removals from it work again.
 	w.start("a")
-	w.directory("a", fleet.SourceHeld, "kept: 1 of 3 templates")
+	w.directory("a", content.SourceHeld, "kept: 1 of 3 templates")
 	if err := os.RemoveAll(filepath.Join(w.dir, "g/b")); err != nil {
 		t.Fatal(err)
 	}
 	w.settles("g/a g/other")
-	w.confirm(w.directory("a", fleet.SourceHeld, "kept: 1 of 2 templates").Held)
+	w.confirm(w.directory("a", content.SourceHeld, "kept: 1 of 2 templates").Held)
 	w.settles("g/a")
 }
 
@@ -212,7 +214,7 @@ func TestReplicasWhoseDirectoriesDifferDoNotFight(t *testing.T) {
 	other := &world{t: t, c: w.c, dir: t.TempDir(), blobs: w.blobs}
 	drop(t, other.dir, "g/t", "g/theirs")
 	await.That(t, "the session of a", func() string {
-		n, err := store.Count(t.Context(), w.c, store.Sessions("templatesvc"))
+		n, err := store.Count(t.Context(), w.c, keys.Sessions("templatesvc"))
 		return await.Unless(err == nil && n == 1, "%d, %v", n, err)
 	})
 	more := filepath.Join(other.dir, "g/t/more")
@@ -221,10 +223,10 @@ func TestReplicasWhoseDirectoriesDifferDoNotFight(t *testing.T) {
 	}
 	other.start("b")
 	await.That(t, "both sessions", func() string {
-		n, err := store.Count(t.Context(), w.c, store.Sessions("templatesvc"))
+		n, err := store.Count(t.Context(), w.c, keys.Sessions("templatesvc"))
 		return await.Unless(err == nil && n == 2, "%d, %v", n, err)
 	})
-	for i := range 3 { // each looks at all of its directory, and at what is new there
+	for i := range 3 { // each reads its whole directory, and new templates there
 		w.confirm("")
 		w.other(t, fmt.Sprintf("a%d", i))
 		other.other(t, fmt.Sprintf("b%d", i))
@@ -235,17 +237,18 @@ func TestReplicasWhoseDirectoriesDifferDoNotFight(t *testing.T) {
 	if now, _ := w.head(); now.ModRev != before.ModRev {
 		t.Errorf("%+v was published by the second directory", now)
 	}
-	// What is changed there is meant, and the first lets it be.
+	// A later change there is intended, and the first replica keeps it.
 	if err := os.WriteFile(more, []byte("changed"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	changed := w.await("published", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != before.Digest })
+	changed := w.await("published", func(h content.TemplateHead, _ bool) bool { return h.Digest != before.Digest })
 	w.confirm("")
 	w.other(t, "later")
 	if now, _ := w.head(); now.Digest != changed.Digest {
 		t.Error("the first directory published its own again")
 	}
-	// It is gone here, and stays as the other has it. It goes at once: half of it would be a change.
+	// The template is removed here, but stays as the other replica has it. The rename
+	// removes it at once, because removing single files would be a change.
 	if err := os.Rename(filepath.Join(w.dir, "g/t"), filepath.Join(t.TempDir(), "t")); err != nil {
 		t.Fatal(err)
 	}
@@ -257,11 +260,11 @@ func TestReplicasWhoseDirectoriesDifferDoNotFight(t *testing.T) {
 
 func TestWhatAnotherSourcePublishesIsNotTakenOver(t *testing.T) {
 	w := newWorld(t)
-	theirs := fleet.TemplateHead{TemplateRef: ref, Digest: "1", SourceDigest: "1", Origin: "my-repository"}
-	if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.TemplateHeadKey(ref), theirs)}}); err != nil {
+	theirs := content.TemplateHead{TemplateRef: ref, Digest: "1", SourceDigest: "1", Origin: "my-repository"}
+	if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.TemplateHead(ref), theirs)}}); err != nil {
 		t.Fatal(err)
 	}
-	w.record(fleet.TemplateSource{Name: "my-repository", Kind: fleet.SourceGit, URL: "file:///nowhere", Paused: true}, fleet.SourceCredentials{})
+	w.record(content.TemplateSource{Name: "my-repository", Kind: content.SourceGit, URL: "file:///nowhere", Paused: true}, content.SourceCredentials{})
 	w.write("f", "one", 0o644)
 	w.start("a")
 	w.other(t, "later")
@@ -283,7 +286,7 @@ func TestAFileThatIsBeingWrittenIsNotPublished(t *testing.T) {
 	if _, err := f.WriteString("half of "); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"1", "2", "3"} { // each is quiet later than the file is
+	for _, name := range []string{"1", "2", "3"} { // each settles later than its file
 		w.other(t, name)
 		if h, _ := w.head(); h.Digest != before.Digest {
 			t.Fatal("half a file was published")
@@ -295,22 +298,22 @@ func TestAFileThatIsBeingWrittenIsNotPublished(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	after := w.await("published once it is closed", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != before.Digest })
-	if got, _ := content(t, clientOf(s), after.Digest, "f"); got != "half of two" {
+	after := w.await("published once it is closed", func(h content.TemplateHead, _ bool) bool { return h.Digest != before.Digest })
+	if got, _ := contentOf(t, clientOf(s), after.Digest, "f"); got != "half of two" {
 		t.Errorf("published %q", got)
 	}
 }
 
 func TestATemplateThatIsBeingCopiedIsNotPublishedByALookAtAll(t *testing.T) {
 	w := newWorld(t)
-	w.still = 20 * time.Second // three times as long for what is new: a minute, which is bound anyway
+	w.still = 20 * time.Second // new templates wait three times as long, limited to a minute
 	drop(t, w.dir, "g/whole")
 	w.start("a")
-	before := w.directory("a", fleet.SourceInSync, "")
+	before := w.directory("a", content.SourceInSync, "")
 	drop(t, w.dir, "g/half")
 	w.confirm("")
 	await.That(t, "it was looked at as asked", func() string {
-		d, err := store.Get(t.Context(), w.c, store.TemplateDirectoryKey("a"))
+		d, err := store.Get(t.Context(), w.c, keys.TemplateDirectory("a"))
 		return await.Unless(err == nil && d.At.After(before.At), "%+v, %v", d, err)
 	})
 	if names := w.names(); names != "g/whole" {
@@ -325,7 +328,7 @@ func TestTheDirectoryTellsWhatItRefusesByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, stop := w.start("a")
-	told := w.directory("a", fleet.SourceFailed, "(nor are 1 more)")
+	told := w.directory("a", content.SourceFailed, "(nor are 1 more)")
 	if len(told.Items) != 2 || told.Items[0].Template.Name != "bad name" || !strings.Contains(told.Items[0].Message, "rename it") || !strings.Contains(told.Items[1].Message, "out") {
 		t.Errorf("it tells %+v", told.Items)
 	}
@@ -337,7 +340,7 @@ func TestTheDirectoryTellsWhatItRefusesByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start("a")
-	if again := w.directory("a", fleet.SourceFailed, "out"); len(again.Items) != 1 || !again.Since.Equal(told.Since) || !again.At.After(told.At) {
+	if again := w.directory("a", content.SourceFailed, "out"); len(again.Items) != 1 || !again.Since.Equal(told.Since) || !again.At.After(told.At) {
 		t.Errorf("after a start it tells %+v", again)
 	}
 }
@@ -357,28 +360,28 @@ func TestAfterAStartWhatIsEmptyMayBeUnmounted(t *testing.T) {
 	_, stop := w.start("a")
 	w.has("g/a g/b mounted/c other/d other/e")
 	stop()
-	head := func() fleet.TemplateHead {
-		h, err := store.Get(t.Context(), w.c, store.TemplateHeadKey(fleet.TemplateRef{Group: "other", Name: "d"}))
+	head := func() content.TemplateHead {
+		h, err := store.Get(t.Context(), w.c, keys.TemplateHead(content.TemplateRef{Group: "other", Name: "d"}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return h
 	}
 	before := head()
-	// The mount points of a group and of a template are left; another template was deleted.
+	// The mount points of a group and of a template remain; another template is deleted.
 	if err := errors.Join(os.RemoveAll(filepath.Join(w.dir, "mounted/c")), os.Remove(filepath.Join(w.dir, "other/d/f")), os.RemoveAll(filepath.Join(w.dir, "g/b"))); err != nil {
 		t.Fatal(err)
 	}
 	w.start("a")
 	w.settles("g/a mounted/c other/d other/e")
-	held := w.directory("a", fleet.SourceHeld, "kept: 1 of ")
+	held := w.directory("a", content.SourceHeld, "kept: 1 of ")
 	if !strings.Contains(held.Message, "(mounted/c)") {
 		t.Errorf("%+v", held)
 	}
 	if now := head(); now.Digest != before.Digest {
 		t.Errorf("nothing was published as %+v", now)
 	}
-	// It is mounted, and emptied then: that is meant.
+	// The template is mounted and then emptied, which is intended.
 	f := filepath.Join(w.dir, "other/d/f")
 	if err := os.WriteFile(f, []byte("another"), 0o644); err != nil {
 		t.Fatal(err)

@@ -14,12 +14,13 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
-// desk is a world with a service whose templates are edited.
+// desk is a world with a service for editing templates.
 type desk struct {
 	*world
 	*client.Client
@@ -36,7 +37,7 @@ func by(path string) client.Change {
 	return client.Change{Ref: ref, Asked: client.Asked{Author: "ada"}, Path: path, Create: true}
 }
 
-// put writes a file and returns the version.
+// put writes a file and returns the new version.
 func (d desk) put(path, content string) string {
 	d.t.Helper()
 	e, err := d.PutFile(d.t.Context(), by(path), 0, false, strings.NewReader(content))
@@ -46,7 +47,7 @@ func (d desk) put(path, content string) string {
 	return e.Head.Digest
 }
 
-// files are the version's, with their content.
+// files lists the files of a version with their content.
 func (d desk) files(digest string) string {
 	d.t.Helper()
 	list, err := d.Files(d.t.Context(), digest, "", true)
@@ -55,11 +56,11 @@ func (d desk) files(digest string) string {
 	}
 	var out strings.Builder
 	for _, e := range list {
-		if e.Kind != fleet.FileRegular {
+		if e.Kind != content.FileRegular {
 			fmt.Fprintf(&out, "%s(%s) ", e.Path, e.Kind)
 			continue
 		}
-		content, _ := content(d.t, d.Client, digest, e.Path)
+		content, _ := contentOf(d.t, d.Client, digest, e.Path)
 		fmt.Fprintf(&out, "%s=%s ", e.Path, content)
 	}
 	return strings.TrimSpace(out.String())
@@ -76,11 +77,11 @@ func TestEachEditIsAVersionWithItsAuthor(t *testing.T) {
 	if got := []string{d.files(first), d.files(second), d.files(e.Head.Digest)}; fmt.Sprint(got) != "[a/b=one a/b=two c=two n(dir)]" {
 		t.Errorf("versions hold %q", got)
 	}
-	moves, _, err := store.List(t.Context(), d.c, store.TemplateMoves(ref))
+	moves, _, err := store.List(t.Context(), d.c, keys.TemplateMoves(ref))
 	if err != nil || len(moves) != 3 || d.versions() != 3 {
 		t.Fatalf("%d moves, %v, %d versions", len(moves), err, d.versions())
 	}
-	if m := moves[2]; m.Author != "ada" || m.Kind != fleet.MoveEdit || m.Previous != second || m.Message != "mkdir n, rename a/b to c, delete a" {
+	if m := moves[2]; m.Author != "ada" || m.Kind != content.MoveEdit || m.Previous != second || m.Message != "mkdir n, rename a/b to c, delete a" {
 		t.Errorf("%+v", m)
 	}
 	if head, _ := d.head(); head.ModRev != e.Revision || head.Digest != e.Head.Digest {
@@ -97,7 +98,7 @@ func TestARefusedEditChangesNothing(t *testing.T) {
 		return err
 	}
 	put := func(c client.Change, only bool) error {
-		c.Ref = fleet.TemplateRef{Group: ref.Group, Name: cmp.Or(c.Ref.Name, ref.Name)}
+		c.Ref = content.TemplateRef{Group: ref.Group, Name: cmp.Or(c.Ref.Name, ref.Name)}
 		_, err := d.PutFile(t.Context(), c, 0, only, strings.NewReader("new"))
 		return err
 	}
@@ -112,7 +113,7 @@ func TestARefusedEditChangesNothing(t *testing.T) {
 		"a file that exists":      {put(client.Change{Path: "a"}, true), errs.AlreadyExists, ""},
 		"below a file":            {put(client.Change{Path: "a/b"}, false), errs.Conflict, ""},
 		"a name in other letters": {put(client.Change{Path: "A"}, false), errs.Invalid, ""},
-		"an unknown template":     {put(client.Change{Ref: fleet.TemplateRef{Name: "none"}, Path: "a"}, false), errs.NotFound, ""},
+		"an unknown template":     {put(client.Change{Ref: content.TemplateRef{Name: "none"}, Path: "a"}, false), errs.NotFound, ""},
 		"a stale hash":            {put(client.Change{Path: "a", IfMatch: strings.Repeat("0", 64)}, false), errs.Conflict, client.Stale},
 		"a hash of no file":       {put(client.Change{Path: "b", IfMatch: "*"}, false), errs.Conflict, client.Stale},
 		"an unknown operation":    {op("burn", "a", ""), errs.Invalid, "op"},
@@ -158,7 +159,7 @@ func TestTenEditsAtOnceAreTenVersions(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	moves, _, err := store.List(t.Context(), d.c, store.TemplateMoves(ref))
+	moves, _, err := store.List(t.Context(), d.c, keys.TemplateMoves(ref))
 	if err != nil || len(moves) != 12 || won != 1 {
 		t.Errorf("%d moves, %v; %d of ten who had read the same file wrote it", len(moves), err, won)
 	}
@@ -189,7 +190,7 @@ func TestAnExportedTemplateIsImportedAsItWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := client.Change{Ref: fleet.TemplateRef{Group: "copy", Name: fmt.Sprint("n", i)}, Asked: client.Asked{Author: "ada"}, Create: true}
+		c := client.Change{Ref: content.TemplateRef{Group: "copy", Name: fmt.Sprint("n", i)}, Asked: client.Asked{Author: "ada"}, Create: true}
 		got, err := d.Import(t.Context(), c, true, "", bytes.NewReader(body))
 		if err != nil || got.Head.Digest != e.Head.Digest {
 			t.Errorf("%s: %s, %v, want %s", format, got.Head.Digest, err, e.Head.Digest)
@@ -263,7 +264,7 @@ func TestAFormThatBreaksOffIsRefusedAsThat(t *testing.T) {
 			}
 		}
 	}
-	if h, err := store.Get(t.Context(), d.c, store.TemplateHeadKey(ref)); err != nil || h.Digest != before {
+	if h, err := store.Get(t.Context(), d.c, keys.TemplateHead(ref)); err != nil || h.Digest != before {
 		t.Errorf("the head is %+v, %v", h, err)
 	}
 }
@@ -327,7 +328,7 @@ func TestWhatALinkLeadsToIsExportedAsTheDirectoryItself(t *testing.T) {
 	}
 }
 
-// formOf is a form with files, in order of name, and its media type.
+// formOf returns a form with files, sorted by name, and its media type.
 func formOf(t *testing.T, files map[string]string, fields ...string) (kind string, body io.Reader) {
 	t.Helper()
 	var b bytes.Buffer
@@ -399,7 +400,7 @@ func TestAnEditUnderAUsedNameIsToldByItsContent(t *testing.T) {
 			return d.Import(t.Context(), c, false, "", packed(content))
 		},
 		"upload": func(c client.Change, content string) (client.Edited, error) {
-			kind, body := formOf(t, map[string]string{"f": content}) // of another boundary each time
+			kind, body := formOf(t, map[string]string{"f": content}) // with another boundary each time
 			return d.Upload(t.Context(), c, false, kind, body)
 		},
 		"create": func(c client.Change, content string) (client.Edited, error) {
@@ -410,12 +411,12 @@ func TestAnEditUnderAUsedNameIsToldByItsContent(t *testing.T) {
 			kind, body := formOf(t, map[string]string{"f.tar.gz": string(archive)}, "name", "made/n")
 			return d.CreateOf(t.Context(), c, kind, body)
 		},
-		"define": func(c client.Change, content string) (client.Edited, error) {
-			return d.Define(t.Context(), c, client.Definitions{Variables: []fleet.Variable{{Key: content, Type: "STRING", Scope: "TEMPLATE"}}})
+		"define": func(c client.Change, body string) (client.Edited, error) {
+			return d.Define(t.Context(), c, client.Definitions{Variables: []content.Variable{{Key: body, Type: "STRING", Scope: "TEMPLATE"}}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := client.Change{Ref: fleet.TemplateRef{Group: "edited", Name: name}, Asked: client.Asked{Author: "ada", Operation: "op" + name}, Create: true}
+			c := client.Change{Ref: content.TemplateRef{Group: "edited", Name: name}, Asked: client.Asked{Author: "ada", Operation: "op" + name}, Create: true}
 			made, err := do(c, "one")
 			if err != nil {
 				t.Fatal(err)
@@ -426,7 +427,7 @@ func TestAnEditUnderAUsedNameIsToldByItsContent(t *testing.T) {
 			if _, err := do(c, "two"); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != client.Reused {
 				t.Errorf("with other content: %v", err)
 			}
-			if h, err := store.Get(t.Context(), d.c, store.TemplateHeadKey(made.Head.TemplateRef)); err != nil || h.Digest != made.Head.Digest {
+			if h, err := store.Get(t.Context(), d.c, keys.TemplateHead(made.Head.TemplateRef)); err != nil || h.Digest != made.Head.Digest {
 				t.Errorf("the head is %+v, %v", h, err)
 			}
 		})
@@ -443,7 +444,7 @@ func TestWhatIsSavedOfAnInstanceMayHaveChangedWhenItIsAskedForAgain(t *testing.T
 		t.Cleanup(func() { _ = body.Close() })
 		return body
 	}
-	c := client.Change{Ref: fleet.TemplateRef{Group: "g", Name: "saved"}, Asked: client.Asked{Author: "ada", Operation: "op1"}, Kind: fleet.MoveSave, Create: true}
+	c := client.Change{Ref: content.TemplateRef{Group: "g", Name: "saved"}, Asked: client.Asked{Author: "ada", Operation: "op1"}, Kind: content.MoveSave, Create: true}
 	made, err := d.Import(t.Context(), c, false, "tar", tarOf("one"))
 	if err != nil {
 		t.Fatal(err)
@@ -453,7 +454,7 @@ func TestWhatIsSavedOfAnInstanceMayHaveChangedWhenItIsAskedForAgain(t *testing.T
 	}
 }
 
-// sorted yields a map in order of key.
+// sorted iterates over a map in the order of its keys.
 func sorted(m map[string]string) func(func(k, v string) bool) {
 	return func(yield func(k, v string) bool) {
 		for _, k := range slices.Sorted(maps.Keys(m)) {

@@ -9,18 +9,19 @@ import (
 
 	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// allowList follows the allow list among the settings of the cluster. A connection to a private
-// address waits until the settings were read once: what they allow is not refused at the start.
+// allowList follows the allow list in the cluster's settings. A connection to a private
+// address waits until the settings have been read once, so that allowed addresses are not
+// refused at the start.
 type allowList struct {
 	now atomic.Pointer[egress.Allowed]
-	// known is closed once the settings were read.
+	// known is closed once the settings have been read.
 	known chan struct{}
 	learn func()
-	// changed is called after each change, so that what was refused is tried again.
+	// changed is called after each change, so that refused sources are tried again.
 	changed func()
 
 	mu      sync.Mutex // guards entries
@@ -33,7 +34,7 @@ func newAllowList() *allowList {
 	return l
 }
 
-// Allowed is the list as it is now. It waits until the list is known.
+// Allowed returns the current list. It waits until the settings have been read.
 func (l *allowList) Allowed(ctx context.Context) (egress.Allowed, error) {
 	select {
 	case <-l.known:
@@ -71,10 +72,9 @@ func (l *allowList) Apply(changes []store.Change, _ int64) {
 	}
 }
 
-// read takes the list from the active version of the settings. A record that cannot be read
-// allows nothing.
+// read reads the list from the active settings. An unreadable record allows nothing.
 func (l *allowList) read(kv store.KeyValue) {
-	active, err := store.Decode[fleet.ConfigActive](kv)
+	active, err := store.Decode[cluster.ConfigActive](kv)
 	if err != nil || active.Patch.AllowedEgress == nil {
 		l.set(nil)
 		return
@@ -95,7 +95,7 @@ func (l *allowList) set(entries []string) {
 	l.changed()
 }
 
-// proxyURL reads the setting egress.proxy; "" is no proxy.
+// proxyURL parses the setting egress.proxy. It returns nil for "".
 func proxyURL(text string) (*url.URL, error) {
 	if text == "" {
 		return nil, nil

@@ -6,19 +6,20 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// allow replaces the allow list among the settings of the cluster.
+// allow replaces the allow list in the cluster's settings.
 func (w *world) allow(entries ...string) {
 	w.t.Helper()
-	active, err := store.Get(w.t.Context(), w.c, store.ConfigActiveKey())
+	active, err := store.Get(w.t.Context(), w.c, keys.ConfigActive())
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	active.Patch.AllowedEgress = &entries
-	if _, err := w.c.Commit(w.t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.ConfigActiveKey(), active, active.ModRev)}}); err != nil {
+	if _, err := w.c.Commit(w.t.Context(), store.Txn{Writes: []store.Write{store.Replace(keys.ConfigActive(), active, active.ModRev)}}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -31,17 +32,17 @@ func TestASourceInAPrivateNetworkIsRefusedUntilTheListNamesIt(t *testing.T) {
 	s := httptest.NewServer(&server{files: map[string][]byte{"/a.zip": b}})
 	defer s.Close()
 	w.start("a")
-	w.record(fleet.TemplateSource{Name: "web", Kind: fleet.SourceHTTP, URL: s.URL + "/a.zip", SHA256: hashOf(b), Template: ref, IntervalSeconds: 3600}, fleet.SourceCredentials{Token: "token"})
-	w.record(fleet.TemplateSource{Name: "git", Kind: fleet.SourceGit, URL: s.URL + "/r.git", Group: "g", IntervalSeconds: 3600}, fleet.SourceCredentials{})
-	w.record(fleet.TemplateSource{Name: "bucket", Kind: fleet.SourceS3, URL: s.URL, Bucket: "bucket", PathStyle: true, Group: "g", IntervalSeconds: 3600}, fleet.SourceCredentials{AccessKey: "a", SecretKey: "b"})
+	w.record(content.TemplateSource{Name: "web", Kind: content.SourceHTTP, URL: s.URL + "/a.zip", SHA256: hashOf(b), Template: ref, IntervalSeconds: 3600}, content.SourceCredentials{Token: "token"})
+	w.record(content.TemplateSource{Name: "git", Kind: content.SourceGit, URL: s.URL + "/r.git", Group: "g", IntervalSeconds: 3600}, content.SourceCredentials{})
+	w.record(content.TemplateSource{Name: "bucket", Kind: content.SourceS3, URL: s.URL, Bucket: "bucket", PathStyle: true, Group: "g", IntervalSeconds: 3600}, content.SourceCredentials{AccessKey: "a", SecretKey: "b"})
 	for _, name := range []string{"web", "git", "bucket"} {
-		st := w.status(name, fleet.SourceFailed)
+		st := w.status(name, content.SourceFailed)
 		if !strings.Contains(st.Message, "127.0.0.1 is a loopback address") || !strings.Contains(st.Message, "network.allowedEgress") {
 			t.Errorf("%s: %s", name, st.Message)
 		}
 	}
 	w.allow("127.0.0.0/8")
-	w.status("web", fleet.SourceInSync) // at once, not in an hour
+	w.status("web", content.SourceInSync) // at once, not at the next interval
 }
 
 func TestTheCatalogDownloadsNothingFromAPrivateNetwork(t *testing.T) {

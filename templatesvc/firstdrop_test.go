@@ -5,17 +5,17 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
 func TestWhatIsDroppedIntoAnEmptyDirectoryGoesWithItsOwn(t *testing.T) {
 	w := newWorld(t)
 	w.start("a") // while the directory is empty
 	w.write("f", "one", 0o644)
-	w.await("the template", func(_ fleet.TemplateHead, exists bool) bool { return exists })
+	w.await("the template", func(_ content.TemplateHead, exists bool) bool { return exists })
 	w.other(t, "stays")
 	if err := os.RemoveAll(filepath.Join(w.dir, ref.Group)); err != nil {
 		t.Fatal(err)
 	}
-	w.await("its end", func(_ fleet.TemplateHead, exists bool) bool { return !exists })
+	w.await("its end", func(_ content.TemplateHead, exists bool) bool { return !exists })
 }

@@ -17,8 +17,8 @@ import (
 
 func TestAFullDiskIsToldAndPublishesNothing(t *testing.T) { disktest.Small(t, "3m", publishOnFullDisk) }
 
-// publishOnFullDisk has more published than the disk takes, in every way an upload is
-// stored: what was published before stays, and a collection makes room again.
+// publishOnFullDisk publishes more than fits on the disk, in every form in which uploads
+// are stored. Earlier versions must survive, and a collection must free space.
 func publishOnFullDisk(t *testing.T, dir string) {
 	w := newWorld(t)
 	w.blobs = dir
@@ -26,7 +26,7 @@ func publishOnFullDisk(t *testing.T, dir string) {
 	d := desk{w, clientOf(s)}
 	before := d.put("small", "one")
 	large := make([]byte, 8<<20)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(large) // it never fails
+	_, _ = rand.NewChaCha8([32]byte{}).Read(large) // never fails
 	var packed bytes.Buffer
 	z := zip.NewWriter(&packed)
 	f, err := z.CreateHeader(&zip.FileHeader{Name: "large", Method: zip.Store})
@@ -59,7 +59,7 @@ func publishOnFullDisk(t *testing.T, dir string) {
 	if got := d.files(before); got != "small=one" {
 		t.Errorf("the version from before has %s", got)
 	}
-	// What no version refers to goes with the collections that come anyway.
+	// Unreferenced content is removed by the regular collections.
 	var after string
 	await.That(t, "room for a small file", func() string {
 		if _, err := d.Collect(t.Context()); err != nil {

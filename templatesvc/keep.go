@@ -7,24 +7,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/libs/telemetry"
-	"github.com/orreryhq/orrery/templatesvc/internal/blob"
-	"github.com/orreryhq/orrery/templatesvc/internal/collect"
-	"github.com/orreryhq/orrery/templatesvc/internal/peer"
-	"github.com/orreryhq/orrery/templatesvc/internal/scrub"
-	"github.com/orreryhq/orrery/templatesvc/internal/template"
-	"github.com/orreryhq/orrery/templatesvc/internal/vault"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/chunked"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/gc"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/integrity"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/replication"
+	"github.com/orreryhq/orrery/templatesvc/internal/versions"
 )
 
-// DefaultKeepVersions is how many versions of a template are worth keeping.
+// DefaultKeepVersions is the default number of versions kept per template.
 const DefaultKeepVersions = 1000
 
-// DefaultScrubInterval is how long reading a disk again may take.
+// DefaultScrubInterval is the default duration of reading all file contents again.
 const DefaultScrubInterval = 7 * 24 * time.Hour
 
-// publishPoll is how often a collection looks whether open publishes have ended.
+// publishPoll is the interval at which a collection checks whether open publishes have
+// ended.
 const publishPoll = time.Second
 
-// figures are the service's metrics; nil ones count nothing.
+// figures are the service's metrics. Nil ones count nothing.
 type figures struct {
 	requests         *prometheus.CounterVec
 	collected, bytes *prometheus.CounterVec
@@ -42,13 +43,13 @@ func newFigures(r prometheus.Registerer) (f figures, err error) {
 	f.scrubbed = m.Counter("scrubbed_blobs", "Files of contents read again on the disk: sound, corrupt, healed or unread.", "health")
 	f.collected.WithLabelValues()
 	f.bytes.WithLabelValues()
-	for _, h := range blob.Healths { // an increase is seen of what was there before: the first damaged file is one
+	for _, h := range blob.Healths { // start at 0, so that the first damaged file shows as an increase
 		f.scrubbed.WithLabelValues(string(h))
 	}
 	return f, m.Err()
 }
 
-func (f figures) count(r collect.Report) {
+func (f figures) count(r gc.Report) {
 	if f.collected != nil {
 		f.collected.WithLabelValues().Add(float64(r.Removed))
 		f.bytes.WithLabelValues().Add(float64(r.Bytes))
@@ -61,28 +62,28 @@ func (f figures) seen(h blob.Health) {
 	}
 }
 
-// newScrubber makes what reads this replica's disk again; nil where contents lie elsewhere,
-// or nobody wants it.
-func newScrubber(cfg Config, blobs *blob.Store, f figures) *scrub.Scrubber {
+// newScrubber returns the scrubber of this replica's disk. It returns nil when a bucket is
+// used or scrubbing is off.
+func newScrubber(cfg Config, blobs *blob.Store, f figures) *integrity.Scrubber {
 	if cfg.Bucket != nil || cfg.ScrubInterval == 0 {
 		return nil
 	}
-	return &scrub.Scrubber{Store: blobs, Every: cfg.ScrubInterval, Seen: f.seen, Log: cfg.Log}
+	return &integrity.Scrubber{Store: blobs, Every: cfg.ScrubInterval, Seen: f.seen, Log: cfg.Log}
 }
 
-// newContent makes the service over what is kept, and what keeps it on other disks.
-func newContent(cfg Config, k content) (*peer.Mirror, *template.Service) {
-	v := vault.New(k.blobs)
-	var mirror *peer.Mirror
-	service := template.New(template.Config{
+// newContent returns the service and the mirror that copies its content to other replicas.
+func newContent(cfg Config, k body) (*replication.Mirror, *versions.Service) {
+	v := chunked.New(k.blobs)
+	var mirror *replication.Mirror
+	service := versions.New(versions.Config{
 		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Now: cfg.Now, Log: cfg.Log,
 		Copy: func(ctx context.Context, digest string) int { return mirror.Copy(ctx, digest) },
 	})
 	copies := cfg.Copies
 	if cfg.Bucket != nil {
-		copies = 1 // its server sees to copies
+		copies = 1 // the bucket's server makes the copies
 	}
-	mirror = peer.New(peer.Config{
+	mirror = replication.New(replication.Config{
 		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Secret: cfg.ClusterSecret, Roots: service.Roots, Copies: copies,
 		Shared: cfg.Bucket != nil, Log: cfg.Log,
 	})
@@ -94,10 +95,10 @@ func newContent(cfg Config, k content) (*peer.Mirror, *template.Service) {
 	return mirror, service
 }
 
-// newKeeper makes what removes versions nobody needs and content nothing refers to.
-func newKeeper(cfg Config, blobs *blob.Store, service *template.Service, f figures) *collect.Keeper {
-	return collect.NewKeeper(
-		&collect.Collector{Store: blobs, Referrers: service, Replica: cfg.Replica, Poll: publishPoll},
+// newKeeper returns the keeper that removes old versions and unreferenced content.
+func newKeeper(cfg Config, blobs *blob.Store, service *versions.Service, f figures) *gc.Keeper {
+	return gc.NewKeeper(
+		&gc.Collector{Store: blobs, Referrers: service, Replica: cfg.Replica, Poll: publishPoll},
 		func(ctx context.Context) error { return service.Retire(ctx, cfg.KeepVersions) },
 		f.count, cfg.Log,
 	)

@@ -15,13 +15,14 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/templatesvc"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
-// replicaVariable makes this program a replica: etcd's addresses, the directory of
-// blobs and the replica's name, with spaces between them.
+// replicaVariable makes the test binary run as a replica. Its value is etcd's addresses,
+// the blob directory and the replica's name, separated by spaces.
 const replicaVariable = "ORRERY_TEST_TEMPLATESVC"
 
 func TestMain(m *testing.M) {
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runReplica tells its URL and serves until it is killed.
+// runReplica prints its URL and serves until it is killed.
 func runReplica(what []string) int {
 	c, err := store.Dial(strings.Split(what[0], ","), store.Options{})
 	if err == nil {
@@ -48,7 +49,7 @@ func runReplica(what []string) int {
 	return 1
 }
 
-// replica is one in a process of its own.
+// replica is a replica in its own process.
 type replica struct {
 	*client.Client
 	process *os.Process
@@ -98,13 +99,13 @@ func TestAPublisherThatIsKilledLeavesTheOldHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.That(t, "the publish is under way", func() string {
-		n, err := store.Count(t.Context(), w.c, store.TemplatePublishes())
+		n, err := store.Count(t.Context(), w.c, keys.TemplatePublishes())
 		return await.Unless(n == 1, "%d publishes, %v", n, err)
 	})
 	if err := victim.process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = victim.process.Wait() // it is gone before the upload is whole
+	_, _ = victim.process.Wait() // it is killed before the upload is complete
 	_ = rest.Close()
 	select {
 	case err := <-ended:
@@ -119,18 +120,18 @@ func TestAPublisherThatIsKilledLeavesTheOldHead(t *testing.T) {
 	}
 
 	next := startReplica(t, etcd, w.blobs, "b")
-	if got, _ := content(t, next.Client, before.Digest, "world"); got != "old" {
+	if got, _ := contentOf(t, next.Client, before.Digest, "world"); got != "old" {
 		t.Errorf("the old version holds %q", got)
 	}
 	e, err := put(next, strings.NewReader("new"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := content(t, next.Client, e.Head.Digest, "world"); got != "new" || w.versions() != 2 {
+	if got, _ := contentOf(t, next.Client, e.Head.Digest, "world"); got != "new" || w.versions() != 2 {
 		t.Errorf("the new version holds %q, of %d", got, w.versions())
 	}
 	await.That(t, "the publish that was cut off is over", func() string {
-		n, err := store.Count(t.Context(), w.c, store.TemplatePublishes())
+		n, err := store.Count(t.Context(), w.c, keys.TemplatePublishes())
 		return await.Unless(n == 0, "%d publishes, %v", n, err)
 	})
 }

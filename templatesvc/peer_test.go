@@ -13,13 +13,14 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/templatesvc"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
-// replica starts one without a directory of templates.
+// replica starts a replica without a template directory.
 func (w *world) replica(name, blobs string) (s *templatesvc.Service, stop func()) {
 	w.t.Helper()
 	return w.startWith(templatesvc.Config{Replica: name, BlobDir: blobs, Copies: 2})
@@ -38,13 +39,13 @@ func (w *world) startWith(cfg templatesvc.Config) (s *templatesvc.Service, stop 
 	stop = func() { cancel(); <-done }
 	w.t.Cleanup(stop)
 	await.That(w.t, "the session of "+cfg.Replica, func() string {
-		_, err := store.Get(w.t.Context(), w.c, store.SessionKey("templatesvc", cfg.Replica))
+		_, err := store.Get(w.t.Context(), w.c, keys.Session("templatesvc", cfg.Replica))
 		return await.Unless(err == nil, "%v", err)
 	})
 	return s, stop
 }
 
-// large is bytes that are stored in chunks.
+// large returns content that is stored in chunks.
 func large(t *testing.T) string {
 	t.Helper()
 	b, err := io.ReadAll(io.LimitReader(rand.NewChaCha8([32]byte{}), 3<<20))
@@ -54,7 +55,7 @@ func large(t *testing.T) string {
 	return string(b)
 }
 
-// awaitContent waits until one replica alone serves a file of a version as it should be.
+// awaitContent waits until a replica serves the right content of a version's file.
 func (w *world) awaitContent(s *templatesvc.Service, digest, name, want string) {
 	w.t.Helper()
 	c := clientOf(s)
@@ -64,7 +65,7 @@ func (w *world) awaitContent(s *templatesvc.Service, digest, name, want string) 
 		}
 		return ""
 	})
-	if got, _ := content(w.t, c, digest, name); got != want {
+	if got, _ := contentOf(w.t, c, digest, name); got != want {
 		w.t.Errorf("%s has %d bytes on %s", name, len(got), s.URL())
 	}
 }
@@ -75,13 +76,13 @@ func TestAVersionIsServedAfterTheDeathOfTheReplicaThatTookIt(t *testing.T) {
 	c, _ := w.replica("c", t.TempDir())
 	w.write("world.dat", large(t), 0o644)
 	_, stop := w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 2})
-	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
-	v, err := store.Get(t.Context(), w.c, store.TemplateVersionKey(ref, h.Digest))
+	h := w.await("published", func(_ content.TemplateHead, ok bool) bool { return ok })
+	v, err := store.Get(t.Context(), w.c, keys.TemplateVersion(ref, h.Digest))
 	if err != nil || v.Copies != 2 {
 		t.Errorf("it was on %d disks when it was published, %v", v.Copies, err)
 	}
 	stop()
-	if err := os.RemoveAll(w.blobs); err != nil { // its disk is gone with it
+	if err := os.RemoveAll(w.blobs); err != nil { // its disk is lost too
 		t.Fatal(err)
 	}
 	w.awaitContent(b, h.Digest, "world.dat", large(t))
@@ -92,7 +93,7 @@ func TestAReplicaThatWasAwayCatchesUp(t *testing.T) {
 	w := newWorld(t)
 	w.write("world.dat", large(t), 0o644)
 	w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 2})
-	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	h := w.await("published", func(_ content.TemplateHead, ok bool) bool { return ok })
 	blobs := t.TempDir()
 	w.replica("b", blobs)
 	await.That(t, "its own copy", func() string {
@@ -105,10 +106,10 @@ func TestWhatNobodyHadIsCopiedSoonAfterSomebodyHasIt(t *testing.T) {
 	w := newWorld(t)
 	w.write("world.dat", large(t), 0o644)
 	_, stop := w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 1})
-	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	h := w.await("published", func(_ content.TemplateHead, ok bool) bool { return ok })
 	stop()
 	blobs := t.TempDir()
-	w.replica("b", blobs) // looks for the content, and finds nobody
+	w.replica("b", blobs) // asks for the content, but no replica has it
 	w.replica("a", w.blobs)
 	await.That(t, "its own copy, without being asked", func() string {
 		_, err := os.Stat(filepath.Join(blobs, h.Digest[:2], h.Digest))
@@ -121,8 +122,8 @@ func TestReplicasThatShareADirectoryAreOneDisk(t *testing.T) {
 	w.replica("b", w.blobs)
 	w.write("f", "one", 0o644)
 	w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 2})
-	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
-	if v, err := store.Get(t.Context(), w.c, store.TemplateVersionKey(ref, h.Digest)); err != nil || v.Copies != 1 {
+	h := w.await("published", func(_ content.TemplateHead, ok bool) bool { return ok })
+	if v, err := store.Get(t.Context(), w.c, keys.TemplateVersion(ref, h.Digest)); err != nil || v.Copies != 1 {
 		t.Errorf("%d copies, %v", v.Copies, err)
 	}
 }
@@ -132,15 +133,15 @@ func TestACorruptBlobIsHealedFromAPeer(t *testing.T) {
 	w.replica("b", t.TempDir())
 	w.write("f", "one", 0o644)
 	a, _ := w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 2})
-	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
-	sum := fleet.DigestOf([]byte("one"))
+	h := w.await("published", func(_ content.TemplateHead, ok bool) bool { return ok })
+	sum := content.DigestOf([]byte("one"))
 	if err := os.WriteFile(filepath.Join(w.blobs, sum[:2], sum), []byte("two"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := clientOf(a).Suspect(t.Context(), sum); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := content(t, clientOf(a), h.Digest, "f"); got != "one" {
+	if got, _ := contentOf(t, clientOf(a), h.Digest, "f"); got != "one" {
 		t.Errorf("it reads %q", got)
 	}
 }
@@ -152,16 +153,16 @@ func TestAReplicaReadsWhatItsDiskLacks(t *testing.T) {
 	w.write("world.dat", large(t), 0o644)
 	w.write("motd", "hello", 0o644)
 	w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 2})
-	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	h := w.await("published", func(_ content.TemplateHead, ok bool) bool { return ok })
 	w.awaitContent(b, h.Digest, "world.dat", large(t))
 	c := clientOf(b)
-	empty := func() { // as a replica that has not caught up; the mirror may be at it
+	empty := func() { // like a replica that has not caught up; the mirror may be writing at the same time
 		t.Helper()
 		files, err := filepath.Glob(filepath.Join(blobs, "[0-9a-f][0-9a-f]", "*"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range files { // their directories stay: somebody may be about to put a file there
+		for _, f := range files { // keep the directories, because a write may be in progress there
 			if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)
 			}
@@ -172,7 +173,7 @@ func TestAReplicaReadsWhatItsDiskLacks(t *testing.T) {
 		do   func() error
 	}{
 		{"a file", func() error {
-			if got, _ := content(t, c, h.Digest, "world.dat"); got != large(t) {
+			if got, _ := contentOf(t, c, h.Digest, "world.dat"); got != large(t) {
 				t.Errorf("a file: %d bytes", len(got))
 			}
 			return nil

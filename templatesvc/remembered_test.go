@@ -9,8 +9,10 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
@@ -25,10 +27,10 @@ func TestACopyOfADirectoryRemovesNothingThatItNeverHad(t *testing.T) {
 	drop(t, w.dir, "g/later")
 	w.settles("g/a g/later")
 	stop()
-	copied.start("b") // alone, and told nothing before
-	copied.directory("b", fleet.SourceHeld, "kept: 1 of 2 templates")
+	copied.start("b") // alone and without stored memory
+	copied.directory("b", content.SourceHeld, "kept: 1 of 2 templates")
 	w.has("g/a g/later")
-	copied.confirm(copied.directory("b", fleet.SourceHeld, "").Held)
+	copied.confirm(copied.directory("b", content.SourceHeld, "").Held)
 	w.settles("g/a")
 }
 
@@ -36,17 +38,17 @@ func TestADirectoryRemovesNothingOfACopyThatHasToldNothingYet(t *testing.T) {
 	w := newWorld(t)
 	drop(t, w.dir, "g/a")
 	w.start("a")
-	id := w.directory("a", fleet.SourceInSync, "").ID
-	// Another replica with a copy of the directory lives, and has just published this.
-	theirs := fleet.TemplateHead{TemplateRef: fleet.TemplateRef{Group: "g", Name: "theirs"}, Digest: "1", SourceDigest: "1", Origin: fleet.DirectoryOrigin, Directory: id}
+	id := w.directory("a", content.SourceInSync, "").ID
+	// Another replica with a copy of the directory is alive and has just published this.
+	theirs := content.TemplateHead{TemplateRef: content.TemplateRef{Group: "g", Name: "theirs"}, Digest: "1", SourceDigest: "1", Origin: content.DirectoryOrigin, Directory: id}
 	if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{
-		store.Create(store.SessionKey("templatesvc", "b"), fleet.Session{Service: "templatesvc", Replica: "b"}),
-		store.Create(store.TemplateHeadKey(theirs.TemplateRef), theirs),
+		store.Create(keys.Session("templatesvc", "b"), cluster.Session{Service: "templatesvc", Replica: "b"}),
+		store.Create(keys.TemplateHead(theirs.TemplateRef), theirs),
 	}}); err != nil {
 		t.Fatal(err)
 	}
 	w.confirm("")
-	w.directory("a", fleet.SourceHeld, "kept: 1 of 2 templates")
+	w.directory("a", content.SourceHeld, "kept: 1 of 2 templates")
 	w.has("g/a g/theirs")
 }
 
@@ -61,7 +63,7 @@ func TestAStartForgetsNoRemoval(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i, name := range []string{"a", "b", "c", "d"} { // each alone, and four of six together
+	for i, name := range []string{"a", "b", "c", "d"} { // each alone, and together four of six
 		gone(name)
 		w.settles(strings.Join([]string{"g/a", "g/b", "g/c", "g/d", "g/e", "g/f"}[i+1:], " "))
 	}
@@ -69,21 +71,21 @@ func TestAStartForgetsNoRemoval(t *testing.T) {
 	gone("e")
 	w.ahead = 0
 	_, stop = w.start("a")
-	w.directory("a", fleet.SourceHeld, "held: 1 of 2 templates would be removed (g/e)")
+	w.directory("a", content.SourceHeld, "held: 1 of 2 templates would be removed (g/e)")
 	w.has("g/e g/f")
 	stop()
-	w.start("a") // and what is held stays so
+	w.start("a") // what is held stays held
 	w.confirm("")
 	w.other(t, "later")
-	w.confirm(w.directory("a", fleet.SourceHeld, "held: 1 of 3 templates would be removed (g/e)").Held)
+	w.confirm(w.directory("a", content.SourceHeld, "held: 1 of 3 templates would be removed (g/e)").Held)
 	w.settles("g/f other/later")
 }
 
-// forgets waits until nothing is told of the directory of a replica that is away.
+// forgets waits until the directory memory of a replica that is away is deleted.
 func (w *world) forgets(replica string) {
 	w.t.Helper()
 	await.That(w.t, "nobody tells of the directory of "+replica, func() string {
-		_, err := store.Get(w.t.Context(), w.c, store.TemplateDirectoryKey(replica))
+		_, err := store.Get(w.t.Context(), w.c, keys.TemplateDirectory(replica))
 		return await.Unless(errs.Is(err, errs.NotFound), "%v", err)
 	})
 }
@@ -92,14 +94,14 @@ func TestWhatADirectoryHeldIsKnownAfterAStartBesideAnotherReplica(t *testing.T) 
 	w := newWorld(t)
 	drop(t, w.dir, "g/a", "g/b", "g/c")
 	_, stop := w.start("a")
-	w.directory("a", fleet.SourceInSync, "")
+	w.directory("a", content.SourceInSync, "")
 	other := &world{t: t, c: w.c, dir: t.TempDir(), blobs: t.TempDir()}
 	drop(t, other.dir, "g/theirs")
 	b, _ := other.start("b")
 	stop()
-	w.confirm("") // b looks, and finds that a is away
+	w.confirm("") // b looks and finds that a is away
 	w.forgets("a")
-	err := clientOf(b).DeleteTemplate(t.Context(), fleet.TemplateRef{Group: "g", Name: "a"}, client.Asked{Author: "ada"})
+	err := clientOf(b).DeleteTemplate(t.Context(), content.TemplateRef{Group: "g", Name: "a"}, client.Asked{Author: "ada"})
 	if !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "remove g/a there") {
 		t.Errorf("deleted while the replica that has it is away: %v", err)
 	}
@@ -123,18 +125,18 @@ func TestAStartUnderAnotherNameForgetsNoDirectory(t *testing.T) {
 	}
 	w.ahead = -12 * time.Hour // the clocks of the first runs are wrong
 	_, stop := w.start("a-1")
-	w.directory("a-1", fleet.SourceInSync, "")
+	w.directory("a-1", content.SourceInSync, "")
 	stop()
 	gone("a", "b", "c", "d")
 	_, stop = w.start("a-2")
 	w.settles("g/e g/f")
-	w.directory("a-2", fleet.SourceInSync, "")
+	w.directory("a-2", content.SourceInSync, "")
 	stop()
 	w.ahead = 0
-	gone("e") // with those that went before, most of what there was
+	gone("e") // with the earlier ones, most of what there was
 	w.start("a-3")
-	w.directory("a-3", fleet.SourceHeld, "held: 1 of 2 templates would be removed (g/e)")
-	n, err := store.Count(t.Context(), w.c, store.DirectoryMemories())
+	w.directory("a-3", content.SourceHeld, "held: 1 of 2 templates would be removed (g/e)")
+	n, err := store.Count(t.Context(), w.c, keys.DirectoryMemories())
 	if err != nil || n != 1 {
 		t.Errorf("%d names of one directory are remembered, %v", n, err)
 	}

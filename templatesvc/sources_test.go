@@ -22,21 +22,25 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
 // record writes a source as the gateway does.
-func (w *world) record(s fleet.TemplateSource, c fleet.SourceCredentials) {
+func (w *world) record(s content.TemplateSource, c content.SourceCredentials) {
 	w.t.Helper()
-	key := store.TemplateSourceKey(s.Name)
+	key := keys.TemplateSource(s.Name)
 	old, err := store.Get(w.t.Context(), w.c, key)
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		w.t.Fatal(err)
 	}
-	if c != (fleet.SourceCredentials{}) {
-		box, err := seal.NewBox(secret, fleet.SourceCredentialsKind)
+	if c != (content.SourceCredentials{}) {
+		box, err := seal.NewBox(secret, content.SourceCredentialsKind)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -51,20 +55,20 @@ func (w *world) record(s fleet.TemplateSource, c fleet.SourceCredentials) {
 	}
 }
 
-// status waits for what a source's owner says of its latest record.
-func (w *world) status(name string, want fleet.SourceState) (st fleet.SourceStatus) {
+// status waits for the status of a source's latest record.
+func (w *world) status(name string, want content.SourceState) (st content.SourceStatus) {
 	w.t.Helper()
 	await.That(w.t, "source "+name+" "+string(want), func() string {
-		s, err := store.Get(w.t.Context(), w.c, store.TemplateSourceKey(name))
+		s, err := store.Get(w.t.Context(), w.c, keys.TemplateSource(name))
 		if err == nil {
-			st, err = store.Get(w.t.Context(), w.c, store.TemplateSourceStatusKey(name))
+			st, err = store.Get(w.t.Context(), w.c, keys.TemplateSourceStatus(name))
 		}
 		return await.Unless(err == nil && st.Observed == s.ModRev && st.State == want, "%+v, %v", st, err)
 	})
 	return st
 }
 
-// server serves contents by path to whoever has the token, and counts.
+// server serves content by path to clients with the token, and counts requests.
 type server struct {
 	mu    sync.Mutex
 	files map[string][]byte
@@ -111,23 +115,23 @@ func TestASourceOfAnArtifactIsPublishedAndFollowed(t *testing.T) {
 	web := &server{files: map[string][]byte{"/one.zip": one, "/two.zip": two}}
 	s := httptest.NewServer(web)
 	defer s.Close()
-	token := fleet.SourceCredentials{Token: "token"}
-	source := fleet.TemplateSource{Name: "web", Kind: fleet.SourceHTTP, URL: s.URL + "/one.zip", SHA256: hashOf(one), Template: ref}
+	token := content.SourceCredentials{Token: "token"}
+	source := content.TemplateSource{Name: "web", Kind: content.SourceHTTP, URL: s.URL + "/one.zip", SHA256: hashOf(one), Template: ref}
 	w.record(source, token)
 	svc, _ := w.start("a")
-	st := w.status("web", fleet.SourceInSync)
+	st := w.status("web", content.SourceInSync)
 	first, ok := w.head()
 	if !ok || first.Origin != "web" || st.Revision != hashOf(one) || len(st.Items) != 1 || st.Items[0].Digest != first.Digest {
 		t.Fatalf("%+v, %+v", first, st)
 	}
-	if got, _ := content(t, clientOf(svc), first.Digest, "f"); got != "one" {
+	if got, _ := contentOf(t, clientOf(svc), first.Digest, "f"); got != "one" {
 		t.Errorf("content %q", got)
 	}
 
-	// A wrong hash changes nothing and says both.
+	// A wrong hash changes nothing. The message has both hashes.
 	source.URL = s.URL + "/two.zip"
 	w.record(source, token)
-	if st = w.status("web", fleet.SourceFailed); !strings.Contains(st.Message, "expected "+hashOf(one)+", got "+hashOf(two)) || len(st.Items) != 1 {
+	if st = w.status("web", content.SourceFailed); !strings.Contains(st.Message, "expected "+hashOf(one)+", got "+hashOf(two)) || len(st.Items) != 1 {
 		t.Errorf("%+v", st)
 	}
 	if h, _ := w.head(); h.ModRev != first.ModRev {
@@ -136,30 +140,30 @@ func TestASourceOfAnArtifactIsPublishedAndFollowed(t *testing.T) {
 
 	source.SHA256 = hashOf(two)
 	w.record(source, token)
-	w.status("web", fleet.SourceInSync)
+	w.status("web", content.SourceInSync)
 	second, _ := w.head()
-	if got, _ := content(t, clientOf(svc), second.Digest, "f"); got != "two" {
+	if got, _ := contentOf(t, clientOf(svc), second.Digest, "f"); got != "two" {
 		t.Errorf("content %q", got)
 	}
 
-	// What was removed by somebody is brought again when the source is looked at.
-	if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Remove(store.TemplateHeadKey(ref), second.ModRev)}}); err != nil {
+	// A template that somebody removed is published again at the next look.
+	if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Remove(keys.TemplateHead(ref), second.ModRev)}}); err != nil {
 		t.Fatal(err)
 	}
 	source.Asked++
 	w.record(source, token)
-	w.await("brought again", func(h fleet.TemplateHead, ok bool) bool { return ok && h.Digest == second.Digest })
+	w.await("brought again", func(h content.TemplateHead, ok bool) bool { return ok && h.Digest == second.Digest })
 
-	// Credentials of another cluster, and a source that is paused.
-	w.status("web", fleet.SourceInSync)
+	// Credentials of another cluster, and a paused source.
+	w.status("web", content.SourceInSync)
 	source.Sealed = []byte("not sealed by this cluster's secret")
-	w.record(source, fleet.SourceCredentials{})
-	if st = w.status("web", fleet.SourceFailed); !strings.Contains(st.Message, "does not open this cluster's keys") {
+	w.record(source, content.SourceCredentials{})
+	if st = w.status("web", content.SourceFailed); !strings.Contains(st.Message, "cannot decrypt this cluster's keys") {
 		t.Errorf("%+v", st)
 	}
 	source.Paused = true
-	w.record(source, fleet.SourceCredentials{})
-	w.status("web", fleet.SourcePaused)
+	w.record(source, content.SourceCredentials{})
+	w.status("web", content.SourcePaused)
 }
 
 func TestAnArtifactWithoutAHashFollowsItsURL(t *testing.T) {
@@ -176,14 +180,14 @@ func TestAnArtifactWithoutAHashFollowsItsURL(t *testing.T) {
 		_, _ = io.WriteString(rw, text)
 	}))
 	t.Cleanup(s.Close)
-	source := fleet.TemplateSource{Name: "web", Kind: fleet.SourceHTTP, URL: s.URL + "/f", File: "f", Template: ref}
-	ask := func() { source.Asked++; w.record(source, fleet.SourceCredentials{}) }
+	source := content.TemplateSource{Name: "web", Kind: content.SourceHTTP, URL: s.URL + "/f", File: "f", Template: ref}
+	ask := func() { source.Asked++; w.record(source, content.SourceCredentials{}) }
 	ask()
 	svc, _ := w.start("a")
 	brings := func(text string, before string) string {
 		t.Helper()
-		head := w.await("with "+text, func(h fleet.TemplateHead, ok bool) bool { return ok && h.Digest != before })
-		if got, _ := content(t, clientOf(svc), head.Digest, "f"); got != text {
+		head := w.await("with "+text, func(h content.TemplateHead, ok bool) bool { return ok && h.Digest != before })
+		if got, _ := contentOf(t, clientOf(svc), head.Digest, "f"); got != text {
 			t.Errorf("content %q, want %q", got, text)
 		}
 		return head.Digest
@@ -196,7 +200,7 @@ func TestAnArtifactWithoutAHashFollowsItsURL(t *testing.T) {
 	source.HashURL = s.URL + "/f.sha256"
 	hash.Store(hashOf([]byte("three")))
 	ask()
-	if st := w.status("web", fleet.SourceFailed); !strings.Contains(st.Message, hashOf([]byte("three"))) {
+	if st := w.status("web", content.SourceFailed); !strings.Contains(st.Message, hashOf([]byte("three"))) {
 		t.Errorf("another hash than the content's: %+v", st)
 	}
 	body.Store("three")
@@ -204,7 +208,8 @@ func TestAnArtifactWithoutAHashFollowsItsURL(t *testing.T) {
 	brings("three", second)
 }
 
-// newRepository is one on the disk; git works in it, commit keeps all that is there.
+// newRepository creates a local repository. git runs commands in it; commit commits all
+// files.
 func newRepository(t *testing.T) (dir string, git func(args ...string), commit func()) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil && os.Getenv("ORRERY_CI") == "" {
@@ -235,11 +240,11 @@ func TestTheTemplatesOfARepositoryComeAndGo(t *testing.T) {
 		}
 	}
 	commit()
-	source := fleet.TemplateSource{Name: "repo", Kind: fleet.SourceGit, URL: "file://" + repository, Branch: "main"}
-	ask := func() { source.Asked++; w.record(source, fleet.SourceCredentials{}) }
+	source := content.TemplateSource{Name: "repo", Kind: content.SourceGit, URL: "file://" + repository, Branch: "main"}
+	ask := func() { source.Asked++; w.record(source, content.SourceCredentials{}) }
 	ask()
 	w.start("a")
-	if st := w.status("repo", fleet.SourceInSync); len(st.Items) != 2 {
+	if st := w.status("repo", content.SourceInSync); len(st.Items) != 2 {
 		t.Errorf("%+v", st)
 	}
 	if err := os.RemoveAll(filepath.Join(repository, ref.Group, ref.Name)); err != nil {
@@ -247,21 +252,21 @@ func TestTheTemplatesOfARepositoryComeAndGo(t *testing.T) {
 	}
 	commit()
 	ask()
-	if st := w.status("repo", fleet.SourceInSync); len(st.Items) != 1 || st.Items[0].Template.Name != "u" {
+	if st := w.status("repo", content.SourceInSync); len(st.Items) != 1 || st.Items[0].Template.Name != "u" {
 		t.Errorf("%+v", st)
 	}
 	if _, ok := w.head(); ok {
 		t.Error("a template that the repository has no more is still there")
 	}
 
-	// A repository that turns out empty is a mistake, not an order.
+	// An empty repository is treated as a mistake, not as a removal.
 	git("rm", "-r", "--quiet", ".")
 	commit()
 	ask()
-	if st := w.status("repo", fleet.SourceFailed); !strings.Contains(st.Message, "holds no template") {
+	if st := w.status("repo", content.SourceFailed); !strings.Contains(st.Message, "holds no template") {
 		t.Errorf("%+v", st)
 	}
-	heads, _, err := store.List(t.Context(), w.c, store.TemplateHeads())
+	heads, _, err := store.List(t.Context(), w.c, keys.TemplateHeads())
 	if err != nil || len(heads) != 1 {
 		t.Errorf("%v, %v", heads, err)
 	}
@@ -275,8 +280,8 @@ func TestASourceTakesNoTemplateOver(t *testing.T) {
 	w.write("f", "mine", 0o644)
 	w.start("a")
 	before, _ := w.head()
-	w.record(fleet.TemplateSource{Name: "web", Kind: fleet.SourceHTTP, URL: s.URL + "/a.zip", SHA256: hashOf(b), Template: ref}, fleet.SourceCredentials{Token: "token"})
-	st := w.status("web", fleet.SourceFailed)
+	w.record(content.TemplateSource{Name: "web", Kind: content.SourceHTTP, URL: s.URL + "/a.zip", SHA256: hashOf(b), Template: ref}, content.SourceCredentials{Token: "token"})
+	st := w.status("web", content.SourceFailed)
 	if len(st.Items) != 1 || !strings.Contains(st.Items[0].Message, "template g/t is published by source directory") {
 		t.Errorf("%+v", st)
 	}
@@ -292,15 +297,15 @@ func TestASourceHasOneOwnerAndAnotherAfterIt(t *testing.T) {
 	web := &server{files: map[string][]byte{"/one.zip": one, "/two.zip": two}}
 	s := httptest.NewServer(web)
 	defer s.Close()
-	token := fleet.SourceCredentials{Token: "token"}
+	token := content.SourceCredentials{Token: "token"}
 	stops := map[string]func(){}
 	for _, name := range []string{"a", "b"} {
 		_, stops[name] = w.start(name)
 	}
-	shard := store.ShardKey("templatesvc", fleet.ShardOf("web"))
-	owner := func() (o fleet.Shard) {
+	shard := keys.Shard("templatesvc", fleet.ShardOf("web"))
+	owner := func() (o cluster.Shard) {
 		await.That(t, "an owner, beside another", func() string {
-			all, _, err := store.List(t.Context(), w.c, store.Shards("templatesvc"))
+			all, _, err := store.List(t.Context(), w.c, keys.Shards("templatesvc"))
 			by := map[string]int{}
 			for _, s := range all {
 				by[s.Replica]++
@@ -314,9 +319,9 @@ func TestASourceHasOneOwnerAndAnotherAfterIt(t *testing.T) {
 		return o
 	}
 	first := owner()
-	source := fleet.TemplateSource{Name: "web", Kind: fleet.SourceHTTP, URL: s.URL + "/one.zip", SHA256: hashOf(one), Template: ref}
+	source := content.TemplateSource{Name: "web", Kind: content.SourceHTTP, URL: s.URL + "/one.zip", SHA256: hashOf(one), Template: ref}
 	w.record(source, token)
-	w.status("web", fleet.SourceInSync)
+	w.status("web", content.SourceInSync)
 	if web.mu.Lock(); web.asked != 1 {
 		t.Errorf("two replicas asked %d times", web.asked)
 	}
@@ -328,7 +333,7 @@ func TestASourceHasOneOwnerAndAnotherAfterIt(t *testing.T) {
 	}
 	source.URL, source.SHA256 = s.URL+"/two.zip", hashOf(two)
 	w.record(source, token)
-	w.status("web", fleet.SourceInSync)
+	w.status("web", content.SourceInSync)
 }
 
 func TestDeclaredGroupsAreRecordedAndTheirRemovalOrdered(t *testing.T) {
@@ -344,10 +349,10 @@ func TestDeclaredGroupsAreRecordedAndTheirRemovalOrdered(t *testing.T) {
 		}
 	}
 	commit()
-	source := fleet.TemplateSource{Name: "repo", Kind: fleet.SourceGit, URL: "file://" + repository, Declares: true}
-	ask := func() { source.Asked++; w.record(source, fleet.SourceCredentials{}) }
+	source := content.TemplateSource{Name: "repo", Kind: content.SourceGit, URL: "file://" + repository, Declares: true}
+	ask := func() { source.Asked++; w.record(source, content.SourceCredentials{}) }
 	declared := func() (text string) {
-		all, _, err := store.List(t.Context(), w.c, store.DeclaredGroupsOf("repo"))
+		all, _, err := store.List(t.Context(), w.c, keys.DeclaredGroupsOf("repo"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -358,42 +363,43 @@ func TestDeclaredGroupsAreRecordedAndTheirRemovalOrdered(t *testing.T) {
 	}
 	ask()
 	w.start("a")
-	st := w.status("repo", fleet.SourceInSync)
+	st := w.status("repo", content.SourceInSync)
 	all := declared()
 	if strings.Count(all, `false {"command":"run"};`) != 6 {
 		t.Errorf("declared %s", all)
 	}
 
-	// One bad file keeps all of the commit from being applied.
+	// One invalid file prevents the whole commit from being applied.
 	bad := filepath.Join(repository, "groups", "g0.yaml")
 	if err := errors.Join(os.WriteFile(bad, []byte("command: [\n"), 0o644), os.WriteFile(filepath.Join(repository, "groups", "g1.yaml"), []byte("command: other\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	commit()
 	ask()
-	if st = w.status("repo", fleet.SourceFailed); !strings.Contains(st.Message, "groups/g0.yaml cannot be read: yaml: line 1") || declared() != all {
+	if st = w.status("repo", content.SourceFailed); !strings.Contains(st.Message, "groups/g0.yaml cannot be read: yaml: line 1") || declared() != all {
 		t.Errorf("%s, declared %s", st.Message, declared())
 	}
 
-	// The removal of one is an order; that of most waits until it is confirmed.
+	// Removing one group happens at once; removing most groups waits for confirmation.
 	git("rm", "--quiet", "-f", "groups/g0.yaml")
 	commit()
 	ask()
-	w.status("repo", fleet.SourceInSync)
+	w.status("repo", content.SourceInSync)
 	if got := declared(); !strings.Contains(got, "g0 true") || !strings.Contains(got, `g1 false {"command":"other"};`) {
 		t.Errorf("declared %s", got)
 	}
 	if err := os.WriteFile(filepath.Join(repository, "groups", "last.yaml"), []byte("command: run\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// One that failed and is not there, and one that is somebody else's, do not count as going.
-	for name, state := range map[string]fleet.DeclaredState{"g1": fleet.DeclaredFailed, "g2": fleet.DeclaredConflict} {
-		d, err := store.Get(t.Context(), w.c, store.DeclaredGroupKey("repo", fleet.GroupName(name)))
+	// A group that failed and does not exist, and one that belongs to another source, do
+	// not count as removals.
+	for name, state := range map[string]compose.DeclaredState{"g1": compose.DeclaredFailed, "g2": compose.DeclaredConflict} {
+		d, err := store.Get(t.Context(), w.c, keys.DeclaredGroup("repo", fleet.GroupName(name)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		st := fleet.DeclaredStatus{Source: "repo", Group: d.Group, Observed: d.ModRev, State: state}
-		if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.DeclaredStatusKey("repo", d.Group), st)}}); err != nil {
+		st := compose.DeclaredStatus{Source: "repo", Group: d.Group, Observed: d.ModRev, State: state}
+		if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.DeclaredStatus("repo", d.Group), st)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -404,16 +410,16 @@ func TestDeclaredGroupsAreRecordedAndTheirRemovalOrdered(t *testing.T) {
 	}
 	commit()
 	ask()
-	w.status("repo", fleet.SourceInSync)
+	w.status("repo", content.SourceInSync)
 	git("rm", "--quiet", "groups/h0.yaml", "groups/h1.yaml", "groups/g1.yaml", "groups/g2.yaml", "groups/g3.yaml", "groups/g4.yaml", "groups/g5.yaml")
 	commit()
 	ask()
-	if st = w.status("repo", fleet.SourceHeld); !strings.Contains(st.Message, "held: 5 of 6 groups would be removed (g3, g4, g5, h0, h1)") || strings.Count(declared(), "true") != 1 {
+	if st = w.status("repo", content.SourceHeld); !strings.Contains(st.Message, "held: 5 of 6 groups would be removed (g3, g4, g5, h0, h1)") || strings.Count(declared(), "true") != 1 {
 		t.Errorf("%s, declared %s", st.Message, declared())
 	}
 	source.Confirmed = st.Held
 	ask()
-	w.status("repo", fleet.SourceInSync)
+	w.status("repo", content.SourceInSync)
 	if got := declared(); strings.Count(got, "true") != 8 || !strings.Contains(got, "last false") {
 		t.Errorf("declared %s", got)
 	}
@@ -429,76 +435,76 @@ func TestACommitRemovesTheLastGroupWithItsLastTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	commit()
-	source := fleet.TemplateSource{Name: "repo", Kind: fleet.SourceGit, URL: "file://" + repository, Declares: true}
-	ask := func() { source.Asked++; w.record(source, fleet.SourceCredentials{}) }
+	source := content.TemplateSource{Name: "repo", Kind: content.SourceGit, URL: "file://" + repository, Declares: true}
+	ask := func() { source.Asked++; w.record(source, content.SourceCredentials{}) }
 	ask()
 	w.start("a")
-	w.status("repo", fleet.SourceInSync)
+	w.status("repo", content.SourceInSync)
 	git("rm", "-r", "--quiet", ".")
 	commit()
 	ask()
-	if st := w.status("repo", fleet.SourceInSync); st.Message != "" || len(st.Items) != 0 {
+	if st := w.status("repo", content.SourceInSync); st.Message != "" || len(st.Items) != 0 {
 		t.Errorf("%+v", st)
 	}
-	d, err := store.Get(t.Context(), w.c, store.DeclaredGroupKey("repo", "g"))
+	d, err := store.Get(t.Context(), w.c, keys.DeclaredGroup("repo", "g"))
 	if _, there := w.head(); err != nil || !d.Removed || there {
 		t.Errorf("group %+v, %v, its template is there: %v", d, err, there)
 	}
 
-	// An empty repository in another place removes nothing.
+	// An empty repository at another place removes nothing.
 	other, _, start := newRepository(t)
 	start()
 	source.URL = "file://" + other
 	ask()
-	w.status("repo", fleet.SourceFailed)
+	w.status("repo", content.SourceFailed)
 }
 
 func TestNoSourceHasWhatIsOrrerysOwn(t *testing.T) {
 	w := newWorld(t)
-	own := fleet.AvatarTemplate.String()
+	own := content.AvatarTemplate.String()
 	drop(t, w.dir, own, "g/t")
-	var source fleet.TemplateSource
+	var source content.TemplateSource
 	dir, ask := w.follow(&source)
 	tree(t, dir, own+"/a", "games/x/a")
 	ask()
 	svc, _ := w.start("a")
-	if st := w.status("repo", fleet.SourceFailed); !strings.Contains(st.Message, "1 of 2 templates are not published, the first is "+own) || !strings.Contains(st.Message, "Orrery's own") {
+	if st := w.status("repo", content.SourceFailed); !strings.Contains(st.Message, "1 of 2 templates are not published, the first is "+own) || !strings.Contains(st.Message, "Orrery's own") {
 		t.Errorf("%+v", st)
 	}
-	if told := w.directory("a", fleet.SourceFailed, own+" is not published"); len(told.Items) != 1 {
+	if told := w.directory("a", content.SourceFailed, own+" is not published"); len(told.Items) != 1 {
 		t.Errorf("%+v", told)
 	}
 	w.has("g/t games/x")
 
-	// Nor is it told otherwise by a head that a source once published.
-	put := func(name string) fleet.TemplateHead {
+	// A head with the origin of a source does not change that.
+	put := func(name string) content.TemplateHead {
 		t.Helper()
-		_, err := clientOf(svc).PutFile(t.Context(), client.Change{Ref: fleet.AvatarTemplate, Create: true, Path: name, Asked: client.Asked{Author: "a"}}, 0, false, strings.NewReader(name))
+		_, err := clientOf(svc).PutFile(t.Context(), client.Change{Ref: content.AvatarTemplate, Create: true, Path: name, Asked: client.Asked{Author: "a"}}, 0, false, strings.NewReader(name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		head, err := store.Get(t.Context(), w.c, store.TemplateHeadKey(fleet.AvatarTemplate))
+		head, err := store.Get(t.Context(), w.c, keys.TemplateHead(content.AvatarTemplate))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return head
 	}
-	for _, origin := range []string{"repo", fleet.DirectoryOrigin} {
+	for _, origin := range []string{"repo", content.DirectoryOrigin} {
 		head := put(origin)
 		head.Origin, head.SourceDigest = origin, head.Digest
-		if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(store.TemplateHeadKey(fleet.AvatarTemplate), head, head.ModRev)}}); err != nil {
+		if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Replace(keys.TemplateHead(content.AvatarTemplate), head, head.ModRev)}}); err != nil {
 			t.Fatal(err)
 		}
 		put(origin + " again")
 	}
-	if err := os.RemoveAll(filepath.Join(w.dir, fleet.AvatarTemplate.Group)); err != nil {
+	if err := os.RemoveAll(filepath.Join(w.dir, content.AvatarTemplate.Group)); err != nil {
 		t.Fatal(err)
 	}
 	w.confirm("")
-	w.directory("a", fleet.SourceInSync, "")
+	w.directory("a", content.SourceInSync, "")
 	tree(t, dir, "games/x/a")
 	ask()
-	w.status("repo", fleet.SourceInSync)
+	w.status("repo", content.SourceInSync)
 	w.has(own + " g/t games/x")
 	if head := put("last"); head.Files != 5 {
 		t.Errorf("%+v", head)

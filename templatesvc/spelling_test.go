@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// clashes are pairs of names that some file systems hold for one, and how they are told.
+// clashes are pairs of names that are the same on some file systems, and the expected
+// messages.
 var clashes = map[string]struct{ one, other, told string }{
 	"letters": {"caf\u00e9", "cafe\u0301", `"cafe\u0301" and "caf\u00e9" differ only in how their letters are put together`},
 	"case":    {"README", "ReadMe", `"README" and "ReadMe" differ only in case`},
@@ -25,7 +26,7 @@ func TestADirectoryWithTwoNamesThatAreOneElsewhereIsRefusedWithBoth(t *testing.T
 			before, _ := w.head()
 			w.write("f", "two", 0o644)
 			w.write(c.other, "two", 0o644)
-			st := w.directory("a", fleet.SourceFailed, "g/t is not published as it is: ")
+			st := w.directory("a", content.SourceFailed, "g/t is not published as it is: ")
 			if !strings.Contains(st.Message, c.told) {
 				t.Errorf("%s", st.Message)
 			}
@@ -35,8 +36,8 @@ func TestADirectoryWithTwoNamesThatAreOneElsewhereIsRefusedWithBoth(t *testing.T
 			if err := os.Remove(filepath.Join(w.dir, ref.Group, ref.Name, c.one)); err != nil {
 				t.Fatal(err)
 			}
-			w.await("published without one of them", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != before.Digest })
-			w.directory("a", fleet.SourceInSync, "")
+			w.await("published without one of them", func(h content.TemplateHead, _ bool) bool { return h.Digest != before.Digest })
+			w.directory("a", content.SourceInSync, "")
 		})
 	}
 }
@@ -46,16 +47,16 @@ func TestARepositoryWithTwoNamesThatAreOneElsewhereIsRefusedWithBoth(t *testing.
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.dir = ""
-			var source fleet.TemplateSource
+			var source content.TemplateSource
 			dir, ask := w.follow(&source)
 			tree(t, dir, "g/t/f", "g/t/"+c.one)
 			ask()
 			w.start("a")
-			w.status("repo", fleet.SourceInSync)
+			w.status("repo", content.SourceInSync)
 			before, _ := w.head()
 			tree(t, dir, "g/t/f", "g/t/new", "g/t/"+c.one, "g/t/"+c.other)
 			ask()
-			st := w.status("repo", fleet.SourceFailed)
+			st := w.status("repo", content.SourceFailed)
 			if !strings.Contains(st.Message, "the first is g/t: ") || !strings.Contains(st.Message, c.told) {
 				t.Errorf("%s", st.Message)
 			}
@@ -64,7 +65,7 @@ func TestARepositoryWithTwoNamesThatAreOneElsewhereIsRefusedWithBoth(t *testing.
 			}
 			tree(t, dir, "g/t/f", "g/t/new", "g/t/"+c.other)
 			ask()
-			w.status("repo", fleet.SourceInSync)
+			w.status("repo", content.SourceInSync)
 		})
 	}
 }

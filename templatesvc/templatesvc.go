@@ -1,9 +1,10 @@
-// Package templatesvc is the service that keeps templates: it publishes what is
-// dropped into a directory as content-addressed versions and serves manifests and
-// files to the agents that build instances from them.
+// Package templatesvc is the template service. It publishes the templates of a directory
+// and of other sources as content-addressed versions, and serves manifests and files to the
+// agents that build instances from them.
 //
-// Files lie on its disk, versions and heads in etcd. It decides nothing about
-// instances; it moves a head when the directory changes or when somebody rolls back.
+// File contents are on its disk or in a bucket; versions and heads are in etcd. The service
+// makes no decisions about instances. It moves a head when a source changes, or when a user
+// edits a template or rolls it back.
 package templatesvc
 
 import (
@@ -23,90 +24,95 @@ import (
 	"github.com/orreryhq/orrery/libs/dropin"
 	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/wire"
-	"github.com/orreryhq/orrery/templatesvc/internal/blob"
-	"github.com/orreryhq/orrery/templatesvc/internal/collect"
-	"github.com/orreryhq/orrery/templatesvc/internal/editor"
-	"github.com/orreryhq/orrery/templatesvc/internal/endpoint"
-	"github.com/orreryhq/orrery/templatesvc/internal/origin"
-	"github.com/orreryhq/orrery/templatesvc/internal/origin/artifact"
-	"github.com/orreryhq/orrery/templatesvc/internal/origin/bucket"
-	"github.com/orreryhq/orrery/templatesvc/internal/origin/configurations"
-	"github.com/orreryhq/orrery/templatesvc/internal/origin/git"
-	"github.com/orreryhq/orrery/templatesvc/internal/origin/program"
-	"github.com/orreryhq/orrery/templatesvc/internal/peer"
-	"github.com/orreryhq/orrery/templatesvc/internal/scrub"
-	"github.com/orreryhq/orrery/templatesvc/internal/source"
-	"github.com/orreryhq/orrery/templatesvc/internal/template"
-	"github.com/orreryhq/orrery/templatesvc/internal/transport"
+	"github.com/orreryhq/orrery/templatesvc/internal/api"
+	"github.com/orreryhq/orrery/templatesvc/internal/api/endpoint"
+	"github.com/orreryhq/orrery/templatesvc/internal/edit/editor"
+	"github.com/orreryhq/orrery/templatesvc/internal/sources"
+	"github.com/orreryhq/orrery/templatesvc/internal/sources/artifact"
+	"github.com/orreryhq/orrery/templatesvc/internal/sources/bucket"
+	"github.com/orreryhq/orrery/templatesvc/internal/sources/configurations"
+	"github.com/orreryhq/orrery/templatesvc/internal/sources/directory"
+	"github.com/orreryhq/orrery/templatesvc/internal/sources/git"
+	"github.com/orreryhq/orrery/templatesvc/internal/sources/program"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/gc"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/integrity"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/replication"
+	"github.com/orreryhq/orrery/templatesvc/internal/versions"
 )
 
-// Config is what the service needs. Store, BlobDir, ClusterSecret, Replica and Log
-// are required.
+// Config is what the service needs. Store, BlobDir, ClusterSecret, Replica and Log are
+// required.
 type Config struct {
 	Store *store.Client
-	// Dir is the watched directory, <group>/<name>/; none when empty. BlobDir is where
-	// file contents are kept.
+	// Dir is the watched directory, <group>/<name>/; "" means none. BlobDir is the
+	// directory for file contents.
 	Dir, BlobDir string
-	// Quiet is how long nothing in a template of Dir may change before it is published,
-	// three times as long when something was added; 0 is a second.
+	// Quiet is how long a template in Dir must be unchanged before it is published; three
+	// times as long if something was added to it. 0 means a second.
 	Quiet time.Duration
-	// ProgramsDir holds the programs that sources may name, by absolute path; "" has none.
+	// ProgramsDir is the absolute path of the programs that sources may use; "" means none.
 	ProgramsDir string
-	// ConfigurationsDir is what sources of configurations read, by absolute path; "" has none.
+	// ConfigurationsDir is the absolute path that sources of configurations read; "" means
+	// none.
 	ConfigurationsDir string
-	// Settling is how long a configuration must have been missing there before it goes; 0 is
-	// a minute.
+	// Settling is how long a configuration must be missing before it is removed. 0 means a
+	// minute.
 	Settling time.Duration
-	// Bucket keeps file contents instead of BlobDir, which then holds what is under way and
-	// what was read lately. Nil: BlobDir keeps them.
+	// Bucket stores the file contents instead of BlobDir, which then holds temporary files
+	// and a cache. Nil means that BlobDir stores them.
 	Bucket *Bucket
-	// Listen is the address of the API. Empty: a free port on loopback.
+	// Listen is the address of the API; "" means a free port on the loopback interface.
 	Listen string
-	// AdvertiseURL is where others reach it. Empty: derived from the listener, see wire.URLOf.
+	// AdvertiseURL is the URL of the API for other processes; "" derives it from the
+	// listener, see wire.URLOf.
 	AdvertiseURL string
-	// EgressProxy is the URL of the HTTP proxy for sources and the catalog; "" uses none.
+	// EgressProxy is the URL of the HTTP proxy for sources and the catalog; "" means none.
 	EgressProxy string
-	// ClusterSecret must come with every call.
+	// ClusterSecret authenticates every call.
 	ClusterSecret string
-	// Replica is this process' name among its kind; Takeover as in store.Replica.
+	// Replica is the name of this process among the replicas. For Takeover, see
+	// store.Replica.
 	Replica    string
 	Takeover   bool
 	SessionTTL time.Duration
 	Version    string
-	// Copies is on how many disks a version is before it is published, as far as there
-	// are other replicas; 0 and 1: its own alone.
+	// Copies is the number of disks that should have a version before it is published, if
+	// there are enough replicas. 0 and 1 mean only the replica's own disk.
 	Copies int
-	// KeepVersions is how many versions of a template are kept; 0: all. CollectInterval
-	// is how often content that nothing refers to is removed; 0: every hour.
+	// KeepVersions is the number of versions kept per template; 0 means all.
+	// CollectInterval is the interval of garbage collections; 0 means an hour.
 	KeepVersions    int
 	CollectInterval time.Duration
-	// ScrubInterval is how long it takes to read all of BlobDir again; 0: it is not.
+	// ScrubInterval is the duration of reading all of BlobDir again; 0 means never.
 	ScrubInterval time.Duration
-	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	// Now returns the time, with a monotonic reading. Nil means time.Now.
 	Now func() time.Time
 	Log *slog.Logger
-	// Metrics takes the service's metrics. Nil drops them.
+	// Metrics receives the service's metrics. Nil drops them.
 	Metrics prometheus.Registerer
 }
 
-// Service is a template service. Make it with New.
+// Service is a template service. Create it with New.
 type Service struct {
 	cfg      Config
 	listener net.Listener
 	server   *http.Server
-	source   *source.Directory
+	source   *directory.Directory
 	replica  *store.Replica
-	runner   *source.Runner
-	keeper   *collect.Keeper
-	mirror   *peer.Mirror
-	scrubber *scrub.Scrubber // nil when nothing is scrubbed
+	runner   *directory.Runner
+	keeper   *gc.Keeper
+	mirror   *replication.Mirror
+	scrubber *integrity.Scrubber // nil when scrubbing is off
 	egress   *allowList
-	// templates is the service behind the API.
-	templates *template.Service
-	done      func() // gives back what New opened
+	// templates manages the versions.
+	templates *versions.Service
+	done      func() // closes what New opened
 }
 
 const (
@@ -114,12 +120,12 @@ const (
 	drainTimeout  = 5 * time.Second
 
 	defaultCollectInterval = time.Hour
-	// forgetEvery is the pause between two looks for drafts that nobody touches any more, and
+	// forgetEvery is the interval of removing abandoned drafts and the memory of
 	// directories whose replicas are away.
 	forgetEvery = time.Hour
 )
 
-// New opens the blob store and the listener, so that URL is known before Run.
+// New opens the blob store and the listener, so that URL is known before Run. It returns
 // Invalid when a directory or an address cannot be used.
 func New(cfg Config) (*Service, error) {
 	switch {
@@ -153,7 +159,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, unusable("blobs.dir", cfg.BlobDir, err)
 	}
-	dir, err := directory(cfg, service)
+	dir, err := watchedDirectory(cfg, service)
 	if err != nil {
 		return nil, err
 	}
@@ -172,14 +178,14 @@ func New(cfg Config) (*Service, error) {
 	endpoints := endpoint.New(service, s.keeper, mirror)
 	endpoints.Artifacts = endpoint.NewArtifacts(artifacts)
 	s.server = &http.Server{
-		Handler: transport.NewHandler(endpoints, endpoint.NewTrees(editor.NewReader(service)),
+		Handler: api.NewHandler(endpoints, endpoint.NewTrees(editor.NewReader(service)),
 			endpoint.NewEdits(editor.NewWriter(service, filepath.Join(cfg.BlobDir, "incoming"))), cfg.ClusterSecret, f.requests),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}
-	s.runner, err = source.NewRunner(source.RunnerConfig{
+	s.runner, err = directory.NewRunner(directory.RunnerConfig{
 		Store: cfg.Store, Service: service, Kinds: kinds(cfg), Owned: func() *store.Ownership { return s.replica.Owned() },
-		Settling: cfg.Settling, Secret: cfg.ClusterSecret, Dialer: origin.Dialer{Egress: policy}, Spool: blobs.Spool(), Now: cfg.Now, Log: cfg.Log,
+		Settling: cfg.Settling, Secret: cfg.ClusterSecret, Dialer: sources.Dialer{Egress: policy}, Spool: blobs.Spool(), Now: cfg.Now, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
@@ -188,26 +194,26 @@ func New(cfg Config) (*Service, error) {
 	s.replica = &store.Replica{
 		Claim: true, Gained: func(*store.Ownership) { s.runner.Wake() },
 		Client: cfg.Store, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Log: cfg.Log,
-		Self: fleet.Session{Service: "templatesvc", Replica: cfg.Replica, URL: s.URL(), Version: cfg.Version, StartedAt: cfg.Now().UTC()},
+		Self: cluster.Session{Service: "templatesvc", Replica: cfg.Replica, URL: s.URL(), Version: cfg.Version, StartedAt: cfg.Now().UTC()},
 	}
 	return s, nil
 }
 
-// kinds are the kinds of recorded sources.
-func kinds(cfg Config) map[fleet.SourceKind]source.Fetch {
-	return map[fleet.SourceKind]source.Fetch{
-		fleet.SourceHTTP: artifact.Fetch, fleet.SourceGit: git.Fetch, fleet.SourceS3: bucket.Fetch,
-		fleet.SourceProgram: program.From(dropin.Dir(cfg.ProgramsDir)), fleet.SourceConfigurations: configurations.From(cfg.ConfigurationsDir),
+// kinds returns the supported kinds of recorded sources.
+func kinds(cfg Config) map[content.SourceKind]directory.Fetch {
+	return map[content.SourceKind]directory.Fetch{
+		content.SourceHTTP: artifact.Fetch, content.SourceGit: git.Fetch, content.SourceS3: bucket.Fetch,
+		content.SourceProgram: program.From(dropin.Dir(cfg.ProgramsDir)), content.SourceConfigurations: configurations.From(cfg.ConfigurationsDir),
 	}
 }
 
-// directory is the watched directory, nil when there is none.
-func directory(cfg Config, service *template.Service) (*source.Directory, error) {
+// watchedDirectory returns the watched directory, or nil when there is none.
+func watchedDirectory(cfg Config, service *versions.Service) (*directory.Directory, error) {
 	if cfg.Dir == "" {
 		return nil, nil
 	}
 	others := func(ctx context.Context) (n int, err error) {
-		sessions, _, err := store.List(ctx, cfg.Store, store.Sessions("templatesvc"))
+		sessions, _, err := store.List(ctx, cfg.Store, keys.Sessions("templatesvc"))
 		for _, s := range sessions {
 			if s.Replica != cfg.Replica {
 				n++
@@ -215,7 +221,7 @@ func directory(cfg Config, service *template.Service) (*source.Directory, error)
 		}
 		return n, err
 	}
-	dir, err := source.New(source.Config{Dir: cfg.Dir, Quiet: cfg.Quiet, Service: service, Store: cfg.Store, Replica: cfg.Replica, Others: others, Remote: cfg.Bucket != nil, Now: cfg.Now, Log: cfg.Log})
+	dir, err := directory.New(directory.Config{Dir: cfg.Dir, Quiet: cfg.Quiet, Service: service, Store: cfg.Store, Replica: cfg.Replica, Others: others, Remote: cfg.Bucket != nil, Now: cfg.Now, Log: cfg.Log})
 	if err != nil {
 		return nil, unusable("templates.dir", cfg.Dir, err)
 	}
@@ -226,7 +232,7 @@ func unusable(field, value string, err error) error {
 	return &errs.Error{Op: "templatesvc.New", Kind: errs.Invalid, Field: field, Err: err, Message: fmt.Sprintf("%s cannot be used: %v", value, err)}
 }
 
-// URL is where the API is reached.
+// URL returns the URL of the API.
 func (s *Service) URL() string {
 	if s.cfg.AdvertiseURL != "" {
 		return s.cfg.AdvertiseURL
@@ -244,7 +250,7 @@ func (s *Service) Synced() <-chan struct{} {
 	return s.source.Synced()
 }
 
-// Run serves until ctx ends, then lets calls under way finish.
+// Run serves until ctx ends, and then waits for running calls.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.done()
 	g, ctx := errgroup.WithContext(ctx)
@@ -252,7 +258,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.source != nil {
 		g.Go(func() error { return s.source.Run(ctx) })
 	}
-	g.Go(func() error { return s.cfg.Store.Follow(ctx, store.ConfigActiveKey().String(), s.egress) })
+	g.Go(func() error { return s.cfg.Store.Follow(ctx, keys.ConfigActive().String(), s.egress) })
 	g.Go(func() error { return s.replica.Run(ctx) })
 	g.Go(func() error { return s.runner.Run(ctx) })
 	g.Go(func() error { return s.mirror.Run(ctx) })
@@ -264,8 +270,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return errs.Wrap("templatesvc.Run", g.Wait())
 }
 
-// forget removes old drafts, and what is remembered of directories that are no more, now
-// and then until ctx ends.
+// forget removes abandoned drafts and the memory of dead replicas' directories every
+// forgetEvery, until ctx ends.
 func (s *Service) forget(ctx context.Context) {
 	tick := time.NewTicker(forgetEvery)
 	defer tick.Stop()

@@ -18,8 +18,9 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/templatesvc"
 	"github.com/orreryhq/orrery/templatesvc/client"
@@ -29,14 +30,14 @@ const (
 	secret = "0123456789abcdef0123456789abcdef"
 )
 
-var ref = fleet.TemplateRef{Group: "g", Name: "t"}
+var ref = content.TemplateRef{Group: "g", Name: "t"}
 
-// world is an etcd with a template directory and a service over both.
+// world is an etcd, a template directory and a service that uses both.
 type world struct {
 	t          *testing.T
 	c          *store.Client
 	dir, blobs string
-	// still is the quiet time of the directory; 0: a short one.
+	// still is the quiet time of the directory; 0 means a short one.
 	still time.Duration
 	// ahead is how far the clock of the service is ahead.
 	ahead time.Duration
@@ -47,7 +48,7 @@ func (w *world) quiet() time.Duration { return cmp.Or(w.still, 50*time.Milliseco
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, c: storetest.New(t), dir: t.TempDir(), blobs: t.TempDir()}
-	egresstest.AllowLoopback(t, w.c) // where the servers of the tests are
+	egresstest.AllowLoopback(t, w.c) // for the servers of the tests
 	return w
 }
 
@@ -84,16 +85,16 @@ func (w *world) write(name, content string, mode os.FileMode) {
 	}
 }
 
-func (w *world) head() (fleet.TemplateHead, bool) {
+func (w *world) head() (content.TemplateHead, bool) {
 	w.t.Helper()
-	h, err := store.Get(w.t.Context(), w.c, store.TemplateHeadKey(ref))
+	h, err := store.Get(w.t.Context(), w.c, keys.TemplateHead(ref))
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		w.t.Fatal(err)
 	}
 	return h, err == nil
 }
 
-func (w *world) await(what string, ok func(h fleet.TemplateHead, exists bool) bool) (h fleet.TemplateHead) {
+func (w *world) await(what string, ok func(h content.TemplateHead, exists bool) bool) (h content.TemplateHead) {
 	w.t.Helper()
 	await.That(w.t, what, func() string {
 		exists := false
@@ -105,7 +106,7 @@ func (w *world) await(what string, ok func(h fleet.TemplateHead, exists bool) bo
 
 func (w *world) versions() int {
 	w.t.Helper()
-	v, _, err := store.List(w.t.Context(), w.c, store.TemplateVersions(ref))
+	v, _, err := store.List(w.t.Context(), w.c, keys.TemplateVersions(ref))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func clientOf(services ...*templatesvc.Service) *client.Client {
 }
 
 // manifest reads a version's manifest through the client and checks its digest.
-func manifest(t *testing.T, c *client.Client, digest string) (m fleet.Manifest, err error) {
+func manifest(t *testing.T, c *client.Client, digest string) (m content.Manifest, err error) {
 	t.Helper()
 	r, err := c.Manifest(t.Context(), digest)
 	if err != nil {
@@ -139,8 +140,8 @@ func manifest(t *testing.T, c *client.Client, digest string) (m fleet.Manifest, 
 	return m, json.Unmarshal(b, &m)
 }
 
-// content reads a version's file through the client and checks its hash.
-func content(t *testing.T, c *client.Client, digest, name string) (string, fleet.ManifestEntry) {
+// contentOf reads a version's file through the client and checks its hash.
+func contentOf(t *testing.T, c *client.Client, digest, name string) (string, content.ManifestEntry) {
 	t.Helper()
 	m, err := manifest(t, c, digest)
 	if err != nil {
@@ -165,7 +166,7 @@ func content(t *testing.T, c *client.Client, digest, name string) (string, fleet
 		return string(b), e
 	}
 	t.Fatalf("no %s in %+v", name, m)
-	return "", fleet.ManifestEntry{}
+	return "", content.ManifestEntry{}
 }
 
 func TestADroppedInTemplateIsPublishedAndServed(t *testing.T) {
@@ -173,8 +174,8 @@ func TestADroppedInTemplateIsPublishedAndServed(t *testing.T) {
 	s, _ := w.start("a")
 	binary := "\x00\xff" + strings.Repeat("compressible ", 1000)
 	w.write("dir/run.sh", binary, 0o755)
-	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
-	got, e := content(t, clientOf(s), h.Digest, "dir/run.sh")
+	h := w.await("published", func(_ content.TemplateHead, ok bool) bool { return ok })
+	got, e := contentOf(t, clientOf(s), h.Digest, "dir/run.sh")
 	if got != binary || e.Mode != 0o755 {
 		t.Errorf("%d bytes, mode %o", len(got), e.Mode)
 	}
@@ -186,9 +187,9 @@ func TestAnEditIsAVersionAndTheSameContentIsNone(t *testing.T) {
 	_, stop := w.start("a")
 	first, _ := w.head()
 	w.write("f", "two", 0o644)
-	second := w.await("moved", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
+	second := w.await("moved", func(h content.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
 	w.write("f", "one", 0o644)
-	w.await("back", func(h fleet.TemplateHead, _ bool) bool { return h.Digest == first.Digest })
+	w.await("back", func(h content.TemplateHead, _ bool) bool { return h.Digest == first.Digest })
 	if n := w.versions(); n != 2 {
 		t.Errorf("%d versions of two contents (%s, %s)", n, first.Digest, second.Digest)
 	}
@@ -206,13 +207,13 @@ func TestARollbackStaysUntilTheDirectoryChanges(t *testing.T) {
 	s, stop := w.start("a")
 	first, _ := w.head()
 	w.write("f", "two", 0o644)
-	second := w.await("moved", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
+	second := w.await("moved", func(h content.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
 	c := clientOf(s)
 	back, err := c.Rollback(t.Context(), ref, client.RollbackRequest{}, client.Asked{Author: "me"})
 	if err != nil || back.Digest != first.Digest {
 		t.Fatalf("rolled back to %s, %v", back.Digest, err)
 	}
-	if got, _ := content(t, c, back.Digest, "f"); got != "one" {
+	if got, _ := contentOf(t, c, back.Digest, "f"); got != "one" {
 		t.Errorf("content %q", got)
 	}
 	stop()
@@ -227,7 +228,9 @@ func TestARollbackStaysUntilTheDirectoryChanges(t *testing.T) {
 		t.Errorf("an unknown version: %v", err)
 	}
 	w.write("f", "three", 0o644)
-	w.await("published anew", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != first.Digest && h.Digest != second.Digest })
+	w.await("published anew", func(h content.TemplateHead, _ bool) bool {
+		return h.Digest != first.Digest && h.Digest != second.Digest
+	})
 }
 
 func TestATemplateIsRetractedOnlyWithItsOwnDirectory(t *testing.T) {
@@ -240,7 +243,7 @@ func TestATemplateIsRetractedOnlyWithItsOwnDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, _ := w.head()
-	if err := os.WriteFile(w.dir, nil, 0o600); err != nil { // unreadable as a directory
+	if err := os.WriteFile(w.dir, nil, 0o600); err != nil { // cannot be read as a directory
 		t.Fatal(err)
 	}
 	if _, err := templatesvc.New(templatesvc.Config{Store: w.c, Dir: w.dir, BlobDir: w.blobs, ClusterSecret: secret, Replica: "a", Log: slog.New(slog.DiscardHandler)}); !errs.Is(err, errs.Invalid) {
@@ -260,7 +263,7 @@ func TestATemplateIsRetractedOnlyWithItsOwnDirectory(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(w.dir, ref.Group, ref.Name)); err != nil {
 		t.Fatal(err)
 	}
-	w.await("retracted", func(_ fleet.TemplateHead, ok bool) bool { return !ok })
+	w.await("retracted", func(_ content.TemplateHead, ok bool) bool { return !ok })
 	if n := w.versions(); n != 1 {
 		t.Errorf("%d versions are left, want the one there was", n)
 	}
@@ -277,12 +280,12 @@ func TestALinkThatLeadsOutIsNotPublished(t *testing.T) {
 	if err := os.Remove(filepath.Join(w.dir, ref.Group, ref.Name, "f")); err != nil {
 		t.Fatal(err)
 	}
-	other := fleet.TemplateRef{Group: "g", Name: "later"} // published after the refused one was read
+	other := content.TemplateRef{Group: "g", Name: "later"} // published after the refused one was read
 	if err := os.MkdirAll(filepath.Join(w.dir, "g", "later", "sub"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	await.That(t, "the later template", func() string {
-		_, err := store.Get(t.Context(), w.c, store.TemplateHeadKey(other))
+		_, err := store.Get(t.Context(), w.c, keys.TemplateHead(other))
 		return await.Unless(err == nil, "%v", err)
 	})
 	if now, _ := w.head(); now.ModRev != h.ModRev {
@@ -299,7 +302,7 @@ func TestReadersSeeOneVersionWhileOthersArePublished(t *testing.T) {
 	seen := map[string]bool{}
 	for n := 1; n <= 10; n++ {
 		before, _ := w.head()
-		// Both files change; whoever reads a version must see both alike.
+		// Both files change; a reader of a version must see the same state of both.
 		tmp := filepath.Join(w.dir, ref.Group, ".next")
 		for _, f := range []string{"a", "b"} {
 			if err := os.MkdirAll(tmp, 0o755); err != nil {
@@ -319,9 +322,9 @@ func TestReadersSeeOneVersionWhileOthersArePublished(t *testing.T) {
 		if err := os.RemoveAll(live + ".old"); err != nil {
 			t.Fatal(err)
 		}
-		h := w.await("moved", func(h fleet.TemplateHead, ok bool) bool { return ok && h.Digest != before.Digest })
-		a, _ := content(t, c, h.Digest, "a")
-		b, _ := content(t, c, h.Digest, "b")
+		h := w.await("moved", func(h content.TemplateHead, ok bool) bool { return ok && h.Digest != before.Digest })
+		a, _ := contentOf(t, c, h.Digest, "a")
+		b, _ := contentOf(t, c, h.Digest, "b")
 		if a != b {
 			t.Errorf("version %s has a=%q b=%q", h.Digest, a, b)
 		}
@@ -342,7 +345,7 @@ func TestStrangersAreRefusedAndAnotherReplicaHelps(t *testing.T) {
 		t.Errorf("with a wrong secret: %v", err)
 	}
 	half := client.New(client.Config{Secret: secret, Resolve: func() []string { return []string{"http://127.0.0.1:1", s.URL()} }})
-	for range 5 { // whichever is asked first
+	for range 5 { // in random order
 		if _, err := manifest(t, half, h.Digest); err != nil {
 			t.Errorf("with one replica down: %v", err)
 		}
@@ -377,7 +380,7 @@ func TestAHeadSaysHowLargeItsFilesAre(t *testing.T) {
 	s, _ := w.start("a")
 	first, _ := w.head()
 	w.write("f", "twice", 0o644)
-	second := w.await("moved", func(h fleet.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
+	second := w.await("moved", func(h content.TemplateHead, _ bool) bool { return h.Digest != first.Digest })
 	if first.SizeBytes != 3 || second.SizeBytes != 5 {
 		t.Errorf("%d and %d bytes, want 3 and 5", first.SizeBytes, second.SizeBytes)
 	}

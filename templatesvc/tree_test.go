@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
@@ -23,7 +23,7 @@ func TestAVersionsFilesAreListedReadAndSearched(t *testing.T) {
 	if err := os.Symlink("../server.properties", filepath.Join(w.dir, ref.Group, ref.Name, "plugins", "link")); err != nil {
 		t.Fatal(err)
 	}
-	h := w.await("published", func(h fleet.TemplateHead, ok bool) bool { return ok && h.SizeBytes == 49 })
+	h := w.await("published", func(h content.TemplateHead, ok bool) bool { return ok && h.SizeBytes == 49 })
 	c := clientOf(s)
 
 	for _, l := range []struct {
@@ -74,7 +74,7 @@ func TestWhatAVersionDoesNotHoldIsAskedOfOneReplica(t *testing.T) {
 	a, _ := w.start("a")
 	b, _ := w.start("b")
 	w.write("a", "x", 0o644)
-	h := w.await("published", func(_ fleet.TemplateHead, ok bool) bool { return ok })
+	h := w.await("published", func(_ content.TemplateHead, ok bool) bool { return ok })
 	asked := 0
 	counting := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		asked++
@@ -95,7 +95,7 @@ func TestWhatAVersionDoesNotHoldIsAskedOfOneReplica(t *testing.T) {
 	}
 }
 
-// roundTrip is a function that performs requests.
+// roundTrip is a function that implements http.RoundTripper.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -107,7 +107,7 @@ func TestAnExportOfWhatIsLostSaysWhichFileItIs(t *testing.T) {
 	s, _ := w.start("a")
 	h, _ := w.head()
 	c := clientOf(s)
-	sum := fleet.DigestOf([]byte("two"))
+	sum := content.DigestOf([]byte("two"))
 	if err := os.Remove(filepath.Join(w.blobs, sum[:2], sum)); err != nil {
 		t.Fatal(err)
 	}

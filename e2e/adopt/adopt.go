@@ -1,6 +1,6 @@
-// Package adopt kills a node's agent again and again under instances that print
-// numbered lines, follows every console by its byte offset through the gateway,
-// and counts what was harmed: exits, gaps, duplicates.
+// Package adopt repeatedly kills a node's agent while its instances print numbered lines.
+// It follows every console by byte offset through the gateway, and counts exits, gaps and
+// duplicates.
 package adopt
 
 import (
@@ -20,42 +20,44 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// Options say what is tried.
+// Options configure a trial.
 type Options struct {
-	// Dir takes everything the site writes.
+	// Dir receives everything that the site writes.
 	Dir string
-	// Instances run; each prints Rate numbered lines a second. The agent is killed Kills times.
+	// Instances is the number of instances. Each prints Rate numbered lines a second. The
+	// agent is killed Kills times.
 	Instances, Rate, Kills int
-	// Seed decides when.
+	// Seed determines the times of the kills.
 	Seed uint64
-	// Log is told of each kill.
+	// Log is called for each kill.
 	Log func(format string, args ...any)
 }
 
-// Result is what came of it. A process that is another one than before is an exit.
+// Result is the result of a trial. A changed process counts as an exit.
 type Result struct {
 	Lines, Exits, Gaps, Duplicates int
-	// Back are the times from a kill to the new session with every instance adopted;
-	// kills that hit a starting agent have none.
+	// Back are the times from a kill to the new session with every instance adopted. Kills
+	// that hit a starting agent have none.
 	Back []time.Duration
 }
 
 const (
 	group = "printing"
-	// patience bounds every wait for the site.
+	// patience limits every wait for the site.
 	patience = 2 * time.Minute
 	look     = 10 * time.Millisecond
 	node     = fleet.NodeID("node-1")
 )
 
-// Packages are the programs a trial needs.
+// Packages returns the commands that a trial needs.
 func Packages() []string { return append(site.Packages(), "./examples/arena/cmd/arena") }
 
-// Run starts a site, tries, and ends the site.
+// Run starts a site, performs the trial and stops the site.
 func Run(ctx context.Context, programs site.Programs, o Options) (r Result, err error) {
 	s, err := site.Start(ctx, site.Options{
 		Dir: o.Dir, Programs: programs, Members: 1, Schedulers: 1, Enforcers: 1, Gateways: 1, Sources: 1, Nodes: 1,
@@ -93,14 +95,14 @@ type trial struct {
 	token string
 }
 
-// instance is what is remembered of one, to tell whether it is the same.
+// instance identifies the process of an instance.
 type instance struct {
 	UID, State string
 	PID        int
 	started    string
 }
 
-// declare makes the group and waits until everything prints.
+// declare creates the group and waits until all instances print.
 func (t *trial) declare(ctx context.Context, arena string) error {
 	if err := await(ctx, "a login", func() error { return t.login(ctx) }); err != nil {
 		return err
@@ -136,7 +138,7 @@ func (t *trial) call(ctx context.Context, method, path string, body, into any) e
 	return wire.Call(ctx, t.http, wire.Request{Method: method, URL: t.site.Gateways()[0] + path, Token: t.token, Body: body}, into)
 }
 
-// instances are the running ones by id, with the start time of their process.
+// instances returns the running instances by ID, with the start time of their process.
 func (t *trial) instances(ctx context.Context) (map[string]instance, error) {
 	var page struct{ Data []instance }
 	if err := t.call(ctx, http.MethodGet, "/api/v1/services?pageSize=500&group="+group, nil, &page); err != nil {
@@ -152,7 +154,8 @@ func (t *trial) instances(ctx context.Context) (map[string]instance, error) {
 	return all, nil
 }
 
-// startTime is the kernel's start time of a process; empty when there is none.
+// startTime returns the kernel's start time of a process; empty when the process does not
+// exist.
 func startTime(pid int) string {
 	b, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "stat"))
 	if err != nil {
@@ -161,7 +164,7 @@ func startTime(pid int) string {
 	return strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))[19]
 }
 
-// run kills while readers read.
+// run kills the agent while the readers read.
 func (t *trial) run(ctx context.Context) (r Result, err error) {
 	before, err := t.instances(ctx)
 	if err != nil {
@@ -197,14 +200,14 @@ func (t *trial) run(ctx context.Context) (r Result, err error) {
 	return r, err
 }
 
-// kill kills the agent at moments the seed chooses, also while it starts.
+// kill kills the agent at random moments, also while it starts.
 func (t *trial) kill(ctx context.Context, all map[string]instance) (back []time.Duration, err error) {
 	rng := rand.New(rand.NewPCG(t.o.Seed, 0))
 	agent := t.site.Nodes()[0]
 	upTo := func(d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
 	for n := range t.o.Kills {
-		session, err := store.Get(ctx, t.store, store.NodeSessionKey(node))
-		if err != nil && !errs.Is(err, errs.NotFound) { // an agent that was killed while it joined has none
+		session, err := store.Get(ctx, t.store, keys.NodeSession(node))
+		if err != nil && !errs.Is(err, errs.NotFound) { // an agent that was killed while joining has none
 			return back, err
 		}
 		began := time.Now()
@@ -212,7 +215,7 @@ func (t *trial) kill(ctx context.Context, all map[string]instance) (back []time.
 		if err := agent.Start(); err != nil {
 			return back, err
 		}
-		if n+1 < t.o.Kills && rng.IntN(3) == 0 { // the next one hits it while it starts
+		if n+1 < t.o.Kills && rng.IntN(3) == 0 { // the next kill hits it while it starts
 			t.o.Log("kill %d of %d, soon again", n+1, t.o.Kills)
 			pause.For(ctx, upTo(200*time.Millisecond))
 			continue
@@ -227,16 +230,16 @@ func (t *trial) kill(ctx context.Context, all map[string]instance) (back []time.
 	return back, ctx.Err()
 }
 
-// adopted reports what keeps the node from being whole again under a later session.
+// adopted returns an error until the node has a later session and all its instances.
 func (t *trial) adopted(ctx context.Context, session int64, all map[string]instance) error {
-	s, err := store.Get(ctx, t.store, store.NodeSessionKey(node))
+	s, err := store.Get(ctx, t.store, keys.NodeSession(node))
 	if err != nil {
 		return err
 	}
 	if s.CreateRev == session {
 		return fmt.Errorf("the session is still the one before")
 	}
-	n, err := store.Get(ctx, t.store, store.NodeKey(node))
+	n, err := store.Get(ctx, t.store, keys.Node(node))
 	if err != nil {
 		return err
 	}
@@ -257,7 +260,7 @@ func (t *trial) adopted(ctx context.Context, session int64, all map[string]insta
 	return nil
 }
 
-// catchUp waits until every reader has seen lines printed after now.
+// catchUp waits until every reader has read lines printed after now.
 func (t *trial) catchUp(ctx context.Context, readers []*reader) error {
 	return await(ctx, "every console read on", func() error {
 		for _, r := range readers {
@@ -269,7 +272,7 @@ func (t *trial) catchUp(ctx context.Context, readers []*reader) error {
 	})
 }
 
-// await asks until there is no error, and returns the last one when patience ends.
+// await repeats ask until it succeeds, and returns its last error when patience ends.
 func await(ctx context.Context, what string, ask func() error) error {
 	deadline := time.Now().Add(patience)
 	for {

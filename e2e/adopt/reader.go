@@ -14,20 +14,20 @@ import (
 	"github.com/orreryhq/orrery/libs/pause"
 )
 
-// readEvery is how often a console is read on.
+// readEvery is the interval between reads of a console.
 const readEvery = 200 * time.Millisecond
 
-// reader follows one console by its offset, whatever happens to the agent.
+// reader follows one console by its offset, across restarts of the agent.
 type reader struct {
 	trial *trial
 	uid   string
 
 	mu   sync.Mutex
 	next int64
-	rest []byte // of a line whose end was not read yet
-	// last is the number read last; 0 before the first.
+	rest []byte // of an incomplete line
+	// last is the last number read; 0 before the first.
 	last, gaps, duplicates int
-	mark                   int // last when beyond was asked first
+	mark                   int // value of last at the first call of beyond
 	err                    error
 }
 
@@ -45,7 +45,7 @@ func (r *reader) run(ctx context.Context) {
 	}
 }
 
-// read asks the gateway for what follows the offset.
+// read asks the gateway for the output after the offset.
 func (r *reader) read(ctx context.Context) ([]byte, int64, error) {
 	url := fmt.Sprintf("%s/api/v1/services/%s/console/output?offset=%d", r.trial.site.Gateways()[0], r.uid, r.next)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -72,7 +72,7 @@ func (r *reader) read(ctx context.Context) ([]byte, int64, error) {
 	return data, next, err
 }
 
-// take counts the lines that are complete. r.mu is held.
+// take counts the complete lines. r.mu is held.
 func (r *reader) take(data []byte, next int64) {
 	r.next = next
 	text := append(r.rest, data...)
@@ -94,7 +94,7 @@ func (r *reader) take(data []byte, next int64) {
 	}
 }
 
-// beyond reports whether lines were read since it was asked first.
+// beyond reports whether lines have been read since its first call.
 func (r *reader) beyond() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,8 +17,8 @@ const (
 	adoptSeed      = 1
 )
 
-// measureAdopt kills the agent under servers that print numbered lines and counts
-// what a reader of their consoles missed, and how long the agent was away.
+// measureAdopt kills the agent under servers that print numbered lines. It counts the
+// console lines that readers missed and measures how long the agent was away.
 func measureAdopt(ctx context.Context, b *bench) error {
 	bin, dir := filepath.Join(b.dir, "adopt-bin"), filepath.Join(b.dir, "adopt")
 	for _, d := range []string{bin, dir} {

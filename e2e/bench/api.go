@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// apiColdStarts is how often a gateway is started, apiWalks how often all pages are read.
+	// apiColdStarts is how often a gateway is started; apiWalks is how often all pages are
+	// read.
 	apiColdStarts, apiWalks = 7, 20
 	// apiPage is the size of the largest page of instances.
 	apiPage = 1000
 )
 
-// measureAPI measures one gateway with ten thousand instances, whose processes nobody
-// needs: how fast it shows one of them and lists of them, each in turns with gin alone
-// that sends as many bytes, on the same processors as wrk itself; and how soon it serves.
+// measureAPI measures one gateway with ten thousand instances, whose processes do not
+// exist: the rates of single instances and of lists, and the cold start. Each rate
+// alternates with that of gin alone sending as many bytes, on the same CPUs as wrk.
 func measureAPI(ctx context.Context, b *bench) error {
 	etcd, err := b.startEtcd("api-etcd")
 	if err != nil {
@@ -74,8 +75,8 @@ func seedAt(ctx context.Context, endpoint, agent string) error {
 	return seedAPI(ctx, c, agent)
 }
 
-// measureColdStart starts gateways one after the other: the time is that from exec to the
-// first answer.
+// measureColdStart starts gateways one after the other and measures the time from exec to
+// the first answer.
 func (g *gateways) measureColdStart(ctx context.Context, b *bench) error {
 	client, token := &http.Client{}, ""
 	var took []time.Duration
@@ -85,7 +86,7 @@ func (g *gateways) measureColdStart(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		if n == 0 { // makes its keys and its first user
+		if n == 0 { // the first one creates its keys and its first user
 			token, err = g.login(ctx, one)
 		} else if _, err = get(ctx, client, one.url+"/api/v1/services?pageSize=1", token); err == nil {
 			took = append(took, time.Since(began))
@@ -99,7 +100,7 @@ func (g *gateways) measureColdStart(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// apiBench is a gateway and gin alone beside it.
+// apiBench is a gateway with gin alone beside it.
 type apiBench struct {
 	*bench
 	client  *http.Client
@@ -164,7 +165,7 @@ func (a *apiBench) get(ctx context.Context, path string) ([]byte, error) {
 	return get(ctx, a.client, a.gateway.url+path, a.token)
 }
 
-// startLimit runs gin alone, which sends the bodies, until stop is called.
+// startLimit runs gin alone with the given bodies until stop is called.
 func (a *apiBench) startLimit(ctx context.Context, bodies map[string][]byte) (stop func(), err error) {
 	program, err := a.build(ctx, "./e2e/bench/hello")
 	if err != nil {
@@ -198,17 +199,17 @@ func (a *apiBench) startLimit(ctx context.Context, bodies map[string][]byte) (st
 	return stop, nil
 }
 
-// of is what asks the gateway for a path.
+// of returns a load on a path of the gateway.
 func (a *apiBench) of(path string, connections int) load {
 	return load{url: a.gateway.url + path, token: a.token, connections: connections}
 }
 
-// than is what asks gin alone for a body.
+// than returns a load on a body of gin alone.
 func (a *apiBench) than(body string, connections int) load {
 	return load{url: a.limit + "/" + body, connections: connections}
 }
 
-// measureOne has one instance shown again and again, and then one after the other.
+// measureOne requests one instance repeatedly, and then all instances in turn.
 func (a *apiBench) measureOne(ctx context.Context, ids []string) error {
 	const connections = 32
 	got, most, err := a.of("/api/v1/services/"+ids[0], connections).beside(ctx, a.than("hello", connections))
@@ -230,7 +231,7 @@ func (a *apiBench) measureOne(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// inTurns is a program of wrk's that asks for one path after the other.
+// inTurns writes a wrk script that requests one path after the other.
 func (a *apiBench) inTurns(base string, ids []string) (file string, err error) {
 	file = filepath.Join(a.dir, "turns.lua")
 	text := "local ids = {'" + strings.Join(ids, "','") + "'}\nlocal n = 0\n" +
@@ -238,13 +239,13 @@ func (a *apiBench) inTurns(base string, ids []string) (file string, err error) {
 	return file, os.WriteFile(file, []byte(text), 0o644)
 }
 
-// listPath is a list of one group's instances.
+// listPath returns the path of a list of one group's instances.
 func listPath(size int) string {
 	return "/api/v1/services?pageSize=" + strconv.Itoa(size) + "&group=" + string(apiGroup(0))
 }
 
-// measureLists has lists of a thousand and of all instances made: packed, as most clients
-// take them, and as they are.
+// measureLists requests lists of a thousand and of all instances, both with gzip, as most
+// clients do, and without.
 func (a *apiBench) measureLists(ctx context.Context, size int) error {
 	const many, few = 16, 4
 	list := a.of(listPath(size), many)

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -19,29 +21,29 @@ import (
 const (
 	apiNodes  = 50
 	apiGroups = 10
-	// apiShare is how many instances each of the groups has.
+	// apiShare is the number of instances per group.
 	apiShare     = 1000
 	apiInstances = apiGroups * apiShare
 )
 
 func apiGroup(n int) fleet.GroupName { return fleet.GroupName(fmt.Sprintf("api-%02d", n)) }
 
-// seedAPI writes a fleet that is online, as its services would have, without any of its
-// processes; agentURL is where all nodes' agents answer.
+// seedAPI writes the records of a fleet that is online, without any of its processes.
+// agentURL is the address of all nodes' agents.
 func seedAPI(ctx context.Context, c *store.Client, agentURL string) error {
 	now := time.Now().UTC()
-	reports := map[fleet.NodeID]*fleet.Report{}
+	latest := map[fleet.NodeID]*reports.Report{}
 	var writes []store.Write
 	for n := range apiNodes {
 		id := placeNode(n)
-		reports[id] = &fleet.Report{Node: id, MemoryMiB: 1000, Instances: map[fleet.InstanceID]fleet.InstanceReport{}, At: now}
+		latest[id] = &reports.Report{Node: id, MemoryMiB: 1000, Instances: map[fleet.InstanceID]reports.InstanceReport{}, At: now}
 		writes = append(writes,
-			store.Create(store.NodeKey(id), fleet.Node{
+			store.Create(keys.Node(id), fleet.Node{
 				ID: id, DataUUID: "d-" + string(id), Address: "10.0.0.1", AgentURL: agentURL, Version: "bench",
 				Capacity: fleet.Resources{MemoryMiB: 1_000_000, CPU: 1_000_000}, JoinedAt: now,
 				Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}},
 			}),
-			store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id, DataUUID: "d-" + string(id), StartedAt: now}))
+			store.Create(keys.NodeSession(id), fleet.NodeSession{Node: id, DataUUID: "d-" + string(id), StartedAt: now}))
 	}
 	sp := spawn.New(view.New(c, nil).Snapshot(), now, rand.New(rand.NewPCG(1, 2)))
 	for g := range apiGroups {
@@ -51,12 +53,12 @@ func seedAPI(ctx context.Context, c *store.Client, agentURL string) error {
 		}
 		for i, b := range births {
 			node := placeNode((g*apiShare + i) % apiNodes)
-			reports[node].Instances[b.Intent.ID] = fleet.InstanceReport{Players: i % 20, MaxPlayers: 20, PlayersKnown: true, HeartbeatAt: now, TPS: 20}
+			latest[node].Instances[b.Intent.ID] = reports.InstanceReport{Players: i % 20, MaxPlayers: 20, PlayersKnown: true, HeartbeatAt: now, TPS: 20}
 			writes = append(writes, records(b.Intent, fleet.NodeSession{Node: node}, 20_000+i).Writes...)
 		}
 	}
-	for id, r := range reports {
-		writes = append(writes, store.Create(store.ReportKey(id), *r))
+	for id, r := range latest {
+		writes = append(writes, store.Create(keys.Report(id), *r))
 	}
 	return commitAll(ctx, c, writes)
 }
@@ -66,7 +68,7 @@ func seedGroup(ctx context.Context, c *store.Client, sp *spawn.Spawner, name fle
 	group := fleet.Group{Name: name, Revision: 1, CreatedAt: time.Now().UTC(), UpdatedAt: time.Now().UTC(), Spec: fleet.DefaultSpec()}
 	group.Spec.Scaling.Min, group.Spec.Scaling.Max = apiShare, apiShare
 	group.Spec.Command, group.Spec.Resources.MemoryMiB = "exec ./server", 16
-	if _, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.GroupKey(name), group)}}); err != nil {
+	if _, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(keys.Group(name), group)}}); err != nil {
 		return nil, err
 	}
 	var births []spawn.Birth
@@ -81,8 +83,8 @@ func seedGroup(ctx context.Context, c *store.Client, sp *spawn.Spawner, name fle
 	return births, nil
 }
 
-// startStandIn answers as every node's agent what the gateway asks of an instance's live
-// figures, until stop is called.
+// startStandIn runs a fake agent for all nodes, which answers the gateway's queries for
+// live figures, until stop is called.
 func startStandIn(ctx context.Context) (url string, stop func(), err error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
-// gatewayPatience bounds every wait for a gateway; it says nothing about speed.
+// gatewayPatience limits every wait for a gateway. It is not a measurement.
 const gatewayPatience = time.Minute
 
-// gateways are processes of the API on one etcd, each started by its own name.
+// gateways are API processes on one etcd, each with its own name.
 type gateways struct {
 	program, dir, endpoint string
 }
 
-// newGateways builds the program; dir takes logs and secrets.
+// newGateways builds the program. dir receives logs and secrets.
 func (b *bench) newGateways(ctx context.Context, name, endpoint string) (*gateways, error) {
 	program, err := b.build(ctx, "./apigateway/cmd/apigateway")
 	if err != nil {
@@ -38,17 +38,17 @@ func (b *bench) newGateways(ctx context.Context, name, endpoint string) (*gatewa
 
 func (g *gateways) path(name string) string { return filepath.Join(g.dir, name) }
 
-// gateway is one of them that serves.
+// gateway is one running gateway.
 type gateway struct {
 	*site.Process
 	url string
-	// took is the time from exec until it said that it serves.
+	// took is the time from exec to ready.
 	took time.Duration
 }
 
 var apiAddress = regexp.MustCompile(`the API is up".* address=(\S+)`)
 
-// start starts one by a name that none had.
+// start starts a gateway with a new name.
 func (g *gateways) start(ctx context.Context, name string) (*gateway, error) {
 	log := g.path(name + ".log")
 	p := site.NewProcess(name, g.program, log,
@@ -75,12 +75,12 @@ func (g *gateways) start(ctx context.Context, name string) (*gateway, error) {
 	return nil, fmt.Errorf("%s does not serve: %w\n%s", name, ctx.Err(), text)
 }
 
-// login is a token that all of them take.
+// login returns a token that is valid at all gateways.
 func (g *gateways) login(ctx context.Context, at *gateway) (string, error) {
 	return stack.Login(ctx, at.url, "admin", g.path("admin-password"))
 }
 
-// get asks for a path and returns the body of the answer.
+// get requests a path and returns the body.
 func get(ctx context.Context, client *http.Client, url, token string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -90,14 +90,14 @@ func get(ctx context.Context, client *http.Client, url, token string) ([]byte, e
 	return answer(client, req)
 }
 
-// getPacked is get of the bytes as they are sent to who takes gzip.
+// getPacked is get with gzip, and returns the compressed bytes.
 func getPacked(ctx context.Context, client *http.Client, url, token string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Accept-Encoding", "gzip") // set by hand, so that the client unpacks nothing
+	req.Header.Set("Accept-Encoding", "gzip") // set explicitly, so that the client does not decompress
 	return answer(client, req)
 }
 

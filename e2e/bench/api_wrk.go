@@ -14,22 +14,23 @@ import (
 )
 
 const (
-	// loadRounds is how often a load and its limit take turns, loadTime how long each is.
+	// loadRounds is how often a load and its limit alternate; loadTime is the length of
+	// each.
 	loadRounds = 3
 	loadTime   = 5 * time.Second
 )
 
-// load is what wrk is to ask for, and how many connections do so.
+// load is a request for wrk and the number of connections.
 type load struct {
 	url, token  string
 	connections int
-	// packed has it take gzip, as browsers and most clients do.
+	// packed requests gzip, as browsers and most clients do.
 	packed bool
-	// script is a file with a program of wrk's; empty asks for the URL as it is.
+	// script is the file of a wrk script. Empty requests the URL as it is.
 	script string
 }
 
-// rate is what came of a load.
+// rate is the result of a load.
 type rate struct {
 	perSecond float64
 	p99       time.Duration
@@ -43,7 +44,7 @@ var (
 
 var errNoWrk = errors.New("wrk is not installed, and what it measures is left out: apt-get install wrk")
 
-// run has wrk ask for a while.
+// run runs wrk for a duration.
 func (l load) run(ctx context.Context, d time.Duration) (rate, error) {
 	program, err := exec.LookPath("wrk")
 	if err != nil {
@@ -81,7 +82,7 @@ func measured(text []byte) (out rate, err error) {
 	return out, err
 }
 
-// beside measures a load and its limit in turns, and returns the medians of both.
+// beside alternates a load and its limit, and returns the medians of both.
 func (l load) beside(ctx context.Context, limit load) (got, most rate, err error) {
 	var rounds [2][]rate
 	for range loadRounds {
@@ -96,7 +97,7 @@ func (l load) beside(ctx context.Context, limit load) (got, most rate, err error
 	return middle(rounds[0]), middle(rounds[1]), nil
 }
 
-// middle is of rates and of times, each for itself.
+// middle returns the medians of rates and of times.
 func middle(all []rate) rate {
 	var per []float64
 	var late []time.Duration
@@ -108,7 +109,7 @@ func middle(all []rate) rate {
 	return rate{per[len(per)/2], late[len(late)/2]}
 }
 
-// answered is the body of an answer that must be 200.
+// answered returns the body of a response, which must have status 200.
 func answered(url string, resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)

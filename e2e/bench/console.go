@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// talkers instances print fifty lines a second each.
+	// talkers is how many instances print fifty lines a second each.
 	talkers = 200
-	// consoleLines is how many lines a viewer's delay is measured with.
+	// consoleLines is how many lines the delay is measured with.
 	consoleLines = 1000
-	// talk prints the time it is, in seconds with a fraction, until it reads a line.
+	// talk repeatedly prints the time, in seconds with a fraction, until it reads a line.
 	talk = `while ! read -t 0.02 stop; do echo "$EPOCHREALTIME"; done`
 )
 
-// measureConsole measures how long a line takes from a server's print to a viewer of
-// its console, with one server and with many that print, and what those cost their agent.
+// measureConsole measures the delay from a server's print to a viewer of its console, with
+// one and with many printing servers. It also measures the agent's CPU time for the many.
 func measureConsole(ctx context.Context, b *bench) error {
 	r, err := b.startSite(ctx, oneNode)
 	if err != nil {
@@ -59,7 +59,7 @@ func measureConsole(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// watch is how many milliseconds lines took to a viewer of a console, sorted.
+// watch returns the delays of lines to a viewer of a console, in milliseconds, sorted.
 func (s *server) watch(ctx context.Context, ref string, lines int) ([]float64, error) {
 	resp, err := wire.Send(ctx, s.http, wire.Request{Method: http.MethodGet, URL: s.ready.API + "/api/v1/instances/" + ref + "/console?lines=0", Token: s.token})
 	if err != nil {

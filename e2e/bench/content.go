@@ -18,35 +18,35 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/e2e/cluster/site"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
 const (
-	// contentMiB is the size of the template that is published and changed; ten nodes
-	// fetch one of half of it.
+	// contentMiB is the size of the template that is published and changed. Ten nodes fetch
+	// a template of half that size.
 	contentMiB = 2048
-	// contentSamples publishes are measured, each of other content and beside a copy.
+	// contentSamples is the number of measured publishes, each with new content and
+	// compared with a copy.
 	contentSamples = 3
-	// uploadShare is the part of contentMiB that is uploaded: 480 MiB of 2 GiB, which a
-	// template may get in an archive. uploadEntries is how many files it has.
+	// uploadShare is the part of contentMiB that is uploaded: 480 MiB of 2 GiB, the limit
+	// for an archive. uploadEntries is its number of files.
 	uploadShare   = 15.0 / 64
 	uploadEntries = 4
-	// publishBar is how many MiB templatesvc may grow by.
+	// publishBar is the permitted memory growth of templatesvc in MiB.
 	publishBar = 64
 )
 
-// oneFarNode is a site whose node has a network of its own, where what it is sent can
-// be counted; tenNodes share the machine's, with nothing between them and what they fetch.
+// oneFarNode is a site whose node has its own network, where received bytes can be counted.
+// In tenNodes, the nodes share the machine's network.
 var (
 	oneFarNode = site.Options{Schedulers: 1, Enforcers: 1, Nodes: 1, Namespaces: true}
 	tenNodes   = site.Options{Schedulers: 1, Enforcers: 1, Nodes: 10}
 )
 
-// measureContent measures what moving large templates costs: publishing, uploading, a
-// small change, and many nodes that fetch at once. Content is such that nothing
-// compresses it, and lies on a disk.
+// measureContent measures operations on large templates: a publish, an upload, a small
+// change, and many nodes that fetch at once. The content is incompressible and on a disk.
 func measureContent(ctx context.Context, b *bench) error {
 	if err := errors.Join(b.hasRoom(uint64(b.contentMiB)<<20*18), b.onDisk()); err != nil {
 		return err
@@ -59,7 +59,7 @@ func measureContent(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// onDisk refuses a directory in memory: nothing that is measured there is true of a disk.
+// onDisk fails if the directory is in memory, where the results would not apply to disks.
 func (b *bench) onDisk() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(b.dir, &st); err != nil {
@@ -71,8 +71,8 @@ func (b *bench) onDisk() error {
 	return nil
 }
 
-// measurePublish publishes a template of one file from the directory of templates, in
-// turn with a copy that is hashed, then has it changed and brought to a node.
+// measurePublish publishes a template with one file, alternating with a hashed copy. It
+// then measures a change of it and the fetch by a node.
 func measurePublish(ctx context.Context, b *bench) error {
 	r, err := b.startSite(ctx, oneFarNode)
 	if err != nil {
@@ -97,7 +97,7 @@ func measurePublish(ctx context.Context, b *bench) error {
 		if took, err = r.publish(ctx, world, worldName(n)); err != nil {
 			return err
 		}
-		if n > 0 { // its files take room, and nobody looks at them any more
+		if n > 0 { // its files take up space and are no longer needed
 			if err := os.RemoveAll(r.place(worldName(n - 1))); err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ func measurePublish(ctx context.Context, b *bench) error {
 
 func worldFile(n int) string { return fmt.Sprintf("r.%d.mca", n) }
 
-// writeWorld makes a directory of files, bytes in all.
+// writeWorld creates a directory of files with the given total size.
 func writeWorld(dir string, files int, bytes int64, seed uint64) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -138,11 +138,11 @@ func writeWorld(dir string, files int, bytes int64, seed uint64) error {
 	return nil
 }
 
-// noise is content without an end that nothing compresses.
+// noise returns endless incompressible content.
 func noise(seed uint64) io.Reader { return rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), 1}) }
 
-// copyHashed times what a publish cannot do without: reading, hashing and writing, to
-// the disk. What others have still to write is written first.
+// copyHashed measures the minimum work of a publish: reading, hashing and writing to disk.
+// It first flushes the pending writes of others.
 func copyHashed(from, to string) (time.Duration, error) {
 	defer os.Remove(to)
 	in, err := os.Open(from)
@@ -161,13 +161,13 @@ func copyHashed(from, to string) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// place is where a template of this family lies, worldName the nth world's name.
+// place returns the path of a template of this family; worldName is the name of the n-th
+// world.
 func (r *running) place(name string) string { return filepath.Join(r.TemplateDir(), "bench", name) }
 
 func worldName(n int) string { return fmt.Sprint("world-", n) }
 
-// publish moves a directory to where templates lie, and times how long it takes until it
-// is the head.
+// publish moves a directory to the templates and measures the time until it is the head.
 func (r *running) publish(ctx context.Context, dir, name string) (time.Duration, error) {
 	if err := os.MkdirAll(filepath.Dir(r.place(name)), 0o755); err != nil {
 		return 0, err
@@ -181,15 +181,15 @@ func (r *running) publish(ctx context.Context, dir, name string) (time.Duration,
 	return time.Since(began), err
 }
 
-// head is the head of a template of this family; the zero value when it has none.
-func head(s *view.Snapshot, name string) fleet.TemplateHead {
+// head returns the head of a template of this family; zero when it has none.
+func head(s *view.Snapshot, name string) content.TemplateHead {
 	if h, ok := s.TemplateHeads.Get("bench/" + name); ok {
 		return *h
 	}
-	return fleet.TemplateHead{}
+	return content.TemplateHead{}
 }
 
-// measureUpload uploads a zip and says what gateway and templatesvc grew by.
+// measureUpload uploads a zip and reports the memory growth of gateway and templatesvc.
 func (r *running) measureUpload(ctx context.Context, b *bench, service *growth) error {
 	gateway, err := watchMemory(r.Process("apigateway-1").PID())
 	if err != nil {
@@ -218,7 +218,7 @@ func (r *running) measureUpload(ctx context.Context, b *bench, service *growth) 
 	return nil
 }
 
-// writeZip makes an archive whose entries are stored as they are, as bytes in all.
+// writeZip creates an archive of uncompressed entries with the given total size.
 func writeZip(path string, bytes int64) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -237,7 +237,7 @@ func writeZip(path string, bytes int64) error {
 	return errors.Join(w.Close(), f.Close())
 }
 
-// upload makes a template of an archive through the gateway.
+// upload creates a template from an archive through the gateway.
 func (r *running) upload(ctx context.Context, archive string) error {
 	f, err := os.Open(archive)
 	if err != nil {
@@ -260,5 +260,5 @@ func (r *running) upload(ctx context.Context, archive string) error {
 	return nil
 }
 
-// median is the middle of some figures.
+// median returns the median of figures.
 func median(figures []float64) float64 { return slices.Sorted(slices.Values(figures))[len(figures)/2] }

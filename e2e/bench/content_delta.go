@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// deltaBytes of the template change, deltaSamples times, each elsewhere.
+	// deltaBytes of the template change deltaSamples times, each time elsewhere.
 	deltaBytes   = 1 << 20
 	deltaSamples = 3
-	// deltaBar is the part of the template that may move, in percent.
+	// deltaBar is the permitted transfer in percent of the template.
 	deltaBar = 2
 )
 
-// measureDelta changes the template that was published and counts what reaches the
-// node that had all of it: every byte in its network, whatever the agent says of it.
+// measureDelta changes the published template and counts what reaches a node that had all
+// of it. It counts every byte in the node's network, whatever the agent reports.
 func (r *running) measureDelta(ctx context.Context, b *bench) error {
 	node, name := r.Nodes()[0].ID, worldName(contentSamples-1)
 	if _, err := r.bring(ctx, name, node, head(r.view.Snapshot(), name).Digest); err != nil {
@@ -61,7 +61,7 @@ func (r *running) measureDelta(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// change writes other content into a file, in place.
+// change overwrites part of a file in place.
 func change(path string, at int64, seed uint64) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -73,8 +73,8 @@ func change(path string, at int64, seed uint64) error {
 	return errors.Join(err, f.Close())
 }
 
-// bring has a node fetch a version of a template and returns how many bytes it says it
-// fetched. It fails when the node has another version afterwards.
+// bring makes a node fetch a version of a template and returns the number of bytes that the
+// node reports. It fails when the node has another version afterwards.
 func (r *running) bring(ctx context.Context, name, node, digest string) (int64, error) {
 	var answer struct {
 		Nodes []struct {
@@ -99,8 +99,8 @@ func (r *running) bring(ctx context.Context, name, node, digest string) (int64, 
 	return answer.Nodes[0].Bytes, nil
 }
 
-// received is how many bytes have passed the loopback of the network of a process, in
-// both directions, headers and all.
+// received returns how many bytes have passed the loopback interface of a process's
+// network, in both directions and including headers.
 func received(pid int) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/dev", pid))
 	if err != nil {

@@ -18,12 +18,12 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// tenFiles is how many files the template has that ten nodes fetch at once.
+// tenFiles is the number of files in the template that ten nodes fetch at once.
 const tenFiles = 64
 
-// measureTenNodes has ten agents fetch a template at once from one templatesvc, beside
-// as many plain clients of a plain file server that hash and write the same files: once
-// before and once after, since the disk does not stay the same.
+// measureTenNodes lets ten agents fetch a template at once from one templatesvc. For
+// comparison, as many plain clients fetch, hash and write the same files from a file
+// server. They run once before and once after, because the disk's speed varies.
 func measureTenNodes(ctx context.Context, b *bench) error {
 	r, err := b.startSite(ctx, tenNodes)
 	if err != nil {
@@ -65,7 +65,7 @@ func measureTenNodes(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// agents are the processes of all nodes' agents.
+// agents returns the PIDs of all nodes' agents.
 func (r *running) agents() (pids []int) {
 	for _, n := range r.Nodes() {
 		pids = append(pids, n.PID())
@@ -73,7 +73,8 @@ func (r *running) agents() (pids []int) {
 	return pids
 }
 
-// spent tells what processor time processes use from now on; those that are gone used none.
+// spent returns a function that reports the CPU time that processes have used since.
+// Processes that have ended count as 0.
 func spent(pids []int) func() time.Duration {
 	total := func() (sum time.Duration) {
 		for _, pid := range pids {
@@ -86,8 +87,8 @@ func spent(pids []int) func() time.Duration {
 	return func() time.Duration { return total() - before }
 }
 
-// fetchAtOnce times how long all agents take to have a version, every hash verified.
-// They are asked past the gateway, which asks eight at a time.
+// fetchAtOnce measures the time until all agents have a version with every hash verified.
+// It bypasses the gateway, which asks eight agents at a time.
 func (r *running) fetchAtOnce(ctx context.Context, digest string) (time.Duration, error) {
 	secret, err := os.ReadFile(r.SecretFile())
 	if err != nil {
@@ -113,8 +114,8 @@ func (r *running) fetchAtOnce(ctx context.Context, digest string) (time.Duration
 	return time.Since(began), err
 }
 
-// fetchPlainly times as many clients as there are nodes that fetch all files of a
-// directory from a file server, one after the other, hash them and write them.
+// fetchPlainly measures as many clients as there are nodes. Each fetches all files of a
+// directory from a file server in sequence, hashes them and writes them.
 func (r *running) fetchPlainly(ctx context.Context, dir string) (time.Duration, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// startEtcd runs one member as an operator would: on disk, with fsync. The name is
-// that of its directory; the changes are to its settings.
+// startEtcd runs a one-member etcd on disk with fsync, like an operator. The name is that
+// of its directory; changes modify its settings.
 func (b *bench) startEtcd(name string, changes ...func(*embed.Config)) (*embed.Etcd, error) {
 	cfg := embed.NewConfig()
 	cfg.Dir = filepath.Join(b.dir, name)

@@ -15,23 +15,25 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
 const (
-	// eventPosts is how many groups are posted, one after the other.
+	// eventPosts is how many groups are posted in sequence.
 	eventPosts = 300
-	// audience is how many clients hear audienceRate events a second for audienceTime.
+	// audience is the number of clients that receive audienceRate events a second for
+	// audienceTime.
 	audience     = 1000
 	audienceRate = 100
 	audienceTime = 20 * time.Second
-	// eventPatience bounds every wait for an event; it says nothing about speed.
+	// eventPatience limits every wait for an event. It is not a measurement.
 	eventPatience = time.Minute
 )
 
-// measureEvents measures the stream of events of gateways that have nothing else to do:
-// how long an event takes, what an audience of clients costs, and whether clients that come
-// back again and again, while gateways are killed, are told everything once.
+// measureEvents measures the event stream of otherwise idle gateways: the delay of an
+// event, the cost of many clients, and whether clients that reconnect while gateways are
+// killed receive each event exactly once.
 func measureEvents(ctx context.Context, b *bench) error {
 	etcd, err := b.startEtcd("events-etcd")
 	if err != nil {
@@ -69,7 +71,7 @@ func measureEvents(ctx context.Context, b *bench) error {
 	return e.measureReturns(ctx)
 }
 
-// eventBench is what the measurements of the family share.
+// eventBench is the common state of the family's measurements.
 type eventBench struct {
 	*bench
 	*gateways
@@ -77,8 +79,8 @@ type eventBench struct {
 	token string
 }
 
-// watchTime is how long one write takes to a watcher of etcd, in milliseconds, at the 95th
-// percentile.
+// watchTime returns the delay from a write to a watcher of etcd, in milliseconds, at the
+// 95th percentile.
 func watchTime(ctx context.Context, etcd *embed.Etcd) (float64, error) {
 	client := v3client.New(etcd.Server)
 	defer client.Close()
@@ -136,23 +138,23 @@ func (e *eventBench) measurePosts(ctx context.Context, at *gateway, limit float6
 	return nil
 }
 
-// writing is a series of groups that are created, one after the other.
+// writing creates a series of groups in sequence.
 type writing struct {
 	store  *store.Client
 	prefix string
-	// pause is that between two of them.
+	// pause is the time between two of them.
 	pause time.Duration
 
-	// at is when each began to be written, in nanoseconds since 1970; nil where nobody asks.
+	// at holds the start of each write, in nanoseconds since 1970; nil when not needed.
 	at      []atomic.Int64
 	begun   atomic.Int64
-	commits []time.Duration // to be read when run has ended
+	commits []time.Duration // read only after run has ended
 }
 
 func (w *writing) name(n int) string { return fmt.Sprintf("%s-%06d", w.prefix, n) }
 
-// run writes until count are written or the context ends, whichever is first; those that
-// are late because the store was slow follow at once.
+// run writes until count groups are written or the context ends. When the store was slow,
+// delayed writes follow at once.
 func (w *writing) run(ctx context.Context, count int) error {
 	start := time.Now()
 	for n := 0; n < count && ctx.Err() == nil; n++ {
@@ -165,8 +167,8 @@ func (w *writing) run(ctx context.Context, count int) error {
 		}
 		w.begun.Add(1)
 		group := fleet.Group{Name: fleet.GroupName(w.name(n)), Revision: 1, CreatedAt: began.UTC(), UpdatedAt: began.UTC(), Spec: fleet.DefaultSpec()}
-		// Begun writes are finished: whoever listens waits for each that began.
-		if _, err := w.store.Commit(context.WithoutCancel(ctx), store.Txn{Writes: []store.Write{store.Create(store.GroupKey(group.Name), group)}}); err != nil {
+		// A started write is completed, because listeners wait for every started one.
+		if _, err := w.store.Commit(context.WithoutCancel(ctx), store.Txn{Writes: []store.Write{store.Create(keys.Group(group.Name), group)}}); err != nil {
 			return err
 		}
 		w.commits = append(w.commits, time.Since(began))
@@ -174,12 +176,12 @@ func (w *writing) run(ctx context.Context, count int) error {
 	return nil
 }
 
-// late is how long ago one began to be written.
+// late returns the time since the start of write n.
 func (w *writing) late(n int) time.Duration {
 	return time.Duration(time.Now().UnixNano() - w.at[n].Load())
 }
 
-// measureAudience has many clients hear of everything that is written, in order.
+// measureAudience lets many clients receive all events in order.
 func (e *eventBench) measureAudience(ctx context.Context, at *gateway) error {
 	const count = int(audienceRate * audienceTime / time.Second)
 	w := &writing{store: e.store, prefix: "audience", pause: time.Second / audienceRate, at: make([]atomic.Int64, count)}

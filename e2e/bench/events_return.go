@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// returners come back returns times each.
+	// returners is the number of clients; each reconnects returns times.
 	returners, returns = 100, 100
-	// returnRate is how much is written a second meanwhile, returnHear how many events one
-	// hears at most before it goes.
+	// returnRate is the number of writes a second. returnHear is the maximum number of
+	// events that a client receives before it disconnects.
 	returnRate, returnHear = 100, 20
-	// returnPause is that between the deaths of a gateway.
+	// returnPause is the time between the kills of gateways.
 	returnPause = time.Second
 )
 
-// measureReturns has clients hang up and come back ten thousand times, to one of two
-// gateways, of which one after the other is killed or stopped and started again.
+// measureReturns lets clients disconnect and reconnect ten thousand times to two gateways,
+// which are killed or stopped in turn and started again.
 func (e *eventBench) measureReturns(ctx context.Context) error {
 	rev, err := e.store.Revision(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func (e *eventBench) measureReturns(ctx context.Context) error {
 	for _, work := range []func() error{func() error { return w.run(working, 1<<30) }, func() error { return pair.restart(working) }} {
 		go func() {
 			err := work()
-			if err != nil { // there is nothing to hear, or nobody to hear it from
+			if err != nil { // nothing to receive, or no gateway to receive it from
 				fail(err)
 			}
 			ended <- err
@@ -62,7 +62,7 @@ func (e *eventBench) measureReturns(ctx context.Context) error {
 	if err := errors.Join(<-ended, <-ended); err != nil {
 		return err
 	}
-	// What was written to the end is heard to the end, of gateways that stay.
+	// All writes must arrive in the end, from gateways that are no longer killed.
 	last := int(w.begun.Load())
 	for _, r := range all {
 		clients.Go(func() { r.hear(ctx, last) })
@@ -83,36 +83,36 @@ func (e *eventBench) measureReturns(ctx context.Context) error {
 	return nil
 }
 
-// returner is a client that comes back again and again.
+// returner is a client that reconnects repeatedly.
 type returner struct {
 	bench   *eventBench
 	pair    *gatewayPair
 	writing *writing
 
 	id                 string // of the last event
-	next               int    // the number of the event that comes next
+	next               int    // the number of the next event
 	times, lost, twice int
 	err                error
 }
 
-// come comes back as often as it is to.
+// come reconnects as often as required.
 func (r *returner) come(ctx context.Context) {
 	for r.times < returns && r.err == nil && ctx.Err() == nil {
 		r.visit(ctx, r.next+1+rand.IntN(returnHear))
 	}
 }
 
-// hear comes back until so many events are known.
+// hear reconnects until a number of events has been received.
 func (r *returner) hear(ctx context.Context, count int) {
 	for deadline := time.Now().Add(eventPatience); r.next < count && r.err == nil && time.Now().Before(deadline) && ctx.Err() == nil; {
 		r.visit(ctx, count)
 	}
 }
 
-// visit opens one stream and hears of it up to an event, unless it ends before.
+// visit opens one stream and reads it up to an event or its end.
 func (r *returner) visit(ctx context.Context, upTo int) {
 	s, err := r.bench.listen(ctx, r.pair.any(), r.id)
-	if err != nil { // it is being killed
+	if err != nil { // the gateway is being killed
 		pause.For(ctx, 10*time.Millisecond)
 		return
 	}
@@ -145,7 +145,7 @@ func (r *returner) visit(ctx context.Context, upTo int) {
 	}
 }
 
-// gatewayPair is two gateways, of which one at a time is not there.
+// gatewayPair is two gateways, one of which may be down.
 type gatewayPair struct {
 	*gateways
 	deaths atomic.Int64
@@ -164,7 +164,7 @@ func (p *gatewayPair) startBoth(ctx context.Context) error {
 	return nil
 }
 
-// replace puts another gateway in a place.
+// replace starts another gateway in a place.
 func (p *gatewayPair) replace(ctx context.Context, place int) error {
 	p.names++
 	g, err := p.start(ctx, fmt.Sprint("pair-", p.names))
@@ -177,7 +177,7 @@ func (p *gatewayPair) replace(ctx context.Context, place int) error {
 	return nil
 }
 
-// any is the URL of one of them; it may have gone.
+// any returns the URL of one gateway, which may be down.
 func (p *gatewayPair) any() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +190,7 @@ func (p *gatewayPair) at(place int) *gateway {
 	return p.pair[place]
 }
 
-// restart ends one after the other, killed or asked to, and starts another in its place.
+// restart kills or stops the gateways in turn and starts others in their places.
 func (p *gatewayPair) restart(ctx context.Context) error {
 	for n := 0; pause.For(ctx, returnPause); n++ {
 		old := p.at(n % len(p.pair))
@@ -200,7 +200,7 @@ func (p *gatewayPair) restart(ctx context.Context) error {
 			return err
 		}
 		p.deaths.Add(1)
-		// The one that takes its place is started also when it is the last.
+		// The replacement is also started after the last kill.
 		if err := p.replace(context.WithoutCancel(ctx), n%len(p.pair)); err != nil {
 			return err
 		}

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// stream is one client of the stream of events, with no more to it than has to be: many
-// share the processors with the gateway they measure.
+// stream is a minimal client of the event stream, because many of them share the CPUs with
+// the gateway they measure.
 type stream struct {
 	conn net.Conn
 	resp *http.Response
 	in   *bufio.Scanner
-	// last is the id of the last event.
+	// last is the ID of the last event.
 	last string
 }
 
-// listen opens a stream after an id, or, when that is empty, from now on.
+// listen opens a stream after an ID, or from now on if it is empty.
 func (e *eventBench) listen(ctx context.Context, url, after string) (*stream, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/api/v1/events/stream", nil)
 	if err != nil {
@@ -67,13 +67,13 @@ func (s *stream) open(req *http.Request) error {
 	return fmt.Errorf("the stream ended before it began: %v", s.in.Err())
 }
 
-// Close hangs up.
+// Close closes the connection.
 func (s *stream) Close() { _ = s.conn.Close() }
 
 var groupName = []byte(`"groupName":"`)
 
-// next is the group of the next event. An error also when something was lost, or the
-// gateway ends the stream.
+// next returns the group of the next event. It fails when events were lost or the gateway
+// ends the stream.
 func (s *stream) next() (string, error) {
 	_ = s.conn.SetReadDeadline(time.Now().Add(eventPatience))
 	id := s.last
@@ -115,13 +115,13 @@ func (s *stream) until(group string) error {
 	}
 }
 
-// heard is what a client heard: how late each was.
+// heard is what a client received: the delay of each event.
 type heard struct {
 	delays []time.Duration
 	err    error
 }
 
-// hearAll hears so many events of a writing, each once and in order.
+// hearAll receives count events of a writing, each once and in order.
 func (s *stream) hearAll(w *writing, count int) (out heard) {
 	out.delays = make([]time.Duration, 0, count)
 	for n := 0; n < count; {

@@ -14,12 +14,13 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
-// boundless bounds every wait of a family; it says nothing about speed.
+// boundless limits every wait of a family. It is not a measurement.
 const boundless = 3 * time.Minute
 
 // running is a site of separate processes with a view of its store.
@@ -33,14 +34,14 @@ type running struct {
 	stop   func()
 }
 
-// threeNodes is a site with two replicas of what decides and three nodes, each with a
-// network of its own; oneNode has one of each, with nothing between them.
+// threeNodes is a site with two replicas of the deciding services and three nodes, each
+// with its own network. oneNode has one of each and no separate network.
 var (
 	threeNodes = site.Options{Schedulers: 2, Enforcers: 2, Nodes: 3, MemoryMiB: 100_000, CPU: 100_000, Namespaces: true}
 	oneNode    = site.Options{Schedulers: 1, Enforcers: 1, Nodes: 1, MemoryMiB: 1_000_000, CPU: 1_000_000}
 )
 
-// startSite runs a site with the default time to live, and waits until it takes groups.
+// startSite runs a site with the default TTL, and waits until groups can be created.
 func (b *bench) startSite(ctx context.Context, o site.Options) (*running, error) {
 	r := &running{http: &http.Client{}, stop: func() {}}
 	if err := r.start(ctx, b.dir, o); err != nil {
@@ -72,7 +73,7 @@ func (r *running) start(ctx context.Context, scratch string, o site.Options) (er
 	return err
 }
 
-// follow has the view follow the store over a new connection.
+// follow lets the view follow the store over a new connection.
 func (r *running) follow(ctx context.Context) error {
 	client, err := store.Dial(r.Endpoints(), store.Options{})
 	if err != nil {
@@ -121,7 +122,7 @@ func (r *running) declare(ctx context.Context, b *bench, group string, minimum i
 	return r.declareWith(ctx, b, group, minimum, nil)
 }
 
-// declareWith is declare for a group with further fields of a spec.
+// declareWith is declare with additional fields of the spec.
 func (r *running) declareWith(ctx context.Context, b *bench, group string, minimum int, further map[string]any) error {
 	spec := map[string]any{
 		"name": group, "command": "exec " + b.arena + " -port %PORT%", "readiness": map[string]any{"type": "port"},
@@ -146,10 +147,10 @@ func (r *running) until(ctx context.Context, what string, ok func(*view.Snapshot
 	}
 }
 
-// owner is the process that owns a group's shard.
+// owner returns the process that owns a group's shard.
 func (r *running) owner(ctx context.Context, service string, group fleet.GroupName) (*site.Process, error) {
 	for {
-		shard, err := store.Get(ctx, r.client, store.ShardKey(service, fleet.ShardOf(group)))
+		shard, err := store.Get(ctx, r.client, keys.Shard(service, fleet.ShardOf(group)))
 		if err == nil {
 			return r.Process(shard.Replica), nil
 		}
@@ -159,7 +160,7 @@ func (r *running) owner(ctx context.Context, service string, group fleet.GroupNa
 	}
 }
 
-// serving are the instances of a group that serve.
+// serving returns the serving instances of a group.
 func serving(s *view.Snapshot, group fleet.GroupName) (out []*fleet.Instance) {
 	for i := range s.GroupInstances(group) {
 		if i.State() == fleet.Online {

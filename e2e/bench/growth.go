@@ -5,15 +5,14 @@ import (
 	"os"
 )
 
-// growth is what a process of ours has grown by since it did nothing: the kernel's own
-// mark of the most that was resident (VmHWM), pages of its program included, so nothing
-// is missed between two looks.
+// growth is the memory growth of a process since it was idle. It uses the kernel's peak of
+// resident memory (VmHWM), including pages of the program, so it misses no peak.
 type growth struct {
 	pid  int
 	idle float64 // VmRSS in MiB
 }
 
-// watchMemory notes what a process has that does nothing, and has the kernel begin anew.
+// watchMemory records the memory of an idle process and resets the kernel's peak.
 func watchMemory(pid int) (*growth, error) {
 	idle, err := memoryMiB(pid, "VmRSS:")
 	if err != nil {
@@ -23,12 +22,12 @@ func watchMemory(pid int) (*growth, error) {
 	return m, m.again()
 }
 
-// again has the kernel forget the most there was.
+// again resets the kernel's peak.
 func (m *growth) again() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", m.pid), []byte("5"), 0)
 }
 
-// grown is the most it had since, above what it had at first, in MiB.
+// grown returns the peak above the idle memory, in MiB.
 func (m *growth) grown() (float64, error) {
 	most, err := memoryMiB(m.pid, "VmHWM:")
 	return most - m.idle, err

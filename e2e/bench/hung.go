@@ -15,10 +15,11 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const (
-	// hungNodes is how many nodes hold a session while a member of etcd hangs.
+	// hungNodes is how many nodes have a session while an etcd member hangs.
 	hungNodes = 16
 	// hungFor is how long it hangs.
 	hungFor = 5 * store.DefaultTTL / 2
@@ -26,8 +27,8 @@ const (
 	etcdTick = 100 * time.Millisecond
 )
 
-// measureHung stops one of three members of etcd from running, with all connections
-// open, and counts the nodes that reach the deadline at which exclusive instances stop.
+// measureHung pauses one of three etcd members, with all connections open, and counts the
+// nodes that reach the deadline at which exclusive instances stop.
 func measureHung(ctx context.Context, b *bench) error {
 	programs, err := site.Build(ctx, filepath.Join(b.dir, "bin"), false, "./e2e/cmd/etcd")
 	if err != nil {
@@ -60,7 +61,7 @@ func measureHung(ctx context.Context, b *bench) error {
 	return ctx.Err()
 }
 
-// openSessions opens the sessions of n nodes, each over a client of its own.
+// openSessions opens the sessions of n nodes, each with its own client.
 func openSessions(ctx context.Context, endpoints []string, n int) (sessions []*store.Session, end func(), err error) {
 	var clients []*store.Client
 	end = func() {
@@ -78,7 +79,7 @@ func openSessions(ctx context.Context, endpoints []string, n int) (sessions []*s
 		}
 		clients = append(clients, c)
 		node := restNode(i)
-		s, err := store.OpenSession(ctx, c, store.NodeSessionKey(node), fleet.NodeSession{Node: node}, 0, false)
+		s, err := store.OpenSession(ctx, c, keys.NodeSession(node), fleet.NodeSession{Node: node}, 0, false)
 		if err != nil {
 			return sessions, end, err
 		}
@@ -121,7 +122,7 @@ func reachesDeadline(ctx context.Context, s *store.Session) bool {
 	}
 }
 
-// leaderOf is the position of the leader's endpoint.
+// leaderOf returns the index of the leader's endpoint.
 func leaderOf(ctx context.Context, endpoints []string) (int, error) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 	overheadMany = 600
 )
 
-// measureIdle measures what Orrery costs when nothing happens: the start, memory
-// and processor time of an empty standalone, and the memory an instance adds.
+// measureIdle measures the cost of an idle Orrery: the start, memory and CPU time of an
+// empty standalone, and the memory per instance.
 func measureIdle(ctx context.Context, b *bench) error {
 	var starts []float64
 	for range coldStarts {
@@ -73,8 +73,8 @@ func measureIdle(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// settle waits until start-up garbage is gone, then measures memory and the
-// share of one core used over a window.
+// settle waits until start-up garbage is gone, and then measures memory and the share of
+// one core used over a window.
 func (s *server) settle(ctx context.Context) (rssMiB, cpuPct float64, err error) {
 	return settle(ctx, s.cmd.Process.Pid)
 }
@@ -98,7 +98,7 @@ func settle(ctx context.Context, pid int) (rssMiB, cpuPct float64, err error) {
 	return rssMiB, 100 * float64(after-before) / float64(idleWindow), err
 }
 
-// inUse is the resident memory right after a collection.
+// inUse returns the resident memory right after a garbage collection.
 func (s *server) inUse(ctx context.Context) (float64, error) {
 	if err := s.collect(ctx); err != nil {
 		return 0, err
@@ -106,7 +106,7 @@ func (s *server) inUse(ctx context.Context) (float64, error) {
 	return s.rssMiB()
 }
 
-// scale asks for n instances and waits until they run.
+// scale sets a group to n instances and waits until they run.
 func (s *server) scale(ctx context.Context, group string, n int) error {
 	if err := s.call(ctx, http.MethodPost, "/api/v1/groups/"+group+"/scale", map[string]int{"targetInstances": n}, nil); err != nil {
 		return err

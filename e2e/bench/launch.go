@@ -26,9 +26,9 @@ const (
 	warmup   = 5
 )
 
-// measureLaunch measures the paths a user waits for: from the request to a
-// ready server, from a kill to the crash being visible, and to a new server
-// being ready. Times are taken from the event stream, as a client sees them.
+// measureLaunch measures what users wait for: from the request to a ready server, from a
+// kill to the visible crash, and from a kill to a new ready server. It uses the arrival
+// times of events, as a client sees them.
 func measureLaunch(ctx context.Context, b *bench) error {
 	limit, err := b.launchLimit(ctx)
 	if err != nil {
@@ -79,13 +79,13 @@ func measureLaunch(ctx context.Context, b *bench) error {
 	return s.measureRestart(ctx, b, events)
 }
 
-// victim is a server that is to be killed.
+// victim is a server that will be killed.
 type victim struct {
 	group, uid string
 	pid        int
 }
 
-// startVictim declares a group of one server and waits until it is ready.
+// startVictim creates a group of one server and waits until it is ready.
 func (s *server) startVictim(ctx context.Context, b *bench, events *eventStream, group string) (victim, error) {
 	if err := s.declare(ctx, b, group, 1); err != nil {
 		return victim{}, err
@@ -106,7 +106,7 @@ func (v victim) kill() error {
 	return nil
 }
 
-// measureHeal kills servers; each sample uses a fresh group, so that no back-off is measured.
+// measureHeal kills servers. Each sample uses a new group, so that there is no back-off.
 func (s *server) measureHeal(ctx context.Context, b *bench, events *eventStream, limit float64) error {
 	var seen, healed []time.Duration
 	for n := range heals + warmup {
@@ -149,7 +149,7 @@ func (s *server) writeTemplate() error {
 	return os.WriteFile(filepath.Join(dir, "server.properties"), []byte("server-port=%PORT%\nmotd=%INSTANCE_NAME%\n"), 0o644)
 }
 
-// declare creates a group of arena servers, trying until its template was picked up.
+// declare creates a group of arena servers, and retries until its template is published.
 func (s *server) declare(ctx context.Context, b *bench, group string, minimum int) error {
 	spec := map[string]any{
 		"name": group, "command": "exec " + b.arena, "templates": []string{"demo/arena"},
@@ -168,7 +168,7 @@ func (s *server) declare(ctx context.Context, b *bench, group string, minimum in
 	return err
 }
 
-// stateChange is one INSTANCE_STATE_CHANGED event with the time it arrived.
+// stateChange is one INSTANCE_STATE_CHANGED event with its arrival time.
 type stateChange struct {
 	Type     string
 	UID      string
@@ -177,7 +177,8 @@ type stateChange struct {
 	at       time.Time
 }
 
-// eventStream is an open SSE connection; pending holds changes nobody awaited yet.
+// eventStream is an open SSE connection. pending holds changes that have not been awaited
+// yet.
 type eventStream struct {
 	changes chan stateChange
 	pending []stateChange
@@ -244,8 +245,8 @@ func (e *eventStream) await(group, state, uid string) (stateChange, error) {
 	}
 }
 
-// launchLimit is what the machine itself needs: four sequential commits with
-// fsync in an embedded etcd, and the server program from exec to its open port.
+// launchLimit measures the machine's minimum: four sequential commits with fsync in an
+// embedded etcd, and the server program from exec to its open port.
 func (b *bench) launchLimit(ctx context.Context) (float64, error) {
 	commit, err := b.commitTime(ctx)
 	if err != nil {

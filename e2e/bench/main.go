@@ -1,9 +1,9 @@
-// Command bench measures Orrery as its users meet it, on the machine it runs on,
-// and prints one line a figure:
+// Command bench measures Orrery from its users' point of view on the current machine. It
+// prints one line per figure:
 //
 //	BENCH <id> <value> <unit> limit=<what the machine itself allowed in this run, or ->
 //
-// Figures are medians of many samples. Nothing here passes or fails: it measures.
+// Figures are medians of many samples. The command only measures; nothing passes or fails.
 //
 //	go run ./e2e/bench -run 'launch|idle'
 package main
@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// family is a set of figures measured together.
+// family is a set of figures that are measured together.
 type family struct {
 	name    string
 	measure func(context.Context, *bench) error
@@ -55,19 +55,19 @@ var families = []family{
 	{"content", measureContent},
 }
 
-// bench is what the families share.
+// bench is the common state of the families.
 type bench struct {
 	out io.Writer
 	// dir is a scratch directory, removed at the end.
 	dir string
-	// memory is a scratch directory in memory, removed at the end. The programs have their
-	// run directories in it, as the units for systemd say.
+	// memory is a scratch directory in memory, removed at the end. It holds the programs'
+	// run directories, as the systemd units configure them.
 	memory string
-	// etcdDir is where etcd's directories lie, when not in dir as everything else.
+	// etcdDir is the parent of etcd's directories if it is not dir.
 	etcdDir string
 	// standalone and arena are the built programs.
 	standalone, arena string
-	// contentMiB is the size of the largest template, see contentMiB.
+	// contentMiB is the size of the largest template.
 	contentMiB int
 }
 
@@ -154,7 +154,7 @@ func (b *bench) build(ctx context.Context, pkg string) (string, error) {
 	return bin, nil
 }
 
-// report prints one figure; a limit below 0 is none.
+// report prints one figure. A negative limit means none.
 func (b *bench) report(id string, value float64, unit string, limit float64) {
 	l := "-"
 	if limit >= 0 {
@@ -165,7 +165,7 @@ func (b *bench) report(id string, value float64, unit string, limit float64) {
 
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
-// quantile of durations, in milliseconds.
+// quantile returns a quantile of durations in milliseconds.
 func quantile(ds []time.Duration, q float64) float64 {
 	s := slices.Sorted(slices.Values(ds))
 	return milliseconds(s[int(q*float64(len(s)-1)+0.5)])

@@ -17,17 +17,18 @@ import (
 )
 
 const (
-	// thousand real processes are started on one node, idle there, and are stopped.
+	// thousand is the number of real processes that are started on one node, idle there,
+	// and stopped.
 	thousand = 1000
-	// idler is what each of them is.
+	// idler is the command of each process.
 	idler = "exec sleep 100000"
-	// farewells is how many servers say when they end after they were asked to.
+	// farewells is how many servers record their end after a stop request.
 	farewells = 40
 )
 
-// measureOperate measures what running many servers costs: from one request to all of
-// them online, while they are idle, and from one request to all of them gone; and
-// how long after the end of a server that was asked to stop it is seen as stopped.
+// measureOperate measures the cost of many servers: from one request to all of them online,
+// while they are idle, and from one request to all of them gone. It also measures the time
+// from a server's end after a stop request to its visible state STOPPED.
 func measureOperate(ctx context.Context, b *bench) error {
 	limit, err := forkLimit(b.dir)
 	if err != nil {
@@ -73,7 +74,7 @@ func measureOperate(ctx context.Context, b *bench) error {
 	return s.measureFarewells(ctx, b)
 }
 
-// stopAll stops all of a group and waits until none is left.
+// stopAll stops all instances of a group and waits until none is left.
 func (s *server) stopAll(ctx context.Context, group string) error {
 	if err := s.call(ctx, http.MethodDelete, "/api/v1/groups/"+group, nil, nil); err != nil {
 		return err
@@ -97,7 +98,7 @@ func (s *server) stopAll(ctx context.Context, group string) error {
 	return fmt.Errorf("group %s did not end", group)
 }
 
-// measureFarewells stops servers that write down when they end.
+// measureFarewells stops servers that record when they end.
 func (s *server) measureFarewells(ctx context.Context, b *bench) error {
 	events, err := s.events(ctx)
 	if err != nil {
@@ -145,16 +146,16 @@ func (s *server) measureFarewells(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// forks is what the machine itself does with the same processes: each has a directory of
-// its own and a log, and nobody asks how it is.
+// forks is the machine's own cost of the same processes. Each has its own directory and
+// log, and nothing monitors it.
 type forks struct {
-	// perSecond of them are started, for cpuMs of the starter's processor time each.
+	// perSecond is the start rate, and cpuMs the starter's CPU time per process.
 	perSecond, cpuMs float64
-	// stopSeconds is how long it takes to kill and to reap all of them.
+	// stopSeconds is the time to kill and reap all of them.
 	stopSeconds float64
 }
 
-// forkLimit measures what the machine does with as many processes as are started here.
+// forkLimit measures the machine's own cost of the processes.
 func forkLimit(dir string) (f forks, err error) {
 	var all []*exec.Cmd
 	defer func() { kill(all) }()
@@ -176,7 +177,7 @@ func forkLimit(dir string) (f forks, err error) {
 	return f, err
 }
 
-// fork starts all of them, as many at once as there are processors.
+// fork starts all of them, as many concurrently as there are CPUs.
 func fork(dir string) (all []*exec.Cmd, failed error) {
 	var mu sync.Mutex
 	var starters sync.WaitGroup
@@ -198,7 +199,7 @@ func fork(dir string) (all []*exec.Cmd, failed error) {
 	return all, failed
 }
 
-// kill ends processes and awaits their ends.
+// kill kills processes and awaits their ends.
 func kill(all []*exec.Cmd) {
 	for _, c := range all {
 		_ = c.Process.Kill()
@@ -208,7 +209,7 @@ func kill(all []*exec.Cmd) {
 	}
 }
 
-// startLogged starts one of the processes.
+// startLogged starts one process.
 func startLogged(dir string) (*exec.Cmd, error) {
 	dir, err := os.MkdirTemp(dir, "fork-")
 	if err != nil {

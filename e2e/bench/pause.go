@@ -12,18 +12,19 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 const (
 	pausedTTLs = 3
-	// backlog is what the owner is in the middle of when it is stopped.
+	// backlog is the number of instances that are being started when the owner is paused.
 	backlog = 100
 )
 
-// measurePause stops the owner of a group in the middle of its work, for three times
-// the time to live, and looks at what it writes once it goes on: nothing, since
-// somebody else has its shard; what it tried is refused and counted.
+// measurePause pauses the owner of a group during its work, for three times the TTL. After
+// it resumes, it must write nothing, because another replica has its shard: its
+// transactions must be refused and counted.
 func (r *running) measurePause(ctx context.Context, b *bench) error {
 	const group = fleet.GroupName("pause")
 	if err := r.declare(ctx, b, string(group), 1); err != nil {
@@ -36,7 +37,7 @@ func (r *running) measurePause(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	shard := store.ShardKey("scheduler", fleet.ShardOf(group))
+	shard := keys.Shard("scheduler", fleet.ShardOf(group))
 	before, err := store.Get(ctx, r.client, shard)
 	if err != nil {
 		return err
@@ -58,7 +59,7 @@ func (r *running) measurePause(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	// There is work for whoever believes to own the group when the pause ends.
+	// There is work for any replica that believes it owns the group when the pause ends.
 	if !pause.For(ctx, time.Until(stopped.Add(pausedTTLs*store.DefaultTTL))) {
 		return ctx.Err()
 	}
@@ -97,7 +98,7 @@ func placed(s *view.Snapshot, group fleet.GroupName) (n int) {
 	return n
 }
 
-// metric is the value of a metric without labels that a process exports.
+// metric returns the value of a metric without labels from a process.
 func metric(ctx context.Context, p *site.Process, name string) (float64, error) {
 	text, err := p.Metrics(ctx)
 	if err != nil {

@@ -17,15 +17,15 @@ const (
 	placeNodes     = 5000
 	placeInstances = 100_000
 	placeReplicas  = 4
-	placeGroups    = 8 // of each replica
+	placeGroups    = 8 // per replica
 )
 
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "  %s %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
 }
 
-// measurePlaceMemory runs the benchmarks of the pure package, which nobody else may
-// import, and reports what they report.
+// measurePlaceMemory runs the benchmarks of the internal package place, which cannot be
+// imported here, and reports their figures.
 func measurePlaceMemory(ctx context.Context, b *bench) error {
 	progress("decisions and explanations in memory")
 	figures, err := goBench(ctx, "./scheduler/internal/place", "^BenchmarkFleet$")
@@ -44,8 +44,8 @@ type figure struct {
 	unit  string
 }
 
-// goBench runs Go benchmarks once and returns the figures they report: those whose
-// unit is "<id>:<unit>".
+// goBench runs Go benchmarks once and returns the figures with units of the form
+// "<id>:<unit>".
 func goBench(ctx context.Context, pkg, pattern string) ([]figure, error) {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", pattern, "-benchtime", "1x", pkg)
@@ -69,8 +69,8 @@ func goBench(ctx context.Context, pkg, pattern string) ([]figure, error) {
 	return figures, nil
 }
 
-// measurePlaceEtcd measures one replica with one group through etcd, and replays the
-// transactions it made as raw ones.
+// measurePlaceEtcd measures one replica with one group through etcd, and repeats its
+// transactions without a scheduler.
 func measurePlaceEtcd(ctx context.Context, b *bench) error {
 	size := fleetSize{nodes: placeNodes, instances: placeInstances, groups: []fleet.GroupName{"arena"}}
 	run, err := b.placeRun(ctx, size, cast{schedulers: 1})
@@ -88,9 +88,9 @@ func measurePlaceEtcd(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// measurePlaceShared measures four replicas with eight groups each against one with
-// all of them. On one machine all four views are paid for out of the same processors:
-// so there is the figure of one replica while three more views follow, too.
+// measurePlaceShared compares four replicas with eight groups each to one replica with all
+// groups. On one machine, all four views use the same CPUs. So it also measures one replica
+// while three additional views follow.
 func measurePlaceShared(ctx context.Context, b *bench) error {
 	groups, err := b.evenGroups(ctx)
 	if err != nil {
@@ -117,12 +117,12 @@ func measurePlaceShared(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// scalingSizes are the fleets of the scaling table.
+// scalingSizes are the fleets in the scaling table.
 var scalingSizes = []struct{ nodes, instances int }{
 	{10, 1000}, {100, 1000}, {100, 10_000}, {1000, 10_000}, {1000, 100_000}, {10_000, 100_000},
 }
 
-// measurePlaceScaling prints what a placement costs in fleets of many sizes.
+// measurePlaceScaling prints the cost of a placement in fleets of many sizes.
 func measurePlaceScaling(ctx context.Context, b *bench) error {
 	type row struct {
 		nodes, instances int

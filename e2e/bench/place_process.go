@@ -15,12 +15,12 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const placeSecret = "only-for-this-benchmark-0123456789"
 
-// measurePlaceProcess measures the memory of a scheduler that is a process of its own.
+// measurePlaceProcess measures the memory of a scheduler in a separate process.
 func measurePlaceProcess(ctx context.Context, b *bench) error {
 	ctx, cancel := context.WithTimeout(ctx, placePatience)
 	defer cancel()
@@ -59,8 +59,8 @@ func measurePlaceProcess(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// startScheduler runs the scheduler's program against an etcd until stop is called.
-// ended is over when the program is.
+// startScheduler runs the scheduler's program against an etcd until stop is called. The
+// context ended ends when the program does.
 func (b *bench) startScheduler(ctx context.Context, e *placeEtcd) (pid int, ended context.Context, stop func(), err error) {
 	program, err := b.build(ctx, "./scheduler/cmd/scheduler")
 	if err != nil {
@@ -88,10 +88,10 @@ func (b *bench) startScheduler(ctx context.Context, e *placeEtcd) (pid int, ende
 	}, nil
 }
 
-// placed waits until etcd holds so many placements.
+// placed waits until etcd holds a number of placements.
 func (e *placeEtcd) placed(ctx context.Context, want int64) error {
 	for {
-		resp, err := e.raw.Get(ctx, store.Root+"placements/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		resp, err := e.raw.Get(ctx, keys.Root+"placements/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

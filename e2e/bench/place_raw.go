@@ -14,12 +14,14 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/memory"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// placeDepth is how many transactions are under way at a time in a replay: as many as the scheduler's.
+// placeDepth is how many transactions a replay keeps in progress, the same number as the
+// scheduler.
 const placeDepth = 8
 
-// madeTxn are the placements of one revision, by node.
+// madeTxn maps the nodes of one revision to their placements.
 type madeTxn map[fleet.NodeID][]madePlacement
 
 type madePlacement struct {
@@ -27,9 +29,9 @@ type madePlacement struct {
 	id         fleet.InstanceID
 }
 
-// read takes what was placed from etcd and checks it.
+// read reads the placements from etcd and checks them.
 func (e *placeEtcd) read(ctx context.Context, size fleetSize, run *placeRun) error {
-	prefix := store.Root + "placements/"
+	prefix := keys.Root + "placements/"
 	byRev := map[int64]madeTxn{}
 	var found []fleet.Placement
 	for key := prefix; ; {
@@ -67,7 +69,8 @@ func (e *placeEtcd) read(ctx context.Context, size fleetSize, run *placeRun) err
 	return nil
 }
 
-// faults counts placements beyond a node's room, and ports and instances that were placed twice.
+// faults counts placements beyond a node's capacity, and ports and instances that were
+// placed twice.
 func faults(size fleetSize, found []fleet.Placement) (n int) {
 	memory, taken := map[fleet.NodeID]int{}, map[string]bool{}
 	for _, p := range found {
@@ -85,15 +88,15 @@ func faults(size fleetSize, found []fleet.Placement) (n int) {
 	return n
 }
 
-// replayer makes the transactions of a run once more in another etcd, as raw ones:
-// nobody plans, and nobody watches.
+// replayer repeats the transactions of a run in another etcd without planning and without
+// watchers.
 type replayer struct {
 	e       *placeEtcd
 	intents map[fleet.InstanceID]int64
 	meta    string
 	fence   clientv3.Cmp
 
-	// mu guards what follows.
+	// mu guards the following fields.
 	mu     sync.Mutex
 	cond   *sync.Cond
 	allocs map[fleet.NodeID]int64
@@ -101,7 +104,8 @@ type replayer struct {
 	failed error
 }
 
-// replay makes raw transactions that are just like those of a run: the same comparisons, keys and values, as many at a time.
+// replay repeats the transactions of a run with the same comparisons, keys, values and
+// concurrency.
 func (b *bench) replay(ctx context.Context, size fleetSize, run *placeRun) (*placeRun, error) {
 	ctx, cancel := context.WithTimeout(ctx, placePatience)
 	defer cancel()
@@ -156,18 +160,18 @@ func (r *replayer) prepare(ctx context.Context, size fleetSize) error {
 	if err := size.seed(ctx, c); err != nil {
 		return err
 	}
-	meta, err := r.e.raw.Get(ctx, store.MetaKey().String())
+	meta, err := r.e.raw.Get(ctx, keys.Meta().String())
 	if err != nil {
 		return err
 	}
 	r.meta = string(meta.Kvs[0].Value)
-	fence := store.ShardKey("scheduler", 0).String()
+	fence := keys.Shard("scheduler", 0).String()
 	put, err := r.e.raw.Put(ctx, fence, "{}")
 	if err != nil {
 		return err
 	}
 	r.fence = clientv3.Compare(clientv3.CreateRevision(fence), "=", put.Header.Revision)
-	intents, _, err := store.List(ctx, c, store.Intents())
+	intents, _, err := store.List(ctx, c, keys.Intents())
 	if err != nil {
 		return err
 	}
@@ -178,7 +182,8 @@ func (r *replayer) prepare(ctx context.Context, size fleetSize) error {
 	return nil
 }
 
-// reserve waits until no transaction is under way on a transaction's nodes. False after a failure.
+// reserve waits until no transaction is in progress on a transaction's nodes. It returns
+// false after a failure.
 func (r *replayer) reserve(t madeTxn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,7 +223,7 @@ func (r *replayer) perform(ctx context.Context, t madeTxn) {
 	r.cond.Broadcast()
 }
 
-// build makes a transaction as the scheduler does: one inside it for each node.
+// build builds a transaction like the scheduler: with a nested one for each node.
 func (r *replayer) build(ctx context.Context, t madeTxn) clientv3.Txn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,15 +232,15 @@ func (r *replayer) build(ctx context.Context, t madeTxn) clientv3.Txn {
 		return clientv3.Compare(clientv3.ModRevision(key), "=", rev)
 	}
 	for node, placements := range t {
-		key := store.AllocKey(node).String()
+		key := keys.Alloc(node).String()
 		cmps := []clientv3.Cmp{unchanged(key, r.allocs[node])}
 		puts := []clientv3.Op{clientv3.OpPut(key, `{"node":"`+string(node)+`"}`)}
 		for _, p := range placements {
-			cmps = append(cmps, unchanged(store.IntentKey(p.id).String(), r.intents[p.id]), unchanged(p.key, 0))
+			cmps = append(cmps, unchanged(keys.Intent(p.id).String(), r.intents[p.id]), unchanged(p.key, 0))
 			puts = append(puts, clientv3.OpPut(p.key, p.value))
 		}
 		parts = append(parts, clientv3.OpTxn(cmps, puts, nil))
 	}
-	owned := []clientv3.Cmp{r.fence, clientv3.Compare(clientv3.Value(store.MetaKey().String()), "=", r.meta)}
+	owned := []clientv3.Cmp{r.fence, clientv3.Compare(clientv3.Value(keys.Meta().String()), "=", r.meta)}
 	return r.e.raw.Txn(ctx).If(owned...).Then(parts...)
 }

@@ -21,42 +21,45 @@ import (
 	"github.com/orreryhq/orrery/libs/memory"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler"
 )
 
 const (
-	// placeMaxOps is what standalone gives its etcd.
+	// placeMaxOps is the limit that standalone sets for its etcd.
 	placeMaxOps = 1024
-	// placePatience bounds one run.
+	// placePatience limits one run.
 	placePatience = 4 * time.Minute
-	// placeBudget is the memory budget the scheduler's program has by default. Here one
-	// process holds several schedulers, and etcd, which gets as much.
+	// placeBudget is the default memory budget of the scheduler's program. Here one process
+	// holds several schedulers, and etcd, which gets the same budget.
 	placeBudget = 1024 * memory.MiB
 )
 
-// placeRun is what schedulers made of a fleet.
+// placeRun is the result of a run of schedulers.
 type placeRun struct {
 	placed int
 	took   time.Duration
-	// cpu is the processor time of the whole process meanwhile: etcd, views and schedulers.
+	// cpu is the CPU time of the whole process during the run: etcd, views and schedulers.
 	cpu time.Duration
-	// faults counts placements beyond a node's room, of one port twice, or of one instance twice.
+	// faults counts placements beyond a node's capacity, and ports and instances that were
+	// placed twice.
 	faults int
-	// lost is how many parts of transactions met a change, one a node.
+	// lost is how many parts of transactions lost a comparison, one per node.
 	lost float64
-	// txns are the transactions as they stand in etcd, in order.
+	// txns are the committed transactions in order.
 	txns []madeTxn
 }
 
 func (r *placeRun) perSecond() float64 { return float64(r.placed) / r.took.Seconds() }
 
-// cpuEach is the processor time of one placement, in microseconds.
+// cpuEach returns the CPU time per placement in microseconds.
 func (r *placeRun) cpuEach() float64 {
 	return float64(r.cpu.Nanoseconds()) / 1000 / float64(r.placed)
 }
 
-// placeEtcd is an etcd of one member, on disk and with fsync, with clients in process as standalone has them.
+// placeEtcd is a one-member etcd on disk with fsync, with in-process clients as in
+// standalone.
 type placeEtcd struct {
 	*embed.Etcd
 	dir     string
@@ -97,12 +100,12 @@ func (e *placeEtcd) stop() {
 	_ = os.RemoveAll(e.dir)
 }
 
-// cast is who takes part in a run: schedulers, and further views that only follow,
-// as those of schedulers without a group do.
+// cast is the number of schedulers in a run, and of additional views that only follow, like
+// those of schedulers without a group.
 type cast struct{ schedulers, followers int }
 
-// placeRun writes a fleet into a new etcd, runs schedulers until all of it is
-// placed, and reads what they did.
+// placeRun writes a fleet into a new etcd, runs schedulers until all instances are placed,
+// and returns the result.
 func (b *bench) placeRun(ctx context.Context, size fleetSize, who cast) (*placeRun, error) {
 	ctx, cancel := context.WithTimeout(ctx, placePatience)
 	defer cancel()
@@ -142,7 +145,7 @@ func (b *bench) placeRun(ctx context.Context, size fleetSize, who cast) (*placeR
 	return run, nil
 }
 
-// schedule runs schedulers, each with a view and a client of its own, during work.
+// schedule runs schedulers during work, each with its own view and client.
 func (e *placeEtcd) schedule(ctx context.Context, who cast, work func(context.Context, *arrivals) error) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -183,10 +186,10 @@ func (e *placeEtcd) schedule(ctx context.Context, who cast, work func(context.Co
 	return work(ctx, heard)
 }
 
-// claimed waits until the first scheduler owns a shard, and says when that was.
+// claimed waits until the first scheduler owns a shard, and returns that time.
 func (e *placeEtcd) claimed(ctx context.Context) (time.Time, error) {
 	for {
-		resp, err := e.raw.Get(ctx, store.Shards("scheduler").String(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		resp, err := e.raw.Get(ctx, keys.Shards("scheduler").String(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil || resp.Count > 0 {
 			return time.Now(), err
 		}
@@ -196,14 +199,14 @@ func (e *placeEtcd) claimed(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// arrivals counts the placements a view has seen.
+// arrivals counts the placements that a view has seen.
 type arrivals struct {
 	placed  atomic.Int64
 	changed chan struct{}
 	metrics *prometheus.Registry
 }
 
-// lost is how many parts of all schedulers' transactions met a change.
+// lost returns how many parts of all schedulers' transactions lost a comparison.
 func (a *arrivals) lost() (sum float64, err error) {
 	families, err := a.metrics.Gather()
 	for _, f := range families {
@@ -241,8 +244,8 @@ func (a *arrivals) await(ctx context.Context, n int) error {
 	return nil
 }
 
-// evenGroups are names of which each of four replicas owns as many: shards are
-// shared by the replicas' names alone.
+// evenGroups returns group names of which each of four replicas owns the same number. The
+// ownership of shards depends only on the replicas' names.
 func (b *bench) evenGroups(ctx context.Context) ([]fleet.GroupName, error) {
 	e, err := b.startPlaceEtcd()
 	if err != nil {
@@ -273,12 +276,12 @@ func (b *bench) evenGroups(ctx context.Context) ([]fleet.GroupName, error) {
 	return groups, nil
 }
 
-// evenShards are the owners of the shards once each replica has its share.
+// evenShards returns the owners of the shards once each replica has its share.
 func evenShards(ctx context.Context, c *store.Client) (map[int]string, error) {
 	for {
 		owners, load := map[int]string{}, map[string]int{}
 		for n := range fleet.ShardCount {
-			if s, err := store.Get(ctx, c, store.ShardKey("scheduler", n)); err == nil {
+			if s, err := store.Get(ctx, c, keys.Shard("scheduler", n)); err == nil {
 				owners[n] = s.Replica
 				load[s.Replica]++
 			}
@@ -296,7 +299,7 @@ func evenShards(ctx context.Context, c *store.Client) (map[int]string, error) {
 	}
 }
 
-// cpuTime is the processor time of this process.
+// cpuTime returns the CPU time of this process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

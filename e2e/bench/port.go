@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// portKills is how often a server is killed, or how many are.
+	// portKills is how often one server is killed, or how many servers are.
 	portKills = 20
 	// portClients is how many connections a server has when it is killed.
 	portClients = 4
@@ -21,8 +21,8 @@ const (
 	firstFixedPort = 21000
 )
 
-// measurePort kills static servers with a fixed port that have open connections, and
-// measures how long it takes until they are ready again.
+// measurePort kills static servers with a fixed port and open connections, and measures how
+// long they take to be ready again.
 func measurePort(ctx context.Context, b *bench) error {
 	program, err := b.build(ctx, "./e2e/bench/holdport")
 	if err != nil {
@@ -50,7 +50,7 @@ func measurePort(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	const kept = 60 // seconds for which Linux keeps what a server leaves
+	const kept = 60 // seconds for which Linux keeps the connections of a killed server
 	b.reportReturns("port_tcp_without_reuse", took, moved, kept)
 	return nil
 }
@@ -68,7 +68,7 @@ type portMeter struct {
 	program string
 }
 
-// fixed is a server with a fixed port that is ready.
+// fixed is a ready server with a fixed port.
 type fixed struct {
 	group, uid string
 	port       int
@@ -76,7 +76,7 @@ type fixed struct {
 	killed     time.Time
 }
 
-// start makes a group with one static server and waits until it is ready.
+// start creates a group with one static server and waits until it is ready.
 func (m *portMeter) start(ctx context.Context, group, args string, port int) (*fixed, error) {
 	readiness := "port"
 	if args == "-network udp" {
@@ -93,7 +93,8 @@ func (m *portMeter) start(ctx context.Context, group, args string, port int) (*f
 	return &fixed{group: group, uid: online.UID, port: port}, err
 }
 
-// kill opens connections to a server and kills it. Half of the clients then close theirs.
+// kill opens connections to a server and kills it. Half of the clients then close their
+// connections.
 func (m *portMeter) kill(ctx context.Context, f *fixed, tcp bool) error {
 	var i struct{ PID int }
 	if err := m.s.call(ctx, http.MethodGet, "/api/v1/services/"+f.uid, nil, &i); err != nil {
@@ -124,8 +125,8 @@ func (m *portMeter) kill(ctx context.Context, f *fixed, tcp bool) error {
 	return nil
 }
 
-// back waits until a killed server is ready again. moved is true when it has another id or
-// port than before.
+// back waits until a killed server is ready again. moved is true when its ID or port has
+// changed.
 func (m *portMeter) back(ctx context.Context, f *fixed) (took time.Duration, moved bool, err error) {
 	online, err := m.events.await(f.group, "RUNNING", "")
 	if err != nil {
@@ -142,8 +143,8 @@ func (m *portMeter) back(ctx context.Context, f *fixed) (took time.Duration, mov
 	return online.at.Sub(f.killed), moved, err
 }
 
-// oneAfterAnother kills one server again and again. Its group is changed each time, since
-// crashes of an older revision are followed by no back-off.
+// oneAfterAnother kills one server repeatedly. It changes the group each time, because
+// crashes of an older revision cause no back-off.
 func (m *portMeter) oneAfterAnother(ctx context.Context, group, args string, port int) (all []time.Duration, moved int, err error) {
 	f, err := m.start(ctx, group, args, port)
 	if err != nil {
@@ -168,7 +169,7 @@ func (m *portMeter) oneAfterAnother(ctx context.Context, group, args string, por
 	return all, moved, nil
 }
 
-// allAtOnce kills many servers at one moment, since each is away for a minute.
+// allAtOnce kills many servers at the same moment, because each is away for a minute.
 func (m *portMeter) allAtOnce(ctx context.Context, args string, port int) (all []time.Duration, moved int, err error) {
 	var servers []*fixed
 	for n := range portKills {

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// reflinkBytes is the size of the disk that is made, of which only what is used takes room.
+// reflinkBytes is the nominal size of the sparse disk image.
 const reflinkBytes = 2 * templateRoom
 
-// reflinkDisk is the same bench on a file system that shares blocks, XFS in a file. etcd
-// stays where it is: its flushes would pay for two file systems, and cp has none.
-// release removes it, and has to be called. It takes the rights of an administrator and
-// mkfs.xfs; the error says what is missing.
+// reflinkDisk returns a copy of the bench on a file system with shared blocks: XFS in a
+// file. etcd stays on the original file system, because its flushes would otherwise cost
+// twice, unlike those of cp. release unmounts the disk and must be called. The function
+// needs administrator rights and mkfs.xfs; its error says what is missing.
 func (b *bench) reflinkDisk(ctx context.Context) (there *bench, release func() error, err error) {
 	if _, err := exec.LookPath("mkfs.xfs"); err != nil {
 		return nil, nil, fmt.Errorf("%s shares no blocks, and there is no mkfs.xfs (package xfsprogs): %w", b.dir, err)
@@ -33,7 +33,7 @@ func (b *bench) reflinkDisk(ctx context.Context) (there *bench, release func() e
 	if err != nil {
 		return nil, nil, err
 	}
-	// The loop device goes with the mount: that is what -o loop asks for.
+	// The option loop removes the loop device with the mount.
 	for _, line := range [][]string{{"mkfs.xfs", "-q", "-m", "reflink=1", image}, {"mount", "-o", "loop", image, at}} {
 		if out, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput(); err != nil {
 			return nil, nil, errors.Join(fmt.Errorf("%s: %w: %s", line[0], err, strings.TrimSpace(string(out))), remove())
@@ -42,7 +42,7 @@ func (b *bench) reflinkDisk(ctx context.Context) (there *bench, release func() e
 	other := *b
 	other.dir, other.etcdDir = at, b.dir
 	return &other, func() error {
-		// Without ctx: it is unmounted also when somebody has had enough.
+		// Without ctx, so that it is also unmounted after an interrupt.
 		out, err := exec.Command("umount", at).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("umount %s: %w: %s", at, err, strings.TrimSpace(string(out)))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const (
@@ -24,15 +25,15 @@ const (
 	restSettle    = 45 * time.Second
 	restWindow    = 60 * time.Second
 	restPulse     = 5 * time.Second
-	// compactionPause is the time a compaction gets to work through the database.
+	// compactionPause is the time for a compaction to work through the database.
 	compactionPause = 5 * time.Second
 )
 
-// measureRest measures what a large fleet costs etcd when nothing happens: a
-// thousand real agents, each with its own connection, session and reports; twenty
-// thousand instances that are online; a scheduler, an enforcer and a gateway. The
-// agents share one host. So once more with its processors busy every other five
-// seconds: then the usage of all nodes moves all the time. At last with players that move.
+// measureRest measures the load that a large idle fleet puts on etcd. The fleet has a
+// thousand real agents, each with its own connection, session and reports, twenty thousand
+// online instances, a scheduler, an enforcer and a gateway. A second measurement keeps the
+// host's CPUs busy every other five seconds, so that the reported CPU use of all nodes
+// changes constantly. A third one has players that move.
 func measureRest(ctx context.Context, b *bench) error {
 	server, err := b.startEtcd("rest-etcd")
 	if err != nil {
@@ -50,7 +51,7 @@ func measureRest(ctx context.Context, b *bench) error {
 	var watcher sync.WaitGroup
 	defer watcher.Wait()
 	defer stop()
-	watcher.Go(func() { _ = f.store.Follow(watching, store.Root, count) })
+	watcher.Go(func() { _ = f.store.Follow(watching, keys.Root, count) })
 	if !pause.For(ctx, restSettle) {
 		return ctx.Err()
 	}
@@ -85,7 +86,7 @@ func measureRest(ctx context.Context, b *bench) error {
 	return f.measurePlayers(ctx, b)
 }
 
-// pulse keeps all processors busy for half of the time.
+// pulse keeps all CPUs busy half of the time.
 func pulse(ctx context.Context) {
 	var burning sync.WaitGroup
 	for range runtime.NumCPU() {
@@ -101,26 +102,26 @@ func pulse(ctx context.Context) {
 	burning.Wait()
 }
 
-// writes counts the keys that are written, by kind.
+// writes counts the written keys by kind.
 type writes struct {
 	mu     sync.Mutex
 	byKind map[string]int
 }
 
-// Reset is the list at the start, which is no write.
+// Reset receives the initial list, which is not a write.
 func (w *writes) Reset([]store.KeyValue, int64) {}
 
-// Apply counts.
+// Apply counts changes.
 func (w *writes) Apply(changes []store.Change, _ int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range changes {
-		kind, _, _ := store.SplitKey(c.Key)
+		kind, _, _ := keys.Split(c.Key)
 		w.byKind[kind]++
 	}
 }
 
-// during counts for a while and returns the writes a second.
+// during counts for a while and returns the writes per second.
 func (w *writes) during(ctx context.Context, what string) (float64, error) {
 	w.take()
 	if !pause.For(ctx, restWindow) {
@@ -133,7 +134,7 @@ func (w *writes) during(ctx context.Context, what string) (float64, error) {
 	return float64(total) / restWindow.Seconds(), nil
 }
 
-// take returns what was counted and begins anew.
+// take returns the counts and resets them.
 func (w *writes) take() (total int, byKind map[string]int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,17 +145,17 @@ func (w *writes) take() (total int, byKind map[string]int) {
 	return total, byKind
 }
 
-// restEtcd is one member whose history is compacted when the measurement says so.
+// restEtcd is one member whose history is compacted explicitly.
 type restEtcd struct {
 	*embed.Etcd
 	compacted int64
 }
 
-// compact drops history up to now, as etcd's own periodic compaction does.
+// compact compacts the history, as etcd's own periodic compaction does.
 func (db *restEtcd) compact(ctx context.Context) error {
 	client := v3client.New(db.Server)
 	defer client.Close()
-	now, err := client.Get(ctx, store.MetaKey().String())
+	now, err := client.Get(ctx, keys.Meta().String())
 	if err != nil || now.Header.Revision == db.compacted {
 		return err
 	}
@@ -166,7 +167,7 @@ func (db *restEtcd) compact(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// inUseMiB is the part of the database that holds something.
+// inUseMiB returns the used part of the database.
 func (db *restEtcd) inUseMiB() float64 {
 	db.Server.Backend().ForceCommit()
 	return float64(db.Server.Backend().SizeInUse()) / (1 << 20)

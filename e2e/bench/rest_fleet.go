@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/nodeagent"
@@ -25,7 +26,7 @@ import (
 const (
 	restGroups = 200
 	restSecret = "only-for-this-benchmark-0123456789"
-	// restStarts is how many agents start at a time, restReady how long all of it may take.
+	// restStarts is how many agents start concurrently; restReady limits the whole start.
 	restStarts = 16
 	restReady  = 5 * time.Minute
 )
@@ -34,7 +35,7 @@ const (
 type restFleet struct {
 	dir, endpoint string
 	store         *store.Client
-	// played are the instances with processes, and their nodes.
+	// played maps the instances with processes to their nodes.
 	played map[fleet.InstanceID]fleet.NodeID
 
 	cancel  context.CancelFunc
@@ -54,8 +55,8 @@ func (f *restFleet) stop() {
 	}
 }
 
-// start joins the agents, writes the records of the instances, and starts what
-// looks after them. Everything that goes on ends with stop.
+// start starts the agents, writes the instances' records and starts the services. stop ends
+// everything.
 func (f *restFleet) start(ctx context.Context) error {
 	ctx, f.cancel = context.WithCancel(ctx)
 	if err := os.MkdirAll(f.dir, 0o755); err != nil {
@@ -77,7 +78,7 @@ func (f *restFleet) start(ctx context.Context) error {
 	return f.startServices(ctx)
 }
 
-// dial connects to etcd; only from one goroutine.
+// dial connects to etcd. It is not safe for concurrent use.
 func (f *restFleet) dial() (*store.Client, error) {
 	c, err := store.Dial([]string{f.endpoint}, store.Options{})
 	if err == nil {
@@ -86,7 +87,7 @@ func (f *restFleet) dial() (*store.Client, error) {
 	return c, err
 }
 
-// run keeps something going until stop; what fails before is remembered.
+// run runs work until stop, and records an earlier failure.
 func (f *restFleet) run(ctx context.Context, name string, work func(context.Context) error) {
 	f.running.Go(func() {
 		if err := work(ctx); err != nil && ctx.Err() == nil {
@@ -97,7 +98,7 @@ func (f *restFleet) run(ctx context.Context, name string, work func(context.Cont
 	})
 }
 
-// check reports what failed, and whether the instances are still at rest.
+// check reports failures, and whether the instances are still unchanged.
 func (f *restFleet) check(ctx context.Context) error {
 	f.mu.Lock()
 	failed := f.failed
@@ -105,11 +106,11 @@ func (f *restFleet) check(ctx context.Context) error {
 	if failed != nil {
 		return failed
 	}
-	sessions, err := store.Count(ctx, f.store, store.NodeSessions())
+	sessions, err := store.Count(ctx, f.store, keys.NodeSessions())
 	if err != nil {
 		return err
 	}
-	intents, err := store.Count(ctx, f.store, store.Intents())
+	intents, err := store.Count(ctx, f.store, keys.Intents())
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (f *restFleet) check(ctx context.Context) error {
 
 func restNode(n int) fleet.NodeID { return fleet.NodeID(fmt.Sprintf("node-%04d", n)) }
 
-// startAgents joins real agents, each with a connection and a directory of its own.
+// startAgents starts real agents, each with its own connection and directory.
 func (f *restFleet) startAgents(ctx context.Context) error {
 	deadline := time.After(restReady)
 	var starting []<-chan struct{}
@@ -157,7 +158,7 @@ func (f *restFleet) startAgents(ctx context.Context) error {
 	return nil
 }
 
-// noTemplates has none: nothing is built here.
+// noTemplates provides no templates, because no instance directory is built.
 type noTemplates struct{}
 
 func (noTemplates) Manifest(context.Context, string) (io.ReadCloser, error) {
@@ -178,10 +179,10 @@ func (noTemplates) Artifact(context.Context, string) (io.ReadCloser, error) {
 	return nil, errs.New(errs.NotFound, "no artifacts here")
 }
 
-// seed writes groups and their online instances, as enforcer, scheduler and agents
-// would have.
+// seed writes groups and their online instances, in place of enforcer, scheduler and
+// agents.
 func (f *restFleet) seed(ctx context.Context) error {
-	sessions, _, err := store.List(ctx, f.store, store.NodeSessions())
+	sessions, _, err := store.List(ctx, f.store, keys.NodeSessions())
 	if err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func (f *restFleet) seed(ctx context.Context) error {
 		group := fleet.Group{Name: fleet.GroupName(fmt.Sprintf("group-%03d", g)), Revision: 1, CreatedAt: time.Now().UTC(), Spec: fleet.DefaultSpec()}
 		group.Spec.Scaling.Min, group.Spec.Scaling.Max = restInstances/restGroups, restInstances/restGroups
 		group.Spec.Command, group.Spec.Resources.MemoryMiB = "exec sleep 100000", 16
-		txns := []store.Txn{{Writes: []store.Write{store.Create(store.GroupKey(group.Name), group)}}}
+		txns := []store.Txn{{Writes: []store.Write{store.Create(keys.Group(group.Name), group)}}}
 		var births []spawn.Birth
 		for range restInstances / restGroups {
 			births = append(births, sp.Fresh(&group, spawn.Cause{Origin: fleet.OriginMinimum, Reason: fleet.ReasonBelowMinimum}, "", nil))
@@ -203,7 +204,7 @@ func (f *restFleet) seed(ctx context.Context) error {
 			if g < playerGroups {
 				session = sessions[(g*len(births)+i)%playerNodes]
 				f.played[b.Intent.ID] = session.Node
-				txns = append(txns, store.Txn{Writes: []store.Write{store.Create(store.PlacementKey(session.Node, b.Intent.ID), placementOf(b.Intent, session, 20_000+i))}})
+				txns = append(txns, store.Txn{Writes: []store.Write{store.Create(keys.Placement(session.Node, b.Intent.ID), placementOf(b.Intent, session, 20_000+i))}})
 				continue
 			}
 			txns = append(txns, records(b.Intent, session, 20_000+i))
@@ -217,13 +218,13 @@ func (f *restFleet) seed(ctx context.Context) error {
 	return nil
 }
 
-// records are an online instance's placement and status. The placement stands beside the
-// prefix its node's agent follows: there is no process behind it for the agent to find.
+// records returns an online instance's placement and status. The placement is outside of
+// the prefix that the agent follows, because there is no process that the agent could find.
 func records(in fleet.Intent, s fleet.NodeSession, port int) store.Txn {
 	now := time.Now().UTC()
 	return store.Txn{Writes: []store.Write{
-		store.Create(store.PlacementKey("seeded-"+s.Node, in.ID), placementOf(in, s, port)),
-		store.Create(store.StatusKey(in.ID), fleet.Status{
+		store.Create(keys.Placement("seeded-"+s.Node, in.ID), placementOf(in, s, port)),
+		store.Create(keys.Status(in.ID), fleet.Status{
 			Instance: in.ID, Group: in.Group, Node: s.Node, Generation: 1, Epoch: s.CreateRev, State: fleet.Online,
 			Reason: fleet.ReasonReady, PID: 4_000_000 + port, StartedAt: now, OnlineAt: now, ChangedAt: now,
 		}),

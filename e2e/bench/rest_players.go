@@ -11,27 +11,29 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 const (
-	// playerGroups are the groups, of 100 instances each, whose instances have processes.
-	// They run on playerNodes nodes, as many on each as on any other node.
+	// playerGroups is the number of groups, of 100 instances each, whose instances have
+	// processes. They run evenly on playerNodes nodes.
 	playerGroups = 2
 	playerNodes  = playerGroups * restInstances / restGroups * restNodes / restInstances
-	// playersEach is how many players an instance has on average.
+	// playersEach is the average number of players per instance.
 	playersEach = 1
-	// playerStays is how long a player stays on an instance on average.
+	// playerStays is the average time that a player stays on an instance.
 	playerStays = 5 * time.Minute
-	// playersWindow is how long the players are watched while they move.
+	// playersWindow is the length of the measurement with moving players.
 	playersWindow = 2 * time.Minute
-	// playersHistory is the most that etcd's history may grow by in an hour, in MiB.
+	// playersHistory is the permitted growth of etcd's history per hour, in MiB.
 	playersHistory = 200
 )
 
-// played are the instances that have processes, with the agents that tell of their players.
+// played are the instances with processes, and the agents that report their players.
 type played struct {
 	ids     []fleet.InstanceID
 	on      map[fleet.InstanceID]fleet.NodeID
@@ -41,13 +43,13 @@ type played struct {
 	where []fleet.InstanceID
 }
 
-// players waits for the instances that have processes.
+// players waits for the instances with processes.
 func (f *restFleet) players(ctx context.Context) (*played, error) {
 	p := &played{on: f.played, agents: map[fleet.NodeID]*client.Client{}, numbers: map[fleet.InstanceID]int64{}}
 	for id, node := range f.played {
 		p.ids = append(p.ids, id)
 		if p.agents[node] == nil {
-			n, err := store.Get(ctx, f.store, store.NodeKey(node))
+			n, err := store.Get(ctx, f.store, keys.Node(node))
 			if err != nil {
 				return nil, err
 			}
@@ -57,7 +59,7 @@ func (f *restFleet) players(ctx context.Context) (*played, error) {
 	slices.Sort(p.ids)
 	for _, id := range p.ids {
 		for {
-			s, err := store.Get(ctx, f.store, store.StatusKey(id))
+			s, err := store.Get(ctx, f.store, keys.Status(id))
 			if err == nil && s.State == fleet.Online {
 				break
 			}
@@ -72,20 +74,20 @@ func (f *restFleet) players(ctx context.Context) (*played, error) {
 	return p, nil
 }
 
-// tell tells an agent that a player joined or left one of its instances.
+// tell reports a joining or leaving player to an agent.
 func (p *played) tell(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error {
 	p.numbers[id]++
 	h.Sequence = p.numbers[id]
 	return p.agents[p.on[id]].Heartbeat(ctx, id, h)
 }
 
-func restPlayer(n int) fleet.PlayerID {
-	return fleet.PlayerID(fmt.Sprintf("%08x-0000-4000-8000-%012x", n*2654435761%(1<<32), n))
+func restPlayer(n int) players.PlayerID {
+	return players.PlayerID(fmt.Sprintf("%08x-0000-4000-8000-%012x", n*2654435761%(1<<32), n))
 }
 
 func (p *played) join(ctx context.Context, player int, id fleet.InstanceID) error {
 	p.where[player] = id
-	return p.tell(ctx, id, client.Heartbeat{Joined: &fleet.Presence{Player: restPlayer(player), Name: fmt.Sprintf("Player%06d", player)}})
+	return p.tell(ctx, id, client.Heartbeat{Joined: &players.Presence{Player: restPlayer(player), Name: fmt.Sprintf("Player%06d", player)}})
 }
 
 // populate gives every instance its first players.
@@ -99,7 +101,7 @@ func (p *played) populate(ctx context.Context) error {
 	return nil
 }
 
-// move has players leave for other instances, for a while.
+// move moves players between instances for a while.
 func (p *played) move(ctx context.Context, random *rand.Rand) error {
 	every := playerStays / time.Duration(len(p.where))
 	for end := time.Now().Add(playersWindow); time.Now().Before(end); {
@@ -117,26 +119,27 @@ func (p *played) move(ctx context.Context, random *rand.Rand) error {
 	return nil
 }
 
-// kept counts the bytes of changes that etcd's history keeps, of the nodes with players
-// and of all else.
+// kept counts the bytes of changes in etcd's history, separately for the nodes with players
+// and for everything else.
 type kept struct {
 	mu             sync.Mutex
 	players, other int
 }
 
-// perRevision is what etcd's history keeps of a change beside key and value: its revision as
-// the key in the database, numbers of revisions and versions, and the database's own header.
+// perRevision is the overhead of a change in etcd's history in addition to key and value:
+// the revision as the database key, revision and version numbers, and the database's own
+// header.
 const perRevision = 17 + 20 + 16
 
-// Reset is the list at the start, which is no change.
+// Reset receives the initial list, which is not a change.
 func (k *kept) Reset([]store.KeyValue, int64) {}
 
-// Apply counts.
+// Apply counts changes.
 func (k *kept) Apply(changes []store.Change, _ int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, c := range changes {
-		kind, rest, ok := store.SplitKey(c.Key)
+		kind, rest, ok := keys.Split(c.Key)
 		n := len(c.Key) + len(c.Value) + perRevision
 		if ok && slices.Contains([]string{"reports", "figures", "players"}, kind) && withPlayers(rest[0]) {
 			k.players += n
@@ -163,9 +166,9 @@ func withPlayers(node string) bool {
 	return false
 }
 
-// measurePlayers measures what etcd's history grows by while players move. A few nodes
-// have instances with processes and players; what these nodes write counts as often as
-// all nodes are more.
+// measurePlayers measures the growth of etcd's history while players move. Only a few nodes
+// have instances with processes and players, so their writes are scaled to the number of
+// all nodes.
 func (f *restFleet) measurePlayers(ctx context.Context, b *bench) error {
 	p, err := f.players(ctx)
 	if err != nil {
@@ -182,7 +185,7 @@ func (f *restFleet) measurePlayers(ctx context.Context, b *bench) error {
 	var watcher sync.WaitGroup
 	defer watcher.Wait()
 	defer stop()
-	watcher.Go(func() { _ = f.store.Follow(watching, store.Root, k) })
+	watcher.Go(func() { _ = f.store.Follow(watching, keys.Root, k) })
 	if err := p.move(ctx, rand.New(rand.NewPCG(3, 4))); err != nil {
 		return err
 	}

@@ -16,10 +16,10 @@ import (
 
 const restarts = 60
 
-// begin is the program that is restarted: it says its pid and becomes sleep.
+// begin is the program that is restarted: it reports its PID and becomes sleep.
 type begin struct {
 	path string
-	// pids are those of its processes, with the time at which each was heard.
+	// pids receives the PIDs of its processes, with the time of each report.
 	pids chan born
 	fifo *os.File
 }
@@ -67,9 +67,9 @@ func (b *begin) next() (born, error) {
 	}
 }
 
-// measureRestart kills servers that their node restarts in place, and measures how long it
-// takes until the next process runs its first command. Each sample is the first crash of a
-// fresh instance: after a second one the agent pauses.
+// measureRestart kills servers that their node restarts in place, and measures the time
+// until the next process runs its first command. Each sample is the first crash of a new
+// instance, because the agent pauses after a second crash.
 func (s *server) measureRestart(ctx context.Context, b *bench, events *eventStream) error {
 	program, err := newBegin(b.dir)
 	if err != nil {
@@ -103,8 +103,8 @@ func (s *server) measureRestart(ctx context.Context, b *bench, events *eventStre
 	return nil
 }
 
-// startRestarted declares a group whose one server its node restarts in place, and is the
-// server's process.
+// startRestarted creates a group with one server that its node restarts in place, and
+// returns the server's process.
 func (s *server) startRestarted(ctx context.Context, events *eventStream, program *begin, group string) (born, error) {
 	spec := map[string]any{"name": group, "command": "exec " + program.path, "onCrash": "restart", "memoryMb": 16, "minInstances": 1}
 	if err := s.call(ctx, http.MethodPost, "/api/v1/groups", spec, nil); err != nil {
@@ -116,7 +116,8 @@ func (s *server) startRestarted(ctx context.Context, events *eventStream, progra
 	return program.next()
 }
 
-// killed kills a process of the program, and is when it did so and when the next one began.
+// killed kills a process of the program. It returns the time of the kill and the start of
+// the next process.
 func (b *begin) killed(process born) (killed, again time.Time, err error) {
 	killed = time.Now()
 	if err := syscall.Kill(process.pid, syscall.SIGKILL); err != nil {
@@ -126,7 +127,7 @@ func (b *begin) killed(process born) (killed, again time.Time, err error) {
 	return killed, next.at, err
 }
 
-// limit is what the machine needs to wait for the end of the killed program, and to fork
+// limit measures the machine's minimum: to await the end of the killed program, and to fork
 // and exec it again.
 func (b *begin) limit(ctx context.Context) (float64, error) {
 	var all []time.Duration

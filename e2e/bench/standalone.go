@@ -28,7 +28,7 @@ type server struct {
 	http  *http.Client
 }
 
-// startStandalone runs the program on a fresh data directory.
+// startStandalone runs the program on a new data directory.
 func (b *bench) startStandalone(ctx context.Context, args ...string) (*server, error) {
 	dir, err := os.MkdirTemp(b.dir, "data-")
 	if err != nil {
@@ -58,7 +58,7 @@ func (b *bench) startStandalone(ctx context.Context, args ...string) (*server, e
 	return s, err
 }
 
-// placeEtcd has the etcd of a data directory lie elsewhere, where the bench says so.
+// placeEtcd moves the etcd directory of a data directory to etcdDir, if that is set.
 func (b *bench) placeEtcd(dir string) error {
 	if b.etcdDir == "" {
 		return nil
@@ -93,8 +93,8 @@ func (s *server) call(ctx context.Context, method, path string, body, into any) 
 	return wire.Call(ctx, s.http, wire.Request{Method: method, URL: s.ready.API + path, Token: s.token, Body: body}, into)
 }
 
-// collect makes the process collect its garbage, through its admin listener, so
-// that memory in use can be told from memory not yet returned.
+// collect makes the process collect its garbage, through its admin listener, to separate
+// memory in use from memory not yet returned.
 func (s *server) collect(ctx context.Context) error {
 	admin, secret, err := s.admin()
 	if err != nil {
@@ -105,10 +105,10 @@ func (s *server) collect(ctx context.Context) error {
 	}, nil)
 }
 
-// rssMiB is the resident memory of the process now.
+// rssMiB returns the current resident memory of the process.
 func (s *server) rssMiB() (float64, error) { return memoryMiB(s.cmd.Process.Pid, "VmRSS:") }
 
-// memoryMiB is a figure from the status of a process.
+// memoryMiB returns a field of a process's status.
 func memoryMiB(pid int, field string) (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -123,16 +123,17 @@ func memoryMiB(pid int, field string) (float64, error) {
 	return 0, fmt.Errorf("no %s in the status of process %d", field, pid)
 }
 
-// cpu is the processor time the process has used, user and system.
+// cpu returns the CPU time of the process, user and system.
 func (s *server) cpu() (time.Duration, error) { return cpuOf(s.cmd.Process.Pid) }
 
-// cpuOf is the processor time a process has used, user and system.
+// cpuOf returns the CPU time of a process, user and system.
 func cpuOf(pid int) (time.Duration, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// Fields after the command's closing parenthesis; utime and stime are the 14th and 15th of all.
+	// These are the fields after the command's closing parenthesis. utime and stime are the
+	// 14th and 15th of all.
 	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
 	user, err1 := strconv.Atoi(f[11])
 	system, err2 := strconv.Atoi(f[12])

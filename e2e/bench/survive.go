@@ -17,15 +17,14 @@ import (
 const (
 	takeovers = 5
 	losses    = 3
-	// outage is how long all of etcd is away.
+	// outage is the duration of etcd's outage.
 	outage = 2 * time.Minute
-	// crowd is how many instances live through it, and one of twenty is killed meanwhile.
+	// crowd is the number of instances during the outage. One in twenty is killed.
 	crowd = 40
 )
 
-// measureSurvive measures how long the fleet takes to get over what is done to it:
-// a member of etcd that hangs, owners of shards that end, nodes that are lost, a store
-// that is away.
+// measureSurvive measures the fleet's recovery from faults: a hanging etcd member, the end
+// of shard owners, the loss of nodes, and an outage of etcd.
 func measureSurvive(ctx context.Context, b *bench) error {
 	if err := measureHung(ctx, b); err != nil {
 		return err
@@ -61,7 +60,7 @@ func measureSurvive(ctx context.Context, b *bench) error {
 	return r.measureOutage(ctx, b)
 }
 
-// process is what a takeover is done to.
+// process is the process whose shards are taken over.
 type process interface {
 	Kill()
 	Stop() error
@@ -69,8 +68,8 @@ type process interface {
 	Running() bool
 }
 
-// takeovers are the times from the end of a group's owner to the first placement
-// that needed its successor.
+// takeovers returns the times from the end of a group's owner to the first placement that
+// needed its successor.
 func (r *running) takeovers(ctx context.Context, b *bench, service string, end func(process)) ([]time.Duration, error) {
 	var out []time.Duration
 	for n := range takeovers {
@@ -116,8 +115,8 @@ func (r *running) restart(ctx context.Context, p process) error {
 	return p.Start()
 }
 
-// measureLoss cuts the power of a node and waits until all it ran is online elsewhere. The
-// instances are of a group with further fields of a spec.
+// measureLoss cuts the power of a node and waits until all its instances are online
+// elsewhere. Their group has additional fields of the spec.
 func (r *running) measureLoss(ctx context.Context, b *bench, row string, spec map[string]any, limit float64) error {
 	const group, size = fleet.GroupName("loss"), 9
 	if err := r.declareWith(ctx, b, string(group), size, spec); err != nil {
@@ -163,8 +162,8 @@ func (r *running) measureLoss(ctx context.Context, b *bench, row string, spec ma
 	return r.call(ctx, http.MethodDelete, "/api/v1/groups/"+string(group), nil)
 }
 
-// measureOutage stops all of etcd for a while, kills some instances meanwhile, and
-// looks at what else ended and at how long it takes until everything is as declared.
+// measureOutage stops all of etcd for a while and kills some instances meanwhile. It counts
+// the other ends and measures the time until everything is as declared.
 func (r *running) measureOutage(ctx context.Context, b *bench) error {
 	const group = fleet.GroupName("outage")
 	if err := r.declare(ctx, b, string(group), crowd); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// trio is three members of etcd as processes, with etcd's default timing.
+// trio is three etcd members in separate processes with etcd's default timing.
 type trio struct {
 	members   []*site.Process
 	endpoints []string
@@ -64,7 +64,7 @@ func (t *trio) close() {
 	}
 }
 
-// freePorts are addresses that were free a moment ago.
+// freePorts returns addresses that were just free.
 func freePorts(n int) (addresses []string, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,7 +77,7 @@ func freePorts(n int) (addresses []string, err error) {
 	return addresses, nil
 }
 
-// leader is the member that leads.
+// leader returns the leading member.
 func (t *trio) leader(ctx context.Context) (*site.Process, error) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: t.endpoints, Logger: zap.NewNop()})
 	if err != nil {
@@ -99,10 +99,10 @@ func (t *trio) leader(ctx context.Context) (*site.Process, error) {
 	}
 }
 
-// measurePausedLeader pauses the leader for longer than the sessions' TTL, time and
-// again. When it is resumed it may end sessions that were renewed meanwhile. No owner of
-// such a session opens another, and none of their exclusive instances may move before
-// its owner's deadline.
+// measurePausedLeader repeatedly pauses the leader for longer than the sessions' TTL. When
+// the leader resumes, it may end sessions that were renewed meanwhile. The owners of such
+// sessions open no new ones. None of their exclusive instances may move before the owner's
+// deadline.
 func measurePausedLeader(ctx context.Context, b *bench) error {
 	t, err := b.startTrio(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func measurePausedLeader(ctx context.Context, b *bench) error {
 	if _, err := t.leader(ctx); err != nil {
 		return err
 	}
-	// All sessions may end at once, and that is no reason to wait here.
+	// All sessions may end at once, which must not delay replacements here.
 	f, err := newLossFleet(ctx, t.endpoints, enforcer.Config{MassLossPercent: 100})
 	if err != nil {
 		return err
@@ -130,10 +130,10 @@ func measurePausedLeader(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// pausedLeader is what came of the runs.
+// pausedLeader is the result of the runs.
 type pausedLeader struct {
 	early, moved, overlaps int
-	// earliest is the longest time that a session ended before its owner's deadline.
+	// earliest is the longest time by which a session ended before its owner's deadline.
 	earliest time.Duration
 }
 
@@ -159,7 +159,7 @@ func (p *pausedLeader) run(ctx context.Context, f *lossFleet, t *trio, n int) er
 	}
 	leader.Resume()
 	gone := map[fleet.NodeID]bool{}
-	settled := time.Now().Add(pauseTTL / 2) // whatever the leader ends it ends within a second
+	settled := time.Now().Add(pauseTTL / 2) // the leader ends sessions within a second
 	for rev := f.view.Snapshot().Rev; time.Now().Before(settled); rev = f.view.Snapshot().Rev {
 		p.see(f.view.Snapshot(), nodes, gone)
 		waiting, cancel := context.WithDeadline(ctx, settled)
@@ -191,7 +191,7 @@ func (p *pausedLeader) run(ctx context.Context, f *lossFleet, t *trio, n int) er
 	return nil
 }
 
-// see notes the sessions that have just ended, and how early.
+// see records the sessions that have just ended, and how early.
 func (p *pausedLeader) see(s *view.Snapshot, nodes []lossNode, gone map[fleet.NodeID]bool) {
 	for _, n := range nodes {
 		if _, lives := s.NodeSessions.Get(n.id); lives || gone[n.id] {

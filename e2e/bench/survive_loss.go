@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -21,16 +22,16 @@ const (
 	massNodes, massLost = 20, 16
 
 	pauseRuns, pauseLeases = 20, 100
-	// pauseTTL is that of the sessions; the leader is paused for longer.
+	// pauseTTL is the TTL of the sessions. The leader is paused for longer.
 	pauseTTL, pauseFor = 5 * time.Second, 7 * time.Second
 )
 
-// lossFleet has real sessions and records of nodes without agents, each with one
-// online instance, and a real enforcer. Nothing places what it makes.
+// lossFleet has real sessions and records of nodes without agents, each with one online
+// instance, and a real enforcer. There is no scheduler.
 type lossFleet struct {
 	store *store.Client
 	view  *view.View
-	// background holds what runs until close.
+	// background tracks what runs until close.
 	background sync.WaitGroup
 	end        context.CancelFunc
 }
@@ -75,8 +76,8 @@ type lossNode struct {
 	instance fleet.InstanceID
 }
 
-// populate opens the sessions of n nodes within a while, and has a group of n
-// instances online on them.
+// populate opens the sessions of n nodes, spread over a while, and creates a group of n
+// online instances on them.
 func (f *lossFleet) populate(ctx context.Context, g fleet.Group, n int, ttl, within time.Duration) ([]lossNode, error) {
 	g.Revision, g.CreatedAt = 1, time.Now().UTC()
 	g.Spec.Scaling.Min, g.Spec.Scaling.Max, g.Spec.Command = n, n, "exec ./server"
@@ -89,10 +90,10 @@ func (f *lossFleet) populate(ctx context.Context, g fleet.Group, n int, ttl, wit
 	for i := range births {
 		node := lossNode{id: fleet.NodeID(fmt.Sprintf("%s-%03d", g.Name, i)), instance: births[i].Intent.ID}
 		var err error
-		node.session, err = store.OpenSession(ctx, f.store, store.NodeSessionKey(node.id), fleet.NodeSession{Node: node.id, StartedAt: time.Now()}, ttl, false,
+		node.session, err = store.OpenSession(ctx, f.store, keys.NodeSession(node.id), fleet.NodeSession{Node: node.id, StartedAt: time.Now()}, ttl, false,
 			func(granted time.Duration) store.Txn {
 				record := fleet.Node{ID: node.id, SessionTTLSeconds: int(granted / time.Second)}
-				return store.Txn{Writes: []store.Write{store.Create(store.NodeKey(node.id), record)}}
+				return store.Txn{Writes: []store.Write{store.Create(keys.Node(node.id), record)}}
 			})
 		if err != nil {
 			return nil, err
@@ -106,8 +107,8 @@ func (f *lossFleet) populate(ctx context.Context, g fleet.Group, n int, ttl, wit
 	for i, b := range births {
 		txns = append(txns, onlineOn(nodes[i].id, b.Intent, nodes[i].session.Fence().Epoch()))
 	}
-	// The group comes last, so that it lacks nobody when the enforcer sees it.
-	for _, txn := range append(txns, store.Txn{Writes: []store.Write{store.Create(store.GroupKey(g.Name), g)}}) {
+	// The group comes last, so that its instances exist when the enforcer sees it.
+	for _, txn := range append(txns, store.Txn{Writes: []store.Write{store.Create(keys.Group(g.Name), g)}}) {
 		if _, err := f.store.Commit(ctx, txn); err != nil {
 			return nil, err
 		}
@@ -115,21 +116,21 @@ func (f *lossFleet) populate(ctx context.Context, g fleet.Group, n int, ttl, wit
 	return nodes, nil
 }
 
-// onlineOn are an online instance's placement and status.
+// onlineOn returns an online instance's placement and status.
 func onlineOn(n fleet.NodeID, in fleet.Intent, epoch int64) store.Txn {
 	now := time.Now().UTC()
 	return store.Txn{Writes: []store.Write{
-		store.Create(store.PlacementKey(n, in.ID), fleet.Placement{
+		store.Create(keys.Placement(n, in.ID), fleet.Placement{
 			Instance: in.ID, Name: in.Name, Group: in.Group, Node: n, Generation: 1, Plan: in.Plan, PlacedAt: now,
 		}),
-		store.Create(store.StatusKey(in.ID), fleet.Status{
+		store.Create(keys.Status(in.ID), fleet.Status{
 			Instance: in.ID, Group: in.Group, Node: n, Generation: 1, Epoch: epoch, State: fleet.Online,
 			Reason: fleet.ReasonReady, StartedAt: now, OnlineAt: now, ChangedAt: now,
 		}),
 	}}
 }
 
-// until waits until the view shows something.
+// until waits for a condition on the view.
 func (f *lossFleet) until(ctx context.Context, what string, ok func(*view.Snapshot) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, boundless)
 	defer cancel()
@@ -144,7 +145,8 @@ func (f *lossFleet) until(ctx context.Context, what string, ok func(*view.Snapsh
 	}
 }
 
-// measureMassLoss ends most sessions of a fleet at one moment: nothing is replaced.
+// measureMassLoss ends most sessions of a fleet at once, and checks that nothing is
+// replaced.
 func measureMassLoss(ctx context.Context, b *bench) error {
 	server, err := b.startEtcd("mass-loss")
 	if err != nil {
@@ -177,7 +179,7 @@ func measureMassLoss(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.report("mass_loss_seen_s", time.Since(began).Seconds(), "s", ttl.Seconds()+2)
-	if !pause.For(ctx, ttl) { // thrice the wait for further losses
+	if !pause.For(ctx, ttl) { // three times the wait for further losses
 		return ctx.Err()
 	}
 	s, offline := f.view.Snapshot(), 0

@@ -54,8 +54,8 @@ func measureEnforcerOutage(ctx context.Context, b *bench) error {
 func (r *running) enforcerOutage(ctx context.Context, group fleet.GroupName, minimum int) (time.Duration, error) {
 	member := r.Members()[0]
 	link := r.Link(site.Pair{From: "enforcer-1", To: member.Name})
-	// The enforcer must not see the new minimum before the outage: a transaction that
-	// waits for a connection can commit before the enforcer opens its next session.
+	// The enforcer must not see the new minimum before the outage, because a transaction
+	// that waits for a connection can commit before the enforcer opens its next session.
 	link.Set(proxy.Fault{Refuse: true})
 	if err := r.call(ctx, http.MethodPatch, "/api/v1/groups/"+string(group), map[string]any{"minInstances": minimum}); err != nil {
 		return 0, err
@@ -72,7 +72,7 @@ func (r *running) enforcerOutage(ctx context.Context, group fleet.GroupName, min
 		return 0, err
 	}
 	began := time.Now()
-	// The view's own connection pauses between attempts: a new one sees the write at once.
+	// The view's own connection backs off; a new one sees the write at once.
 	if err := r.follow(ctx); err != nil {
 		return 0, err
 	}

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// templateFiles and templateBytes are what a template of a whole server comes to.
+	// templateFiles and templateBytes are the typical size of a template of a whole server.
 	templateFiles = 2000
 	templateBytes = 200 << 20
 	templateDirs  = 40
-	// templateSamples starts are measured, each beside a copy.
+	// templateSamples is the number of measured starts, each beside a copy.
 	templateSamples = 9
-	// templateRoom is what the copies on their way need on the disk: source, service,
-	// cache, instance and the copy beside it, and as much again so that nobody is hurt.
+	// templateRoom is the required disk space: for source, service, cache, instance and the
+	// comparison copy, and as much again as a reserve.
 	templateRoom = 10 * templateBytes
 )
 
-// measureTemplate measures a start whose content is on the node already, from the
-// request to the running process, beside cp of the same files to the same disk, in turn:
-// where the disk is, and on a file system that shares blocks.
+// measureTemplate measures a start with cached content, from the request to the running
+// process. It alternates with cp of the same files on the same disk. It measures both on
+// the current file system and on one with shared blocks.
 func measureTemplate(ctx context.Context, b *bench) (err error) {
 	if b.sharesBlocks() {
 		return b.measureStart(ctx, reflinked)
@@ -47,9 +47,9 @@ func measureTemplate(ctx context.Context, b *bench) (err error) {
 	return there.measureStart(ctx, reflinked)
 }
 
-// reference is what a start is measured beside.
+// reference is what a start is compared with.
 type reference struct {
-	// ratio and start are the figures' ids; a cold start has one where cold is not empty.
+	// ratio and start are the IDs of figures. cold is the ID for a cold start, if any.
 	ratio, start, cold string
 	how                []string // options of cp
 }
@@ -85,7 +85,7 @@ func (b *bench) measureStart(ctx context.Context, beside reference) error {
 		return err
 	}
 	var starts, copies []time.Duration
-	for n := range templateSamples + 1 { // the first fetches, and hashes
+	for n := range templateSamples + 1 { // the first one fetches and hashes
 		copied, err := b.copyTree(ctx, source, beside.how)
 		if err != nil {
 			return err
@@ -106,7 +106,7 @@ func (b *bench) measureStart(ctx context.Context, beside reference) error {
 	return nil
 }
 
-// hasRoom refuses to fill somebody's disk.
+// hasRoom fails if the disk has too little free space.
 func (b *bench) hasRoom(bytes uint64) error {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(b.dir, &st); err != nil {
@@ -118,7 +118,7 @@ func (b *bench) hasRoom(bytes uint64) error {
 	return nil
 }
 
-// writeTree writes files that nothing compresses: many small ones, some large ones.
+// writeTree writes incompressible files: many small ones and some large ones.
 func writeTree(dir string) error {
 	source := rand.NewChaCha8([32]byte{})
 	sizes := rand.New(source)
@@ -139,7 +139,7 @@ func writeTree(dir string) error {
 	return nil
 }
 
-// declareTemplate declares the group, trying until its template was picked up.
+// declareTemplate creates the group, and retries until its template is published.
 func (s *server) declareTemplate(ctx context.Context) error {
 	spec := map[string]any{
 		"name": "tree", "command": idler, "templates": []string{"bench/tree"}, "memoryMb": 16,
@@ -157,8 +157,8 @@ func (s *server) declareTemplate(ctx context.Context) error {
 	return err
 }
 
-// sharesBlocks reports whether the disk can give one file the content of another
-// without copying it.
+// sharesBlocks reports whether the file system can clone a file without copying its
+// content.
 func (b *bench) sharesBlocks() bool {
 	from, to := filepath.Join(b.dir, "shared-from"), filepath.Join(b.dir, "shared-to")
 	defer os.Remove(from)
@@ -166,8 +166,8 @@ func (b *bench) sharesBlocks() bool {
 	return os.WriteFile(from, []byte("content"), 0o600) == nil && exec.Command("cp", "--reflink=always", from, to).Run() == nil
 }
 
-// copyTree times cp. What others have still to write is written first, here and
-// before a start, so that neither pays for the other.
+// copyTree measures cp. It first flushes the pending writes of others, as before a start,
+// so that neither pays for the other.
 func (b *bench) copyTree(ctx context.Context, source string, how []string) (time.Duration, error) {
 	to := filepath.Join(b.dir, "copied")
 	defer os.RemoveAll(to)
@@ -177,7 +177,8 @@ func (b *bench) copyTree(ctx context.Context, source string, how []string) (time
 	return time.Since(began), err
 }
 
-// startTemplate times a start, and ends it and waits until its directory is gone.
+// startTemplate measures a start, then ends the instance and waits until its directory is
+// gone.
 func (s *server) startTemplate(ctx context.Context, events *eventStream) (time.Duration, error) {
 	syscall.Sync()
 	began := time.Now()
@@ -198,7 +199,7 @@ func (s *server) startTemplate(ctx context.Context, events *eventStream) (time.D
 	return took, gone(ctx, filepath.Join(s.dir, "node", "running", online.UID))
 }
 
-// gone waits until a path is there no more.
+// gone waits until a path no longer exists.
 func gone(ctx context.Context, path string) error {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {

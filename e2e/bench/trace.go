@@ -25,9 +25,10 @@ type span struct {
 	took time.Duration
 }
 
-// measureTrace prints what happens during one launch, one replacement of a killed server and
-// one restart in place: the regions that the program notes in its execution trace (commits,
-// views, preparation, start of the process, probes) between the first and the last moment.
+// measureTrace prints what happens during one launch, one replacement of a killed server
+// and one restart in place. It shows the regions that the program records in its execution
+// trace (commits, views, preparation, start of the process, probes) between the first and
+// the last moment.
 func measureTrace(ctx context.Context, b *bench) error {
 	s, err := b.startStandalone(ctx, "-memory", "1000000", "-cpu", "1000000")
 	if err != nil {
@@ -51,7 +52,7 @@ func measureTrace(ctx context.Context, b *bench) error {
 		}
 		return events.await("traced", "RUNNING", "")
 	}
-	for range warmup { // caches are filled, connections are open
+	for range warmup { // to fill caches and open connections
 		if _, err := launch(); err != nil {
 			return err
 		}
@@ -73,7 +74,7 @@ func measureTrace(ctx context.Context, b *bench) error {
 		again, err := events.await(victim.group, "RUNNING", "")
 		return began, again.at, err
 	}
-	for n := range warmup + 1 { // a fresh group each time, so that there is no back-off
+	for n := range warmup + 1 { // a new group each time, so that there is no back-off
 		if victim, err = s.startVictim(ctx, b, events, "healed"+strconv.Itoa(n)); err != nil {
 			return err
 		}
@@ -100,8 +101,8 @@ func measureTrace(ctx context.Context, b *bench) error {
 	return s.printTrace(ctx, b.out, "restart", func() (time.Time, time.Time, error) { return program.killed(first) })
 }
 
-// printTrace records a second of the program's execution, does something meanwhile, and
-// prints the spans between its begin and its end.
+// printTrace records a second of the program's execution trace while it calls do, and
+// prints the spans between the times that do returns.
 func (s *server) printTrace(ctx context.Context, out io.Writer, what string, do func() (began, ended time.Time, err error)) error {
 	admin, secret, err := s.admin()
 	if err != nil {
@@ -112,7 +113,7 @@ func (s *server) printTrace(ctx context.Context, out io.Writer, what string, do 
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+secret)
-	resp, err := s.http.Do(req) // its header comes once the trace is on
+	resp, err := s.http.Do(req) // the response header arrives once the trace is on
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (s *server) printTrace(ctx context.Context, out io.Writer, what string, do 
 	return nil
 }
 
-// admin is the address of the program's admin listener, and the secret it demands.
+// admin returns the address of the program's admin listener and the required secret.
 func (s *server) admin() (address, secret string, err error) {
 	log, err := os.ReadFile(filepath.Join(s.dir, "log"))
 	if err != nil {
@@ -150,7 +151,7 @@ func (s *server) admin() (address, secret string, err error) {
 	return address, strings.TrimSpace(string(b)), err
 }
 
-// readSpans reads the regions of an execution trace, the earliest first.
+// readSpans reads the regions of an execution trace, sorted by start.
 func readSpans(from io.Reader) ([]span, error) {
 	r, err := trace.NewReader(from)
 	if err != nil {

@@ -19,7 +19,7 @@ func Root(t testing.TB) string {
 	return filepath.Join(filepath.Dir(file), "..", "..")
 }
 
-// builds makes each program once per test process.
+// builds compiles each program once per test process.
 type builds struct {
 	mu   sync.Mutex
 	dir  string
@@ -28,8 +28,8 @@ type builds struct {
 
 var built = &builds{done: map[string]error{}}
 
-// Program builds a command of the workspace, e.g. "./scheduler/cmd/scheduler",
-// and returns the path of its binary.
+// Program builds a command of the workspace, such as "./scheduler/cmd/scheduler", and
+// returns the path of its binary.
 func Program(t testing.TB, pkg string) string {
 	t.Helper()
 	built.mu.Lock()
@@ -56,7 +56,7 @@ func Program(t testing.TB, pkg string) string {
 	return bin
 }
 
-// Cleanup removes the built programs; a test package's TestMain calls it last.
+// Cleanup deletes the built programs. Call it last in TestMain.
 func Cleanup() {
 	built.mu.Lock()
 	defer built.mu.Unlock()

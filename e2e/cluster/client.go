@@ -17,17 +17,17 @@ import (
 	"github.com/orreryhq/orrery/libs/openapitest"
 )
 
-// Client speaks JSON to a cluster as a logged-in user.
+// Client is a JSON client for a cluster with a logged-in user.
 type Client struct {
 	t     testing.TB
 	api   string
 	token string
 	http  *http.Client
-	// contract is the document of the cluster's API.
+	// contract returns the cluster's OpenAPI document.
 	contract func() (*openapitest.Contract, error)
 }
 
-// Login logs the admin in.
+// Login logs in as the admin.
 func Login(t testing.TB, c Cluster) *Client {
 	t.Helper()
 	password, err := os.ReadFile(c.PasswordFile())
@@ -41,17 +41,17 @@ func Login(t testing.TB, c Cluster) *Client {
 	return cl
 }
 
-// Token is what the user is logged in with, for calls that are not JSON.
+// Token returns the user's token, for requests other than JSON.
 func (c *Client) Token() string { return c.token }
 
-// On is the same user for another test, such as a subtest.
+// On returns the same client for another test, such as a subtest.
 func (c *Client) On(t testing.TB) *Client {
 	other := *c
 	other.t = t
 	return &other
 }
 
-// Anonymous is a client without a token.
+// Anonymous returns a client without a token.
 func Anonymous(t testing.TB, c Cluster) *Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -60,7 +60,7 @@ func Anonymous(t testing.TB, c Cluster) *Client {
 	return cl
 }
 
-// document reads how the cluster describes its API.
+// document fetches the cluster's OpenAPI document.
 func (c *Client) document() (*openapitest.Contract, error) {
 	r, err := c.Try(c.t.Context(), "GET", "/openapi.json", nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Client) document() (*openapitest.Contract, error) {
 	return openapitest.New(doc)
 }
 
-// hold demands that a request that was taken and its answer are as the cluster describes them.
+// hold checks an accepted request and its reply against the OpenAPI document.
 func (c *Client) hold(method, target string, body any, r *Reply) {
 	c.t.Helper()
 	contract, err := c.contract()
@@ -98,7 +98,7 @@ func (c *Client) hold(method, target string, body any, r *Reply) {
 	}
 }
 
-// Reply is an answer.
+// Reply is an HTTP response.
 type Reply struct {
 	t      testing.TB
 	what   string
@@ -107,8 +107,8 @@ type Reply struct {
 	Header http.Header
 }
 
-// Do sends a request; body may be nil, a []byte or string sent as it is, or a value encoded as
-// JSON. The answer must be as the API is described.
+// Do sends a request. A body may be nil, a []byte or string that is sent as it is, or a
+// value that is encoded as JSON. Do checks the reply against the OpenAPI document.
 func (c *Client) Do(method, path string, body any) *Reply {
 	c.t.Helper()
 	r, err := c.Try(c.t.Context(), method, path, body)
@@ -119,8 +119,8 @@ func (c *Client) Do(method, path string, body any) *Reply {
 	return r
 }
 
-// Try is Do that returns a network error instead of failing the test, and holds nothing against
-// the description: for other goroutines.
+// Try is like Do, but returns a network error instead of failing the test, and does not
+// check the reply. It may be called from other goroutines.
 func (c *Client) Try(ctx context.Context, method, path string, body any) (*Reply, error) {
 	var payload io.Reader
 	switch b := body.(type) {
@@ -159,7 +159,7 @@ func (c *Client) Try(ctx context.Context, method, path string, body any) (*Reply
 	return &Reply{t: c.t, what: method + " " + path, Status: resp.StatusCode, Body: b, Header: resp.Header}, nil
 }
 
-// OK demands a status and decodes the body into a value, if one is given.
+// OK checks the status and decodes the body into a value, if given.
 func (r *Reply) OK(status int, into ...any) *Reply {
 	r.t.Helper()
 	if r.Status != status {
@@ -180,7 +180,7 @@ func clip(b []byte) string {
 	return string(b)
 }
 
-// Instance is what the tests read of an instance.
+// Instance are the fields of an instance that the tests read.
 type Instance struct {
 	ID         string `json:"id"`
 	UID        string `json:"uid"`
@@ -195,7 +195,7 @@ type Instance struct {
 	Generation int64  `json:"generation"`
 }
 
-// Instances lists a group's instances, those that have ended too.
+// Instances lists a group's instances, including ended ones.
 func (c *Client) Instances(group string) []Instance {
 	c.t.Helper()
 	var page struct{ Data []Instance }
@@ -203,7 +203,7 @@ func (c *Client) Instances(group string) []Instance {
 	return page.Data
 }
 
-// Running are a group's instances in state RUNNING.
+// Running lists a group's instances in state RUNNING.
 func (c *Client) Running(group string) []Instance {
 	c.t.Helper()
 	var out []Instance
@@ -215,7 +215,7 @@ func (c *Client) Running(group string) []Instance {
 	return out
 }
 
-// Instance reads one instance by name or id.
+// Instance reads an instance by name or ID.
 func (c *Client) Instance(ref string) Instance {
 	c.t.Helper()
 	var i Instance

@@ -1,10 +1,10 @@
-// Package cluster starts a whole Orrery for end-to-end tests and benchmarks and
-// speaks to it as a stranger would: over HTTP.
+// Package cluster starts a whole Orrery for end-to-end tests and benchmarks, and talks to
+// it over HTTP as any client would.
 //
-// There are two runners behind one interface. The in-process one runs
-// standalone's stack inside the test, race detector and all. The other builds the
-// programs and runs six separate processes: etcd and the five services. Which one
-// Start picks is said by ORRERY_E2E (unset, or "processes").
+// Two runners share one interface. The in-process runner runs standalone's stack inside the
+// test, also under the race detector. The other runner builds the programs and runs etcd
+// and the five services as separate processes. ORRERY_E2E selects the runner: unset or
+// "processes".
 package cluster
 
 import (
@@ -16,9 +16,9 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// Options say what to start. The zero value is one node with what the machine has.
+// Options configure a cluster. The zero value is one node with the machine's capacity.
 type Options struct {
-	// DataDir is kept between starts; empty means a fresh temporary directory.
+	// DataDir is kept between starts. Empty means a new temporary directory.
 	DataDir string
 	// MemoryMiB and CPU are the node's capacity.
 	MemoryMiB, CPU int
@@ -28,30 +28,30 @@ type Options struct {
 
 // Cluster is a running Orrery.
 type Cluster interface {
-	// API is the gateway's base URL.
+	// API returns the gateway's base URL.
 	API() string
-	// DataDir is where everything lies.
+	// DataDir returns the directory of all data.
 	DataDir() string
-	// TemplateDir is where templates are dropped in.
+	// TemplateDir returns the directory from which templates are published.
 	TemplateDir() string
-	// PasswordFile holds the admin's password.
+	// PasswordFile returns the file with the admin's password.
 	PasswordFile() string
-	// Stop ends it gracefully and waits.
+	// Stop stops the cluster gracefully and waits.
 	Stop()
 }
 
-// Local is a cluster on this machine, which further nodes may join.
+// Local is a cluster on this machine. Nodes can be added to it.
 type Local interface {
 	Cluster
-	// Etcd are etcd's addresses, with commas between them.
+	// Etcd returns etcd's addresses, separated by commas.
 	Etcd() string
-	// SecretFile holds the cluster's secret.
+	// SecretFile returns the file with the cluster's secret.
 	SecretFile() string
-	// Metrics is the text of the metrics of all programs, one after the other.
+	// Metrics returns the concatenated metrics of all programs.
 	Metrics() string
 }
 
-// Start runs a cluster until the test ends, with the runner ORRERY_E2E names.
+// Start runs a cluster until the test ends. ORRERY_E2E selects the runner.
 func Start(t testing.TB, o Options) Local {
 	t.Helper()
 	if o.DataDir == "" {
@@ -70,7 +70,7 @@ func Start(t testing.TB, o Options) Local {
 	return c
 }
 
-// Bounded is a context that ends with the test and no later than await.Patience from now.
+// Bounded returns a context that ends with the test, and at most await.Patience from now.
 func Bounded(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
@@ -78,7 +78,7 @@ func Bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-// WriteTemplate drops files into a template, "<group>/<name>".
+// WriteTemplate writes files into a template named "<group>/<name>".
 func WriteTemplate(t testing.TB, c Cluster, template string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {

@@ -9,24 +9,23 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// Gateway is one more gateway of a cluster: a process of its own, whatever the runner is.
+// Gateway is an additional gateway of a cluster, always in a separate process.
 type Gateway struct {
 	*site.Process
-	Cluster // whose API is this gateway's
+	Cluster // API returns this gateway's URL instead
 
 	url  string
 	name string
 	t    testing.TB
 }
 
-// API is the gateway's own base URL.
+// API returns this gateway's base URL.
 func (g *Gateway) API() string { return g.url }
 
-// Stop ends the gateway and not the cluster.
+// Stop stops the gateway and leaves the cluster running.
 func (g *Gateway) Stop() { g.end() }
 
-// AddGateway runs a gateway beside the cluster's own until the test ends, and waits until
-// it is ready.
+// AddGateway runs an additional gateway until the test ends, and waits until it is ready.
 func AddGateway(t testing.TB, c Local, admin *Client, name string) *Gateway {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -38,8 +37,8 @@ func AddGateway(t testing.TB, c Local, admin *Client, name string) *Gateway {
 	return g
 }
 
-// Restart starts the gateway, which does not run, and waits until it is ready at the
-// address the members of the cluster name.
+// Restart starts the stopped gateway, and waits until it is ready at the address in the
+// list of members.
 func (g *Gateway) Restart(admin *Client) {
 	g.t.Helper()
 	before := g.url
@@ -71,14 +70,14 @@ func (g *Gateway) Restart(admin *Client) {
 	})
 }
 
-// Through is the same user at another gateway.
+// Through returns the same user's client for another gateway.
 func (c *Client) Through(g Cluster) *Client {
 	other := *c
 	other.api = g.API()
 	return &other
 }
 
-// end stops the gateway, and prints its log when the test failed.
+// end stops the gateway, and prints its log if the test failed.
 func (g *Gateway) end() {
 	if err := g.Process.Stop(); err != nil {
 		g.t.Error(err)

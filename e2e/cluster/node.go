@@ -11,26 +11,25 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// NodeOptions say what one more node offers.
+// NodeOptions configure an additional node.
 type NodeOptions struct {
 	ID     string
 	Labels map[string]string
-	// MemoryMiB and CPU are its capacity; 0 is what the machine has.
+	// MemoryMiB and CPU are its capacity. 0 means the machine's.
 	MemoryMiB, CPU int
-	// Flags are further ones of its agent.
+	// Flags are additional flags for its agent.
 	Flags []string
 }
 
-// Node is one more node of a cluster: an agent in a process of its own, whatever the
-// runner is.
+// Node is an additional node of a cluster: an agent, always in a separate process.
 type Node struct {
 	*site.Process
 	ID string
 	t  testing.TB
 }
 
-// AddNode runs a node beside the cluster's own until the test ends, and waits until
-// it takes part. Its instances end with its agent.
+// AddNode runs an additional node until the test ends, and waits until it is online. Its
+// instances end with its agent.
 func AddNode(t testing.TB, c Local, admin *Client, o NodeOptions) *Node {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), o.ID)
@@ -57,7 +56,7 @@ func AddNode(t testing.TB, c Local, admin *Client, o NodeOptions) *Node {
 	return n
 }
 
-// number is a positive number in digits, else nothing.
+// number formats a positive number; others become "".
 func number(n int) string {
 	if n <= 0 {
 		return ""
@@ -65,7 +64,7 @@ func number(n int) string {
 	return fmt.Sprint(n)
 }
 
-// AwaitOnline waits until the node takes part.
+// AwaitOnline waits until the node is online.
 func (n *Node) AwaitOnline(admin *Client) {
 	n.t.Helper()
 	await.That(n.t, n.ID+" taking part", func() string {
@@ -81,7 +80,7 @@ func (n *Node) AwaitOnline(admin *Client) {
 	})
 }
 
-// end stops the agent with what it runs, and prints its log when the test failed.
+// end stops the agent and its instances, and prints its log if the test failed.
 func (n *Node) end() {
 	if err := n.Stop(); err != nil {
 		n.t.Error(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// processes is etcd and the five services, each its own process, and one node.
+// processes runs etcd and the five services as separate processes, with one node.
 type processes struct {
 	t    testing.TB
 	dir  string
@@ -87,7 +87,7 @@ func (p *processes) PasswordFile() string { return p.site.PasswordFile() }
 func (p *processes) Etcd() string         { return strings.Join(p.site.Endpoints(), ",") }
 func (p *processes) SecretFile() string   { return p.site.SecretFile() }
 
-// Metrics asks the admin listener of every program but etcd.
+// Metrics queries the admin listeners of all programs except etcd.
 func (p *processes) Metrics() string {
 	p.t.Helper()
 	var all []byte
@@ -104,7 +104,8 @@ func (p *processes) Metrics() string {
 	return string(all)
 }
 
-// Stop ends the programs one by one: first what decides, then the node, etcd last.
+// Stop stops the programs one by one: first the services that decide, then the node, etcd
+// last.
 func (p *processes) Stop() {
 	p.once.Do(func() {
 		if err := p.site.Close(); err != nil {
@@ -113,7 +114,7 @@ func (p *processes) Stop() {
 	})
 }
 
-// reportLogs prints what the programs logged when the test failed.
+// reportLogs prints the programs' logs if the test failed.
 func (p *processes) reportLogs() {
 	if !p.t.Failed() || p.site == nil {
 		return

@@ -7,8 +7,7 @@ import (
 	"github.com/orreryhq/orrery/e2e/cluster/site"
 )
 
-// AddScheduler runs a scheduler beside the cluster's own until the test ends: a process of
-// its own, whatever the runner is.
+// AddScheduler runs an additional scheduler in a separate process until the test ends.
 func AddScheduler(t testing.TB, c Local, name string) {
 	t.Helper()
 	p := site.NewProcess(name, Program(t, "./scheduler/cmd/scheduler"), filepath.Join(t.TempDir(), name)+".log",

@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
-// inProcess is standalone's stack inside the test process.
+// inProcess runs standalone's stack inside the test process.
 type inProcess struct {
 	ready  stack.Ready
 	dir    string
@@ -32,7 +32,7 @@ func startStack(t testing.TB, o Options) Local {
 		c.done <- stack.Run(ctx, stack.Options{
 			DataDir: o.DataDir, Listen: "127.0.0.1:0",
 			MemoryMiB: o.MemoryMiB, CPU: o.CPU, UnsafeNoFsync: true,
-			MaxCPUPercent: 100, // all nodes of a test measure the same processors
+			MaxCPUPercent: 100, // all nodes of a test measure the same CPUs
 			Keep:          func(context.Context) bool { return o.KeepInstances },
 			Log:           slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
 			OnReady:       func(r stack.Ready) { ready <- r },
@@ -57,7 +57,7 @@ func (c *inProcess) PasswordFile() string { return c.ready.PasswordFile }
 func (c *inProcess) Etcd() string         { return c.ready.Etcd }
 func (c *inProcess) SecretFile() string   { return filepath.Join(c.dir, "cluster-secret") }
 
-// Metrics asks the gateway: all parts of a stack export in one registry.
+// Metrics queries the gateway, because all parts of a stack share one registry.
 func (c *inProcess) Metrics() string {
 	return string(Login(c.t, c).Do(http.MethodGet, "/api/metrics", nil).OK(http.StatusOK).Body)
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/orreryhq/orrery/e2e/cluster"
 )
 
-// baseImage is the Debian that `make images` makes.
+// baseImage is the Debian image that `make images` builds.
 const baseImage = "orrery/base:12"
 
-// Version is what the programs of FromSources say is theirs. The copy has no history, and the
-// Go image no git.
+// Version is the version of the programs from FromSources. The copy has no history, and the
+// Go image has no git.
 const Version = "v0.0.0-clone"
 
-// FromSources brings up a copy of what git tracks, in which nothing was made before, and
-// returns what the service that makes the secrets has printed. The images are compiled from
-// the sources by BuildKit. In the place of the registry's Go image is one of this host's
-// toolchain and downloaded modules, so no step of the build has a network.
+// FromSources starts a stack from a copy of the files that git tracks, and returns what the
+// service that creates the secrets has printed. BuildKit compiles the images from source.
+// An image with this host's toolchain and downloaded modules replaces the registry's Go
+// image, so that no build step needs a network.
 func FromSources(t testing.TB) (s *Stack, printed string) {
 	t.Helper()
 	s = newStack(t, t.TempDir())
@@ -54,7 +54,7 @@ func FromSources(t testing.TB) (s *Stack, printed string) {
 	return s, printed
 }
 
-// Printed is what a service has printed.
+// Printed returns what a service has printed.
 func (s *Stack) Printed(service string) string {
 	s.t.Helper()
 	out, err := s.compose("logs", "--no-color", service)
@@ -64,8 +64,8 @@ func (s *Stack) Printed(service string) string {
 	return out
 }
 
-// buildKit is the directory on the PATH whose docker can build with BuildKit: version 20 by
-// itself, a later one only with its plugin buildx.
+// buildKit returns a directory for PATH whose docker can build with BuildKit: version 20 by
+// itself, later versions with the plugin buildx.
 func buildKit(t testing.TB) string {
 	t.Helper()
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
@@ -79,7 +79,7 @@ func buildKit(t testing.TB) string {
 	return ""
 }
 
-// clone copies what git tracks into a directory.
+// clone copies the files that git tracks into a directory.
 func clone(t testing.TB, into string) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `git ls-files -z | tar --null -T - -c | tar -x -C "$0"`, into)
@@ -89,7 +89,7 @@ func clone(t testing.TB, into string) {
 	}
 }
 
-// makeGoImage makes an image with this host's Go and the modules it has downloaded.
+// makeGoImage builds an image with this host's Go and its downloaded modules.
 func makeGoImage(t testing.TB, tag string) string {
 	t.Helper()
 	image := "orrery/go:" + tag
@@ -106,7 +106,7 @@ func makeGoImage(t testing.TB, tag string) string {
 	return image
 }
 
-// without leaves an addition to the compose file that takes the network from every build.
+// without writes an override of the compose file that disables the network of every build.
 func without(t testing.TB, root string) {
 	t.Helper()
 	text := "services:\n"

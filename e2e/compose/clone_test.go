@@ -24,5 +24,5 @@ func TestComposeUpInAFreshCloneBuildsAndStartsEverything(t *testing.T) {
 	if again := s.Printed("init"); strings.Count(again, "first password of the user admin:") != 1 {
 		t.Errorf("the password is not printed once, but:\n%s\nbefore:\n%s", again, printed)
 	}
-	cluster.Login(t, s) // it is still that
+	cluster.Login(t, s) // the password is unchanged
 }

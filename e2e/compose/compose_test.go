@@ -1,5 +1,5 @@
-// Package compose_test holds the scenarios that need a container engine. They run
-// when ORRERY_E2E is compose: `make e2e-compose`.
+// Package compose_test holds the scenarios that need a container engine. They run with
+// ORRERY_E2E=compose: `make e2e-compose`.
 package compose_test
 
 import (
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// arenaGroup declares a group of the game server that the agents' image carries.
+// arenaGroup returns the spec of a group of the game server in the agents' image.
 func arenaGroup(name string, min int) map[string]any {
 	return map[string]any{
 		"name": name, "command": "exec arena", "minInstances": min, "maxInstances": 0,
@@ -48,7 +48,7 @@ func perNode(all []cluster.Instance) map[string]int {
 	return count
 }
 
-// awaitAnswer waits until a game server answers where its record says it is.
+// awaitAnswer waits until a game server answers at its recorded address.
 func awaitAnswer(t *testing.T, s *compose.Stack, i cluster.Instance) {
 	t.Helper()
 	address := net.JoinHostPort(s.Container(i.Node).IP(t.Context()), strconv.Itoa(i.Port))

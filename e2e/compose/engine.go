@@ -10,17 +10,17 @@ import (
 	"testing"
 )
 
-// Container is one container of a stack. Its id stays the same over restarts.
+// Container is one container of a stack. Its ID stays the same over restarts.
 type Container struct {
 	t  testing.TB
 	id string
-	// Name is what people call it, e.g. "…_scheduler_2".
+	// Name is the container's name, such as "…_scheduler_2".
 	Name string
 	// Service is its service in the compose file.
 	Service string
 }
 
-// docker runs the engine's command line and returns what it prints.
+// docker runs the docker command and returns its output.
 func docker(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "docker", args...).CombinedOutput()
 	text := strings.TrimSpace(string(out))
@@ -39,21 +39,21 @@ func must(t testing.TB, args ...string) string {
 	return out
 }
 
-// Restart stops the container as an operator would and starts it again.
+// Restart stops the container gracefully and starts it again.
 func (c Container) Restart() { must(c.t, "restart", "--time", "30", c.id) }
 
-// Kill ends the container's processes with SIGKILL; it stays down until Start.
+// Kill kills the container's processes with SIGKILL. It stays down until Start.
 func (c Container) Kill() { must(c.t, "kill", c.id) }
 
-// Start starts a container that is down.
+// Start starts a stopped container.
 func (c Container) Start() { must(c.t, "start", c.id) }
 
-// Exec runs a command inside and returns what it prints.
+// Exec runs a command inside the container and returns its output.
 func (c Container) Exec(ctx context.Context, command ...string) (string, error) {
 	return docker(ctx, append([]string{"exec", c.id}, command...)...)
 }
 
-// Health runs the image's health check and says what is wrong, "" when nothing is.
+// Health runs the image's health check and returns the problem, or "".
 func (c Container) Health(ctx context.Context) string {
 	out, err := docker(ctx, "inspect", "--format", "{{json .Config.Healthcheck.Test}}", c.id)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c Container) Health(ctx context.Context) string {
 	return ""
 }
 
-// IP is the container's address on the stack's network, "" while it has none.
+// IP returns the container's address on the stack's network, or "".
 func (c Container) IP(ctx context.Context) string {
 	out, err := docker(ctx, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}", c.id)
 	if err != nil || len(strings.Fields(out)) == 0 {
@@ -78,15 +78,15 @@ func (c Container) IP(ctx context.Context) string {
 	return strings.Fields(out)[0]
 }
 
-// Disconnect takes the container off the stack's network; its processes go on.
+// Disconnect removes the container from the stack's network. Its processes continue.
 func (c Container) Disconnect(network string) { must(c.t, "network", "disconnect", network, c.id) }
 
-// Connect puts it back, under the name of its service.
+// Connect adds it to the network again, under the name of its service.
 func (c Container) Connect(network string) {
 	must(c.t, "network", "connect", "--alias", c.Service, network, c.id)
 }
 
-// dockerAnyway is docker after the test's context has ended.
+// dockerAnyway is docker for use after the test's context has ended.
 func dockerAnyway(args ...string) (string, error) { return docker(context.Background(), args...) }
 
 func sortByName(all []Container) {

@@ -18,35 +18,34 @@ import (
 )
 
 const (
-	// workers create and stop instances side by side.
+	// workers is the number of concurrent workers.
 	workers = 4
-	// dialTimeout is how long a gateway that is down may hold up a call.
+	// dialTimeout limits the delay that a stopped gateway causes.
 	dialTimeout = time.Second
-	// failover bounds how long some gateway must take a call.
+	// failover limits the time until some gateway accepts a call.
 	failover = 15 * time.Second
-	// settling bounds how long an instance may take to run, and to stop.
+	// settling limits the time of an instance's start and of its stop.
 	settling = 45 * time.Second
-	// look is the pause between two looks at an instance.
+	// look is the polling interval for an instance.
 	look = 100 * time.Millisecond
 )
 
-// Load creates an instance, waits until it runs, stops it, and begins anew, with
-// several workers, while other things happen. A worker goes to the next gateway
-// as a careful client does, see call; every other failure of a call counts, as
-// does an instance that does not come to run.
+// Load runs workers that repeatedly create an instance, wait until it runs and stop it,
+// while the test does other things. A worker fails over to the next gateway, see call.
+// Every other failed call counts as a failure, and so does an instance that does not start.
 type Load struct {
 	t      testing.TB
 	group  string
 	token  string
 	client *http.Client
-	// targets are the gateways' containers: their own addresses refuse connections
-	// when they are down, while the engine's proxy of published ports takes any.
+	// targets are the gateways' containers. Their own addresses refuse connections when
+	// they are down, unlike the engine's proxy for published ports.
 	targets []Container
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
 	mu       sync.Mutex
-	failures []string // guarded by mu, as is all below
+	failures []string // guarded by mu, like all fields below
 	done     int
 	switched int
 	slowest  time.Duration
@@ -54,11 +53,12 @@ type Load struct {
 	address  string
 }
 
-// StartLoad begins to create and stop instances of a group.
+// StartLoad starts a load on a group.
 func (s *Stack) StartLoad(group string) *Load {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
-	// Connections are not kept: one that is closed while idle looks like a call that failed.
+	// Connections are not reused, because one that is closed while idle would look like a
+	// failed call.
 	transport := &http.Transport{DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, DisableKeepAlives: true}
 	l := &Load{t: s.t, group: group, client: &http.Client{Transport: transport, Timeout: settling}, stop: cancel}
 	l.targets = append(s.Containers("gateway-1"), s.Containers("gateway-2")...)
@@ -73,14 +73,14 @@ func (s *Stack) StartLoad(group string) *Load {
 	return l
 }
 
-// Done is how many instances ran and were stopped again.
+// Done returns how many instances have run and been stopped.
 func (l *Load) Done() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.done
 }
 
-// Stop ends the load, reports what it did and fails the test when anything failed.
+// Stop ends the load, reports its work and fails the test if anything failed.
 func (l *Load) Stop() {
 	l.t.Helper()
 	l.stop()
@@ -104,7 +104,7 @@ func (l *Load) work(ctx context.Context) {
 	}
 }
 
-// round is the life of one instance.
+// round creates, awaits and stops one instance.
 func (l *Load) round(ctx context.Context) error {
 	var started struct{ Instances []struct{ UID string } }
 	if err := l.call(ctx, http.MethodPost, "/api/v1/groups/"+l.group+"/start", map[string]int{"count": 1}, &started); err != nil {
@@ -131,8 +131,8 @@ func (l *Load) round(ctx context.Context) error {
 	return nil
 }
 
-// await waits until an instance has come to a state. A gateway that has not seen
-// yet what the other one wrote says NotFound for a moment.
+// await waits until an instance is in a state. A gateway that has not yet seen the other
+// gateway's write may return NotFound at first.
 func (l *Load) await(ctx context.Context, path, want string) error {
 	deadline := time.Now().Add(settling)
 	for {
@@ -157,7 +157,7 @@ func (l *Load) await(ctx context.Context, path, want string) error {
 	}
 }
 
-// refusal is an answer other than success.
+// refusal is a response other than success.
 type refusal struct {
 	status int
 	text   string
@@ -165,9 +165,9 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// call sends a request to the gateway in use. When it cannot be connected to, so
-// that nothing was sent, the next one is asked; a call that may be repeated also is
-// when its connection breaks.
+// call sends a request to the current gateway. If the connection fails, so that nothing was
+// sent, it tries the next gateway. It also does so for a repeatable call whose connection
+// breaks.
 func (l *Load) call(ctx context.Context, method, path string, body, into any) error {
 	payload, err := json.Marshal(body)
 	if err != nil {
@@ -193,13 +193,13 @@ func (l *Load) call(ctx context.Context, method, path string, body, into any) er
 	}
 }
 
-// unsent reports that a call failed before anything of it was sent.
+// unsent reports whether a call failed before anything was sent.
 func unsent(err error) bool {
 	var dial *net.OpError
 	return errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// repeatable reports that a call does the same once or twice: looking and stopping.
+// repeatable reports whether a call is idempotent: reading and stopping are.
 func repeatable(method, path string) bool {
 	return method == http.MethodGet || strings.HasSuffix(path, "/stop")
 }
@@ -222,7 +222,7 @@ func (l *Load) send(ctx context.Context, method, url string, payload []byte) ([]
 	return answer, resp.StatusCode, err
 }
 
-// target is the gateway in use and its address as of when it was chosen.
+// target returns the current gateway and its address at the time of the choice.
 func (l *Load) target(ctx context.Context) (int, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,7 +232,7 @@ func (l *Load) target(ctx context.Context) (int, string) {
 	return l.at, l.address
 }
 
-// next goes on to another gateway, unless another worker has done so already.
+// next switches to another gateway, unless another worker already has.
 func (l *Load) next(from int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

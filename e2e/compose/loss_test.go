@@ -11,7 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// playing brings a stack up with n instances of the group game on it.
+// playing starts a stack with n instances of the group "game".
 func playing(t *testing.T, n int) (s *compose.Stack, admin *cluster.Client, running []cluster.Instance) {
 	t.Helper()
 	s = compose.Start(t)
@@ -20,7 +20,7 @@ func playing(t *testing.T, n int) (s *compose.Stack, admin *cluster.Client, runn
 	return s, admin, admin.AwaitRunning("game", n)
 }
 
-// lives are what must not change of instances nobody touched.
+// lives returns what must not change for untouched instances.
 func lives(all []cluster.Instance) []string {
 	var out []string
 	for _, i := range all {
@@ -30,7 +30,7 @@ func lives(all []cluster.Instance) []string {
 	return out
 }
 
-// split parts the instances on a node from all others.
+// split separates the instances on a node from the others.
 func split(all []cluster.Instance, node string) (on, off []cluster.Instance) {
 	for _, i := range all {
 		if i.Node == node {
@@ -42,7 +42,7 @@ func split(all []cluster.Instance, node string) (on, off []cluster.Instance) {
 	return on, off
 }
 
-// crowded is the node with the most instances.
+// crowded returns the node with the most instances.
 func crowded(all []cluster.Instance) string {
 	most := ""
 	for node, n := range perNode(all) {
@@ -53,7 +53,7 @@ func crowded(all []cluster.Instance) string {
 	return most
 }
 
-// untouched fails the test unless each of the instances before is still the same.
+// untouched fails the test unless each earlier instance is still the same.
 func untouched(t *testing.T, before, after []cluster.Instance) {
 	t.Helper()
 	now := lives(after)
@@ -123,7 +123,7 @@ func TestANodeIsCutOffAndServesOnUntilItIsBack(t *testing.T) {
 	untouched(t, spared, admin.Running("game"))
 }
 
-// processes are the game servers' in a container.
+// processes returns the game server processes in a container.
 func processes(t *testing.T, c compose.Container) []string {
 	t.Helper()
 	out, err := c.Exec(t.Context(), "ps", "-C", "arena", "-o", "pid=")
@@ -138,10 +138,11 @@ func processes(t *testing.T, c compose.Container) []string {
 func TestAMemberOfEtcdIsLostAndServiceGoesOn(t *testing.T) {
 	t.Parallel()
 	s, admin, before := playing(t, 3)
-	for n, member := range []string{"etcd-1", "etcd-2", "etcd-3"} { // one of them leads
+	for n, member := range []string{"etcd-1", "etcd-2", "etcd-3"} { // one of them is the leader
 		s.Container(member).Kill()
 		group := fmt.Sprint("during-", n+1)
-		// A write whose answer went with the member is told as such; whoever asked asks again.
+		// A write whose answer is lost with the member fails with an unknown outcome, so
+		// the test repeats it.
 		await.That(t, "a group created without "+member, func() string {
 			if r := admin.Do("POST", "/api/v1/groups", arenaGroup(group, 1)); r.Status != 201 && r.Status != 409 {
 				return string(r.Body)

@@ -32,7 +32,7 @@ func TestEveryServiceIsRestartedInTurnAndNoPlacementOrCallFails(t *testing.T) {
 	admin.AwaitRunning("steady", 3)
 }
 
-// awaitProgress waits until the load went on after a restart.
+// awaitProgress waits until the load has made progress after a restart.
 func awaitProgress(t *testing.T, load *compose.Load, restarted string) {
 	t.Helper()
 	before := load.Done()
@@ -44,8 +44,8 @@ func awaitProgress(t *testing.T, load *compose.Load, restarted string) {
 	})
 }
 
-// restartNode takes a node out as an operator does: nothing new is placed on it,
-// the short-lived instances on it end, then it is restarted and put back.
+// restartNode restarts a node like an operator: it cordons the node, waits until the
+// short-lived instances there end, restarts it and uncordons it.
 func restartNode(t *testing.T, s *compose.Stack, admin *cluster.Client, node string) {
 	t.Helper()
 	admin.Do("POST", "/api/v1/nodes/"+node+"/cordon", nil).OK(200)

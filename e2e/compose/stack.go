@@ -1,10 +1,9 @@
-// Package compose runs the repository's docker-compose.yml on a container engine
-// for end-to-end scenarios: the images, the network and the faults are real.
+// Package compose runs the repository's docker-compose.yml on a container engine for
+// end-to-end scenarios with real images, networks and faults.
 //
-// It needs docker, docker-compose (or docker's compose plugin) and the images that
-// `make images` builds. Every stack is a project of its own, on free ports, and
-// nothing of it is left on the engine afterwards: not a container, a network or a
-// volume.
+// It needs docker, docker-compose (or docker's compose plugin) and the images that `make
+// images` builds. Every stack is a separate project on free ports. It leaves no container,
+// network or volume behind.
 package compose
 
 import (
@@ -24,18 +23,18 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// password is the admin's in every stack.
+// password is the admin's password in every stack.
 const password = "compose-e2e-password"
 
 // projectLabel marks what belongs to a stack.
 const projectLabel = "com.docker.compose.project"
 
-// Stack is a running docker-compose.yml. It is a cluster.Cluster whose API is the
-// first gateway's.
+// Stack is a running docker-compose.yml. It implements cluster.Cluster with the API of the
+// first gateway.
 type Stack struct {
 	t       testing.TB
 	project string
-	// root holds the compose file, dir what the test gave the stack.
+	// root is the directory of the compose file, and dir the stack's data from the test.
 	root, dir string
 	env       []string
 	// gateways are the published base URLs.
@@ -43,8 +42,7 @@ type Stack struct {
 	stopped  sync.Once
 }
 
-// Start brings a stack up, waits until all of it is ready and takes it down when
-// the test ends.
+// Start starts a stack, waits until it is ready, and removes it when the test ends.
 func Start(t testing.TB) *Stack {
 	t.Helper()
 	s := newStack(t, cluster.Root(t))
@@ -56,7 +54,7 @@ func Start(t testing.TB) *Stack {
 	return s
 }
 
-// newStack prepares a stack of the compose file in a directory, with a template.
+// newStack prepares a stack from the compose file in a directory, with a template.
 func newStack(t testing.TB, root string) *Stack {
 	t.Helper()
 	s := &Stack{t: t, project: "orrery-e2e-" + strings.ToLower(rand.Text()[:8]), root: root, dir: t.TempDir()}
@@ -73,7 +71,7 @@ func newStack(t testing.TB, root string) *Stack {
 	return s
 }
 
-// keepPassword leaves the admin's password where clients of the stack read it.
+// keepPassword writes the admin's password to PasswordFile.
 func (s *Stack) keepPassword(password string) {
 	s.t.Helper()
 	if err := os.WriteFile(s.PasswordFile(), []byte(password), 0o600); err != nil {
@@ -111,7 +109,7 @@ func (s *Stack) compose(args ...string) (string, error) {
 	return string(out), err
 }
 
-// secretsService makes the secrets and ends.
+// secretsService creates the secrets and ends.
 const secretsService = "init"
 
 // awaitReady waits until every container's health check passes and every node is online.
@@ -150,8 +148,8 @@ func (s *Stack) AwaitNodes(admin *cluster.Client, want ...string) {
 	})
 }
 
-// Containers are a service's containers in the order of their names, those that
-// are down included; of all services when service is "".
+// Containers returns a service's containers sorted by name, including stopped ones. With
+// service "", it returns those of all services.
 func (s *Stack) Containers(service string) []Container {
 	s.t.Helper()
 	args := []string{"ps", "--all", "--filter", "label=" + projectLabel + "=" + s.project, "--format", `{{.Names}} {{.ID}} {{.Label "com.docker.compose.service"}}`}
@@ -168,7 +166,7 @@ func (s *Stack) Containers(service string) []Container {
 	return all
 }
 
-// Container is the only container of a service.
+// Container returns the only container of a service.
 func (s *Stack) Container(service string) Container {
 	s.t.Helper()
 	all := s.Containers(service)
@@ -178,13 +176,13 @@ func (s *Stack) Container(service string) Container {
 	return all[0]
 }
 
-// Network is the name of the private network on the engine.
+// Network returns the name of the private network on the engine.
 func (s *Stack) Network() string { return s.project + "_private" }
 
-// API is the first gateway's base URL.
+// API returns the first gateway's base URL.
 func (s *Stack) API() string { return s.gateways[0] }
 
-// Through is the same stack seen through a gateway, 1 or 2.
+// Through returns the same stack as seen through gateway 1 or 2.
 func (s *Stack) Through(gateway int) cluster.Cluster {
 	return seen{Stack: s, api: s.gateways[gateway-1]}
 }
@@ -196,23 +194,23 @@ type seen struct {
 
 func (s seen) API() string { return s.api }
 
-// DataDir holds what the test gave the stack.
+// DataDir returns the directory of the stack's data from the test.
 func (s *Stack) DataDir() string { return s.dir }
 
-// TemplateDir is mounted into templatesvc.
+// TemplateDir returns the directory that is mounted into templatesvc.
 func (s *Stack) TemplateDir() string { return filepath.Join(s.dir, "templates") }
 
-// PasswordFile holds the admin's password.
+// PasswordFile returns the file with the admin's password.
 func (s *Stack) PasswordFile() string { return filepath.Join(s.dir, "admin-password") }
 
-// Stop takes everything down, at once, and fails the test when something is left.
+// Stop removes everything at once, and fails the test if something is left.
 func (s *Stack) Stop() {
 	s.stopped.Do(func() {
 		if s.t.Failed() {
 			logs, _ := s.compose("logs", "--no-color", "--tail=40")
 			s.t.Logf("---- logs\n%s", logs)
 		}
-		_, _ = s.compose("kill") // nothing to kill is no failure
+		_, _ = s.compose("kill") // it fails when nothing runs
 		if out, err := s.compose("down", "--volumes", "--timeout", strconv.Itoa(0)); err != nil {
 			s.t.Errorf("docker-compose down: %v\n%s", err, out)
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// api speaks to whichever gateway answers, as the admin.
+// api is a client for the admin that uses any responding gateway.
 type api struct {
 	gateways     []string
 	passwordFile string
@@ -24,7 +24,7 @@ func newAPI(gateways []string, passwordFile string) *api {
 	return &api{gateways: gateways, passwordFile: passwordFile, http: &http.Client{Timeout: 5 * time.Second}}
 }
 
-// statusError is an answer other than success.
+// statusError is a response other than success.
 type statusError struct {
 	status int
 	body   string
@@ -32,7 +32,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.body) }
 
-// do sends a request to one gateway after the other until one answers.
+// do sends a request to the gateways in turn until one answers.
 func (a *api) do(ctx context.Context, method, path string, body any) ([]byte, error) {
 	if a.token == "" && !strings.HasSuffix(path, "/login") {
 		if err := a.login(ctx); err != nil {

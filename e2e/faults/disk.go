@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is a small file system of its own under a node's data directory.
+// disk is a small file system for a node's data directory.
 type disk struct{ dir string }
 
-// diskBytes is the size of a disk: room for what a scenario starts, and quickly full.
+// diskBytes is the size of a disk: enough for a scenario, and quickly full.
 const diskBytes = "size=16m"
 
 // ballast is the file that fills it.
 const ballast = "ballast"
 
-// mountDisk makes a disk at a directory. It needs the rights of an administrator.
+// mountDisk mounts a disk at a directory. It needs administrator rights.
 func mountDisk(dir string) (*disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func mountDisk(dir string) (*disk, error) {
 	return &disk{dir: dir}, unix.Mount("orrery-faults", dir, "tmpfs", 0, diskBytes)
 }
 
-// fill leaves nothing free.
+// fill fills the disk completely.
 func (d *disk) fill() error {
 	f, err := os.Create(filepath.Join(d.dir, ballast))
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *disk) free() error {
 	return err
 }
 
-// unmount ends the disk, also while something has files open on it.
+// unmount detaches the disk, even while files on it are open.
 func (d *disk) unmount() error { return unix.Unmount(d.dir, unix.MNT_DETACH) }
 
 // disksAllowed reports whether this process may mount disks.

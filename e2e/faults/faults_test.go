@@ -11,11 +11,11 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/plan"
 )
 
-// budget is the time after which no further seed of the selection is begun.
+// budget is the time after which no further seed starts.
 const budget = 2 * time.Minute
 
-// selection are the seeds of every check: with the runner of separate processes as
-// many as the budget allows, else the first.
+// selection returns the seeds of a regular test run: as many as the budget allows with the
+// runner of separate processes, else only the first.
 func selection() []uint64 {
 	all := []uint64{1, 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31}
 	if os.Getenv("ORRERY_E2E") != "processes" {

@@ -19,7 +19,7 @@ import (
 	"github.com/orreryhq/orrery/libs/pause"
 )
 
-// hurt carries the faults out at their times, undoes them, and heals what is left.
+// hurt applies the faults at their times, undoes them, and finally heals everything.
 func (t *trial) hurt(ctx context.Context) {
 	start := time.Now()
 	var wg sync.WaitGroup
@@ -41,7 +41,7 @@ func (t *trial) hurt(ctx context.Context) {
 	t.heal()
 }
 
-// heal undoes everything, whatever was done.
+// heal undoes all faults.
 func (t *trial) heal() {
 	for _, p := range t.site.AllLinks() {
 		t.site.Link(p).Set(proxy.Fault{})
@@ -60,7 +60,7 @@ func (t *trial) restart(p *site.Process) {
 	}
 }
 
-// strike does a fault and returns how to undo it; nil when there is nothing to undo.
+// strike applies a fault and returns how to undo it; nil when there is nothing to undo.
 func (t *trial) strike(ctx context.Context, f plan.Fault) func() {
 	t.log("fault: %v", f)
 	p := t.site.Process(f.Target)
@@ -154,7 +154,7 @@ func (t *trial) outage() func() {
 	}
 }
 
-// compact forgets etcd's history up to what is recorded.
+// compact compacts etcd's history up to the recorded revision.
 func (t *trial) compact(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -173,7 +173,7 @@ func (t *trial) killWorkload(f plan.Fault) {
 	t.killOne(f.Number, func(r record.Run) bool { return r.Group == f.Target })
 }
 
-// killOne kills the process at a position among those of certain runs.
+// killOne kills the process at a position among the selected runs.
 func (t *trial) killOne(position int, of func(record.Run) bool) {
 	runs, err := record.Read(t.recordDir())
 	if err != nil {
@@ -195,7 +195,7 @@ func (t *trial) killOne(position int, of func(record.Run) bool) {
 	t.log("killed %v", victim)
 }
 
-// scale asks once: what comes of it during faults is not known.
+// scale sends one request, whose outcome during faults is unknown.
 func (t *trial) scale(ctx context.Context, f plan.Fault) {
 	_, err := t.api.do(ctx, http.MethodPost, "/api/v1/groups/"+f.Target+"/scale", map[string]int{"targetInstances": f.Number})
 	if err != nil {
@@ -218,7 +218,7 @@ func (t *trial) markKilled(pids []int) {
 	}
 }
 
-// fail notes something broken while the faults are under way.
+// fail records a problem found while faults are active.
 func (t *trial) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

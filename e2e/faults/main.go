@@ -1,11 +1,11 @@
-// Command faults hurts a whole Orrery of real processes, as a seed says, and checks
-// that nothing it promises was broken: see docs/reliability.md.
+// Command faults injects faults into a whole Orrery of real processes, as a seed determines,
+// and checks that all promises hold: see docs/reliability.md.
 //
 //	go run ./e2e/faults -seed 17
 //	go run ./e2e/faults -seed 1 -count 50
 //
-// It prints the faults as they happen and one line a seed; the exit code is 1 when
-// a seed failed. The directory of a failed seed, with all logs, is kept.
+// It prints the faults as they happen and one line per seed. The exit code is 1 when a seed
+// failed. The directory of a failed seed, with all logs, is kept.
 package main
 
 import (
@@ -65,7 +65,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// features are what this machine and this version of the services allow.
+// features returns the features that this machine and the services support.
 func features() plan.Features {
 	f := plan.Features{Replicas: true, NodeLoss: true, ReplaceStatic: true, Nodes: 1, Disks: disksAllowed()}
 	if site.NamespacesAllowed() {
@@ -74,7 +74,7 @@ func features() plan.Features {
 	return f
 }
 
-// say tells which faults this machine does not allow.
+// say prints which faults this machine does not support.
 func say(out io.Writer, f plan.Features) {
 	if f.Nodes == 1 {
 		fmt.Fprintln(out, "no network namespaces can be made here: every scenario has one node")
@@ -84,11 +84,11 @@ func say(out io.Writer, f plan.Features) {
 	}
 }
 
-// harness runs seeds with programs built once.
+// harness runs seeds with programs that are built once.
 type harness struct {
 	out      io.Writer
 	dir      string // of all runs
-	temp     bool   // dir is ours to remove
+	temp     bool   // remove dir at the end
 	keep     bool
 	failures int
 	features plan.Features
@@ -114,7 +114,7 @@ func newHarness(ctx context.Context, dir string, race bool, out io.Writer) (*har
 	return h, err
 }
 
-// close removes what is of no use to anybody.
+// close deletes what is no longer needed.
 func (h *harness) close() {
 	_ = os.RemoveAll(filepath.Join(h.dir, "bin"))
 	if h.temp && h.failures == 0 && !h.keep {
@@ -122,12 +122,12 @@ func (h *harness) close() {
 	}
 }
 
-// seed runs one seed and reports whether it held.
+// seed runs one seed and reports whether it passed.
 func (h *harness) seed(ctx context.Context, seed uint64) bool {
 	s := plan.Generate(seed, h.features)
 	describe(h.out, s)
 	dir := filepath.Join(h.dir, fmt.Sprint("seed-", seed))
-	_ = os.RemoveAll(dir) // what an earlier run left would be taken for this one's
+	_ = os.RemoveAll(dir) // files of an earlier run would be mistaken for this run's
 	start := time.Now()
 	r := &trial{scenario: s, dir: dir, programs: h.programs, out: h.out, start: start}
 	broken := r.run(ctx)

@@ -9,22 +9,22 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// revokesAfter is how long a leader of etcd has to hang before it may revoke leases that
-// were renewed meanwhile, when it runs again. A node renews each third of the TTL, so
-// more than half of it is left on the leader's clock.
+// revokesAfter is how long a leader of etcd must hang before it may, after it resumes,
+// revoke leases that were renewed meanwhile. A node renews each third of the TTL, so more
+// than half of it is left on the leader's clock.
 const revokesAfter = plan.TTL / 2
 
-// aftermath is how long after its end a fault may still end a session: the TTL, and
-// what etcd and an agent need to find to each other again.
+// aftermath is how long after its end a fault may still end a session: the TTL, plus the
+// time in which etcd and an agent reconnect.
 const aftermath = plan.TTL + 5*time.Second
 
-// spell is the time a fault lasted.
+// spell is the duration of a fault.
 type spell struct {
 	fault    plan.Fault
 	from, to record.Time // to is 0 while it lasts
 }
 
-// began notes a fault's beginning; the returned function notes its end.
+// began records the beginning of a fault; over records its end.
 func (t *trial) began(f plan.Fault) (over func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,7 +45,7 @@ func (t *trial) mayExpire(node fleet.NodeID, at record.Time) bool {
 }
 
 // mayExpire reports whether the node could not reach a majority of the members, or whether
-// a member hung for so long that it revoked leases.
+// a member hung long enough to revoke leases.
 func mayExpire(hurts []spell, members []string, node string, at record.Time) bool {
 	missing := map[string]bool{}
 	for _, s := range hurts {
@@ -62,13 +62,13 @@ func mayExpire(hurts []spell, members []string, node string, at record.Time) boo
 	return 2*len(missing) > len(members)
 }
 
-// revokes reports whether a member ran again at a moment after it had hung for long.
+// revokes reports whether a member had just resumed after a long hang.
 func (s spell) revokes(members []string, at record.Time) bool {
 	return s.fault.Kind == plan.Pause && slices.Contains(members, s.fault.Target) &&
 		s.to != 0 && at >= s.to && s.to-s.from >= record.Time(revokesAfter)
 }
 
-// unreachable are the members of etcd that a fault may keep a node from.
+// unreachable returns the etcd members that a fault may hide from a node.
 func unreachable(f plan.Fault, members []string, node string) []string {
 	switch f.Kind {
 	case plan.Outage:

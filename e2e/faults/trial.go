@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// startPatience bounds the way to the first settled state.
+	// startPatience limits the time until the first settled state.
 	startPatience = 60 * time.Second
-	// convergeWithin is the promise: declared counts after the last fault.
+	// convergeWithin is the promised time from the last fault to the declared counts.
 	convergeWithin = 30 * time.Second
-	// restFor is how long the settled state has to last.
+	// restFor is how long the settled state must last.
 	restFor = 2 * time.Second
 )
 
@@ -47,19 +47,19 @@ type trial struct {
 	saying sync.Mutex // guards out
 
 	mu     sync.Mutex
-	killed map[int]bool // processes of instances that were killed by the plan
-	broken []string     // what was noticed while the faults were under way
-	hurts  []spell      // the faults that were carried out
+	killed map[int]bool // processes of instances that the plan killed
+	broken []string     // problems found while faults were active
+	hurts  []spell      // the applied faults
 
-	calm bool // nothing crashes any more
+	calm bool // crashes have stopped
 
-	// What is told in the end.
+	// Results for the report.
 	converged time.Duration
 	runs      int
 	revisions int64
 }
 
-// run carries the scenario out and returns what was broken.
+// run performs the scenario and returns the problems.
 func (t *trial) run(ctx context.Context) []string {
 	t.killed, t.disks = map[int]bool{}, map[string]*disk{}
 	if err := os.MkdirAll(t.recordDir(), 0o755); err != nil {
@@ -88,7 +88,7 @@ func (t *trial) run(ctx context.Context) []string {
 	return broken
 }
 
-// mount gives each node whose disk will be filled one of its own.
+// mount mounts a disk for each node whose disk will be filled.
 func (t *trial) mount() error {
 	for _, f := range t.scenario.Faults {
 		if f.Kind != plan.FillDisk || t.disks[f.Target] != nil {
@@ -121,7 +121,7 @@ func (t *trial) options() site.Options {
 	}
 }
 
-// withStore records etcd's history while the scenario runs, and checks it then.
+// withStore records etcd's history during the scenario and then checks it.
 func (t *trial) withStore(ctx context.Context) []string {
 	var err error
 	if t.store, err = store.Dial(t.site.Endpoints(), store.Options{}); err != nil {
@@ -139,7 +139,7 @@ func (t *trial) withStore(ctx context.Context) []string {
 	return append(broken, t.check()...)
 }
 
-// scenes are the steps of a run.
+// scenes performs the steps of a run.
 func (t *trial) scenes(ctx context.Context) []string {
 	if err := t.declare(ctx); err != nil {
 		return collect(err)
@@ -165,7 +165,7 @@ func (t *trial) scenes(ctx context.Context) []string {
 	return t.rest(ctx)
 }
 
-// rest looks whether the settled state lasts.
+// rest checks that the settled state lasts.
 func (t *trial) rest(ctx context.Context) []string {
 	for end := time.Now().Add(restFor); time.Now().Before(end) && ctx.Err() == nil; pause.For(ctx, 100*time.Millisecond) {
 		if left := t.unsettled(ctx, func(g plan.Group) int { return g.Final }); len(left) > 0 {
@@ -186,7 +186,7 @@ func (t *trial) declare(ctx context.Context) error {
 		if err := t.persist(ctx, startPatience, http.MethodPost, "/api/v1/groups", t.spec(g)); err != nil {
 			return err
 		}
-		if g.ByHand { // once: asked for again it would be twice as many
+		if g.ByHand { // only once, because a repetition would start twice as many
 			if _, err := t.api.do(ctx, http.MethodPost, "/api/v1/groups/"+g.Name+"/start", map[string]int{"count": g.Count}); err != nil {
 				return err
 			}
@@ -195,13 +195,13 @@ func (t *trial) declare(ctx context.Context) error {
 	return nil
 }
 
-// Each group with a template has one of one file.
+// Each group with a template has a template with one file.
 const (
 	templateGroup = "faults"
 	templateFile  = "who.txt"
 )
 
-// template drops a group's template in.
+// template creates a group's template.
 func (t *trial) template(name string) error {
 	dir := filepath.Join(t.site.TemplateDir(), templateGroup, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -210,7 +210,7 @@ func (t *trial) template(name string) error {
 	return os.WriteFile(filepath.Join(dir, templateFile), []byte("%INSTANCE_NAME% %PORT%\n"), 0o644)
 }
 
-// portsPerGroup bounds each group's range.
+// portsPerGroup is the size of each group's port range.
 const portsPerGroup = 20
 
 func (t *trial) spec(g plan.Group) map[string]any {
@@ -247,7 +247,7 @@ func (t *trial) spec(g plan.Group) map[string]any {
 	return spec
 }
 
-// redeclare ends the crashes and says what shall be in the end.
+// redeclare ends the crashes and sets the final counts.
 func (t *trial) redeclare(ctx context.Context) error {
 	if err := os.Remove(filepath.Join(t.recordDir(), record.Storm)); err != nil {
 		return err
@@ -264,9 +264,9 @@ func (t *trial) redeclare(ctx context.Context) error {
 	return nil
 }
 
-// unpause does what an operator does who has removed the cause of crashes: a new
-// revision of a paused group ends its pause. Whether the pause is over already cannot be
-// told: its times are of the enforcer's clock.
+// unpause changes each paused group, as an operator does after fixing the cause of crashes.
+// The new revision ends the pause. It does not check whether the pause is already over,
+// because its times are in the enforcer's clock.
 func (t *trial) unpause(ctx context.Context, s *history.State) {
 	for name, loop := range s.Loops {
 		g, ok := s.Groups[name]
@@ -281,7 +281,7 @@ func (t *trial) unpause(ctx context.Context, s *history.State) {
 	}
 }
 
-// persist sends a request until it is accepted.
+// persist repeats a request until it succeeds.
 func (t *trial) persist(ctx context.Context, patience time.Duration, method, path string, body any) error {
 	deadline := time.Now().Add(patience)
 	for {
@@ -296,7 +296,7 @@ func (t *trial) persist(ctx context.Context, patience time.Duration, method, pat
 	}
 }
 
-// settle waits until all is as declared, and returns what is not.
+// settle waits for the declared state, and returns what is missing.
 func (t *trial) settle(ctx context.Context, patience time.Duration, wanted func(plan.Group) int) []string {
 	deadline := time.Now().Add(patience)
 	for {
@@ -339,7 +339,7 @@ func (t *trial) unsettled(ctx context.Context, wanted func(plan.Group) int) []st
 	return check.Settled(last, counts, living(runs))
 }
 
-// catchUp waits until the recorder has all that etcd has.
+// catchUp waits until the recorder has all of etcd's history.
 func (t *trial) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -352,7 +352,7 @@ func (t *trial) catchUp(ctx context.Context) error {
 	return err
 }
 
-// living are the runs whose process exists.
+// living returns the runs whose process exists.
 func living(runs []record.Run) []record.Run {
 	var out []record.Run
 	for _, r := range runs {
@@ -364,7 +364,7 @@ func living(runs []record.Run) []record.Run {
 	return out
 }
 
-// log prints a line with the time since the run began.
+// log prints a line with the time since the start of the run.
 func (t *trial) log(format string, args ...any) {
 	t.saying.Lock()
 	defer t.saying.Unlock()

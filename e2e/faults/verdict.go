@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// check looks at all that was recorded.
+// check runs all checks on the recorded data.
 func (t *trial) check() []string {
 	events, err := t.history.Events()
 	if err != nil {
@@ -54,7 +54,7 @@ func (t *trial) exclusive(name fleet.GroupName) bool {
 	return switched || slices.ContainsFunc(t.scenario.Groups, func(g plan.Group) bool { return g.Name == string(name) && g.ReplaceOnLoss })
 }
 
-// mayFail reports whether the scenario explains why an instance could not be started.
+// mayFail reports whether the scenario explains why an instance could not start.
 func (t *trial) mayFail(why fleet.Reason) bool {
 	return why == fleet.ReasonDiskFull && len(t.disks) > 0
 }

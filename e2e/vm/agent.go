@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// agent speaks to QEMU's guest agent, which runs programs in the guest. It connects when it is
-// first used, and again after each failure.
+// agent is a client for QEMU's guest agent, which runs programs in the guest. It connects
+// on first use and again after each failure.
 type agent struct {
 	socket string
 	conn   net.Conn
 	in     *bufio.Reader
-	// syncs numbers the requests that clear the line of old answers.
+	// syncs numbers the requests that flush old answers.
 	syncs int64
 }
 
-// output is what a program printed and how it ended.
+// output is a program's output and exit status.
 type output struct {
 	stdout, stderr string
 	code           int
@@ -32,10 +32,10 @@ func (a *agent) close() {
 	}
 }
 
-// answerBound is how long the agent may take to answer one request.
+// answerBound limits the time of the agent's answer to one request.
 const answerBound = time.Minute
 
-// run runs a script of the shell and waits for its end.
+// run runs a shell script and waits for its end.
 func (a *agent) run(script string, bound time.Duration) (output, error) {
 	var started struct{ PID int }
 	err := a.call("guest-exec", map[string]any{
@@ -67,7 +67,7 @@ func (a *agent) run(script string, bound time.Duration) (output, error) {
 	return output{}, fmt.Errorf("did not end within %v", bound)
 }
 
-// call sends one request and reads its answer.
+// call sends a request and reads the answer.
 func (a *agent) call(command string, arguments, into any) (err error) {
 	if err := a.connect(); err != nil {
 		return err
@@ -113,12 +113,11 @@ func decode(line []byte, into any) error {
 	return json.Unmarshal(answer.Return, into)
 }
 
-// sentinel begins the answer to a request that clears the line, and precedes such a request
-// so that the agent drops what it has read before.
+// sentinel precedes a request that flushes the connection, so that the agent drops what it
+// has read before. The answer to that request also begins with it.
 const sentinel = 0xff
 
-// connect connects unless there is a connection, and skips answers to requests of an earlier
-// one.
+// connect connects if necessary, and skips answers to requests of an earlier connection.
 func (a *agent) connect() error {
 	if a.conn != nil {
 		return nil

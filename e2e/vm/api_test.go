@@ -10,7 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// api is a gateway as a shell of the guest sees it.
+// api is a gateway as seen from a shell in the guest.
 type api struct {
 	t     *testing.T
 	m     *vm.Machine
@@ -18,7 +18,7 @@ type api struct {
 	token string
 }
 
-// signIn waits until the gateway serves and signs in with the password of a file.
+// signIn waits until the gateway is ready and logs in with the password from a file.
 func signIn(t *testing.T, m *vm.Machine, url, passwordFile string) *api {
 	t.Helper()
 	a := &api{t: t, m: m, url: url}
@@ -37,7 +37,7 @@ func signIn(t *testing.T, m *vm.Machine, url, passwordFile string) *api {
 	return a
 }
 
-// try asks for something. A body is sent as JSON.
+// try sends a request. A body is sent as JSON.
 func (a *api) try(method, path string, body, into any) error {
 	script := fmt.Sprintf(`curl -sS --fail-with-body -m 60 -X %s '%s%s' -H 'Authorization: Bearer %s'`, method, a.url, path, a.token)
 	if body != nil {
@@ -61,7 +61,7 @@ func (a *api) do(method, path string, body, into any) {
 	}
 }
 
-// limits is what a node's record says of the limits that it holds.
+// limits are the fields of a node's record about enforced limits.
 type limits struct {
 	By   string
 	Held []string
@@ -75,14 +75,14 @@ func (a *api) limits(node string) limits {
 	return n.Limits
 }
 
-// instance is what the scenarios read of one.
+// instance are the fields of an instance that the scenarios read.
 type instance struct {
 	ID, UID, Node, State, Reason, Message string
 	Port, PID                             int
 	ExitCode                              *int
 }
 
-// ended reports whether the record is of a run that is over.
+// ended reports whether the run in the record is over.
 func (i instance) ended() bool {
 	return i.State == "STOPPED" || i.State == "CRASHED" || i.State == "FAILED"
 }
@@ -93,7 +93,7 @@ func (a *api) instances(group string) (all []instance, err error) {
 	return page.Data, err
 }
 
-// running waits until n instances of a group run and no others are to.
+// running waits until exactly n instances of a group run.
 func (a *api) running(group string, n int) map[string]instance {
 	a.t.Helper()
 	var found map[string]instance
@@ -117,7 +117,7 @@ func (a *api) running(group string, n int) map[string]instance {
 	return found
 }
 
-// same waits until the instances run as before: the same ones in the same processes.
+// same waits until the same instances run in the same processes as before.
 func (a *api) same(group string, before map[string]instance) {
 	a.t.Helper()
 	for id, now := range a.running(group, len(before)) {
@@ -127,7 +127,7 @@ func (a *api) same(group string, before map[string]instance) {
 	}
 }
 
-// only is the one element of a map.
+// only returns the only element of a map.
 func only(all map[string]instance) (one instance) {
 	for _, i := range all {
 		one = i

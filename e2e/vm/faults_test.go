@@ -10,12 +10,12 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// writer is a server that counts in its world, each time in a new file that is on the disk before
-// it takes the old one's place.
+// writer is a server that increments a counter. It writes each value to a new file, syncs
+// it and renames it over the old one.
 const writer = `n=$(cat world 2>/dev/null || echo 0)
 while :; do n=$((n+1)); echo $n >world.new; sync world.new; mv world.new world; sync .; done`
 
-// worlds declares a static group of one such server.
+// worlds creates a static group of one such server.
 func (a *api) worlds() {
 	a.t.Helper()
 	a.do("POST", "/api/v1/groups", map[string]any{
@@ -23,8 +23,8 @@ func (a *api) worlds() {
 	}, nil)
 }
 
-// counted is how far the world has come, by the file in the running server's directory. A gateway
-// that has just booted still shows the process of before.
+// counted returns the counter from the running server's directory. A gateway that has just
+// booted may still show the previous process.
 func (a *api) counted() int {
 	a.t.Helper()
 	var n int
@@ -42,7 +42,7 @@ func (a *api) counted() int {
 	return n
 }
 
-// none waits until no instance of a group is left but records of ended ones.
+// none waits until only records of ended instances are left in a group.
 func (a *api) none(group string) {
 	a.t.Helper()
 	a.running(group, 0)
@@ -56,9 +56,9 @@ func TestAPowerCutWhileAWorldIsWritten(t *testing.T) {
 	for cut := range 3 {
 		least := a.counted()
 		switch cut {
-		case 1: // while another group is started
+		case 1: // while another group starts
 			a.do("POST", "/api/v1/groups", map[string]any{"name": "fresh", "templates": []string{"demo/arena"}, "fileModifications": []string{"server.properties"}, "command": "cat", "minInstances": 5, "maxInstances": 5, "memoryMb": 16, "stopCommand": ""}, nil)
-		case 2: // while it is stopped
+		case 2: // while it stops
 			a.do("DELETE", "/api/v1/groups/fresh", nil, nil)
 		}
 		m.Cut()
@@ -80,15 +80,15 @@ func TestAPowerCutWhileAWorldIsWritten(t *testing.T) {
 	a.none("fresh")
 }
 
-// stored checks what standalone keeps: each blob has the content that its name is the hash of, none was put aside
-// as corrupt, and each entry of the agent's journal is complete.
+// stored checks standalone's files: each blob matches its hash, none is quarantined as
+// corrupt, and each entry of the agent's journal is complete.
 const stored = `set -e; cd /var/lib/orrery/standalone
 for d in blobs node/blobs; do (cd $d && ls -d ??/* | awk -F/ '{print $2 "  " $0}' | sha256sum -c --quiet); done
 [ -z "$(ls blobs/corrupt)" ]
 for f in node/journal/*.json; do [ "$(tail -c 2 $f)" = "}" ] || { echo "$f is cut off"; exit 1; }; done`
 
-// whole waits until n instances of a group, which have the demo's template, run with whole files. A gateway
-// that has just booted still shows the processes of before.
+// whole waits until n instances of a group with the demo's template run with complete
+// files. A gateway that has just booted may still show the previous processes.
 func (a *api) whole(group string, n int) {
 	a.t.Helper()
 	a.m.Await("whole files of "+group, func() string {
@@ -111,7 +111,7 @@ func TestTheWallClockStepsByHours(t *testing.T) {
 		m.Run("date -s '" + step + "'")
 		a.same("arena", arena)
 		a.same("world", world)
-		// Something new is decided, started and stopped under the new time.
+		// A new group is created, started and stopped under the new time.
 		a.do("POST", "/api/v1/groups", map[string]any{"name": "later", "command": "cat", "minInstances": 2, "maxInstances": 2, "memoryMb": 16, "stopCommand": ""}, nil)
 		a.running("later", 2)
 		m.Run("kill -9 " + fmt.Sprint(only(a.running("later", 2)).PID))

@@ -1,9 +1,9 @@
-// Package vm boots guests with a systemd and control groups of their own, for scenarios
-// that need a whole machine: services, limits, reboots, power cuts, clocks.
+// Package vm boots guests with systemd and control groups, for scenarios that need a whole
+// machine: services, limits, reboots, power cuts, clocks.
 //
-// A guest is a Debian 12 (see guest.sh), emulated without any help of the host's
-// processor, so it runs wherever qemu does. It has no connection to the host's networks.
-// Tests give it commands over a virtio port, through QEMU's own guest agent.
+// A guest is a Debian 12 (see guest.sh). It is emulated without the host's virtualization
+// support, so it runs wherever qemu does. It has no connection to the host's networks.
+// Tests run commands through a virtio port and QEMU's guest agent.
 package vm
 
 import (
@@ -25,10 +25,10 @@ var recipe []byte
 // image is the guest's disk, kernel and initrd.
 type image struct{ disk, kernel, initrd string }
 
-// buildBound is how long the image may take. It is some minutes of a busy machine.
+// buildBound limits the build of the image, which takes some minutes on a busy machine.
 const buildBound = 30 * time.Minute
 
-// guestImage builds the image unless one of the same recipe is in the user's cache.
+// guestImage builds the image unless the user's cache has one from the same recipe.
 func guestImage(t testing.TB) image {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -64,7 +64,7 @@ func needs(t testing.TB, programs ...string) {
 	}
 }
 
-// lacking skips the test, but fails it where every test has to run.
+// lacking skips the test, or fails it where every test must run.
 func lacking(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("ORRERY_CI") != "" {

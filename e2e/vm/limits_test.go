@@ -11,8 +11,8 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// engine starts the guest's container engine, whose containers share the guest's network, with an image
-// that has a shell and a few tools.
+// engine starts the guest's container engine, whose containers use the guest's network,
+// with an image that has a shell and a few tools.
 const engine = `set -e
 mkdir -p /etc/docker /tmp/box/bin
 echo '{"bridge":"none","iptables":false,"ip6tables":false,"ip-forward":false}' >/etc/docker/daemon.json
@@ -21,20 +21,20 @@ cp /bin/busybox /tmp/box/bin/sh
 for tool in cat sleep tail; do ln -s sh /tmp/box/bin/$tool; done
 tar -C /tmp/box -c . | docker import - box:1`
 
-// scope starts standalone as root in a control group of its own, as systemd gives one to a scope.
+// scope starts standalone as root in a systemd scope with its own control group.
 const scope = `systemd-run --quiet --scope --unit=orrery -p Delegate=yes -p TasksMax=infinity \
 	systemd-cat -t orrery /payload/bin/standalone -data /var/lib/orrery >/dev/null 2>&1 &`
 
-// heldIn are files of an instance's control group. The processes are one more than its limit, with
-// the shell around the command.
+// heldIn maps files of an instance's control group to their expected content. The number of
+// processes is one above the limit, for the shell around the command.
 var heldIn = map[string]string{
 	"memory.max": "67108864", "memory.swap.max": "0", "cpu.max": "20000 100000", "pids.max": "21",
 }
 
-// comesTo are the kernel's counters of what an instance was refused, by file.
+// comesTo maps files to the kernel's counters of exceeded limits.
 var comesTo = map[string]string{"pids.events": "max", "cpu.stat": "nr_throttled"}
 
-// TestLimitsHoldByControlGroupsOfVersion2 asks the kernel of a guest, which has no others.
+// TestLimitsHoldByControlGroupsOfVersion2 runs in a guest that has only control groups v2.
 func TestLimitsHoldByControlGroupsOfVersion2(t *testing.T) {
 	m := vm.Start(t, vm.Options{Payload: vm.NewPayload(t, vm.Contents{Programs: []string{"./standalone"}})})
 	m.Run(engine)
@@ -52,7 +52,7 @@ func TestLimitsHoldByControlGroupsOfVersion2(t *testing.T) {
 	}
 }
 
-// limited is a group with every limit.
+// limited returns a group with every limit.
 func limited(name, runtime, command string) map[string]any {
 	return map[string]any{
 		"name": name, "runtime": runtime, "command": command, "minInstances": 1, "maxInstances": 1, "stopCommand": "",
@@ -61,7 +61,7 @@ func limited(name, runtime, command string) map[string]any {
 	}
 }
 
-// outOfMemory awaits the end of an instance that takes all memory, for that reason.
+// outOfMemory waits until an instance that allocates all memory ends for that reason.
 func (a *api) outOfMemory(runtime string) {
 	a.t.Helper()
 	group := "hungry-" + runtime
@@ -88,7 +88,7 @@ func (a *api) outOfMemory(runtime string) {
 	a.do("DELETE", "/api/v1/groups/"+group, nil, nil)
 }
 
-// held looks at the control group of an instance that comes to its other limits.
+// held checks the control group of an instance that reaches its other limits.
 func (a *api) held(runtime string) {
 	a.t.Helper()
 	group := "busy-" + runtime
@@ -111,22 +111,22 @@ func (a *api) held(runtime string) {
 	a.do("DELETE", "/api/v1/groups/"+group, nil, nil)
 }
 
-// controlGroup is the directory of an instance's control group.
+// controlGroup returns the directory of an instance's control group.
 func (a *api) controlGroup(i instance) string {
 	a.t.Helper()
 	return "/sys/fs/cgroup" + strings.TrimPrefix(a.m.Run(fmt.Sprintf("grep ^0:: /proc/%d/cgroup", i.PID)), "0::")
 }
 
-// bfq makes BFQ the disk's scheduler. An emulated program takes longer to its next request than
-// BFQ waits for it by default.
+// bfq selects BFQ as the disk's I/O scheduler, with a longer idle time, because an emulated
+// program is slow to send its next request.
 const bfq = `set -e; modprobe bfq; cd /sys/block/vda/queue; echo bfq >scheduler
 echo 1 >iosched/strict_guarantees; echo 500 >iosched/slice_idle; echo 0 >iosched/low_latency`
 
-// slowDisk is fewer operations a second than one rotating disk does.
+// slowDisk is fewer operations per second than one rotating disk performs.
 const slowDisk = 40
 
-// TestWeightsOfDisksHold lets two instances write past the page cache to a disk that is slow, and compares
-// how much each gets through. Their weights are a hundred to one.
+// TestWeightsOfDisksHold lets two instances with weights of a hundred to one write directly
+// to a slow disk, and compares their throughput.
 func TestWeightsOfDisksHold(t *testing.T) {
 	m := vm.Start(t, vm.Options{Payload: vm.NewPayload(t, vm.Contents{Programs: []string{"./standalone"}})})
 	m.Run(bfq)

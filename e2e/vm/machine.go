@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Options describe a machine. The zero value is one with a disk of its own and no network.
+// Options configure a machine. The zero value has its own disk and no network.
 type Options struct {
-	// Name is the machine's, in messages. Empty means "guest".
+	// Name is the machine's name in messages. Empty means "guest".
 	Name string
 	// Network connects the machine to another one.
 	Network *Port
-	// Payload is the directory of programs and files at /payload.
+	// Payload is the read-only disk at /payload.
 	Payload *Payload
 }
 
@@ -33,7 +33,7 @@ const (
 	diskID = "root"
 )
 
-// Machine is a guest. Its disk outlives a Cut or the end of a Start, until the test ends.
+// Machine is a guest. Its disk survives a Cut and lasts until the test ends.
 type Machine struct {
 	t      testing.TB
 	o      Options
@@ -45,7 +45,7 @@ type Machine struct {
 	bootID string
 }
 
-// Start makes a machine and boots it.
+// Start creates a machine and boots it.
 func Start(t testing.TB, o Options) *Machine {
 	t.Helper()
 	o.Name = cmp.Or(o.Name, "guest")
@@ -70,7 +70,7 @@ func Start(t testing.TB, o Options) *Machine {
 	return m
 }
 
-// directory is one whose path is short enough for sockets in it.
+// directory returns a directory with a path short enough for sockets.
 func directory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "vm")
@@ -123,7 +123,7 @@ func (m *Machine) arguments() []string {
 	return args
 }
 
-// awaitBoot waits until a boot of the guest is complete that no earlier call has seen.
+// awaitBoot waits until a new boot of the guest is complete.
 func (m *Machine) awaitBoot() {
 	m.t.Helper()
 	if m.agent != nil {
@@ -154,14 +154,15 @@ func (m *Machine) awaitBoot() {
 	}
 }
 
-// Reboot restarts the guest and waits until it has booted. The guest's agent may end before it answers.
+// Reboot restarts the guest and waits until it has booted. The guest agent may end before
+// it answers.
 func (m *Machine) Reboot() {
 	m.t.Helper()
 	_, _ = m.agent.run("systemctl --no-block reboot", answerBound)
 	m.awaitBoot()
 }
 
-// Cut takes the power away: what the guest has not given to its disk is lost.
+// Cut cuts the power. Data that the guest has not written to its disk is lost.
 func (m *Machine) Cut() {
 	m.t.Helper()
 	_ = m.cmd.Process.Kill()
@@ -169,8 +170,8 @@ func (m *Machine) Cut() {
 	m.cmd = nil
 }
 
-// Try runs a script of the shell as root and returns what it printed. The error tells what
-// it printed to standard error and how it ended.
+// Try runs a shell script as root and returns its output. The error contains the standard
+// error and the exit status.
 func (m *Machine) Try(script string) (string, error) {
 	out, err := m.agent.run(script, patience)
 	switch {
@@ -182,8 +183,8 @@ func (m *Machine) Try(script string) (string, error) {
 	return out.stdout, nil
 }
 
-// Run runs a script of the shell as root and returns what it printed. It ends the test when the
-// script fails.
+// Run runs a shell script as root and returns its output. It fails the test when the script
+// fails.
 func (m *Machine) Run(script string) string {
 	m.t.Helper()
 	out, err := m.Try(script)
@@ -194,14 +195,14 @@ func (m *Machine) Run(script string) string {
 }
 
 const (
-	// patience bounds each wait: an emulated machine on a busy one is slow.
+	// patience limits each wait; an emulated machine on a busy host is slow.
 	patience = 15 * time.Minute
-	// every is the pause between two looks, each of which costs the guest a process.
+	// every is the polling interval. Each poll costs the guest a process.
 	every = 500 * time.Millisecond
 )
 
-// Await waits until check returns "". After the patience it ends the test with what
-// check returned last.
+// Await waits until check returns "". After patience, it fails the test with the last value
+// of check.
 func (m *Machine) Await(what string, check func() string) {
 	m.t.Helper()
 	for deadline := time.Now().Add(patience); ; <-time.After(every) {
@@ -215,8 +216,9 @@ func (m *Machine) Await(what string, check func() string) {
 	}
 }
 
-// showJournal logs the end of the guest's journal, as far as the guest answers. It leaves out the lines
-// of QEMU's agent, which has one for each request, and of the kernel, which are on the console if they matter.
+// showJournal logs the end of the guest's journal if the guest answers. It omits the lines
+// of QEMU's agent, which logs each request, and of the kernel, which are also on the
+// console.
 func (m *Machine) showJournal() {
 	if m.cmd == nil || m.agent == nil {
 		return
@@ -225,7 +227,7 @@ func (m *Machine) showJournal() {
 	m.t.Logf("the journal of %s ends with (%v):\n%s", m.o.Name, err, out.stdout)
 }
 
-// showConsole logs the end of what the kernel and systemd said.
+// showConsole logs the end of the guest's console.
 func (m *Machine) showConsole() {
 	b, err := os.ReadFile(m.path("console"))
 	if errors.Is(err, fs.ErrNotExist) {

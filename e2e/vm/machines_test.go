@@ -10,9 +10,13 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-const guide = "docs/several-machines.md"
+// The guides whose blocks the tests run.
+const (
+	servicesGuide = "docs/run-several-control-planes.md"
+	machineGuide  = "docs/add-a-machine.md"
+)
 
-// etcdUnit runs the one member of etcd that the guide's example has.
+// etcdUnit runs the single etcd member of the guides' example.
 const etcdUnit = `[Unit]
 After=network-online.target
 Wants=network-online.target
@@ -23,19 +27,20 @@ ExecStart=/usr/local/bin/etcd -data /var/lib/etcd/member -client 10.0.0.1:2379 -
 Restart=always
 `
 
-// fleet is the guide's example: two hosts. The first has etcd and the services as well.
+// fleet is the guides' example: two hosts, the first of which also runs etcd and the
+// services.
 type fleet struct {
 	t             *testing.T
 	first, second *vm.Machine
 	api           *api
 }
 
-// write puts a file into a guest.
+// write writes a file in a guest.
 func write(m *vm.Machine, path, text string) {
 	m.Run("mkdir -p $(dirname " + path + ") && cat >" + path + " <<'END-OF-FILE'\n" + text + "END-OF-FILE\n")
 }
 
-// setUp makes two hosts as the guide says.
+// setUp sets up two hosts as the guides describe.
 func setUp(t *testing.T) *fleet {
 	t.Helper()
 	payload := vm.NewPayload(t, vm.Contents{
@@ -55,7 +60,7 @@ func setUp(t *testing.T) *fleet {
 		m.Run("useradd --system --no-create-home --shell /usr/sbin/nologin orrery && install /payload/bin/* /usr/local/bin/")
 		write(m, "/etc/orrery/secret", strings.Repeat("0123456789abcdef", 4)+"\n")
 		m.Run("chown orrery /etc/orrery/secret && chmod 600 /etc/orrery/secret")
-		write(m, "/etc/orrery/common.env", vm.Block(t, guide, "ORRERY_ETCD_ENDPOINTS="))
+		write(m, "/etc/orrery/common.env", vm.Block(t, servicesGuide, "ORRERY_ETCD_ENDPOINTS="))
 	}
 	f.services()
 	f.addMachine(f.first, 1)
@@ -67,7 +72,7 @@ func setUp(t *testing.T) *fleet {
 // services starts etcd and the services on the first host.
 func (f *fleet) services() {
 	write(f.first, "/etc/systemd/system/etcd.service", etcdUnit)
-	write(f.first, "/etc/systemd/system/orrery@.service", vm.Block(f.t, guide, "[Unit]\nDescription=Orrery %i"))
+	write(f.first, "/etc/systemd/system/orrery@.service", vm.Block(f.t, servicesGuide, "[Unit]\nDescription=Orrery %i"))
 	write(f.first, "/etc/orrery/apigateway.env", "ORRERY_API_URL=http://10.0.0.1:8080\n")
 	write(f.first, "/etc/orrery/templatesvc.env", "ORRERY_LISTEN=10.0.0.1:7100\n")
 	write(f.first, "/etc/orrery/scheduler.env", "ORRERY_LISTEN=10.0.0.1:7200\n")
@@ -75,18 +80,18 @@ func (f *fleet) services() {
 	f.api = signIn(f.t, f.first, "http://10.0.0.1:8080", "/var/lib/orrery/apigateway/admin-password")
 }
 
-// addMachine makes a host a node, as the guide says.
+// addMachine makes a host a node as the guides describe.
 func (f *fleet) addMachine(m *vm.Machine, n int) {
 	number := fmt.Sprint(n)
-	env := vm.Block(f.t, guide, "ORRERY_NODE=node-2")
+	env := vm.Block(f.t, machineGuide, "ORRERY_NODE=node-2")
 	env = strings.ReplaceAll(strings.ReplaceAll(env, "node-2", "node-"+number), "10.0.0.2", "10.0.0."+number)
 	write(m, "/etc/orrery/nodeagent.env", env)
-	write(m, "/etc/systemd/system/orrery-nodeagent.service", vm.Block(f.t, guide, "[Unit]\nDescription=Orrery nodeagent"))
+	write(m, "/etc/systemd/system/orrery-nodeagent.service", vm.Block(f.t, machineGuide, "[Unit]\nDescription=Orrery nodeagent"))
 	m.Run("systemctl daemon-reload && systemctl enable --now orrery-nodeagent")
 }
 
-// refused checks that the node's record and its service's log name what makes limits hold. The guest's systemd is
-// older than DelegateSubgroup, so none is held.
+// refused checks that the node's record and its service's log name the requirement for
+// enforced limits. The guest's systemd lacks DelegateSubgroup, so no limits are enforced.
 func (a *api) refused(m *vm.Machine, node, service string) {
 	a.t.Helper()
 	const setting = "DelegateSubgroup=agent.orrery"
@@ -99,7 +104,7 @@ func (a *api) refused(m *vm.Machine, node, service string) {
 	}
 }
 
-// online waits until exactly these nodes are.
+// online waits until exactly these nodes are online.
 func (f *fleet) online(want ...string) {
 	f.t.Helper()
 	f.first.Await(fmt.Sprint("online nodes ", want), func() string {
@@ -117,7 +122,7 @@ func (f *fleet) online(want ...string) {
 	})
 }
 
-// arena declares a group of servers.
+// arena creates a group of servers.
 func (f *fleet) arena(name string, n int, extra map[string]any) {
 	f.t.Helper()
 	group := map[string]any{
@@ -139,7 +144,7 @@ func TestTwoMachinesAsInTheGuide(t *testing.T) {
 			t.Errorf("%+v is in no control group below its agent's service", i)
 		}
 	}
-	// The command that the guide shows for a host itself.
+	// The guide's command for the host itself.
 	if list := f.second.Run("nodeagent local list -data /var/lib/orrery/nodeagent/node"); strings.Count(list, "lobby-") != 2 {
 		t.Errorf("nodeagent local list shows on the second host:\n%s\nwant two instances of lobby", list)
 	}
@@ -149,8 +154,8 @@ func TestTwoMachinesAsInTheGuide(t *testing.T) {
 	f.paused()
 }
 
-// agentOutlived ends the second machine's agent in every way, and finds the instances running on, with the
-// upgraded agent.
+// agentOutlived ends the second machine's agent in every way, and checks that the instances
+// continue, also with the upgraded agent.
 func (f *fleet) agentOutlived(before map[string]instance) {
 	f.t.Helper()
 	for _, step := range []struct{ name, script string }{
@@ -171,7 +176,8 @@ func (f *fleet) agentOutlived(before map[string]instance) {
 	f.second.Run("cmp /payload/next/bin/nodeagent /proc/$(systemctl show -P MainPID orrery-nodeagent)/exe")
 }
 
-// rebooted restarts the second machine. Its agent comes back by itself, and the group is whole again.
+// rebooted reboots the second machine, and waits until its agent has returned and the group
+// is complete.
 func (f *fleet) rebooted(before map[string]instance) {
 	f.t.Helper()
 	f.second.Reboot()
@@ -184,8 +190,9 @@ func (f *fleet) rebooted(before map[string]instance) {
 	}
 }
 
-// paused stops the second machine for longer than its session lives. An exclusive instance starts
-// on the first, and the copy that wakes up on the second ends before its deadline.
+// paused pauses the second machine for longer than its session. An exclusive instance
+// starts on the first machine. The copy that resumes on the second ends before its
+// deadline.
 func (f *fleet) paused() {
 	f.t.Helper()
 	f.api.do("POST", "/api/v1/nodes/node-1/cordon", nil, nil)
@@ -223,10 +230,10 @@ func (f *fleet) paused() {
 	f.api.same("world", map[string]instance{now.ID: now})
 }
 
-// ttl is how many seconds the session of a node lives by default.
+// ttl is the default TTL of a node's session, in seconds.
 const ttl = 10
 
-// seconds is the first number of a file's last line.
+// seconds returns the first number in a file's last line.
 func (f *fleet) seconds(m *vm.Machine, file string) float64 {
 	f.t.Helper()
 	n, err := strconv.ParseFloat(m.Run("tail -n 1 "+file+" | cut -d' ' -f1"), 64)

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// Port is one end of a cable between two machines. A machine that is away loses what is sent to it.
+// Port is one end of a cable between two machines. Data sent to a stopped machine is lost.
 type Port struct {
 	local, remote, mac string
 }
 
-// Cable connects two machines with each other and with nothing else.
+// Cable connects two machines only with each other.
 func Cable(t testing.TB) (a, b *Port) {
 	t.Helper()
 	dir := directory(t)

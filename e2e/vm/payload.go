@@ -8,19 +8,20 @@ import (
 	"testing"
 )
 
-// Payload is the read-only disk that guests see as /payload: a clone of what the documents
-// need of the repository, with static programs in bin.
+// Payload is the read-only disk that guests see as /payload: the repository's files that
+// the documents use, and static programs in bin.
 type Payload struct {
 	disk string
 }
 
-// Contents say what a payload holds.
+// Contents describe a payload.
 type Contents struct {
-	// Programs are packages of commands, built into bin, "./standalone" as bin/standalone.
+	// Programs are packages of commands to build into bin: "./standalone" becomes
+	// bin/standalone.
 	Programs []string
-	// Next are the same for next/bin, in the version that follows.
+	// Next are packages to build into next/bin, with the next version.
 	Next []string
-	// Files are copied from the repository, under their own names.
+	// Files are copied from the repository with their paths.
 	Files []string
 }
 
@@ -46,7 +47,7 @@ func NewPayload(t testing.TB, c Contents) *Payload {
 		run(t, repository(t), "cp", "-a", name, to)
 	}
 	p := &Payload{disk: filepath.Join(dir, "payload")}
-	// The image is a sparse file, so its size costs nothing.
+	// The image is a sparse file, so a large size costs nothing.
 	run(t, dir, "mkfs.ext4", "-q", "-L", "payload", "-O", "^has_journal", "-m", "0", "-d", stage, p.disk, "2G")
 	if err := os.RemoveAll(stage); err != nil {
 		t.Fatal(err)
@@ -67,7 +68,7 @@ func build(t testing.TB, dir, version string, packages []string) {
 	run(t, repository(t), args...)
 }
 
-// run runs a program of the host.
+// run runs a program on the host.
 func run(t testing.TB, dir string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
@@ -77,7 +78,7 @@ func run(t testing.TB, dir string, args ...string) {
 	}
 }
 
-// repository is the top directory.
+// repository returns the top directory.
 func repository(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.Abs("../..")
@@ -87,8 +88,8 @@ func repository(t testing.TB) string {
 	return dir
 }
 
-// Block is the fenced block of a document that begins with a line, such as "useradd …": tests
-// run what the document says.
+// Block returns the fenced block of a document that begins with a line, such as "useradd
+// …", so that tests run what the document says.
 func Block(t testing.TB, document, begins string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(repository(t), document))

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Pause stops the guest's processors. Its clocks stand still, and it answers nobody.
+// Pause stops the guest's CPUs. Its clocks stop and it does not respond.
 func (m *Machine) Pause() {
 	m.t.Helper()
 	m.monitor("stop", nil)
 }
 
-// Resume lets a paused guest run again.
+// Resume continues a paused guest.
 func (m *Machine) Resume() {
 	m.t.Helper()
 	m.monitor("cont", nil)
 }
 
-// SlowDisk bounds the guest's disk to so many operations a second from now on.
+// SlowDisk limits the guest's disk to a number of operations per second.
 func (m *Machine) SlowDisk(operations int) {
 	m.t.Helper()
 	m.monitor("block_set_io_throttle", map[string]any{
@@ -28,7 +28,7 @@ func (m *Machine) SlowDisk(operations int) {
 	})
 }
 
-// monitor gives the emulator a command.
+// monitor sends a command to the emulator.
 func (m *Machine) monitor(command string, arguments map[string]any) {
 	m.t.Helper()
 	if err := monitor(m.path("qmp"), command, arguments); err != nil {
@@ -63,7 +63,7 @@ func monitor(socket, command string, arguments map[string]any) error {
 	return answered(in)
 }
 
-// answered reads up to the answer of a command, past the greeting and events.
+// answered reads until the answer to a command, and skips the greeting and events.
 func answered(in *bufio.Scanner) error {
 	for in.Scan() {
 		var line struct {

@@ -13,7 +13,7 @@ const (
 	standalonePassword = "/var/lib/orrery/standalone/admin-password"
 )
 
-// standalonePayload has two versions of standalone, and its unit.
+// standalonePayload returns a payload with two versions of standalone and its unit.
 func standalonePayload(t *testing.T) *vm.Payload {
 	return vm.NewPayload(t, vm.Contents{
 		Programs: []string{"./standalone"}, Next: []string{"./standalone"},
@@ -21,11 +21,11 @@ func standalonePayload(t *testing.T) *vm.Payload {
 	})
 }
 
-// install runs what the documents say, with these flags of standalone.
+// install runs the documented installation with the given flags of standalone.
 func install(t *testing.T, m *vm.Machine, flags string) *api {
 	t.Helper()
 	m.Run("mkdir -p /etc/orrery && echo 'FLAGS=" + flags + "' >/etc/orrery/standalone.env")
-	m.Run("set -e; cd /payload\n" + vm.Block(t, "docs/one-machine.md", "useradd "))
+	m.Run("set -e; cd /payload\n" + vm.Block(t, "docs/back-up-and-upgrade.md", "useradd "))
 	return signIn(t, m, standaloneURL, standalonePassword)
 }
 
@@ -46,7 +46,7 @@ func TestStandaloneAsAService(t *testing.T) {
 	}
 	for _, step := range []struct{ name, script string }{
 		{"restart", "systemctl restart orrery-standalone"},
-		{"upgrade", "set -e; cd /payload/next\n" + vm.Block(t, "docs/one-machine.md", "install bin/standalone /usr/local/bin/\nsystemctl restart")},
+		{"upgrade", "set -e; cd /payload/next\n" + vm.Block(t, "docs/back-up-and-upgrade.md", "install bin/standalone /usr/local/bin/\nsystemctl restart")},
 		{"stop and start", "systemctl stop orrery-standalone && systemctl start orrery-standalone"},
 		{"kill", "kill -9 $(systemctl show -P MainPID orrery-standalone)"},
 	} {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// asProgram makes the test binary behave as the arena command, so that tests can run
-// it as a process of its own.
+// asProgram makes the test binary act as the arena command, so that tests can run it as a
+// separate process.
 const asProgram = "ARENA_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -24,10 +24,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// deadline bounds every wait.
+// deadline limits every wait.
 const deadline = 3 * time.Minute
 
-// transcript collects what a server prints and lets a test wait for it.
+// transcript collects a server's output and lets a test wait for it.
 type transcript struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -68,11 +68,11 @@ func (tr *transcript) wait(t *testing.T, pattern string) []string {
 	}
 }
 
-// running is a server in this process (cmd nil) or in one of its own.
+// running is a server in this process (cmd is nil) or in a separate one.
 type running struct {
 	out, err *transcript
 	stdin    io.WriteCloser
-	exited   chan int // one code, then closed
+	exited   chan int // one exit code, then closed
 	cmd      *exec.Cmd
 }
 
@@ -83,7 +83,7 @@ func (r *running) say(t *testing.T, line string) {
 	}
 }
 
-// code waits for the end.
+// code waits for the end and returns the exit code.
 func (r *running) code(t *testing.T) int {
 	t.Helper()
 	select {
@@ -96,7 +96,7 @@ func (r *running) code(t *testing.T) int {
 	}
 }
 
-// addr waits until the server is done booting and returns its address on loopback.
+// addr waits until the server has booted and returns its loopback address.
 func (r *running) addr(t *testing.T) string {
 	t.Helper()
 	m := r.out.wait(t, `(?s)Listening on \S*:(\d+)\n.*Done \(`)
@@ -116,21 +116,20 @@ func inProcess(t *testing.T, args ...string) *running {
 		close(r.exited)
 	}()
 	t.Cleanup(func() {
-		// A test that failed halfway leaves the server running.
+		// A failed test may leave the server running.
 		go fmt.Fprintln(stdin, "stop")
 		<-done
 	})
 	return r
 }
 
-// asProcess runs the server as a process in dir. What is left of it at the end of the
-// test is killed.
+// asProcess runs the server as a process in dir, and kills it at the end of the test.
 func asProcess(t *testing.T, dir string, args ...string) *running {
 	t.Helper()
 	r := &running{out: newTranscript(), err: newTranscript(), exited: make(chan int, 1)}
 	r.cmd = exec.Command(os.Args[0], args...)
 	r.cmd.Dir = dir
-	// The race detector would hold up every exit for a second.
+	// The race detector would delay every exit by a second.
 	r.cmd.Env = append(os.Environ(), asProgram+"=1", "ORRERY_INSTANCE_ID=abc123", "GORACE=atexit_sleep_ms=0")
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.err
 	var err error
@@ -154,7 +153,7 @@ func asProcess(t *testing.T, dir string, args ...string) *running {
 	return r
 }
 
-// inDir makes a directory with these settings the current one.
+// inDir creates a directory with these settings and makes it the current one.
 func inDir(t *testing.T, properties ...string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxLine bounds a console line; what is longer is cut there.
+// maxLine is the length at which a longer console line is cut.
 const maxLine = 32 << 10
 
-// readLines sends the lines of stdin until ctx ends. The channel is never closed: a
-// console that has ended says nothing any more, which is no reason to stop.
+// readLines sends the lines of stdin until ctx ends. It never closes the channel, because
+// the end of the console is no reason to stop.
 func readLines(ctx context.Context, stdin io.Reader) <-chan string {
 	lines := make(chan string)
 	go func() {
@@ -41,7 +41,7 @@ list: list the players online
 save: save the world
 help: show this list`
 
-// obey does what a console line says and reports whether it was a stop. The world is loaded.
+// obey executes a console line and reports whether it was a stop. The world must be loaded.
 func (a *arena) obey(line string) (stop bool) {
 	command, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	switch strings.TrimPrefix(command, "/") {

@@ -12,22 +12,21 @@ import (
 	"syscall"
 )
 
-// A daemon is made by running this program twice more, hidden behind an argument of its
-// own: the launcher starts the sleeper, waits until it is ready for signals, tells its
-// pid and ends, so that the sleeper has neither our session nor our process group, and
-// its parent is not us.
+// To become a daemon, the program starts itself twice with a hidden argument. The launcher
+// starts the sleeper, waits until it handles signals, prints its PID and ends. The sleeper
+// then has another session, process group and parent than this process.
 //
 //	arena ─▶ arena --daemon-stage launch ─▶ arena --daemon-stage sleep
 const (
 	daemonStage = "--daemon-stage"
 	stageLaunch = "launch"
 	stageSleep  = "sleep"
-	// stageDeaf makes the sleeper ignore the polite signals.
+	// stageDeaf makes the sleeper ignore SIGTERM and similar signals.
 	stageDeaf = "ignore-term"
 )
 
-// startDaemon starts a sleeper and returns its pid. args are Main's, to find out how
-// the program is called to get here.
+// startDaemon starts a sleeper and returns its PID. It uses args, the arguments of Main, to
+// find out how to call the program again.
 func startDaemon(args []string, ignoreTerm bool) (pid string, err error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -41,8 +40,8 @@ func startDaemon(args []string, ignoreTerm bool) (pid string, err error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// leadingArgs is what stands before args in the program's own arguments: nothing, or
-// the subcommand that leads to Main.
+// leadingArgs returns the program's own arguments before args: nothing, or the subcommand
+// that leads to Main.
 func leadingArgs(all, args []string) []string {
 	if n := len(all) - len(args); n >= 0 && slices.Equal(all[n:], args) {
 		return slices.Clone(all[:n])
@@ -50,7 +49,8 @@ func leadingArgs(all, args []string) []string {
 	return nil
 }
 
-// detached is a command in a session of its own, with /dev/null for what is not set.
+// detached returns a command in a new session, with /dev/null as standard streams unless
+// set.
 func detached(exe string, args []string) *exec.Cmd {
 	cmd := exec.Command(exe, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -97,7 +97,8 @@ func launchSleeper(args []string, stdout io.Writer) error {
 	return errors.Join(err, cmd.Process.Release())
 }
 
-// sleepForEver ends by a signal only. Closing its output says that it is ready for them.
+// sleepForEver sleeps until a signal ends it. It closes its output when it is ready for
+// signals.
 func sleepForEver(stdout io.Writer, deaf bool) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, os.Interrupt)

@@ -1,18 +1,19 @@
-// Package arena is a small but honest network server to try Orrery with and to test it
-// against. It behaves as game servers do: it has a config file, a console, a world it
-// loads and saves, a classic log, and it shows itself in the server list of a real
-// Minecraft client. There is no game behind it: who tries to join is told so politely.
+// Package arena is a small network server for trying and testing Orrery. It behaves like a
+// game server: it has a config file, a console, a log, and a world that it loads and saves.
+// It appears in the server list of a real Minecraft client. It has no game, and refuses
+// logins politely.
 //
 //	start ─▶ lock ─▶ (boot delay) ─▶ listen ─▶ load world ─▶ "Done" ─▶ stop ─▶ save ─▶ exit 0
 //
-// Flags make it misbehave on purpose: boot late, crash, ignore its console or signals,
-// burn memory and CPU, flood its log, leave a daemon behind. Main's usage text lists them.
+// Flags make it misbehave: boot late, crash, ignore its console or signals, use memory and
+// CPU, flood its log, leave a daemon behind. Main's usage text lists them.
 //
 // Invariants:
-//   - One goroutine, the loop of run, owns the world and decides; connections see only
-//     settings that never change.
-//   - Connections are bounded in number, in time and in what they may send.
-//   - The world file is replaced as a whole: a crash leaves the old one or the new one.
-//   - The end of stdin is not a stop.
-//   - Only the standard library is used, so that thousands of it start fast.
+//
+//   - One goroutine, the loop of run, owns the world and makes all decisions. Connections
+//     see only settings that never change.
+//   - Connections are limited in number, in time and in what they may send.
+//   - The world file is replaced atomically: a crash leaves the old or the new one.
+//   - The end of stdin does not stop the server.
+//   - It uses only the standard library, so that thousands of servers start fast.
 package arena

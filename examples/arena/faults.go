@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// startFaults begins what the flags ask for beside the server. It ends with ctx and is
-// waited for through wg, but for the daemon, whose point is to stay.
+// startFaults starts the misbehaviour that the flags ask for. It ends with ctx and wg waits
+// for it, except for the daemon, which stays.
 func (a *arena) startFaults(ctx context.Context, wg *sync.WaitGroup) error {
 	if a.opts.daemonBehind {
 		pid, err := startDaemon(a.args, a.opts.ignoreTerm)
@@ -32,14 +32,15 @@ func (a *arena) startFaults(ctx context.Context, wg *sync.WaitGroup) error {
 	return nil
 }
 
-// crash ends as a server does that met a bug: no save, no release, a trace on stderr.
+// crash ends like a crashing server: without saving or releasing the lock, and with a trace
+// on stderr.
 func (a *arena) crash() int {
 	a.server.close()
 	a.log.error("Encountered an unexpected exception: arena: crash asked for by --crash-after=%s\n\n%s", a.opts.crashAfter, debug.Stack())
 	return a.opts.crashCode
 }
 
-// burnMemory holds that many MiB of touched pages.
+// burnMemory allocates and touches that many MiB.
 func burnMemory(ctx context.Context, mib int) {
 	held := make([]byte, mib<<20)
 	for i := 0; i < len(held); i += os.Getpagesize() {
@@ -55,7 +56,7 @@ func burnCPU(ctx context.Context) {
 	}
 }
 
-// printLines prints numbered lines, from 1 and without a gap, at the asked rate.
+// printLines prints consecutively numbered lines, from 1, at the requested rate.
 func (a *arena) printLines(ctx context.Context) {
 	rate := float64(a.opts.printLines)
 	tick := time.NewTicker(max(time.Millisecond, time.Duration(float64(time.Second)/rate)))

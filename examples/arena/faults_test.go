@@ -122,7 +122,8 @@ func TestOneHolderOfALock(t *testing.T) {
 	}
 }
 
-// lockNotes are the first words of a lock file, whose other fields are checked.
+// lockNotes returns the first words of the lines of a lock file and checks the other
+// fields.
 func lockNotes(t *testing.T, path string) []string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -187,7 +188,7 @@ func TestLeadingArgs(t *testing.T) {
 	}
 }
 
-// stat is what /proc says about a process.
+// stat is the content of a process's /proc/PID/stat.
 type stat struct {
 	state                  string
 	parent, group, session int
@@ -200,7 +201,7 @@ func procStat(t *testing.T, pid int) stat {
 		t.Fatalf("the process is gone: %v", err)
 	}
 	var s stat
-	// The name before the last parenthesis may hold anything.
+	// The name before the last parenthesis may contain any character.
 	rest := string(data[strings.LastIndexByte(string(data), ')')+1:])
 	if _, err := fmt.Sscan(rest, &s.state, &s.parent, &s.group, &s.session); err != nil {
 		t.Fatalf("%q: %v", data, err)

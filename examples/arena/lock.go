@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// lockFile is held by flock for the life of the process, so the kernel frees it however
-// the process ends. What happened to it is appended to it, one line each:
+// lockFile is a file that the process holds with flock, so that the kernel releases it
+// however the process ends. Each event is appended to the file as a line:
 //
 //	acquired|released|refused <pid> <instance> <time>
 //
-// Two "acquired" without a "released" between them mean that the first holder died;
-// a "refused" means that two processes were there at once.
+// Two "acquired" without a "released" between them mean that the first holder died. A
+// "refused" means that two processes existed at the same time.
 type lockFile struct {
 	file     *os.File
 	instance string
 }
 
-// acquireLock takes the lock at once or fails. An empty instance is written as "-".
+// acquireLock takes the lock at once or fails. It writes an empty instance as "-".
 func acquireLock(path, instance string) (*lockFile, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -39,7 +39,7 @@ func acquireLock(path, instance string) (*lockFile, error) {
 	return l, nil
 }
 
-// release notes the release and gives the lock back. A nil lock is no lock.
+// release records the release and gives up the lock. It does nothing for a nil lock.
 func (l *lockFile) release() error {
 	if l == nil {
 		return nil
@@ -47,7 +47,7 @@ func (l *lockFile) release() error {
 	return errors.Join(l.note("released"), l.close())
 }
 
-// close gives the lock back without a word, as a crash does. Closing twice is harmless.
+// close gives up the lock without a record, as a crash does. It may be called twice.
 func (l *lockFile) close() error {
 	if err := l.file.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return err
@@ -55,7 +55,7 @@ func (l *lockFile) close() error {
 	return nil
 }
 
-// note appends a line with one write, so that lines of several processes stay whole.
+// note appends a line with one write, so that the lines of several processes do not mix.
 func (l *lockFile) note(what string) error {
 	_, err := fmt.Fprintf(l.file, "%s %d %s %s\n", what, os.Getpid(), l.instance, time.Now().UTC().Format(time.RFC3339Nano))
 	return err

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// logger writes the classic format, "[HH:MM:SS INFO]: …". A line is one write. Info
-// goes to out, errors go to err. Writing errors are ignored: a server whose console
-// is gone runs on.
+// logger writes the classic format, "[HH:MM:SS INFO]: …", each line with one write. It
+// writes info to out and errors to err. It ignores write errors, because a server without a
+// console should continue.
 type logger struct {
 	now func() time.Time
 
-	mu       sync.Mutex // keeps lines apart
+	mu       sync.Mutex // serializes lines
 	out, err io.Writer
 }
 

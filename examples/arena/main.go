@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// The exit codes, besides what --crash-code says.
+// The exit codes in addition to --crash-code.
 const (
 	exitOK    = 0
 	exitError = 1
 	exitUsage = 2
 )
 
-// Main runs the server in the current directory until it is stopped and returns the
-// exit code of its process. args are the arguments without the program's name, and
-// without the subcommand where it is one. SIGTERM and SIGINT stop it while it runs.
+// Main runs the server in the current directory until it is stopped, and returns the exit
+// code. args are the arguments without the program's name and subcommand. SIGTERM and
+// SIGINT stop the server.
 //
-// All it starts has ended when it returns, but for one goroutine blocked in stdin's
-// Read, which nothing can interrupt: it goes with the process, or at the next line.
+// When Main returns, all its goroutines have ended, except for one that may be blocked in a
+// read of stdin, which cannot be interrupted.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	started := time.Now()
 	if len(args) > 0 && args[0] == daemonStage {
@@ -64,7 +64,7 @@ type arena struct {
 	world  *world    // nil until it is loaded
 }
 
-// main acquires what run needs and gives it back.
+// main acquires what run needs and releases it afterwards.
 func (a *arena) main(stdin io.Reader) int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
@@ -91,11 +91,11 @@ func (a *arena) main(stdin io.Reader) int {
 	return a.run(signals, readLines(ctx, stdin))
 }
 
-// run is the loop: it boots, then obeys the console and the signals until one ends it.
-// What is typed before the boot is done waits for it, as in the servers it plays.
+// run is the main loop. It boots, and then processes the console and signals until one of
+// them ends it. Console input before the end of the boot waits, as in real servers.
 func (a *arena) run(signals <-chan os.Signal, stdin <-chan string) int {
 	boot := time.After(a.opts.bootDelay)
-	var lines <-chan string    // nil, which never speaks, until booted
+	var lines <-chan string    // nil, which blocks, until booted
 	var crash <-chan time.Time // nil without --crash-after
 	if a.opts.crashAfter > 0 {
 		crash = time.After(a.opts.crashAfter)
@@ -124,7 +124,7 @@ func (a *arena) run(signals <-chan os.Signal, stdin <-chan string) int {
 	}
 }
 
-// open listens first, so that whoever waits for the port waits least, and loads the world.
+// open listens first, so that waiting clients wait less, and then loads the world.
 func (a *arena) open() error {
 	srv, err := listen(a.set, a.opts.players)
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *arena) open() error {
 	return nil
 }
 
-// stop is the way everybody wants a server to end: the world saved, the lock released.
+// stop saves the world, releases the lock and ends.
 func (a *arena) stop() int {
 	a.log.info("Stopping the server")
 	code := exitOK
@@ -151,7 +151,7 @@ func (a *arena) stop() int {
 	return a.shutDown(code)
 }
 
-// shutDown closes the doors and says so, with nothing saved.
+// shutDown closes the server and logs it, without saving.
 func (a *arena) shutDown(code int) int {
 	a.server.close()
 	if err := a.lock.release(); err != nil {
@@ -162,7 +162,7 @@ func (a *arena) shutDown(code int) int {
 	return code
 }
 
-// save writes the world, if there is one yet.
+// save writes the world if it is loaded.
 func (a *arena) save() error {
 	if a.world == nil {
 		return nil

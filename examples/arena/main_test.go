@@ -24,7 +24,7 @@ func TestAServerShowsItsSettings(t *testing.T) {
 	if got.Version.Protocol != ownProtocol || got.Latency <= 0 {
 		t.Errorf("protocol %d, latency %s", got.Version.Protocol, got.Latency)
 	}
-	// The UUID that every server without accounts gives this name.
+	// The ID is the UUID that every server without accounts gives this name.
 	if first := got.Players.Sample[0]; first.Name != "Player1" || len(first.ID) != 36 || first.ID[14] != '3' {
 		t.Errorf("the first player is %+v", first)
 	}

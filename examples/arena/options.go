@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options are the command-line flags.
 type options struct {
 	port      int
 	portGiven bool
@@ -17,17 +17,17 @@ type options struct {
 	lock    string
 
 	bootDelay    time.Duration
-	crashAfter   time.Duration // 0: never
+	crashAfter   time.Duration // 0 means never
 	crashCode    int
 	ignoreTerm   bool
 	ignoreStop   bool
 	burnMemory   int // MiB
 	burnCPU      int // goroutines
-	printLines   int // lines a second
+	printLines   int // lines per second
 	daemonBehind bool
 }
 
-// parseOptions reads the flags. What is wrong is written to stderr, as is the usage.
+// parseOptions parses the flags. It writes errors and the usage to stderr.
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("arena", flag.ContinueOnError)

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// parseProperties reads the format of Java's .properties files: "key=value", "key: value"
-// or "key value" a line, comments after # or !, a backslash at the end to go on in
-// the next line, and the escapes \t \n \r \f \uXXXX; any other escaped character is
-// itself. All keys are kept, a later one replaces an earlier one.
+// parseProperties parses the format of Java's .properties files. A line is "key=value",
+// "key: value" or "key value". Comments start with # or !. A backslash at the end of a line
+// continues it. The escapes are \t \n \r \f \uXXXX; any other escaped character is itself.
+// All keys are kept, and a later value replaces an earlier one.
 func parseProperties(text string) (map[string]string, error) {
 	props := map[string]string{}
 	number, start := 0, 0
@@ -61,7 +61,7 @@ func addProperty(props map[string]string, line string) error {
 	return nil
 }
 
-// keyEnd is the index of the first separator that is not escaped.
+// keyEnd returns the index of the first unescaped separator.
 func keyEnd(line string) int {
 	for i := 0; i < len(line); i++ {
 		switch line[i] {

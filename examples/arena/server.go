@@ -12,18 +12,19 @@ import (
 	"github.com/orreryhq/orrery/examples/arena/ping"
 )
 
-// The bounds of what strangers may cost.
+// Limits on connections.
 const (
 	maxConnections = 256
-	// connectionTime is all a connection has, from accept to close.
+	// connectionTime limits a connection from accept to close.
 	connectionTime = 10 * time.Second
-	// legacyWait is how long an old client may take for the byte that tells its age.
+	// legacyWait is how long an old client may take to send the byte that tells its age.
 	legacyWait = 200 * time.Millisecond
-	// acceptPause follows a failed accept, most likely for want of file descriptors.
+	// acceptPause is the pause after a failed accept, which is usually caused by a lack of
+	// file descriptors.
 	acceptPause = 50 * time.Millisecond
 )
 
-// server answers the network.
+// server answers network connections.
 type server struct {
 	listener net.Listener
 	set      settings
@@ -35,7 +36,7 @@ type server struct {
 	closed bool
 }
 
-// listen opens the port and begins to answer. players is the number shown as online.
+// listen opens the port and starts to answer. players is the number shown as online.
 func listen(set settings, players int) (*server, error) {
 	l, err := net.Listen("tcp", set.address())
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -51,7 +52,7 @@ func listen(set settings, players int) (*server, error) {
 
 func (s *server) addr() net.Addr { return s.listener.Addr() }
 
-// close ends all connections and waits for them. A nil server is closed already.
+// close closes all connections and waits for them. It does nothing for a nil server.
 func (s *server) close() {
 	if s == nil {
 		return
@@ -82,7 +83,7 @@ func (s *server) accept() {
 		}
 		s.wg.Go(func() {
 			defer s.dismiss(conn)
-			// What a stranger sends wrongly is not worth a line in the log.
+			// Invalid input from a client is not worth a log line.
 			_ = s.serve(conn)
 		})
 	}
@@ -105,7 +106,7 @@ func (s *server) dismiss(conn net.Conn) {
 	delete(s.open, conn)
 }
 
-// serve holds one conversation: a legacy ping, or a handshake and what it asks for.
+// serve handles one connection: a legacy ping, or a handshake and the following request.
 func (s *server) serve(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(connectionTime)); err != nil {
 		return err
@@ -166,7 +167,7 @@ func (s *server) serveLegacy(conn net.Conn, r *bufio.Reader) error {
 	if err := conn.SetReadDeadline(time.Now().Add(legacyWait)); err != nil {
 		return err
 	}
-	// Whether there is a second byte is the only sign of the client's age.
+	// The presence of a second byte is the only sign of the client's age.
 	_, missing := r.Peek(2)
 	// Unread bytes would turn the close into a reset, which may overtake the answer.
 	_, _ = r.Discard(r.Buffered())
@@ -176,7 +177,7 @@ func (s *server) serveLegacy(conn net.Conn, r *bufio.Reader) error {
 
 // refuseLogin tells a player why there is nothing to join.
 func refuseLogin(conn net.Conn, r *bufio.Reader) error {
-	// The login is read before the answer, for the same reason as in serveLegacy.
+	// The login is read before the answer for the same reason as in serveLegacy.
 	if _, _, err := ping.ReadPacket(r, ping.MaxLoginLen); err != nil {
 		return err
 	}

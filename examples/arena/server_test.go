@@ -61,7 +61,7 @@ func TestStatusEchoesTheProtocolOfTheClient(t *testing.T) {
 	}
 }
 
-// TestHandshakeByteByByte is what a slow network does.
+// TestHandshakeByteByByte simulates a slow network.
 func TestHandshakeByteByByte(t *testing.T) {
 	conn := dial(t, startServer(t))
 	for _, b := range ping.AppendPacket(handshake(ping.NextStatus), ping.IDPing, make([]byte, 8)) {
@@ -179,7 +179,7 @@ func TestCloseEndsOpenConnections(t *testing.T) {
 	if _, _, err := ping.ReadPacket(bufio.NewReader(conn), ping.MaxStatusLen); err != nil {
 		t.Fatal(err)
 	}
-	s.close() // does not wait for the connection's time to pass
+	s.close() // returns before the connection's time limit
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection is still open")
 	}

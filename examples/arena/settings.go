@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// propertiesFile is read from the current directory. It is never written, so keys that
-// mean nothing here stay in it.
+// propertiesFile is read from the current directory. It is never written, so unknown keys
+// stay in it.
 const propertiesFile = "server.properties"
 
 const maxPort = 65535
 
-// settings are what server.properties says. They do not change while the server runs.
+// settings are the values from server.properties. They do not change while the server runs.
 type settings struct {
-	ip         string // empty: all interfaces
-	port       int    // 0: a free one
+	ip         string // empty means all interfaces
+	port       int    // 0 means a free one
 	motd       string
 	maxPlayers int
 	level      string
@@ -29,10 +29,10 @@ func defaultSettings() settings {
 	return settings{port: 25565, motd: "An Arena Server", maxPlayers: 20, level: "world"}
 }
 
-// address is the address to listen on.
+// address returns the listening address.
 func (s settings) address() string { return net.JoinHostPort(s.ip, strconv.Itoa(s.port)) }
 
-// loadSettings reads the file. Without one it returns the defaults.
+// loadSettings reads the file. Without a file it returns the defaults.
 func loadSettings(path string) (settings, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +48,8 @@ func loadSettings(path string) (settings, error) {
 	return s, nil
 }
 
-// parseSettings applies a file's text to the defaults. An empty value is a default too.
+// parseSettings applies a file's text to the defaults. An empty value also means the
+// default.
 func parseSettings(text string) (settings, error) {
 	props, err := parseProperties(text)
 	if err != nil {
@@ -68,14 +69,14 @@ func parseSettings(text string) (settings, error) {
 	if err := number(props, "max-players", 1<<31-1, &s.maxPlayers); err != nil {
 		return settings{}, err
 	}
-	// The level names a file; it must not lead out of the world directory.
+	// The level names a file, which must not be outside the world directory.
 	if strings.ContainsAny(s.level, "/\\\x00") || s.level[0] == '.' {
 		return settings{}, fmt.Errorf("level-name must be a plain name, not %q", s.level)
 	}
 	return s, nil
 }
 
-// number reads a key that must be a number from 0 to limit, if it is there.
+// number reads a key, if present, whose value must be a number from 0 to limit.
 func number(props map[string]string, key string, limit int, into *int) error {
 	text := props[key]
 	if text == "" {

@@ -9,14 +9,14 @@ import (
 
 const (
 	versionName = "Arena 1.0"
-	// ownProtocol is told to clients that do not name theirs: Minecraft 1.21.
+	// ownProtocol is the version sent to clients that do not name theirs: Minecraft 1.21.
 	ownProtocol = 767
-	// sampleSize bounds the names in a status, as other servers do.
+	// sampleSize limits the names in a status, as other servers do.
 	sampleSize = 12
 )
 
-// status is what a client of this protocol version is told. The version is echoed: a
-// server without a game suits every client, and none shall show it as outdated.
+// status returns the status for a client. It echoes the client's protocol version, so that
+// no client shows the server as outdated.
 func (s *server) status(protocol int32) ping.Status {
 	if protocol <= 0 {
 		protocol = ownProtocol
@@ -28,7 +28,7 @@ func (s *server) status(protocol int32) ping.Status {
 	}
 }
 
-// samplePlayers are the first of n fake players, at most sampleSize.
+// samplePlayers returns the first of n fake players, at most sampleSize.
 func samplePlayers(n int) []ping.Player {
 	players := make([]ping.Player, min(n, sampleSize))
 	for i := range players {
@@ -38,8 +38,8 @@ func samplePlayers(n int) []ping.Player {
 	return players
 }
 
-// offlineID is the UUID that servers without accounts give a name: version 3 of
-// RFC 4122 over "OfflinePlayer:<name>", without a namespace.
+// offlineID returns the UUID that servers without accounts give a name: version 3 of RFC
+// 4122 over "OfflinePlayer:<name>", without a namespace.
 func offlineID(name string) string {
 	id := md5.Sum([]byte("OfflinePlayer:" + name))
 	id[6] = id[6]&0x0f | 0x30

@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// worldDir holds one file a level, in the current directory.
+// worldDir has one file per level, in the current directory.
 const worldDir = "world"
 
-// ticksPerSecond is how fast a world's time passes.
+// ticksPerSecond is the rate of a world's time.
 const ticksPerSecond = 20
 
-// world is what survives a restart.
+// world is the state that survives a restart.
 type world struct {
-	// Boots counts the starts that were saved, this one included.
+	// Boots counts the saved starts, including this one.
 	Boots int64 `json:"boots"`
-	// Ticks is the time the world was up, in twentieths of a second.
+	// Ticks is the total uptime in twentieths of a second.
 	Ticks int64 `json:"ticks"`
-	// Messages counts what was said on the console.
+	// Messages counts the console messages.
 	Messages int64 `json:"messages"`
 
 	path    string
-	savedAt time.Time // Ticks is right for this moment
+	savedAt time.Time // the time that Ticks refers to
 }
 
-// loadWorld reads the level's file, or begins a new world where there is none. Nothing
-// is written before the first save.
+// loadWorld reads the level's file, or creates a new world if there is none. It writes
+// nothing.
 func loadWorld(level string, now time.Time) (*world, error) {
 	w := &world{path: filepath.Join(worldDir, level+".json"), savedAt: now}
 	data, err := os.ReadFile(w.path)
@@ -47,7 +47,7 @@ func loadWorld(level string, now time.Time) (*world, error) {
 	return w, nil
 }
 
-// save replaces the file by rename, after the new content is on the disk.
+// save replaces the file by a rename, after the new content is on disk.
 func (w *world) save(now time.Time) error {
 	w.Ticks += int64(now.Sub(w.savedAt) * ticksPerSecond / time.Second)
 	w.savedAt = now
@@ -62,7 +62,7 @@ func (w *world) save(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name()) // gone after the rename
+	defer os.Remove(tmp.Name()) // fails after a successful rename
 	_, err = tmp.Write(append(data, '\n'))
 	if err := errors.Join(err, tmp.Sync(), tmp.Chmod(0o644), tmp.Close()); err != nil {
 		return err

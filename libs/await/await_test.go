@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// attempt is a test whose failure is looked at.
+// attempt is a test whose failure is inspected.
 type attempt struct {
 	testing.TB
 	said string
@@ -26,7 +26,7 @@ func (a *attempt) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// fails runs a test of its own and returns what it failed with, "" when it did not.
+// fails runs a test and returns its failure message, "" if it passed.
 func fails(t *testing.T, test func(t testing.TB)) string {
 	a := &attempt{TB: t}
 	var done sync.WaitGroup
@@ -53,7 +53,7 @@ func TestAWaitEndsWhenItsCheckHasNothingToSay(t *testing.T) {
 	})
 }
 
-func TestAWaitInVainTellsTheLastState(t *testing.T) {
+func TestTimeoutPrintsTheLastState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, looks := time.Now(), 0
 		said := fails(t, func(t testing.TB) {
@@ -62,7 +62,7 @@ func TestAWaitInVainTellsTheLastState(t *testing.T) {
 				return fmt.Sprint("look ", looks)
 			})
 		})
-		if want := fmt.Sprint("never saw the end; last: look ", looks); said != want {
+		if want := fmt.Sprint("timed out waiting for the end; last state: look ", looks); said != want {
 			t.Errorf("failed with %q, want %q", said, want)
 		}
 		if took := time.Since(began); took < time.Minute {

@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// Text is what was written to it so far: a log, or the output of a process, that
-// is read while it grows. Its zero value is empty. It may not be copied.
+// Text collects the output of a log or process while a test reads it. The zero value is empty. It
+// must not be copied and is safe for concurrent use.
 type Text struct {
 	mu      sync.Mutex
 	written bytes.Buffer
 }
 
-// Write appends.
+// Write appends b.
 func (x *Text) Write(b []byte) (int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.written.Write(b)
 }
 
-// String is all of it.
+// String returns everything written so far.
 func (x *Text) String() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package clock reads the wall clock as the environment sets it.
+// Package clock returns the wall clock with an offset from the environment.
 package clock
 
 import (
@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// Variable is the environment variable that sets a program's wall clock ahead, or
-// back, by a duration such as 12h or -140s. It is no setting: it is there for tests that
-// run programs on hosts whose clocks are wrong, and changes only the times that are
-// written into records or compared with them.
+// Variable is the environment variable with an offset of a program's wall clock, such as 12h or
+// -140s. It is not a setting. It exists for tests that simulate hosts with wrong clocks, and
+// affects only times that are written into records or compared with them.
 const Variable = "ORRERY_CLOCK_AHEAD"
 
-// FromEnv is the wall clock as an environment sets it.
+// FromEnv returns the wall clock with the offset set in env.
 func FromEnv(env []string) (now func() time.Time, err error) {
 	for _, v := range env {
 		text, ok := strings.CutPrefix(v, Variable+"=")
@@ -22,7 +21,7 @@ func FromEnv(env []string) (now func() time.Time, err error) {
 		}
 		ahead, err := time.ParseDuration(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s=%s: it must be a duration such as 12h or -140s", Variable, text)
+			return nil, fmt.Errorf("%s=%s must be a duration such as 12h or -140s", Variable, text)
 		}
 		return func() time.Time { return time.Now().Add(ahead) }, nil
 	}

@@ -1,11 +1,10 @@
-// Package config fills a struct of settings from four layers: the defaults in
-// its tags, a file, the environment and flags. The later layer wins, whole
-// values at a time: lists and maps are replaced, never merged. It is the only
-// importer of viper.
+// Package config fills a struct of settings from four layers: the defaults in its tags, a file,
+// the environment and flags. Later layers override earlier ones. Whole values are replaced: lists
+// and maps are not merged. It is the only package that imports viper.
 //
-// A setting is a field with a tag; a nested struct with a tag is a section, an
-// embedded one without a tag adds its settings to the section it stands in, and
-// fields without a tag are left alone:
+// A setting is a field with a config tag. A nested struct with a tag is a section. An embedded
+// struct without a tag adds its settings to the surrounding section. Fields without a tag are
+// ignored:
 //
 //	type Config struct {
 //		telemetry.Config
@@ -16,23 +15,20 @@
 //		} `config:"etcd"`
 //	}
 //
-// The names of one setting follow from its key: etcd.endpoints in the file (as a
-// section or with the dot), ORRERY_ETCD_ENDPOINTS in the environment,
-// --etcd-endpoints as a flag. An empty variable counts as not set. A secret has
-// no flag that carries it, since every user of a host can read command lines: it
-// has --etcd-password-file and ORRERY_ETCD_PASSWORD_FILE instead, beside
+// The other names of a setting follow from its key: etcd.endpoints in the file (as a section or
+// with the dot), ORRERY_ETCD_ENDPOINTS in the environment, --etcd-endpoints as a flag. An empty
+// variable counts as not set. A secret cannot be passed as a flag, because every user of a host
+// can read command lines. It has --etcd-password-file and ORRERY_ETCD_PASSWORD_FILE in addition to
 // ORRERY_ETCD_PASSWORD.
 //
-// Types: string, int, int64, bool, float64 and named types of these,
-// time.Duration, []string, map[string]string. In the environment and in flags a
-// list is a,b,c or a JSON array, a map is k=v,k=v or a JSON object; flags of
-// lists and maps may be repeated. The case of map keys is kept.
+// Types: string, int, int64, bool, float64 and named types of these, time.Duration, []string,
+// map[string]string. In the environment and in flags a list is a,b,c or a JSON array, and a map is
+// k=v,k=v or a JSON object. Flags of lists and maps may be repeated. Map keys keep their case.
 //
 // Invariants:
 //   - An unknown key or flag is an error that suggests the nearest known one.
-//   - All problems are reported at once, each naming key, value, source and what
-//     was expected. A secret's value stands in no error and no output.
-//   - Load reads nothing but its Options and the files they name.
+//   - All problems are reported at once, each with the key, the value, its source and the expected form. The value of a secret never appears in an error or output.
+//   - Load reads only its Options and the files they name.
 package config
 
 import (
@@ -55,31 +51,31 @@ const (
 	ExitUsage = 2
 )
 
-// Options says what to fill and from where.
+// Options says which struct to fill, and the sources.
 type Options struct {
 	// Name is the program's name, e.g. "orrery-scheduler".
 	Name string
 	// About is a sentence for --help. May be empty.
 	About string
-	// Version is what --version prints behind the name.
+	// Version is printed by --version after the name.
 	Version string
 	// Args are the arguments without the program's name.
 	Args []string
-	// Env is the environment as os.Environ gives it.
+	// Env is the environment in the form of os.Environ.
 	Env []string
 	// Into points at the struct to fill.
 	Into any
-	// Unchecked leaves out what Validate says: for a program that needs a few of the settings only.
+	// Unchecked skips Validate, for a program that needs only a few of the settings.
 	Unchecked bool
-	// Stdout takes the output of --help, --version and --print-config. Nil discards it.
+	// Stdout receives the output of --help, --version and --print-config. Nil discards it.
 	Stdout io.Writer
 }
 
-// Validator is a settings struct, or a section of one, that checks its values
-// after they were read. Errors with a Field name the key within the struct.
+// Validator is a settings struct, or a section of one, that checks its values after they are read.
+// The Field of an error is a key within the struct.
 type Validator interface{ Validate() []error }
 
-// Loaded says what Load did.
+// Loaded is the result of Load.
 type Loaded struct {
 	// Done means that --help, --version or --print-config was served: exit with ExitOK.
 	Done bool
@@ -93,7 +89,7 @@ type Loaded struct {
 type Setting struct {
 	// Key is the dotted key.
 	Key string
-	// Value is as it would be written in a flag; a secret that is set is ***.
+	// Value is formatted as for a flag. A secret that is set is shown as ***.
 	Value string
 	// Source is "default", "file PATH", "env NAME" or "flag --name".
 	Source string
@@ -152,7 +148,7 @@ func Load(o Options) (Loaded, error) {
 	return loaded, nil
 }
 
-// Problems lists what an error of Load joins, one sentence each.
+// Problems returns the errors that Load joined, one sentence each.
 func Problems(err error) []string {
 	var e *errs.Error
 	if !errors.As(err, &e) || e.Op != "config" {
@@ -169,10 +165,9 @@ func Problems(err error) []string {
 	return out
 }
 
-// Main is the frame of a program: it loads the settings, runs and turns the
-// outcome into an exit code. Problems go to stderr. An error of run has ExitUsage
-// when it is the operator's to correct, i.e. Invalid, or Conflict with somebody
-// else's claim; else ExitFailure.
+// Main loads the settings, calls run and returns the exit code. Problems are written to stderr. An
+// error of run gives ExitUsage if the operator must correct it (Invalid or Conflict), otherwise
+// ExitFailure.
 func Main(o Options, stderr io.Writer, run func(Loaded) error) int {
 	loaded, err := Load(o)
 	switch {
@@ -196,20 +191,20 @@ func Main(o Options, stderr io.Writer, run func(Loaded) error) int {
 	return ExitOK
 }
 
-// Defaults fills a settings struct with the defaults of its tags alone: for
-// tests, and for programs that set the rest themselves.
+// Defaults fills a settings struct with only the defaults of its tags, for tests and for programs
+// that set the rest themselves.
 func Defaults(into any) error {
 	_, err := Load(Options{Into: into})
 	return err
 }
 
-// problem makes an Invalid error whose sentence begins with the key.
+// problem returns an Invalid error whose message starts with the key.
 func problem(key, format string, args ...any) error {
 	return errs.Field(key, "%s %s", key, fmt.Sprintf(format, args...))
 }
 
-// validate asks the struct and its sections, and keeps what is news: a key that
-// could not be read holds its default, whose complaints would only confuse.
+// validate calls Validate of the struct and its sections. It drops errors about keys that already
+// have a problem, because those have their default value.
 func validate(sch *schema, before []error) []error {
 	blamed := map[string]bool{}
 	for _, p := range before {
@@ -227,7 +222,7 @@ func validate(sch *schema, before []error) []error {
 		for _, err := range v.Validate() {
 			p := s.complaint(err)
 			same := func(other error) bool { return other.Error() == p.Error() }
-			// An embedded section is asked twice: by itself and through its owner.
+			// An embedded section is validated twice: by itself and through its owner.
 			if (errs.FieldOf(p) == "" || !blamed[errs.FieldOf(p)]) && !slices.ContainsFunc(found, same) {
 				found = append(found, p)
 			}
@@ -236,7 +231,7 @@ func validate(sch *schema, before []error) []error {
 	return found
 }
 
-// complaint puts a section's key before the field an error of Validate names.
+// complaint adds a section's key before the field of an error of Validate.
 func (s section) complaint(err error) error {
 	field, text := errs.FieldOf(err), err.Error()
 	if field == "" {

@@ -78,7 +78,7 @@ func defaults() settings {
 
 var allowUnexported = cmp.AllowUnexported(settings{})
 
-func TestWithoutAnythingTheDefaultsHold(t *testing.T) {
+func TestDefaultsApply(t *testing.T) {
 	got, _, err := load(t, config.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestEveryFormatReadsTheSame(t *testing.T) {
 	}
 }
 
-func TestTheLaterLayerWins(t *testing.T) {
+func TestLaterLayersOverride(t *testing.T) {
 	file := write(t, "c.yaml", "node: file\nshards: 1\nweight: 1\nlabels: {A: file, B: file}\n")
 	got, l, err := load(t, config.Options{
 		Env:  []string{"ORRERY_CONFIG=" + file, "ORRERY_SHARDS=2", "ORRERY_WEIGHT=2", "ORRERY_STRICT=", "ORRERY_LABELS=A=env", "OTHER=x"},
@@ -174,15 +174,15 @@ func TestProblemsNameKeyValueAndSource(t *testing.T) {
 		{name: "a number is no string", file: "node: 1.10", want: []string{"node must be a string, not 1.1: put it in quotes (file F)"}},
 		{name: "a map of numbers is no map of strings", file: "labels: {a: 1}", want: []string{"labels must be a map of strings (k=v,k=v), not the section map[a:1]: put it in quotes (file F)"}},
 		{name: "a list is a list", file: "etcd: {endpoints: a}", want: []string{`etcd.endpoints must be a list of strings, not "a" (file F)`}},
-		{name: "a key stands once", file: "etcd: {dial-timeout: 5s}\netcd.dial-timeout: 6s", want: []string{"etcd.dial-timeout stands twice in the file (file F)"}},
+		{name: "a key stands once", file: "etcd: {dial-timeout: 5s}\netcd.dial-timeout: 6s", want: []string{"etcd.dial-timeout is in the file twice (file F)"}},
 		{name: "a variable of the wrong type", env: []string{"ORRERY_SHARDS=many"}, want: []string{`shards must be a whole number, not "many" (env ORRERY_SHARDS)`}},
 		{name: "a flag of the wrong type", args: []string{"--strict=maybe"}, want: []string{`strict must be true or false, not "maybe" (flag --strict)`}},
 		{name: "a map without =", args: []string{"--labels", "a"}, want: []string{`labels must be a map of strings (k=v,k=v), not "a" (flag --labels)`}},
 		{name: "an unknown flag suggests the nearest", args: []string{"--etcd-endpoint=a"}, want: []string{"unknown flag: --etcd-endpoint; did you mean --etcd-endpoints?"}},
-		{name: "a stray argument", args: []string{"start"}, want: []string{`the argument "start" is not expected: settings are given as --name value`}},
+		{name: "a stray argument", args: []string{"start"}, want: []string{`unexpected argument "start": settings have the form --name value`}},
 		{name: "a section validates itself", env: []string{"ORRERY_ETCD_DIAL_TIMEOUT=1ms"}, want: []string{"etcd.dial-timeout must be at least 1s"}},
 		{name: "an embedded struct complains once", env: []string{"ORRERY_LOG_LEVEL=loud"}, want: []string{"log.level must be info or debug"}},
-		{name: "a secret is given once", env: []string{"ORRERY_ETCD_PASSWORD=x", "ORRERY_ETCD_PASSWORD_FILE=y"}, want: []string{"etcd.password is given twice: set ORRERY_ETCD_PASSWORD or ORRERY_ETCD_PASSWORD_FILE, not both"}},
+		{name: "a secret is given once", env: []string{"ORRERY_ETCD_PASSWORD=x", "ORRERY_ETCD_PASSWORD_FILE=y"}, want: []string{"etcd.password is set twice: set ORRERY_ETCD_PASSWORD or ORRERY_ETCD_PASSWORD_FILE, not both"}},
 		{
 			name: "all at once", file: "shards: x\nnoed: a\n", env: []string{"ORRERY_QUOTA=1.5", "ORRERY_LOG_LEVEL=loud"}, args: []string{"--weight=heavy", "--nope"},
 			want: []string{
@@ -213,7 +213,7 @@ func TestProblemsNameKeyValueAndSource(t *testing.T) {
 	}
 }
 
-func TestAnUnreadableFileIsSaid(t *testing.T) {
+func TestUnreadableFileIsReported(t *testing.T) {
 	cases := map[string]string{
 		filepath.Join(t.TempDir(), "none.yaml"):   "no such file",
 		write(t, "c.ini", ""):                     "must end in .yaml, .yml, .json or .toml",

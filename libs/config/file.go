@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// file stacks the values of a YAML, JSON or TOML file.
+// file adds the values of a YAML, JSON or TOML file.
 func (l *layers) file(path string) []error {
 	content, err := readFile(path)
 	if err != nil {
@@ -42,7 +42,7 @@ func readFile(path string) (map[string]any, error) {
 	return content, nil
 }
 
-// fileLayer walks a decoded file along the schema.
+// fileLayer walks a decoded file according to the schema.
 type fileLayer struct {
 	*layers
 	source   string
@@ -77,9 +77,9 @@ func (f *fileLayer) section(prefix string, content map[string]any) {
 
 func (f *fileLayer) setting(s setting, raw any) {
 	switch value, ok := s.kind.convert(raw); {
-	case raw == nil: // "key:" with nothing behind: not set
+	case raw == nil: // "key:" without a value: not set
 	case f.seen[s.key]:
-		f.complain(s.key, "stands twice in the file")
+		f.complain(s.key, "is in the file twice")
 	case !ok && s.secret:
 		f.complain(s.key, "must be %s; quote it", s.kind.wants())
 	case !ok:
@@ -90,7 +90,7 @@ func (f *fileLayer) setting(s setting, raw any) {
 	}
 }
 
-// quoteHint helps whoever wrote a string that the file's format reads as a number.
+// quoteHint suggests quotes for a string that the file's format reads as another type.
 func quoteHint(k kind, raw any) string {
 	_, isMap := raw.(map[string]any)
 	_, isList := raw.([]any)
@@ -100,7 +100,7 @@ func quoteHint(k kind, raw any) string {
 	return ""
 }
 
-// describe words a decoded value for an error.
+// describe formats a decoded value for an error.
 func describe(raw any) string {
 	switch raw := raw.(type) {
 	case string:

@@ -10,7 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// commandLine is what the arguments said.
+// commandLine is the parsed command line.
 type commandLine struct {
 	set                  *pflag.FlagSet
 	help, version, print bool
@@ -19,8 +19,8 @@ type commandLine struct {
 	values map[string]*flagValue
 }
 
-// flagValue keeps what was given as it was written: it is judged with all other
-// layers, so that one wrong flag does not hide the next.
+// flagValue keeps the values of a flag unparsed. They are checked together with all other layers,
+// so that one wrong flag does not hide another.
 type flagValue struct {
 	typ   string
 	given []string
@@ -28,17 +28,17 @@ type flagValue struct {
 
 var _ pflag.Value = (*flagValue)(nil)
 
-// Set keeps one occurrence.
+// Set implements pflag.Value.
 func (v *flagValue) Set(s string) error { v.given = append(v.given, s); return nil }
 
-// String is empty: the default is shown by help from the schema.
+// String implements pflag.Value. It is empty because help shows the default from the schema.
 func (v *flagValue) String() string { return "" }
 
-// Type is the word behind the flag's name in help.
+// Type returns the word after the flag's name in help.
 func (v *flagValue) Type() string { return v.typ }
 
-// parseLine reads the arguments. An unknown flag ends the reading, as what
-// follows could be its value; what stood before it is kept.
+// parseLine parses the arguments. It stops at an unknown flag, because the next argument could be
+// its value, and keeps the flags before it.
 func parseLine(sch *schema, args []string) (*commandLine, []error) {
 	line := &commandLine{set: pflag.NewFlagSet("", pflag.ContinueOnError), values: map[string]*flagValue{}}
 	line.set.SortFlags = false
@@ -56,7 +56,7 @@ func parseLine(sch *schema, args []string) (*commandLine, []error) {
 		problems = append(problems, line.explain(err))
 	}
 	for _, arg := range line.set.Args() {
-		problems = append(problems, errs.New(errs.Invalid, "the argument %q is not expected: settings are given as --name value", arg))
+		problems = append(problems, errs.New(errs.Invalid, "unexpected argument %q: settings have the form --name value", arg))
 	}
 	return line, problems
 }
@@ -95,7 +95,7 @@ func (line *commandLine) printHelp(o Options) error {
 	if o.About != "" {
 		fmt.Fprintf(&b, "%s\n\n", o.About)
 	}
-	b.WriteString("Settings come from defaults, the file, the environment and flags; the later wins.\n\n")
+	b.WriteString("Settings come from defaults, the file, the environment and flags; later ones override earlier ones.\n\n")
 	b.WriteString(line.set.FlagUsages())
 	_, err := o.Stdout.Write([]byte(b.String()))
 	return err

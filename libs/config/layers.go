@@ -9,13 +9,12 @@ import (
 	"github.com/spf13/viper"
 )
 
-// masked stands for the value of a secret.
+// masked replaces the value of a secret.
 const masked = "***"
 
-// layers stacks the values of all sources in a viper instance of its own and
-// remembers where each effective value came from. Values are parsed before they
-// are stacked, so viper neither guesses types nor sees the keys of maps, whose
-// case it would lose.
+// layers stacks the values of all sources in its own viper instance and records the source of each
+// effective value. Values are parsed before they are added, so viper neither guesses types nor
+// changes the case of map keys.
 type layers struct {
 	schema  *schema
 	stack   *viper.Viper
@@ -25,7 +24,7 @@ type layers struct {
 func newLayers(sch *schema) *layers {
 	return &layers{
 		schema: sch,
-		// No key contains this delimiter: viper sees flat keys.
+		// No key contains this delimiter, so viper treats keys as flat.
 		stack:   viper.NewWithOptions(viper.KeyDelimiter("\x00")),
 		sources: map[string]string{},
 	}
@@ -54,7 +53,7 @@ func (l *layers) defaults() []error {
 	return problems
 }
 
-// wrong is the problem of a value that does not fit its setting.
+// wrong returns the problem of a value that does not fit its setting.
 func (s setting) wrong(value, source string) error {
 	if s.secret {
 		value = masked
@@ -62,7 +61,7 @@ func (s setting) wrong(value, source string) error {
 	return problem(s.key, "must be %s, not %q (%s)", s.kind.wants(), value, source)
 }
 
-// environment indexes variables by name; an empty one counts as not set.
+// environment returns the variables by name. Empty ones count as not set.
 func environment(environ []string) map[string]string {
 	env := make(map[string]string, len(environ))
 	for _, pair := range environ {
@@ -80,7 +79,7 @@ func (l *layers) environment(env map[string]string) []error {
 		source := "env " + s.env()
 		if path, named := env[s.env()+"_FILE"]; s.secret && named {
 			if set {
-				problems = append(problems, problem(s.key, "is given twice: set %s or %s_FILE, not both", s.env(), s.env()))
+				problems = append(problems, problem(s.key, "is set twice: set %s or %s_FILE, not both", s.env(), s.env()))
 				continue
 			}
 			source += "_FILE"
@@ -103,7 +102,7 @@ func (l *layers) environment(env map[string]string) []error {
 	return problems
 }
 
-// readSecret reads a file and drops the one line end that editors leave.
+// readSecret reads a file without the newline at its end.
 func readSecret(path string) (string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -158,7 +157,7 @@ func (l *layers) fill() {
 	}
 }
 
-// shown is the effective value, unless it is a secret.
+// shown returns the effective value, masked if it is a secret.
 func (l *layers) shown(s setting) any {
 	value := l.stack.Get(s.key)
 	if s.secret && value != "" {

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// printYAML writes the effective settings as a file that Load would read, with
-// the source of each value behind it. Secrets are masked.
+// printYAML writes the effective settings as a file that Load can read, with the source of each
+// value as a comment. Secrets are masked.
 func (l *layers) printYAML(w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, s := range l.schema.settings {
@@ -20,7 +20,7 @@ func (l *layers) printYAML(w io.Writer) error {
 		}
 		parent, name := sectionNode(root, s.key)
 		key := &yaml.Node{Kind: yaml.ScalarNode, Value: name}
-		// Behind a block map the comment must stand with the key, else with the value.
+		// The comment of a block map must be at its key; other comments are at the value.
 		if value.Kind == yaml.MappingNode && len(value.Content) > 0 {
 			key.LineComment = l.sources[s.key]
 		} else {
@@ -36,7 +36,8 @@ func (l *layers) printYAML(w io.Writer) error {
 	return enc.Close()
 }
 
-// sectionNode finds or makes the mapping a key stands in, and the key's last word.
+// sectionNode finds or creates the mapping that contains a key, and returns the last word of the
+// key.
 func sectionNode(root *yaml.Node, key string) (*yaml.Node, string) {
 	words := strings.Split(key, ".")
 	node := root

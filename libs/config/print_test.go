@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/config"
 )
 
-func TestWhatThereIsIsPrintedThoughItCannotBeUsed(t *testing.T) {
+func TestPrintConfigWorksWithInvalidSettings(t *testing.T) {
 	var s struct {
 		Retries int    `config:"retries" default:"3" usage:"tries"`
 		Name    string `config:"name" usage:"a name"`

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Reference is a Markdown table of all settings of a struct, in its order. The
-// struct's values do not matter. Wrong tags are an error of Kind Internal.
+// Reference returns a Markdown table of all settings of a struct, in its order. The struct's
+// values do not matter. The error is Internal if tags are wrong.
 func Reference(of any) (string, error) {
 	sch, err := schemaOf(of)
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/spelling"
+	"github.com/orreryhq/orrery/libs/suggest"
 )
 
-// schema is what a settings struct asks for.
+// schema describes the settings of a struct.
 type schema struct {
 	settings []setting
-	// sections are the struct itself and all sections within, for Validate.
+	// sections are the struct itself and all its sections, for Validate.
 	sections []section
 }
 
 type section struct {
-	// prefix is "" for the whole struct, else the section's key with a dot.
+	// prefix is "" for the whole struct, else the section's key and a dot.
 	prefix string
 	value  reflect.Value
 }
@@ -33,19 +33,19 @@ type setting struct {
 	value  reflect.Value
 }
 
-// reserved are the names of flags every program has.
+// reserved are the flags that every program has.
 var reserved = [...]string{"help", "version", "print-config", "config"}
 
 const envPrefix = "ORRERY_"
 
-// envName is the variable of a key.
+// envName returns the environment variable of a key.
 func envName(key string) string {
 	return envPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key))
 }
 
 func (s setting) env() string { return envName(s.key) }
 
-// flag is the flag's name without dashes: for a secret the one that names a file.
+// flag returns the flag's name without dashes. The flag of a secret names a file.
 func (s setting) flag() string {
 	name := strings.ReplaceAll(s.key, ".", "-")
 	if s.secret {
@@ -67,10 +67,10 @@ func schemaOf(into any) (*schema, error) {
 }
 
 func defect(format string, args ...any) error {
-	return errs.As(errs.Internal, "config", errs.New(errs.Internal, format, args...))
+	return errs.WrapAs(errs.Internal, "config", errs.New(errs.Internal, format, args...))
 }
 
-// add collects the settings of one struct in the order of its fields.
+// add collects the settings of a struct in the order of its fields.
 func (sch *schema) add(prefix string, v reflect.Value) error {
 	sch.sections = append(sch.sections, section{prefix, v})
 	for i := range v.NumField() {
@@ -112,7 +112,7 @@ func (sch *schema) addSetting(key string, f reflect.StructField, v reflect.Value
 	return nil
 }
 
-// check refuses keys whose names in some layer would not be one key's alone.
+// check rejects keys whose flag or variable is not unique.
 func (sch *schema) check() error {
 	segment := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*(\.[a-z][a-z0-9]*(-[a-z0-9]+)*)*$`)
 	owner := map[string]string{}
@@ -173,7 +173,7 @@ func (sch *schema) keys() []string {
 	return keys
 }
 
-// kindOf maps a field's type to the kind of its values.
+// kindOf returns the kind of a field's type.
 func kindOf(t reflect.Type) (kind, bool) {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
@@ -197,9 +197,9 @@ func kindOf(t reflect.Type) (kind, bool) {
 	}
 }
 
-// didYouMean suggests the known name nearest to a wrong one, or nothing if none is near.
+// didYouMean suggests the known name nearest to a wrong one, or returns "".
 func didYouMean(wrong string, known []string, prefix string) string {
-	best := spelling.Nearest(wrong, known)
+	best := suggest.Nearest(wrong, known)
 	if best == "" {
 		return ""
 	}

@@ -33,7 +33,7 @@ func TestASecretComesFromItsFile(t *testing.T) {
 	}
 }
 
-func TestASecretStandsInNoError(t *testing.T) {
+func TestSecretsAreNotInErrors(t *testing.T) {
 	path := write(t, "c.yaml", "etcd: {password: 123456}")
 	_, _, err := load(t, config.Options{Args: []string{"--config", path}})
 	if err == nil || strings.Contains(err.Error(), "123456") {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// kind is the type of a setting's values. A parsed value is a string, int64,
-// bool, float64, time.Duration, []string or map[string]string.
+// kind is the type of a setting's values. A parsed value is a string, int64, bool, float64,
+// time.Duration, []string or map[string]string.
 type kind uint8
 
 const (
@@ -25,12 +25,12 @@ const (
 	table
 )
 
-// String is the type's name in help and references.
+// String returns the type's name in help and references.
 func (k kind) String() string {
 	return [...]string{"string", "int", "bool", "float", "duration", "list", "map"}[k]
 }
 
-// wants says what a value of the kind looks like.
+// wants describes the values of the kind.
 func (k kind) wants() string {
 	return [...]string{
 		"a string", "a whole number", "true or false", "a number",
@@ -38,7 +38,7 @@ func (k kind) wants() string {
 	}[k]
 }
 
-// parse reads a value as it stands in a variable, a flag or a default.
+// parse parses a value from a variable, a flag or a default.
 func (k kind) parse(s string) (any, bool) {
 	switch k {
 	case text:
@@ -63,12 +63,13 @@ func (k kind) parse(s string) (any, bool) {
 	return nil, false
 }
 
-// zero is the value of an empty default.
+// zero returns the value of an empty default.
 func (k kind) zero() any {
 	return [...]any{"", int64(0), false, 0.0, time.Duration(0), []string(nil), map[string]string(nil)}[k]
 }
 
-// parseAll reads every occurrence of a flag: lists and maps add up, else the last one counts.
+// parseAll parses all occurrences of a flag: lists and maps are combined, otherwise the last one
+// counts.
 func (k kind) parseAll(occurrences []string) (any, bool) {
 	switch k {
 	case list:
@@ -129,9 +130,9 @@ func parseTable(s string) (map[string]string, bool) {
 	return t, true
 }
 
-// convert reads a value as a file's decoder gives it. Text is read like a
-// variable's, so 8080 and "8080" are the same port; but a number is never taken
-// for a string, since 1.10 would silently become 1.1.
+// convert converts a decoded value of a file. Text is parsed like a variable, so 8080 and "8080"
+// are the same port. A number is never accepted as a string, because 1.10 would silently become
+// 1.1.
 func (k kind) convert(raw any) (any, bool) {
 	if s, ok := raw.(string); ok && k != list && k != table {
 		return k.parse(s)
@@ -163,7 +164,7 @@ func wholeNumber(raw any) (any, bool) {
 		return int64(n), true
 	case int64:
 		return n, true
-	case float64: // JSON has no other numbers; beyond 2^53 they are no longer exact
+	case float64: // all JSON numbers; not exact beyond 2^53
 		return int64(n), n == math.Trunc(n) && math.Abs(n) <= 1<<53
 	}
 	return nil, false
@@ -191,7 +192,7 @@ func stringTable(raw any) (any, bool) {
 	return t, ok
 }
 
-// format writes a parsed value as a flag would carry it.
+// format formats a parsed value as for a flag.
 func format(v any) string {
 	switch v := v.(type) {
 	case []string:

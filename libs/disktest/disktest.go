@@ -1,4 +1,4 @@
-// Package disktest runs a test on a filesystem that is soon full.
+// Package disktest runs tests on a small file system.
 package disktest
 
 import (
@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// variable names the directory on which a child of a test mounts its filesystem.
+// variable names the directory where the child process mounts the file system.
 const variable = "ORRERY_TEST_SMALL_DISK"
 
-// Small calls do with a directory on an empty filesystem of that size, as mount has it
-// ("256k"): in a child of the test, which sees its mounts alone. It is the whole of its
-// test, and is skipped where nobody may mount, but not where all tests must run.
+// Small calls do with a directory on an empty file system of the given size, in the syntax of
+// mount ("256k"). It runs the test again in a child process with its own mounts, so it must be the
+// whole test. It skips the test if mounting is not allowed, unless ORRERY_CI is set.
 func Small(t *testing.T, size string, do func(t *testing.T, dir string)) {
 	t.Helper()
 	if dir := os.Getenv(variable); dir != "" {
@@ -39,7 +39,7 @@ func Small(t *testing.T, size string, do func(t *testing.T, dir string)) {
 	var exit *exec.ExitError
 	switch {
 	case err != nil && !errors.As(err, &exit) && os.Getenv("ORRERY_CI") == "":
-		t.Skipf("no mount namespaces here: %v", err)
+		t.Skipf("mount namespaces are not available: %v", err)
 	case err != nil:
 		t.Fatalf("%v\n%s", err, out)
 	}

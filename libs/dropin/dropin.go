@@ -1,14 +1,13 @@
-// Package dropin runs the programs that an operator dropped into a directory of the
-// own machine, to bring what the system cannot know: templates, values of variables.
+// Package dropin runs programs that an operator installed in a directory of this machine. They
+// provide what the system cannot know: templates and values of variables.
 //
-// Whoever speaks to an API only ever names a file of that directory; what is in the
-// directory is the operator's of the machine alone.
+// API clients can only name a file of that directory. Only the machine's operator controls its
+// content.
 //
-// Invariants: nothing outside the directory is run, and nothing that others than root
-// and the own user may change; a program gets the environment that it is given, and
-// PATH; what it takes of time, output and input is bounded; when it ends, however it
-// ends, all of its process group is killed before Run returns. A process that leaves
-// the group on purpose outlives it: only put programs there that do not.
+// Invariants: Only programs in the directory run, and only if no user except root and the
+// service's own can change them. A program gets only the given environment and PATH. Its time,
+// output and input are limited. Before Run returns, the whole process group is killed. A process
+// that leaves the group survives, so do not install programs that do that.
 package dropin
 
 import (
@@ -21,18 +20,18 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Dir is the absolute path of a directory of programs. "" has none.
+// Dir is the absolute path of a directory of programs. Empty means there is no such directory.
 type Dir string
 
 const (
-	maxName   = 64 // of a program, in bytes
-	maxListed = 20 // programs that an error names
-	// writableByGroup and writableByAll are the modes that let others change a file.
+	maxName   = 64 // of a program name, in bytes
+	maxListed = 20 // programs listed in an error
+	// writableByGroup and writableByAll are the mode bits that let other users change a file.
 	writableByGroup, writableByAll = 0o020, 0o002
 )
 
-// ValidName reports whether a string can name a program: 1 to 64 letters, digits,
-// _ . and -, not beginning with a period or a dash.
+// ValidName reports whether a string can name a program: 1 to 64 letters, digits, _ . and -, not
+// starting with a period or a dash.
 func ValidName(name string) bool {
 	if name == "" || len(name) > maxName || name[0] == '.' || name[0] == '-' {
 		return false
@@ -42,24 +41,24 @@ func ValidName(name string) bool {
 	})
 }
 
-// Find is the path of a program that may be run. Invalid when the name is none or there
-// is no directory, NotFound when the directory has no such program, Denied when the
-// directory or the file may be changed by others.
+// Find returns the path of a program. The error is Invalid if the name is not valid or there is no
+// directory, NotFound if the program does not exist, and Denied if the program is not executable
+// or other users can change it or the directory.
 func (d Dir) Find(name string) (string, error) {
 	switch {
 	case d == "":
-		return "", errs.New(errs.Invalid, "this machine runs no programs: its operator has to name a directory of them first")
+		return "", errs.New(errs.Invalid, "this machine runs no programs: its operator must configure a directory of programs first")
 	case !ValidName(name):
-		return "", errs.New(errs.Invalid, "a program is named by its file name alone, of letters, digits, _ . and -; %.80q is none", name)
+		return "", errs.New(errs.Invalid, "%.80q is not a program name: use a file name of letters, digits, _ . and - without a path", name)
 	case !filepath.IsAbs(string(d)):
-		return "", errs.New(errs.Invalid, "the directory of programs must be an absolute path, %s is not", d)
+		return "", errs.New(errs.Invalid, "the directory of programs must be an absolute path, not %s", d)
 	}
 	dir, err := os.Stat(string(d))
 	if err != nil || !dir.IsDir() {
-		return "", &errs.Error{Kind: errs.NotFound, Message: "the directory of programs " + string(d) + " is not there", Err: err}
+		return "", &errs.Error{Kind: errs.NotFound, Message: "the directory of programs " + string(d) + " does not exist", Err: err}
 	}
 	if why := untrusted(dir); why != "" {
-		return "", errs.New(errs.Denied, "the directory of programs %s %s: nothing in it is run", d, why)
+		return "", errs.New(errs.Denied, "the directory of programs %s %s: no program in it is run", d, why)
 	}
 	path := filepath.Join(string(d), name)
 	file, err := os.Lstat(path)
@@ -67,31 +66,31 @@ func (d Dir) Find(name string) (string, error) {
 	case err != nil:
 		return "", &errs.Error{Kind: errs.NotFound, Message: "there is no program " + name + " on this machine" + d.others(), Err: err}
 	case !file.Mode().IsRegular():
-		return "", errs.New(errs.Denied, "the program %s is no file: links are not followed, copy it there", name)
+		return "", errs.New(errs.Denied, "the program %s is not a regular file: copy it there, because links are not followed", name)
 	case file.Mode().Perm()&0o111 == 0:
 		return "", errs.New(errs.Denied, "the program %s is not executable: chmod 755 it", name)
 	}
 	if why := untrusted(file); why != "" {
-		return "", errs.New(errs.Denied, "the program %s %s: it is not run", name, why)
+		return "", errs.New(errs.Denied, "the program %s %s, so it is not run", name, why)
 	}
 	return path, nil
 }
 
-// untrusted says who else may change a file; "" when nobody may.
+// untrusted says why other users could change a file, or "".
 func untrusted(fi fs.FileInfo) string {
 	switch {
 	case fi.Mode().Perm()&writableByAll != 0:
-		return "may be written by everybody, take that away (chmod go-w)"
+		return "is writable by everyone (fix: chmod go-w)"
 	case fi.Mode().Perm()&writableByGroup != 0:
-		return "may be written by its group, take that away (chmod g-w)"
+		return "is writable by its group (fix: chmod g-w)"
 	}
 	if sys, ok := fi.Sys().(*syscall.Stat_t); ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid() {
-		return "belongs to neither root nor the user of this service (chown it)"
+		return "is owned by neither root nor the user of this service (fix: chown)"
 	}
 	return ""
 }
 
-// others names the programs that there are.
+// others lists the existing programs.
 func (d Dir) others() string {
 	entries, err := os.ReadDir(string(d))
 	if err != nil {
@@ -104,7 +103,7 @@ func (d Dir) others() string {
 		}
 	}
 	if len(names) == 0 {
-		return ", nor any other"
+		return "; the directory is empty"
 	}
-	return "; there are " + strings.Join(names, ", ")
+	return "; available: " + strings.Join(names, ", ")
 }

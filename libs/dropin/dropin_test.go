@@ -26,11 +26,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func programs(t *testing.T, scripts map[string]string) dropin.Dir {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil { // whatever the mask of the process
+	if err := os.Chmod(dir, 0o755); err != nil { // regardless of the umask
 		t.Fatal(err)
 	}
 	for name, script := range scripts {
-		// A process that another test just starts may still hold it open: Run waits for that.
+		// A process that another test starts may still hold the file open. Run retries then.
 		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o600),
 			os.Chmod(filepath.Join(dir, name), 0o755)); err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func programs(t *testing.T, scripts map[string]string) dropin.Dir {
 	return dropin.Dir(dir)
 }
 
-// job is one with ample bounds.
+// job returns a job with generous limits.
 func job(name string) dropin.Job {
 	return dropin.Job{Program: name, Timeout: time.Minute, OutputBytes: 1 << 20}
 }
@@ -51,7 +51,7 @@ func refused(t *testing.T, err error, kind errs.Kind, want string) {
 	}
 }
 
-func TestAProgramGetsWhatItIsGivenAndNothingElse(t *testing.T) {
+func TestProgramGetsOnlyGivenInputs(t *testing.T) {
 	t.Setenv("ORRERY_CLUSTER_SECRET", "not for programs")
 	dir := programs(t, map[string]string{"tell": `env | grep -v '^PWD=\|^_=\|^SHLVL=\|^OLDPWD='; pwd; echo "$@"; cat; echo aside >&2`})
 	var out bytes.Buffer
@@ -70,7 +70,7 @@ func TestAProgramGetsWhatItIsGivenAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestOnlyFilesOfTheDirectoryThatNobodyElseMayChangeAreRun(t *testing.T) {
+func TestOnlyTrustedProgramsRun(t *testing.T) {
 	dir := programs(t, map[string]string{"good": "exit 0", "loose": "exit 0", "shared": "exit 0", "plain": "exit 0"})
 	at := func(name string) string { return filepath.Join(string(dir), name) }
 	if err := errors.Join(os.Chmod(at("loose"), 0o777), os.Chmod(at("shared"), 0o775), os.Chmod(at("plain"), 0o644), os.Symlink("/bin/sh", at("link")), os.Mkdir(at("folder"), 0o755)); err != nil {
@@ -80,20 +80,20 @@ func TestOnlyFilesOfTheDirectoryThatNobodyElseMayChangeAreRun(t *testing.T) {
 		kind errs.Kind
 		want string
 	}{
-		"":                      {errs.Invalid, "file name alone"},
-		"../good":               {errs.Invalid, "file name alone"},
-		"/bin/sh":               {errs.Invalid, "file name alone"},
-		"good -x":               {errs.Invalid, "file name alone"},
-		"-good":                 {errs.Invalid, "file name alone"},
-		".good":                 {errs.Invalid, "file name alone"},
-		"a\x00b":                {errs.Invalid, "file name alone"},
-		strings.Repeat("a", 65): {errs.Invalid, "file name alone"},
-		"none":                  {errs.NotFound, "there is no program none on this machine; there are good, loose, plain, shared"},
+		"":                      {errs.Invalid, "is not a program name"},
+		"../good":               {errs.Invalid, "is not a program name"},
+		"/bin/sh":               {errs.Invalid, "is not a program name"},
+		"good -x":               {errs.Invalid, "is not a program name"},
+		"-good":                 {errs.Invalid, "is not a program name"},
+		".good":                 {errs.Invalid, "is not a program name"},
+		"a\x00b":                {errs.Invalid, "is not a program name"},
+		strings.Repeat("a", 65): {errs.Invalid, "is not a program name"},
+		"none":                  {errs.NotFound, "there is no program none on this machine; available: good, loose, plain, shared"},
 		"link":                  {errs.Denied, "links are not followed"},
-		"folder":                {errs.Denied, "is no file"},
+		"folder":                {errs.Denied, "is not a regular file"},
 		"plain":                 {errs.Denied, "not executable"},
-		"loose":                 {errs.Denied, "written by everybody"},
-		"shared":                {errs.Denied, "written by its group, take that away (chmod g-w)"},
+		"loose":                 {errs.Denied, "is writable by everyone"},
+		"shared":                {errs.Denied, "is writable by its group (fix: chmod g-w)"},
 	} {
 		_, err := dir.Run(t.Context(), job(name))
 		refused(t, err, c.kind, c.want)
@@ -101,15 +101,15 @@ func TestOnlyFilesOfTheDirectoryThatNobodyElseMayChangeAreRun(t *testing.T) {
 	if _, err := dir.Run(t.Context(), job("good")); err != nil {
 		t.Error(err)
 	}
-	for mode, want := range map[os.FileMode]string{0o777: "by everybody", 0o775: "by its group"} {
+	for mode, want := range map[os.FileMode]string{0o777: "everyone", 0o775: "its group"} {
 		if err := os.Chmod(string(dir), mode); err != nil {
 			t.Fatal(err)
 		}
 		_, err := dir.Run(t.Context(), job("good"))
-		refused(t, err, errs.Denied, "may be written "+want)
-		refused(t, err, errs.Denied, "nothing in it is run")
+		refused(t, err, errs.Denied, "is writable by "+want)
+		refused(t, err, errs.Denied, "no program in it is run")
 	}
-	for dir, want := range map[dropin.Dir]string{"": "runs no programs", "relative": "must be an absolute path", "/does/not/exist": "is not there"} {
+	for dir, want := range map[dropin.Dir]string{"": "runs no programs", "relative": "must be an absolute path", "/does/not/exist": "does not exist"} {
 		_, err := dir.Run(t.Context(), job("good"))
 		if err == nil || !strings.Contains(errs.MessageOf(err), want) {
 			t.Errorf("%s: %v", dir, err)
@@ -117,7 +117,7 @@ func TestOnlyFilesOfTheDirectoryThatNobodyElseMayChangeAreRun(t *testing.T) {
 	}
 }
 
-func TestAProgramThatFailsSaysWhyWithoutSecrets(t *testing.T) {
+func TestFailureMessageMasksSecrets(t *testing.T) {
 	dir := programs(t, map[string]string{
 		"fail":   `echo first >&2; printf 'token s3cret was\033 refused\n' >&2; exit 3`,
 		"silent": "exit 1",
@@ -133,7 +133,7 @@ func TestAProgramThatFailsSaysWhyWithoutSecrets(t *testing.T) {
 	}
 	j.Program = "silent"
 	_, err = dir.Run(t.Context(), j)
-	refused(t, err, errs.Unavailable, "said nothing")
+	refused(t, err, errs.Unavailable, "printed nothing")
 	j.Program, j.Unheard = "fail", true
 	said, err = dir.Run(t.Context(), j)
 	if refused(t, err, errs.Unavailable, "the program fail ended with exit status 3"); said != "" || strings.Contains(err.Error(), "refused") {
@@ -150,7 +150,7 @@ func TestAProgramThatFailsSaysWhyWithoutSecrets(t *testing.T) {
 	}
 }
 
-func TestAProgramAndAllOfItsGroupAreKilledWhenItIsTooLateOrNotWanted(t *testing.T) {
+func TestTimeoutAndCancelKillTheProcessGroup(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	dir := programs(t, map[string]string{
 		"hang":  `trap '' TERM; sleep 1000 & echo $! $$ > ` + pids + `; cat /dev/zero > /dev/null`,
@@ -179,7 +179,7 @@ func TestAProgramAndAllOfItsGroupAreKilledWhenItIsTooLateOrNotWanted(t *testing.
 			t.Fatal(err)
 		}
 	}
-	// begun is done once the script has told its pids.
+	// begun is done once the script has reported its PIDs.
 	begun := func(cancel func()) {
 		for range 3000 {
 			if text, _ := os.ReadFile(pids); strings.HasSuffix(string(text), "\n") {
@@ -200,7 +200,7 @@ func TestAProgramAndAllOfItsGroupAreKilledWhenItIsTooLateOrNotWanted(t *testing.
 	})
 	t.Run("it takes too long", func(t *testing.T) {
 		j := job("hang")
-		j.Timeout = time.Second // it may not have come to telling its pids
+		j.Timeout = time.Second // the script may not have reported its PIDs
 		_, err := dir.Run(t.Context(), j)
 		refused(t, err, errs.Unavailable, "did not end within 1s and was killed")
 		if !errors.Is(err, dropin.ErrLate) {
@@ -209,7 +209,7 @@ func TestAProgramAndAllOfItsGroupAreKilledWhenItIsTooLateOrNotWanted(t *testing.
 	})
 	t.Run("it prints too much", func(t *testing.T) {
 		_, err := dir.Run(t.Context(), job("flood"))
-		refused(t, err, errs.TooLarge, "printed more than it may")
+		refused(t, err, errs.TooLarge, "printed more than allowed")
 		gone(t)
 	})
 	t.Run("nobody takes what it prints", func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestAProgramAndAllOfItsGroupAreKilledWhenItIsTooLateOrNotWanted(t *testing.
 	})
 }
 
-func TestOutputThatIsHeldOpenByWhatAProgramLeftIsNoSuccess(t *testing.T) {
+func TestOutputHeldOpenIsAFailure(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	dir := programs(t, map[string]string{"leave": `echo one; setsid sh -c 'echo $$ > ` + pid + `; exec sleep 1000' & until [ -s ` + pid + ` ]; do :; done; exit 0`})
 	defer func() {
@@ -245,13 +245,13 @@ func TestOutputThatIsHeldOpenByWhatAProgramLeftIsNoSuccess(t *testing.T) {
 	j := job("leave")
 	j.Output = &out
 	_, err := dir.Run(t.Context(), j)
-	refused(t, err, errs.Unavailable, "held its standard output open 5s later")
+	refused(t, err, errs.Unavailable, "had its standard output open after 5s")
 	if out.String() != "one\n" {
 		t.Errorf("it printed %q", out.String())
 	}
 }
 
-func TestAProgramOfAnotherUserIsNotRun(t *testing.T) {
+func TestProgramOfAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Log("only root gives files to others")
 		return
@@ -261,12 +261,12 @@ func TestAProgramOfAnotherUserIsNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := dir.Run(t.Context(), job("theirs"))
-	refused(t, err, errs.Denied, "belongs to neither root nor the user of this service")
+	refused(t, err, errs.Denied, "is owned by neither root nor the user of this service")
 	if err := os.Chown(string(dir), 61234, 61234); err != nil {
 		t.Fatal(err)
 	}
 	_, err = dir.Run(t.Context(), job("theirs"))
-	refused(t, err, errs.Denied, "nothing in it is run")
+	refused(t, err, errs.Denied, "no program in it is run")
 }
 
 var errBroken = errors.New("broken")
@@ -275,18 +275,18 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
-func TestAProgramThatReadsNothingHoldsNobodyUp(t *testing.T) {
+func TestUnreadInputDoesNotBlock(t *testing.T) {
 	dir := programs(t, map[string]string{"deaf": "exec <&-; exit 0", "idle": "exit 0"})
 	for _, name := range []string{"deaf", "idle"} {
 		j := job(name)
-		j.Input = make([]byte, 1<<20) // more than a pipe holds
+		j.Input = make([]byte, 1<<20) // more than a pipe buffers
 		if _, err := dir.Run(t.Context(), j); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func TestAProgramThatIsBeingWrittenIsAwaited(t *testing.T) {
+func TestRunWaitsForProgramBeingWritten(t *testing.T) {
 	dir := programs(t, map[string]string{"busy": "exit 0"})
 	f, err := os.OpenFile(filepath.Join(string(dir), "busy"), os.O_WRONLY, 0)
 	if err != nil {

@@ -21,43 +21,42 @@ import (
 // Job is one run of a program. Program, Timeout and OutputBytes are required.
 type Job struct {
 	Program string
-	// Args follow its name.
+	// Args are the arguments after the program's name.
 	Args []string
-	// Env is all of its environment, as NAME=VALUE; PATH is added when it is not there.
+	// Env is the complete environment as NAME=VALUE. PATH is added if missing.
 	Env []string
-	// WorkDir is where it works; "" is the root directory.
+	// WorkDir is the working directory. Empty means the root directory.
 	WorkDir string
-	// Input is what it may read from its standard input.
+	// Input is the standard input.
 	Input []byte
-	// Output gets what it prints, at most OutputBytes of it: with more it is killed, as
-	// when Output fails. Nil throws it away.
+	// Output receives the standard output, at most OutputBytes of it. The program is killed if it
+	// prints more or if Output fails. Nil discards the output.
 	Output      io.Writer
 	OutputBytes int64
-	// Timeout is how long it may take before it is killed.
+	// Timeout is the time after which the program is killed.
 	Timeout time.Duration
-	// Secrets are masked in what it says on its standard error.
+	// Secrets are masked in the standard error output.
 	Secrets []string
-	// Unheard keeps what it says from everybody: Run tells how it ended only.
+	// Unheard drops the standard error output, so that it appears neither in said nor in errors.
 	Unheard bool
 }
 
-// ErrLate is in the error of a program that did not end in time.
+// ErrLate is wrapped in the error if the program did not end in time.
 var ErrLate = errors.New("too late")
 
 const (
 	defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	// drained bounds the wait for the end of the output when all is killed: only a process
-	// that left the group can hold the pipe open, and what it prints would be missing.
+	// drained bounds the wait for the end of the output after the kill. Only a process that left
+	// the group can still hold the pipe open.
 	drained = 5 * time.Second
-	// busyEvery and busyTries bound the wait for a program that is being written.
+	// busyEvery and busyTries bound the wait for a program file that is open for writing.
 	busyEvery, busyTries = 50 * time.Millisecond, 600
 )
 
-// Run runs a program to its end. said are the last lines of its standard error, masked.
-// Beside Find's errors: Unavailable when it cannot be started, ends with another code
-// than 0, does not end in time or leaves a process that holds its output open, TooLarge
-// when it prints more than it may, Canceled when ctx ends, and Output's own error. What
-// Output got is worth something only without an error.
+// Run runs a program until it ends. said are the last lines of its standard error, masked. In
+// addition to Find's errors, it returns Unavailable if the program cannot be started, fails, does
+// not end in time or leaves a process that holds its output open, TooLarge if it prints too much,
+// Canceled if ctx ends, and errors of Output. After an error, discard what Output received.
 func (d Dir) Run(ctx context.Context, job Job) (said string, err error) {
 	path, err := d.Find(job.Program)
 	if err != nil {
@@ -83,8 +82,8 @@ func (d Dir) Run(ctx context.Context, job Job) (said string, err error) {
 	case !state.Success():
 		return said, failed(job, "ended with "+state.String(), said, nil)
 	case out.cut:
-		return said, failed(job, fmt.Sprintf("left a process that still held its standard output open %s later, so what was printed is not whole: "+
-			"close or redirect the output of what shall go on", drained), said, nil)
+		return said, failed(job, fmt.Sprintf("left a process that still had its standard output open after %s, so the output may be incomplete: "+
+			"redirect the output of background processes", drained), said, nil)
 	}
 	return said, nil
 }
@@ -95,12 +94,12 @@ func failed(job Job, how, said string, cause error) error {
 	case said != "":
 		message += ": " + said
 	case !job.Unheard:
-		message += " and said nothing on its standard error"
+		message += " and printed nothing on its standard error"
 	}
 	return &errs.Error{Kind: errs.Unavailable, Message: message, Err: cause}
 }
 
-// run starts a program, waits for its end or ctx's, and kills what is left of its group.
+// run starts a program, waits until it or ctx ends, and kills the rest of its process group.
 func run(ctx context.Context, path string, job Job, out *bounded, tail io.Writer) (*os.ProcessState, error) {
 	// The kernel ties the death signal to the thread that started the program.
 	runtime.LockOSThread()
@@ -120,14 +119,14 @@ func run(ctx context.Context, path string, job Job, out *bounded, tail io.Writer
 	copying.Go(func() {
 		if _, err := io.Copy(out, pipes.out.r); err != nil {
 			out.cut = true
-			stop() // it prints what nobody takes
+			stop() // the output is not accepted, so kill the program
 		}
 	})
 	copying.Go(func() { _, _ = io.Copy(tail, pipes.said.r) })
 	copying.Go(func() { _, _ = pipes.in.w.Write(job.Input); pipes.in.w.Close() })
 	await(cmd.Process.Pid)
 	if !done() {
-		<-killed // not later, when the pid may be somebody else's
+		<-killed // the pid may belong to another process later
 	}
 	_ = syscall.Kill(group, syscall.SIGKILL) // the pid is not reaped yet
 	state, err := cmd.Process.Wait()
@@ -136,7 +135,7 @@ func run(ctx context.Context, path string, job Job, out *bounded, tail io.Writer
 	return state, err
 }
 
-// await blocks until a child has ended, and leaves it to be reaped.
+// await blocks until a child has ended, without reaping it.
 func await(pid int) {
 	for {
 		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
@@ -145,13 +144,13 @@ func await(pid int) {
 	}
 }
 
-// pipe is one of a program's standard files.
+// pipe connects one of a program's standard files.
 type pipe struct{ r, w *os.File }
 
-// pipes are all of them; the program has its own ends.
+// pipes are a program's standard files. start closes the program's ends.
 type pipes struct{ in, out, said pipe }
 
-// start starts the program in a group of its own.
+// start starts the program in its own process group.
 func (p *pipes) start(ctx context.Context, path string, job Job) (*exec.Cmd, error) {
 	for _, one := range []*pipe{&p.in, &p.out, &p.said} {
 		var err error
@@ -175,7 +174,7 @@ func (p *pipes) start(ctx context.Context, path string, job Job) (*exec.Cmd, err
 		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
 			return nil, err
 		}
-		select { // somebody is just putting the program there
+		select { // the program file is being written
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(busyEvery):
@@ -183,7 +182,7 @@ func (p *pipes) start(ctx context.Context, path string, job Job) (*exec.Cmd, err
 	}
 }
 
-// drain ends the reading of what was printed, and the writing of what nobody reads.
+// drain bounds the remaining reads of the output and stops writing the input.
 func (p *pipes) drain() {
 	deadline := time.Now().Add(drained)
 	_ = p.in.w.SetDeadline(time.Now())
@@ -205,8 +204,8 @@ func environment(env []string) []string {
 	return append([]string{defaultPath}, env...)
 }
 
-// bounded passes on as much as it may; its error is why it passed on no more. cut is
-// true when the end of what was printed was not seen.
+// bounded passes on at most left bytes. err says why it stopped. cut is true if the end of the
+// output was not read.
 type bounded struct {
 	w    io.Writer
 	left int64
@@ -217,7 +216,7 @@ type bounded struct {
 // Write implements io.Writer.
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.left -= int64(len(p)); b.left < 0 {
-		b.err = errs.New(errs.TooLarge, "the program printed more than it may and was killed")
+		b.err = errs.New(errs.TooLarge, "the program printed more than allowed and was killed")
 		return 0, b.err
 	}
 	if b.w == nil {

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// told is how much of what a program said is kept, in bytes.
+	// told is the number of bytes kept of the standard error output.
 	told = 1 << 10
-	// shortest is the length of the shortest line of a secret that is masked: masking
-	// every "a" would hide nothing and make all unreadable.
+	// shortest is the minimum length of a secret's line that is masked. Masking every "a" would
+	// make the output unreadable.
 	shortest = 3
 	mask     = "***"
 )
 
-// tail keeps the end of what is written, and enough before it to know a secret that
-// begins there.
+// tail keeps the end of what is written, and enough before it to recognize a secret that starts
+// there.
 type tail struct {
 	secrets [][]byte
 	keep    int
@@ -47,7 +47,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text is what is told of it: valid, in one line, without secrets.
+// text returns the kept output as one line of valid UTF-8 without secrets.
 func (t *tail) text() string {
 	hidden := make([]bool, len(t.held))
 	for _, secret := range t.secrets {
@@ -64,7 +64,7 @@ func (t *tail) text() string {
 	}
 	from := 0
 	if t.cut {
-		from = t.keep // what lies before may be the end of a secret
+		from = t.keep // the bytes before may be the end of a secret
 	}
 	var b strings.Builder
 	for i := from; i < len(t.held); i++ {
@@ -78,7 +78,7 @@ func (t *tail) text() string {
 	return oneLine(strings.ToValidUTF8(b.String(), "?"))
 }
 
-// oneLine puts lines beside each other and leaves out what a terminal would obey.
+// oneLine joins lines and removes control characters.
 func oneLine(s string) string {
 	var lines []string
 	for line := range strings.Lines(s) {

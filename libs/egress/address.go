@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// kind is a range of addresses that are refused unless the allow list names them.
+// kind is a class of addresses that are refused unless the allow list contains them.
 type kind struct {
 	name     string
 	networks []string
 }
 
-// kinds are those ranges; the first that contains an address describes it. Azure's and
-// Alibaba's metadata services have addresses that no other range contains.
+// kinds are these classes. The first that contains an address describes it. Azure's and Alibaba's
+// metadata services have addresses that no other class contains.
 var kinds = [...]kind{
 	{"a metadata address of a cloud", []string{
 		"169.254.169.254/32", "169.254.170.2/32", "169.254.170.23/32", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32",
@@ -34,8 +34,8 @@ func (k kind) contains(a netip.Addr) bool {
 	return slices.ContainsFunc(k.networks, func(n string) bool { return netip.MustParsePrefix(n).Contains(a) })
 }
 
-// Kind says what makes an address one that is refused by default, such as "a private
-// address"; it is "" for an address of the public network.
+// Kind returns why an address is refused by default, such as "a private address", or "" for an
+// address of the public Internet.
 func Kind(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	if !a.IsValid() {
@@ -49,22 +49,22 @@ func Kind(a netip.Addr) string {
 	return ""
 }
 
-// Metadata reports whether an address belongs to the metadata service of a cloud or is
-// link-local, where such services are.
+// Metadata reports whether an address belongs to the metadata service of a cloud, or is
+// link-local, as most such services are.
 func Metadata(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	const metadata, linkLocal = 0, 3
 	return kinds[metadata].contains(a) || kinds[linkLocal].contains(a)
 }
 
-// Allowed is an allow list: hosts by name, and networks.
+// Allowed is an allow list of hosts and networks.
 type Allowed struct {
 	hosts    map[string]bool
 	networks []netip.Prefix
 }
 
-// Parse reads an allow list. An entry is a network as a CIDR, an address, or the name of a
-// host; names are compared as they are written in URLs, whatever they resolve to.
+// Parse parses an allow list. An entry is a network in CIDR form, an address, or a host name.
+// Names are compared with the host of the URL and not resolved.
 func Parse(entries []string) Allowed {
 	out := Allowed{hosts: map[string]bool{}}
 	for _, e := range entries {
@@ -79,16 +79,16 @@ func Parse(entries []string) Allowed {
 	return out
 }
 
-// hostname is a name as names are compared.
+// hostname returns the canonical form of a host name.
 func hostname(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
-// Permits reports whether a URL's host may be reached at an address that it resolves to.
+// Permits reports whether the host of a URL may be reached at the address a.
 func (l Allowed) Permits(host string, a netip.Addr) bool {
 	return Kind(a) == "" || l.hosts[hostname(host)] || l.names(a.Unmap().WithZone(""))
 }
 
-// names reports whether a network of the list contains an address. A network that contains all
-// of NAT64 permits the public IPv4 addresses inside; for others a network must contain them.
+// names reports whether a network of the list contains an address. For a NAT64 address, a network
+// that contains all of NAT64 does not permit embedded IPv4 addresses that are themselves refused.
 func (l Allowed) names(a netip.Addr) bool {
 	const nat64 = 96 // bits of the well-known prefix
 	for _, p := range l.networks {
@@ -103,7 +103,7 @@ func (l Allowed) names(a netip.Addr) bool {
 	return false
 }
 
-// embedded is the IPv4 address inside an address of the well-known prefix of NAT64.
+// embedded returns the IPv4 address inside an address of NAT64's well-known prefix.
 func embedded(a netip.Addr) (netip.Addr, bool) {
 	if !netip.MustParsePrefix("64:ff9b::/96").Contains(a) {
 		return netip.Addr{}, false

@@ -16,7 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-func TestAddressesOutsideThePublicNetworkAreRefusedUnlessTheListNamesThem(t *testing.T) {
+func TestPrivateAddressesNeedTheAllowList(t *testing.T) {
 	for _, c := range []struct {
 		address, kind string
 	}{
@@ -82,7 +82,7 @@ func TestAddressesOutsideThePublicNetworkAreRefusedUnlessTheListNamesThem(t *tes
 	}
 }
 
-// client asks over a policy's connections.
+// client returns a client whose connections obey a policy.
 func client(t *testing.T, p egress.Policy) *http.Client {
 	c := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		return p.DialHTTP(ctx, time.Minute, network, address)
@@ -95,7 +95,7 @@ func allowing(entries ...string) egress.Policy {
 	return egress.Policy{Allowed: func(context.Context) (egress.Allowed, error) { return egress.Parse(entries), nil }}
 }
 
-func TestTheResolvedAddressIsCheckedAlsoAfterARedirect(t *testing.T) {
+func TestResolvedAddressIsCheckedAfterRedirect(t *testing.T) {
 	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "secret") }))
 	defer inside.Close()
 	_, port, _ := net.SplitHostPort(inside.Listener.Addr().String())
@@ -122,14 +122,14 @@ func TestTheResolvedAddressIsCheckedAlsoAfterARedirect(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	// The first server is permitted by its name; the redirect leads to an address that is not.
+	// The first server is allowed by its name, but the redirect target is not.
 	_, port, _ = net.SplitHostPort(from.Listener.Addr().String())
 	away := httptest.NewServer(http.RedirectHandler("http://127.0.0.2:"+port, http.StatusFound))
 	defer away.Close()
 	refused(allowing("127.0.0.1"), away.URL, "127.0.0.2 is a loopback address")
 }
 
-func TestAProxyIsUsedOnlyIfConfiguredAndPassesNothingPrivateOn(t *testing.T) {
+func TestProxyChecksHosts(t *testing.T) {
 	asked := make(chan string, 10)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked <- r.URL.String() }))
 	defer proxy.Close()

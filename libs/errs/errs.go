@@ -1,13 +1,11 @@
-// Package errs is the one error type of Orrery: an operation, a Kind and a
-// sentence.
+// Package errs defines Orrery's one error type: an operation, a Kind and a message.
 //
-// A function wraps an error once with what it knows (the operation, the object)
-// and returns it; whoever handles it decides by Kind. The HTTP status of an
-// error follows from its Kind in one table (package wire), and a client turns
-// the status back into the Kind, so a Kind survives a network hop.
+// A function wraps an error once with what it knows (the operation, the object) and returns it.
+// The code that handles it decides by Kind. One table in package wire derives the HTTP status from
+// the Kind, and a client turns the status back into the Kind, so a Kind survives a network hop.
 //
-// The Message of an Error is written for the user and says what to do next; the
-// wrapped cause is for operators and never leaves the process over HTTP.
+// The Message of an Error is written for the user and says what to do next. The wrapped cause is
+// for operators and is never sent over HTTP.
 package errs
 
 import (
@@ -22,29 +20,30 @@ type Kind uint8
 
 // The Kinds. Every switch over Kind handles all of them.
 const (
-	// Internal is a defect or an unclassified failure: report it. It is the Kind of any foreign error.
+	// Internal is a defect or an unclassified failure. It is the Kind of errors from other
+	// packages.
 	Internal Kind = iota
-	// Malformed is input that cannot be read: bad syntax, an unknown field, a wrong type.
+	// Malformed is input that cannot be decoded: bad syntax, an unknown field, a wrong type.
 	Malformed
-	// Invalid is well-formed input that is not acceptable; Field names the culprit.
+	// Invalid is well-formed input that is not acceptable. Field names the input field.
 	Invalid
 	// NotFound means the named object does not exist.
 	NotFound
-	// AlreadyExists means a create met an object of that name.
+	// AlreadyExists means that an object of that name already exists.
 	AlreadyExists
 	// Conflict means the object changed since it was read, or its state forbids the request.
 	Conflict
-	// Fenced means the author no longer owns what it wrote for. It must step down, never retry.
+	// Fenced means that the writer has lost its ownership. It must stop and not retry.
 	Fenced
-	// Unavailable means a dependency does not answer now: retry later.
+	// Unavailable means that a dependency does not respond now. Retry later.
 	Unavailable
 	// Exhausted means a limit is reached: capacity, quota or rate.
 	Exhausted
 	// TooLarge means a request body or an object exceeds a size limit.
 	TooLarge
-	// Unauthenticated means the caller did not prove who it is.
+	// Unauthenticated means that the caller's identity could not be verified.
 	Unauthenticated
-	// Denied means the caller is known and may not do this.
+	// Denied means that the caller lacks the permission.
 	Denied
 	// Canceled means the caller gave up.
 	Canceled
@@ -56,7 +55,7 @@ var Kinds = [...]Kind{
 	Exhausted, TooLarge, Unauthenticated, Denied, Canceled,
 }
 
-// String is the Kind's name as it stands in logs.
+// String returns the Kind's name in logs.
 func (k Kind) String() string {
 	switch k {
 	case Internal:
@@ -91,15 +90,15 @@ func (k Kind) String() string {
 
 // Error is an error with a Kind.
 type Error struct {
-	// Op is what was being done, e.g. "store.Commit". Empty at the boundary of a user's mistake.
+	// Op is the failed operation, e.g. "store.Commit". It may be empty, e.g. for a user's mistake.
 	Op string
-	// Kind says what the receiver can do.
+	// Kind classifies the error.
 	Kind Kind
-	// Field is the path of the offending input field, e.g. "portRangeStart". Empty when no field is to blame.
+	// Field is the path of the wrong input field, e.g. "portRangeStart". It may be empty.
 	Field string
-	// Message is a sentence for the user, without trailing period when it is joined to others.
+	// Message is a sentence for the user, without a period at the end.
 	Message string
-	// Err is the cause, for operators. Nil when this error is the origin.
+	// Err is the cause, for operators. It may be nil.
 	Err error
 }
 
@@ -121,15 +120,15 @@ func (e *Error) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// Unwrap gives the cause to errors.Is and errors.As.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// New makes an origin error of a Kind with a formatted message.
+// New returns an error with a formatted message.
 func New(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// Field makes an Invalid error that names the field.
+// Field returns an Invalid error for an input field.
 func Field(field, format string, args ...any) *Error {
 	return &Error{Kind: Invalid, Field: field, Message: fmt.Sprintf(format, args...)}
 }
@@ -142,16 +141,16 @@ func Wrap(op string, err error) error {
 	return &Error{Op: op, Kind: KindOf(err), Field: FieldOf(err), Err: err}
 }
 
-// As adds an operation and sets the Kind. As(kind, op, nil) is nil.
-func As(kind Kind, op string, err error) error {
+// WrapAs adds an operation to err and replaces its Kind. WrapAs(kind, op, nil) is nil.
+func WrapAs(kind Kind, op string, err error) error {
 	if err == nil {
 		return nil
 	}
 	return &Error{Op: op, Kind: kind, Field: FieldOf(err), Err: err}
 }
 
-// KindOf is the Kind of the outermost Error in err's chain. Context
-// cancellation is Canceled, an exceeded deadline Unavailable, anything foreign Internal.
+// KindOf returns the Kind of the outermost Error in err's chain. Without one it is Canceled for
+// context.Canceled, Unavailable for context.DeadlineExceeded, and otherwise Internal.
 func KindOf(err error) Kind {
 	var e *Error
 	switch {
@@ -165,10 +164,10 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// Is reports whether err is of the Kind. Is(nil, k) is false.
+// Is reports whether err has the Kind. Is(nil, kind) is false.
 func Is(err error, kind Kind) bool { return err != nil && KindOf(err) == kind }
 
-// FieldOf is the input field err blames, "" if none.
+// FieldOf returns the input field that err names, or "".
 func FieldOf(err error) string {
 	var e *Error
 	for errors.As(err, &e) {
@@ -180,8 +179,7 @@ func FieldOf(err error) string {
 	return ""
 }
 
-// MessageOf is the sentence for the user: the outermost Message in the chain,
-// and a neutral sentence when nobody wrote one.
+// MessageOf returns the outermost Message in the chain, or a generic sentence if there is none.
 func MessageOf(err error) string {
 	var e *Error
 	for errors.As(err, &e) {

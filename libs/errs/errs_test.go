@@ -35,7 +35,7 @@ func TestForeignErrorsGetAKind(t *testing.T) {
 		{"cancellation is Canceled", fmt.Errorf("x: %w", context.Canceled), errs.Canceled},
 		{"a deadline is Unavailable", context.DeadlineExceeded, errs.Unavailable},
 		{"anything else is Internal", errors.New("boom"), errs.Internal},
-		{"As overrides", errs.As(errs.Fenced, "op", errors.New("boom")), errs.Fenced},
+		{"WrapAs replaces the Kind", errs.WrapAs(errs.Fenced, "op", errors.New("boom")), errs.Fenced},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestForeignErrorsGetAKind(t *testing.T) {
 }
 
 func TestNilStaysNil(t *testing.T) {
-	if errs.Wrap("op", nil) != nil || errs.As(errs.Conflict, "op", nil) != nil || errs.Is(nil, errs.Internal) {
+	if errs.Wrap("op", nil) != nil || errs.WrapAs(errs.Conflict, "op", nil) != nil || errs.Is(nil, errs.Internal) {
 		t.Error("wrapping nil made an error")
 	}
 }

@@ -6,35 +6,37 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
-// CheckType is a way of finding out whether a server serves.
+// CheckType is a way to check whether a server responds.
 type CheckType string
 
 // The checks.
 const (
 	CheckNone      CheckType = "none"      // the process runs
 	CheckPort      CheckType = "port"      // the port accepts a TCP connection
-	CheckUDP       CheckType = "udp"       // a datagram is answered
-	CheckHTTP      CheckType = "http"      // a GET is answered with the status that is expected
-	CheckMinecraft CheckType = "minecraft" // the server list ping of Minecraft, Java edition, is answered
-	CheckBedrock   CheckType = "bedrock"   // the unconnected ping of RakNet is answered
-	CheckA2S       CheckType = "a2s"       // Valve's server query A2S_INFO is answered
-	CheckLog       CheckType = "log"       // a line of the console matches
-	CheckHeartbeat CheckType = "heartbeat" // the server says so itself, with its own token
-	CheckAny       CheckType = "any"       // a heartbeat says so or the platform's ping is answered, whichever comes first
+	CheckUDP       CheckType = "udp"       // the server answers a datagram
+	CheckHTTP      CheckType = "http"      // a GET returns the expected status
+	CheckMinecraft CheckType = "minecraft" // the server answers Minecraft's server list ping (Java edition)
+	CheckBedrock   CheckType = "bedrock"   // the server answers RakNet's unconnected ping
+	CheckA2S       CheckType = "a2s"       // the server answers Valve's A2S_INFO query
+	CheckLog       CheckType = "log"       // a console line matches
+	CheckHeartbeat CheckType = "heartbeat" // the server reports it, using its own token
+	CheckAny       CheckType = "any"       // a heartbeat or an answer to the platform's ping, whichever comes first
 )
 
 // CheckTypes lists every check.
 var CheckTypes = [...]CheckType{CheckNone, CheckPort, CheckUDP, CheckHTTP, CheckMinecraft, CheckBedrock, CheckA2S, CheckLog, CheckHeartbeat, CheckAny}
 
-// TellsPlayers reports whether an answer says how many players there are.
+// TellsPlayers reports whether the check's answer contains the number of players.
 func (t CheckType) TellsPlayers() bool {
 	return t == CheckMinecraft || t == CheckBedrock || t == CheckA2S || t == CheckHeartbeat || t == CheckAny
 }
 
-// PingOf is the check that servers of a platform answer: Bedrock's for those that are known
-// to speak it, else that of Minecraft, Java edition.
+// PingOf returns the check that servers of a platform answer: CheckBedrock for platforms known to
+// speak it, otherwise CheckMinecraft.
 func PingOf(platform string) CheckType {
 	switch platform {
 	case "BEDROCK", "GEYSER", "NUKKIT", "POWERNUKKITX", "POCKETMINE", "CLOUDBURST", "WATERDOGPE":
@@ -43,8 +45,8 @@ func PingOf(platform string) CheckType {
 	return CheckMinecraft
 }
 
-// ReadinessInForce is the readiness that counts: the declared one. Without one it is CheckAny
-// for a group whose platform a client named and that has no command, else CheckNone.
+// ReadinessInForce returns the effective readiness check. Without a declared one it is CheckAny
+// for a group that names its platform and has no command, otherwise CheckNone.
 func (s GroupSpec) ReadinessInForce() Check {
 	switch {
 	case s.Readiness.Type != "":
@@ -55,40 +57,41 @@ func (s GroupSpec) ReadinessInForce() Check {
 	return Check{Type: CheckNone}
 }
 
-// Check is how a server is asked whether it serves. The zero value says nothing: a readiness
-// follows ReadinessInForce then, and a liveness is CheckNone.
+// Check describes how to check whether a server responds. For the zero value, readiness follows
+// ReadinessInForce and liveness is CheckNone.
 type Check struct {
 	Type CheckType `json:"type"`
-	// Port names the additional port that is asked; empty is the main one.
+	// Port is the name of the additional port to check. Empty means the main port.
 	Port string `json:"port,omitempty"`
-	// Path is what an HTTP check gets; empty is /.
+	// Path is the path an HTTP check requests. Empty means /.
 	Path string `json:"path,omitempty"`
-	// Status is what an HTTP check expects; 0 is any from 200 to 399.
+	// Status is the status an HTTP check expects. 0 accepts 200 to 399.
 	Status int `json:"status,omitempty"`
-	// Send is the datagram of a UDP check, with \xNN for bytes; empty is one zero byte.
+	// Send is the datagram of a UDP check, with \xNN for bytes. Empty sends one zero byte.
 	Send string `json:"send,omitempty"`
-	// Pattern is a regular expression (RE2): of a log check it must match a line of this
-	// run, of a UDP or HTTP check the answer. Empty matches any answer.
+	// Pattern is a regular expression (RE2). A log check matches it against each line of this run,
+	// a UDP or HTTP check against the answer. Empty matches any answer.
 	Pattern string `json:"pattern,omitempty"`
 }
 
-// Liveness is how a server that was ready is watched. The zero value does not.
+// Liveness describes how a ready server is monitored. The zero value disables it.
 type Liveness struct {
 	Check
-	// IntervalSeconds is the time between two questions, 0 is 10; of a heartbeat how old it
-	// may become, 0 is 90.
+	// IntervalSeconds is the time between two checks; 0 means 10. For heartbeats it is the maximum
+	// age of the last one; 0 means 90.
 	IntervalSeconds float64 `json:"intervalSeconds,omitempty"`
-	// TimeoutSeconds bounds the wait for an answer. 0 is 2.
+	// TimeoutSeconds bounds the wait for an answer. 0 means 2.
 	TimeoutSeconds float64 `json:"timeoutSeconds,omitempty"`
-	// Failures in a row make the instance unhealthy, Successes in a row healthy again.
-	// 0 is 3, and 1. A heartbeat that is too old counts at once, and so does the next one.
+	// Failures is how many checks in a row must fail to make the instance unhealthy (0 means 3),
+	// Successes how many must pass to make it healthy again (0 means 1). Heartbeats ignore both:
+	// one late heartbeat is enough, and so is the next one that arrives.
 	Failures  int `json:"failures,omitempty"`
 	Successes int `json:"successes,omitempty"`
-	// Then is what follows. Empty is UnhealthyRestart.
+	// Then is the action for an unhealthy instance. Empty means UnhealthyRestart.
 	Then OnUnhealthy `json:"then,omitempty"`
 }
 
-// What a liveness is that does not say.
+// The defaults of Liveness.
 const (
 	DefaultInterval = 10 * time.Second
 	DefaultSilence  = 90 * time.Second // three heartbeats of the known plugins
@@ -96,7 +99,7 @@ const (
 	DefaultFailures = 3
 )
 
-// Interval is the time between two questions; of a heartbeat how old it may become.
+// Interval returns the time between two checks, or the maximum age of a heartbeat.
 func (l Liveness) Interval() time.Duration {
 	switch {
 	case l.IntervalSeconds > 0:
@@ -107,7 +110,7 @@ func (l Liveness) Interval() time.Duration {
 	return DefaultInterval
 }
 
-// Timeout bounds the wait for an answer.
+// Timeout returns the maximum wait for an answer.
 func (l Liveness) Timeout() time.Duration {
 	if l.TimeoutSeconds > 0 {
 		return seconds(l.TimeoutSeconds)
@@ -117,13 +120,13 @@ func (l Liveness) Timeout() time.Duration {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// OnUnhealthy is what follows when a server that serves no more is found out.
+// OnUnhealthy is the action for an instance that fails its liveness check.
 type OnUnhealthy string
 
-// What follows.
+// The actions for an unhealthy instance.
 const (
-	UnhealthyRestart OnUnhealthy = "restart" // it is ended, which counts as a crash, and what the group says of crashes follows
-	UnhealthyReport  OnUnhealthy = "report"  // the reason of its state says so
+	UnhealthyRestart OnUnhealthy = "restart" // kill it; this counts as a crash, so the group's OnCrash applies
+	UnhealthyReport  OnUnhealthy = "report"  // only report it in the state's reason
 )
 
 // Bounds of checks.
@@ -134,55 +137,55 @@ const (
 	maxCheckCount   = 100
 )
 
-// validate lists what is wrong with a check under a field; ports are the group's additional ones.
+// validate returns everything that is wrong with a check. ports are the group's additional ports.
 func (c Check) validate(field string, ports []NamedPort) []error {
-	var p problems
+	var p validate.Problems
 	known := c.Type == "" || slices.Contains(CheckTypes[:], c.Type)
-	p.check(known, field+".type", "must be one of %s; %q is not known", listed(CheckTypes[:]), clip(string(c.Type)))
+	p.Check(known, field+".type", "must be one of %s, not %q", listed(CheckTypes[:]), validate.Clip(string(c.Type)))
 	uses := func(name string, set bool, types ...CheckType) {
-		p.check(!known || !set || slices.Contains(types, c.Type), field+"."+name, "is of no use in a check of type %s: it belongs to %s", c.Type, listed(types))
+		p.Check(!known || !set || slices.Contains(types, c.Type), field+"."+name, "does not apply to a check of type %s, only to %s", c.Type, listed(types))
 	}
 	uses("port", c.Port != "", CheckPort, CheckUDP, CheckHTTP, CheckMinecraft, CheckBedrock, CheckA2S, CheckAny)
 	uses("path", c.Path != "", CheckHTTP)
 	uses("status", c.Status != 0, CheckHTTP)
 	uses("send", c.Send != "", CheckUDP)
 	uses("pattern", c.Pattern != "", CheckLog, CheckUDP, CheckHTTP)
-	p.check(c.Port == "" || slices.ContainsFunc(ports, func(n NamedPort) bool { return strings.EqualFold(n.Name, c.Port) }),
-		field+".port", "%q is not the name of an additional port", clip(c.Port))
-	p.check(c.Path == "" || strings.HasPrefix(c.Path, "/") && len(c.Path) <= maxCheckText && !HasControl(c.Path) && !strings.Contains(c.Path, " "),
-		field+".path", "must begin with / and have at most %d bytes without blanks", maxCheckText)
-	p.check(c.Status == 0 || c.Status >= 100 && c.Status <= 599, field+".status", "must be between 100 and 599, is %d", c.Status)
+	p.Check(c.Port == "" || slices.ContainsFunc(ports, func(n NamedPort) bool { return strings.EqualFold(n.Name, c.Port) }),
+		field+".port", "%q is not the name of an additional port", validate.Clip(c.Port))
+	p.Check(c.Path == "" || strings.HasPrefix(c.Path, "/") && len(c.Path) <= maxCheckText && !validate.HasControl(c.Path) && !strings.Contains(c.Path, " "),
+		field+".path", "must begin with /, have at most %d bytes and contain no blanks", maxCheckText)
+	p.Check(c.Status == 0 || c.Status >= 100 && c.Status <= 599, field+".status", "must be between 100 and 599, is %d", c.Status)
 	_, err := c.Datagram()
-	p.check(err == nil, field+".send", "%v", err)
-	p.check(c.Type != CheckLog || c.Pattern != "", field+".pattern", "must be given: it is what a line of the console must match")
-	p.check(len(c.Pattern) <= maxCheckText, field+".pattern", "must be at most %d bytes", maxCheckText)
+	p.Check(err == nil, field+".send", "%v", err)
+	p.Check(c.Type != CheckLog || c.Pattern != "", field+".pattern", "is required: the check waits for a console line that matches it")
+	p.Check(len(c.Pattern) <= maxCheckText, field+".pattern", "must be at most %d bytes", maxCheckText)
 	if len(c.Pattern) <= maxCheckText {
 		_, err := regexp.Compile(c.Pattern)
-		p.check(err == nil, field+".pattern", "is not a regular expression: %v", err)
+		p.Check(err == nil, field+".pattern", "is not a regular expression: %v", err)
 	}
-	return p.list
+	return p.List
 }
 
 func (l Liveness) validate(ports []NamedPort) []error {
-	var p problems
-	p.addAll(l.Check.validate("liveness", ports))
-	p.check(l.Type != CheckLog && l.Type != CheckAny, "liveness.type", "%s can only tell that a server is ready: use it in readiness", l.Type)
+	var p validate.Problems
+	p.AddAll(l.Check.validate("liveness", ports))
+	p.Check(l.Type != CheckLog && l.Type != CheckAny, "liveness.type", "must not be %s, which only works as a readiness check", l.Type)
 	within := func(name string, v float64) {
-		p.check(v == 0 || v >= minCheckSeconds && v <= maxCheckSeconds, "liveness."+name,
+		p.Check(v == 0 || v >= minCheckSeconds && v <= maxCheckSeconds, "liveness."+name,
 			"must be between %v and %d, or 0 for the default; is %v", minCheckSeconds, maxCheckSeconds, v)
 	}
 	within("intervalSeconds", l.IntervalSeconds)
 	within("timeoutSeconds", l.TimeoutSeconds)
 	count := func(name string, v int) {
-		p.check(v >= 0 && v <= maxCheckCount, "liveness."+name, "must be between 0 (the default) and %d, is %d", maxCheckCount, v)
+		p.Check(v >= 0 && v <= maxCheckCount, "liveness."+name, "must be between 0 (the default) and %d, is %d", maxCheckCount, v)
 	}
 	count("failures", l.Failures)
 	count("successes", l.Successes)
-	p.check(oneOf(l.Then, "", UnhealthyRestart, UnhealthyReport), "liveness.then", "must be restart or report; %q is not", clip(string(l.Then)))
-	return p.list
+	p.Check(validate.OneOf(l.Then, "", UnhealthyRestart, UnhealthyReport), "liveness.then", "must be restart or report, not %q", validate.Clip(string(l.Then)))
+	return p.List
 }
 
-// Datagram is what a UDP check sends: Send with \xNN for a byte, \n, \r, \t and \\.
+// Datagram returns what a UDP check sends: Send with \xNN, \n, \r, \t and \\ decoded.
 func (c Check) Datagram() ([]byte, error) {
 	if c.Send == "" {
 		return []byte{0}, nil
@@ -206,7 +209,7 @@ func (c Check) Datagram() ([]byte, error) {
 			out = append(out, b)
 			n += 3
 		default:
-			return nil, fmt.Errorf(`has a \ at position %d that begins none of \xNN, \n, \r, \t and \\`, n)
+			return nil, fmt.Errorf(`has an unknown escape at position %d: use \xNN, \n, \r, \t or \\`, n)
 		}
 	}
 	return out, nil
@@ -217,7 +220,7 @@ func hexByte(s string, b *byte) bool {
 	return err == nil
 }
 
-// listed are values for a sentence.
+// listed joins values with commas.
 func listed[T ~string](all []T) string {
 	names := make([]string, len(all))
 	for n, v := range all {

@@ -5,72 +5,71 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
-// Limits are hard bounds of one instance beside its memory (Resources.MemoryMiB) and
-// its processor time (CPULimit). A node whose host cannot hold one says so in the
-// instance's message.
+// Limits are hard limits of one instance, in addition to its memory (Resources.MemoryMiB) and CPU
+// time (CPULimit). If a node cannot enforce a limit, the instance's message says so.
 type Limits struct {
-	// Processes bounds processes and threads. 0 does not.
+	// Processes limits processes and threads. 0 means no limit.
 	Processes int `json:"processes,omitempty"`
-	// IOWeight is its share of the disks against others, 1 to 10,000; 0 is the usual 100.
+	// IOWeight is the share of disk I/O, 1 to 10,000. 0 means the usual 100.
 	IOWeight int `json:"ioWeight,omitempty"`
-	// DiskMiB bounds what its directory holds: what exceeds it is ended, with that reason. 0 does not.
+	// DiskMiB limits the size of the instance's directory. An instance that exceeds it is ended
+	// with ReasonDiskLimit. 0 means no limit.
 	DiskMiB int `json:"diskMiB,omitempty"`
-	// LogMiB bounds what is kept of its console; the oldest goes first. 0 is DefaultLogMiB.
+	// LogMiB limits the kept console output; the oldest is removed first. 0 means DefaultLogMiB.
 	LogMiB int `json:"logMiB,omitempty"`
 }
 
-// DefaultLogMiB is what is kept of a console that says nothing about it.
+// DefaultLogMiB is the default of Limits.LogMiB.
 const DefaultLogMiB = 64
 
-// Confine says what an instance is kept from beside its limits. Runtime docker does
-// the same by its own means where it has them.
+// Confine restricts what an instance may do. With runtime docker, the container engine enforces
+// the restrictions where it can.
 type Confine struct {
-	// User is the host's user the processes run as, by name or number; empty is the
-	// agent's own.
+	// User is the name or number of the host user that runs the processes. Empty means the agent's
+	// own user.
 	User string `json:"user,omitempty"`
-	// NoNewPrivileges keeps programs from gaining rights by setuid files and the like.
+	// NoNewPrivileges keeps programs from gaining privileges, for example through setuid files.
 	NoNewPrivileges bool `json:"noNewPrivileges,omitempty"`
-	// PrivateTmp gives it a /tmp of its own, which goes with the run.
+	// PrivateTmp gives each run its own /tmp, which is deleted afterwards.
 	PrivateTmp bool `json:"privateTmp,omitempty"`
-	// ReadOnlyTemplates takes the right to write from the files that came from templates.
+	// ReadOnlyTemplates makes the files that come from templates read-only.
 	ReadOnlyTemplates bool `json:"readOnlyTemplates,omitempty"`
 }
 
-// Container is what runtime docker needs; other runtimes ignore it.
+// Container configures runtime docker. Other runtimes ignore it.
 type Container struct {
-	// Image is what is run; it must be there or be had from its registry. Placeholders allowed.
+	// Image is the image to run, either local or from its registry. Placeholders are allowed.
 	Image string `json:"image,omitempty"`
-	// User inside the container; empty is the image's own.
+	// User is the user inside the container. Empty means the image's own.
 	User string `json:"user,omitempty"`
-	// Network is a network's name, host, or empty for the engine's own one with the
+	// Network is the name of a network, or host. Empty means the engine's default network with the
 	// instance's ports published.
 	Network string `json:"network,omitempty"`
-	// Volumes are further mounts, host:container or host:container:ro. The instance's
-	// directory is always mounted, at Directory.
+	// Volumes are further mounts: host:container or host:container:ro. The instance's directory is
+	// always mounted at Directory.
 	Volumes []string `json:"volumes,omitempty"`
-	// Directory is where the instance's directory is in the container; empty is /data.
+	// Directory is the path of the instance's directory in the container. Empty means /data.
 	Directory string `json:"directory,omitempty"`
 }
 
-// RCON is a channel for commands beside the console: Source's remote console, as
-// Minecraft's and many other servers speak it. Off without a Port.
+// RCON configures Source's remote console, a second channel for commands that Minecraft and many
+// other servers support. An empty Port disables it.
 type RCON struct {
-	// Port names the additional TCP port the server listens on for it.
+	// Port is the name of the additional TCP port the server listens on for RCON.
 	Port string `json:"port,omitempty"`
-	// Password is what the server was configured with. Placeholders allowed.
+	// Password is the password configured in the server. Placeholders are allowed.
 	Password string `json:"password,omitempty"`
 }
 
-// Hidden is shown in place of a password to whoever may not see it; written, it stands
-// for the password there is.
-const Hidden = "***"
-
-// Hide is the channel without its password; one that has none has none to hide.
+// Hide returns r with its password, if any, replaced by Hidden.
 func (r RCON) Hide() RCON {
 	if r.Password != "" {
-		r.Password = Hidden
+		r.Password = content.Hidden
 	}
 	return r
 }
@@ -89,60 +88,60 @@ var (
 )
 
 func (l Limits) validate() []error {
-	var p problems
+	var p validate.Problems
 	within := func(name string, v, limit int) {
-		p.check(v >= 0 && v <= limit, "limits."+name, "must be between 0 and %d, is %d", limit, v)
+		p.Check(v >= 0 && v <= limit, "limits."+name, "must be between 0 and %d, is %d", limit, v)
 	}
 	within("processes", l.Processes, maxProcesses)
 	within("ioWeight", l.IOWeight, maxIOWeight)
 	within("diskMb", l.DiskMiB, maxDiskMiB)
 	within("logMb", l.LogMiB, maxLogMiB)
-	return p.list
+	return p.List
 }
 
 func (c Confine) validate(r RuntimeName) []error {
-	var p problems
-	p.check(!c.ReadOnlyTemplates || c.User != "" || r == RuntimeDocker, "confine.readOnlyTemplates", "needs confine.user: the agent's own user could take the right to write back")
-	p.check(c.User == "" || hostUserPattern.MatchString(c.User), "confine.user", "%q is not the name or number of a user", clip(c.User))
-	return p.list
+	var p validate.Problems
+	p.Check(!c.ReadOnlyTemplates || c.User != "" || r == RuntimeDocker, "confine.readOnlyTemplates", "needs confine.user: the agent's own user could make the files writable again")
+	p.Check(c.User == "" || hostUserPattern.MatchString(c.User), "confine.user", "%q is not a user name or number", validate.Clip(c.User))
+	return p.List
 }
 
-// validate lists everything wrong with it; custom is the image that the environment names.
+// validate returns everything that is wrong with c. custom is the image named by the environment.
 func (c Container) validate(r RuntimeName, custom string) []error {
-	var p problems
-	p.check(r != RuntimeDocker || c.Image != "" || custom != "", "container.image", "must be given with runtime docker, or %s in the environment: it is what is run", customImage)
-	p.check(len(c.Image) <= maxImage && !HasControl(c.Image) && !strings.Contains(c.Image, " "), "container.image", "must be at most %d bytes without blanks", maxImage)
-	p.check(c.User == "" || dockerUser.MatchString(c.User), "container.user", "%q is not a user, or user:group, of a container", clip(c.User))
-	p.check(c.Network == "" || dockerName.MatchString(c.Network), "container.network", "%q is not the name of a network", clip(c.Network))
-	p.check(c.Directory == "" || absolute(c.Directory), "container.directory", "%q is not an absolute path without ..", clip(c.Directory))
-	p.check(len(c.Volumes) <= maxEntries, "container.volumes", "must have at most %d entries", maxEntries)
+	var p validate.Problems
+	p.Check(r != RuntimeDocker || c.Image != "" || custom != "", "container.image", "is required with runtime docker, unless the environment sets %s", customImage)
+	p.Check(len(c.Image) <= maxImage && !validate.HasControl(c.Image) && !strings.Contains(c.Image, " "), "container.image", "must have at most %d bytes and no blanks", maxImage)
+	p.Check(c.User == "" || dockerUser.MatchString(c.User), "container.user", "%q is not a container user: use user or user:group", validate.Clip(c.User))
+	p.Check(c.Network == "" || dockerName.MatchString(c.Network), "container.network", "%q is not a network name", validate.Clip(c.Network))
+	p.Check(c.Directory == "" || absolute(c.Directory), "container.directory", "%q is not an absolute path without ..", validate.Clip(c.Directory))
+	p.Check(len(c.Volumes) <= validate.MaxEntries, "container.volumes", "must have at most %d entries", validate.MaxEntries)
 	for n, v := range c.Volumes {
 		parts := strings.Split(v, ":")
 		ok := (len(parts) == 2 || len(parts) == 3 && (parts[2] == "ro" || parts[2] == "rw")) && absolute(parts[1]) &&
 			(absolute(parts[0]) || dockerName.MatchString(parts[0]))
-		p.check(ok, fmt.Sprintf("container.volumes[%d]", n), "%q must be host:container or host:container:ro, where host is an absolute path or a volume's name and container an absolute path", clip(v))
+		p.Check(ok, fmt.Sprintf("container.volumes[%d]", n), "%q must be host:container or host:container:ro, where host is an absolute path or a volume name and container is an absolute path", validate.Clip(v))
 	}
-	return p.list
+	return p.List
 }
 
 func (r RCON) validate(ports []NamedPort) []error {
-	var p problems
+	var p validate.Problems
 	if r.Port == "" {
-		p.check(r.Password == "", "rcon.port", "must be given with a password: it names the additional port the server listens on")
-		return p.list
+		p.Check(r.Password == "", "rcon.port", "is required with a password: set it to the name of the additional port for RCON")
+		return p.List
 	}
 	found := false
 	for _, n := range ports {
 		found = found || strings.EqualFold(n.Name, r.Port) && n.Protocol == "tcp"
 	}
-	p.check(found, "rcon.port", "%q is not the name of an additional TCP port", clip(r.Port))
-	p.check(r.Password != "", "rcon.password", "must be given: servers refuse an empty one")
-	p.check(r.Password != Hidden, "rcon.password", "%s stands for the password there is, and there is none: give it", Hidden)
-	p.check(len(r.Password) <= maxStopCommand && !HasControl(r.Password), "rcon.password", "must be at most %d bytes without control characters", maxStopCommand)
-	return p.list
+	p.Check(found, "rcon.port", "%q is not the name of an additional TCP port", validate.Clip(r.Port))
+	p.Check(r.Password != "", "rcon.password", "is required: servers refuse an empty password")
+	p.Check(r.Password != content.Hidden, "rcon.password", "%s keeps the current password, but there is none: enter a password", content.Hidden)
+	p.Check(len(r.Password) <= validate.MaxStopCommand && !validate.HasControl(r.Password), "rcon.password", "must be at most %d bytes without control characters", validate.MaxStopCommand)
+	return p.List
 }
 
-// absolute reports whether p is an absolute slash path that says where it leads.
+// absolute reports whether p is a clean absolute slash path.
 func absolute(p string) bool {
-	return path.IsAbs(p) && path.Clean(p) == p && len(p) <= 1024 && !HasControl(p)
+	return path.IsAbs(p) && path.Clean(p) == p && len(p) <= 1024 && !validate.HasControl(p)
 }

@@ -4,20 +4,22 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet/record"
 )
 
-// CrashHistory is the number of earlier crashes an intent remembers.
+// CrashHistory is the number of earlier crashes stored in an intent.
 const CrashHistory = 8
 
-// EndedUnasked reports whether the wanted generation has ended although it was to run.
+// EndedUnasked reports whether the wanted generation ended although it should run.
 func (i *Instance) EndedUnasked() bool {
 	s := i.current()
 	return i.Intent.Desired == DesiredRunning && s != nil && s.State.Terminal()
 }
 
-// EndedByPlatform reports whether Orrery or the host, rather than the instance itself,
-// ended the wanted generation: its node could not renew its session in time, had no
-// guard for it, or was rebooted.
+// EndedByPlatform reports whether Orrery or the host, not the instance itself, ended the wanted
+// generation: the node could not renew its session in time, could not run a guard for the
+// instance, or rebooted.
 func (i *Instance) EndedByPlatform() bool {
 	if !i.EndedUnasked() {
 		return false
@@ -29,16 +31,15 @@ func (i *Instance) EndedByPlatform() bool {
 	return false
 }
 
-// Unrunnable reports whether the wanted generation ended because its command does not exist
-// or cannot be executed.
+// Unrunnable reports whether the wanted generation ended because its command does not exist or is
+// not executable.
 func (i *Instance) Unrunnable() bool {
 	return i.EndedUnasked() && (i.current().Reason == ReasonCommandMissing || i.current().Reason == ReasonNotExecutable)
 }
 
-// CrashedAt is when the wanted generation crashed or could not be started, its group
-// being at fault. ok is false when it did not, or when that was for want of something
-// the group's spec does not bring: a template that does not exist or that nobody serves
-// now, a secret that cannot be had, room on a disk, a runtime that the node offers.
+// CrashedAt returns when the wanted generation crashed or failed to start because of its group. ok
+// is false if it did not, or if something outside the group's spec was missing: a template, an
+// artifact, an image, a secret, disk space, or a runtime on the node.
 func (i *Instance) CrashedAt() (at time.Time, ok bool) {
 	at, ok = i.FailedAt()
 	if !ok {
@@ -51,11 +52,11 @@ func (i *Instance) CrashedAt() (at time.Time, ok bool) {
 	return at, true
 }
 
-// FailedAt is when the wanted generation ended unasked. ok is false when it has
-// not, or when neither it nor its node was the cause: a lost, restarted
-// or cut off node, somebody who stopped it there, its time being over, or a stranger on its port, which is avoided
-// from then on. A host whose clock is behind cannot date a failure before the
-// generation was asked for.
+// FailedAt returns when the wanted generation ended unasked. ok is false if it did not, or if the
+// cause was outside the instance and its setup: a lost, rebooted or disconnected node, a stop on
+// the node itself, the end of its lifetime, or a foreign program on its port (that port is avoided
+// from then on). The time is never before the request for the generation, even if the node's clock
+// is behind.
 func (i *Instance) FailedAt() (at time.Time, ok bool) {
 	if !i.EndedUnasked() || i.Intent.Displaced {
 		return time.Time{}, false
@@ -67,9 +68,9 @@ func (i *Instance) FailedAt() (at time.Time, ok bool) {
 	return i.FinishedAt(), true
 }
 
-// Crashes are the times of the instance's latest crashes, oldest first: those
-// its intent remembers and those of the wanted generation that ended it. A host whose
-// clock was set back cannot date an earlier crash after the last one.
+// Crashes returns the times of the instance's latest crashes, oldest first: those stored in its
+// intent, then those of the wanted generation. If the node's clock was set back, earlier crashes
+// are moved to the time of the last one.
 func (i *Instance) Crashes() []time.Time {
 	all := slices.Clone(i.Intent.Crashes)
 	if at, ok := i.CrashedAt(); ok {
@@ -81,8 +82,8 @@ func (i *Instance) Crashes() []time.Time {
 	return all[max(0, len(all)-CrashHistory):]
 }
 
-// CrashesOf are the instance's Crashes if they were of a revision of its group; nil if they
-// were of another, whose cure that one may be.
+// CrashesOf returns Crashes if the instance was made from that revision of its group. Otherwise it
+// returns nil, because the given revision may fix the crashes.
 func (i *Instance) CrashesOf(revision int64) []time.Time {
 	if i.Intent.GroupRevision != revision {
 		return nil
@@ -90,31 +91,32 @@ func (i *Instance) CrashesOf(revision int64) []time.Time {
 	return i.Crashes()
 }
 
-// CrashLoop is a group's pause after repeated crashes: until it ends the
-// enforcer starts nothing. Written by the enforcer, removed after a quiet time.
+// CrashLoop is a group's pause after repeated crashes. The enforcer starts nothing until it ends.
+// The enforcer writes it and removes it after a time without crashes.
 type CrashLoop struct {
-	Rev
+	record.Rev
 	Group GroupName `json:"group"`
-	// GroupRevision is the spec revision that crashed: a newer one ends the pause.
+	// GroupRevision is the spec revision that crashed. A newer revision ends the pause.
 	GroupRevision int64 `json:"groupRevision"`
-	// Ancestors are the spec revisions of the group's ancestors when the pause began: another
-	// of one of them ends it. nil: there were none.
+	// Ancestors are the spec revisions of the group's ancestors when the pause began. A change of
+	// one of them ends the pause. It is nil without ancestors.
 	Ancestors map[GroupName]int64 `json:"ancestors,omitempty"`
-	// Level counts consecutive pauses, from 1; each doubles the pause.
+	// Level counts consecutive pauses from 1. Each pause is twice as long as the one before.
 	Level int `json:"level"`
 	// Since is the first crash of the window that led to the pause.
 	Since   time.Time `json:"since"`
 	Crashes int       `json:"crashes"`
-	// PausedAt is when the pause began: no crash that led to it counts as later.
+	// PausedAt is when the pause began. Crashes that led to it are not later than this.
 	PausedAt    time.Time `json:"pausedAt,omitzero"`
 	PausedUntil time.Time `json:"pausedUntil"`
-	// Blame is what the crashes had in common.
+	// Blame is what the crashes have in common.
 	Blame Blame `json:"blame,omitzero"`
-	// Last says which instance crashed last, and how.
+	// Last describes the last crash: its instance and its cause.
 	Last string `json:"last,omitempty"`
 }
 
-// Text says why the group is paused, until when, and how to end the pause. until is EndsAt's.
+// Text says why the group is paused, until when, and how to end the pause. Pass the result of
+// EndsAt as until.
 func (l *CrashLoop) Text(until time.Time) string {
 	text := fmt.Sprintf("paused after %d crashes since %s", l.Crashes, l.Since.UTC().Format(time.RFC3339))
 	for _, more := range []string{l.Blame.Because, l.Last} {
@@ -122,16 +124,16 @@ func (l *CrashLoop) Text(until time.Time) string {
 			text += "; " + more
 		}
 	}
-	return text + fmt.Sprintf("; GET /api/v1/crashes?group=%s has their last lines; nothing is started by itself until %s: to end the pause, change the group or send POST /api/v1/groups/%s/crash-loop/reset",
+	return text + fmt.Sprintf("; GET /api/v1/crashes?group=%s shows their last lines; no instance starts automatically until %s; to end the pause, change the group or send POST /api/v1/groups/%s/crash-loop/reset",
 		l.Group, until.UTC().Format(time.RFC3339), l.Group)
 }
 
-// ResetBy reports whether somebody has reset the pause since it began.
+// ResetBy reports whether a user has reset the pause.
 func (l *CrashLoop) ResetBy(g *Group) bool { return g.CrashesResetAt.After(l.Since) }
 
-// EndsAt is when the pause ends: at PausedUntil, or when somebody reset it, or the
-// group's spec or that of one of its ancestors was changed in it, since the change may
-// be the cure. What was changed is told by revisions: clocks of gateways and nodes differ.
+// EndsAt returns when the pause ends: at PausedUntil, or earlier if a user reset it or changed the
+// spec of the group or of an ancestor, since that may fix the crashes. It detects changes by
+// revision because clocks of gateways and nodes differ.
 func (l *CrashLoop) EndsAt(g *Group, ancestors []*Group) time.Time {
 	if l.ResetBy(g) && g.CrashesResetAt.Before(l.PausedUntil) {
 		return g.CrashesResetAt
@@ -140,7 +142,7 @@ func (l *CrashLoop) EndsAt(g *Group, ancestors []*Group) time.Time {
 		return g.UpdatedAt
 	}
 	var changed time.Time
-	for _, a := range ancestors { // a parent's change moves no revision of the group
+	for _, a := range ancestors { // a change of a parent does not change the group's revision
 		if paused, known := l.Ancestors[a.Name]; known && paused != a.Revision {
 			changed = slices.MaxFunc([]time.Time{changed, a.UpdatedAt, l.PausedAt}, time.Time.Compare)
 		}
@@ -149,4 +151,19 @@ func (l *CrashLoop) EndsAt(g *Group, ancestors []*Group) time.Time {
 		return changed
 	}
 	return l.PausedUntil
+}
+
+// Suspect is the likely cause of a group's crashes.
+type Suspect string
+
+// Blame is what crashes have in common. The zero value means nothing was found.
+type Blame struct {
+	Suspect Suspect `json:"suspect,omitempty"`
+	// Node is set when the suspect is a node.
+	Node NodeID `json:"node,omitempty"`
+	// Fingerprint is set when the suspect is a revision.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// Because explains the suspect: a sentence without capital and period. Empty without a
+	// suspect.
+	Because string `json:"because,omitempty"`
 }

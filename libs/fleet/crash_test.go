@@ -49,7 +49,7 @@ func TestCrashedAt(t *testing.T) {
 	}
 }
 
-func TestCrashesKeepTheLatest(t *testing.T) {
+func TestCrashesKeepsTheLatest(t *testing.T) {
 	start := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	i := &Instance{
 		Intent: Intent{Desired: DesiredRunning, Generation: 1},
@@ -64,7 +64,7 @@ func TestCrashesKeepTheLatest(t *testing.T) {
 	}
 }
 
-func TestWhoCrashedTooOftenInPlaceCrashedSoOften(t *testing.T) {
+func TestCrashesCountsRestartsInPlace(t *testing.T) {
 	end := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	i := &Instance{
 		Intent: Intent{Desired: DesiredRunning, Generation: 1},
@@ -82,7 +82,7 @@ func TestWhoCrashedTooOftenInPlaceCrashedSoOften(t *testing.T) {
 	}
 }
 
-func TestAPauseEndsWithItsTimeOrWithTheSpec(t *testing.T) {
+func TestPauseEndsByTimeOrSpecChange(t *testing.T) {
 	until := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	before := func(minutes int) time.Time { return until.Add(-time.Duration(minutes) * time.Minute) }
 	loop := CrashLoop{
@@ -119,7 +119,7 @@ func TestAPauseEndsWithItsTimeOrWithTheSpec(t *testing.T) {
 	}
 }
 
-func TestWhoIsBeingRestartedLives(t *testing.T) {
+func TestRestartingInstanceIsLiving(t *testing.T) {
 	i := &Instance{
 		Intent: Intent{Desired: DesiredStopped, RestartPending: true, Generation: 1},
 		Status: &Status{Generation: 1, State: Stopped},

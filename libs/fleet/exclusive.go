@@ -1,31 +1,32 @@
 package fleet
 
-import "time"
+import (
+	"time"
+)
 
-// Exclusive reports whether two copies of the instance must never run at once
-// although its data is reachable from more than one node: its group is static and
-// is placed elsewhere when its node is lost. Such an instance runs only as long as
-// its node's deadline has not passed: a TTL after the session's last confirmed keep-alive was sent.
+// Exclusive reports whether two copies of the instance must never run at once although several
+// nodes can reach its data: its group is static and moves to another node when its node is lost.
+// Such an instance may run only until its node's deadline, which is one TTL after the last
+// confirmed keep-alive was sent.
 func (p Plan) Exclusive() bool { return p.Static && p.OnNodeLoss == NodeLossReplace }
 
-// ExclusiveMargin is the one number both sides of an exclusive instance keep to,
-// given the TTL of its node's session: the node begins to stop the instance that
-// long before the deadline and has killed it when half of that is
-// over. The session may disappear at any time in between, since etcd may end it early.
-// So whoever places the instance anew waits a TTL and the margin after that.
+// ExclusiveMargin returns the safety margin of exclusive instances for a session TTL. The node
+// starts to stop the instance one margin before the deadline and has killed it when half the
+// margin is over. etcd may end the session early, so the session may disappear at any time in
+// between. The scheduler therefore waits a TTL plus the margin after the session is gone before it
+// places the instance again.
 //
 //	keep-alive sent            stop begins   killed     deadline
 //	├───────────── ttl - m ────────┼── m/2 ────┼── m/2 ────┤
-//	        │ session gone                                              placed anew
+//	        │ session gone                                              placed again
 //	        └──────────────────────── ttl + m ───────────────────────────────┤
 //
-// A third of the TTL, because keep-alives are sent every third: one may be lost
-// before anything is stopped. At least a second, so that a server has time for its
-// last words and a busy machine for a kill; but at most half of the TTL, since an
-// instance that is always about to be stopped is of no use. The half after the kill
-// is for a machine that is slow to kill, and the margin in the wait for what
-// nobody on the node controls: clocks that run at different speeds, and a kernel
-// that needs time to let a process go.
+// The margin is a third of the TTL because keep-alives are sent every third: one may be lost
+// before anything stops. It is at least a second, so that a server has time to shut down and a
+// busy machine has time to kill it. It is at most half of the TTL, so that an instance is not
+// stopped all the time. The half after the kill covers a machine that is slow to kill. The margin
+// in the wait covers clocks that run at different speeds and a kernel that is slow to end a
+// process.
 func ExclusiveMargin(ttl time.Duration) time.Duration {
 	return min(max(ttl/3, time.Second), ttl/2)
 }

@@ -7,27 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestOnlyStaticGroupsThatMoveAreExclusive(t *testing.T) {
-	for _, c := range []struct {
-		static   bool
-		declared OnNodeLoss
-		want     bool
-	}{
-		{true, NodeLossReplace, true},
-		{true, NodeLossWait, false},
-		{true, NodeLossStop, false},
-		{true, "", false},
-		{false, NodeLossReplace, false},
-		{false, "", false},
-	} {
-		g := Group{Spec: GroupSpec{Static: Static{Enabled: c.static}, OnNodeLoss: c.declared}}
-		if got := Compose(g, Materials{}, 0).Exclusive(); got != c.want {
-			t.Errorf("static %v, onNodeLoss %q: exclusive %v, want %v", c.static, c.declared, got, c.want)
-		}
-	}
-}
-
-func TestExclusiveMarginLeavesTimeToRunAndToKill(t *testing.T) {
+func TestExclusiveMarginLeavesTimeToRunAndKill(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{
 		time.Second: 500 * time.Millisecond, 2 * time.Second: time.Second, 3 * time.Second: time.Second,
 		10 * time.Second: 10 * time.Second / 3, time.Minute: 20 * time.Second,

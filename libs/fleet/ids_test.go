@@ -10,7 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-func TestWhichNamesAreAllowed(t *testing.T) {
+func TestNamePatterns(t *testing.T) {
 	long := strings.Repeat("a", 64)
 	groups := map[string]bool{
 		"lobby": true, "a": true, "_x": true, "0": true, "bed-wars_4": true, "a-": true, long[:32]: true,
@@ -38,7 +38,7 @@ func TestWhichNamesAreAllowed(t *testing.T) {
 	}
 }
 
-func TestEveryNewInstanceIDIsValid(t *testing.T) {
+func TestNewInstanceIDIsValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		if id := NewInstanceID(rapid.Uint64().Draw(t, "random")); !id.Valid() {
 			t.Fatalf("%q", id)
@@ -49,7 +49,7 @@ func TestEveryNewInstanceIDIsValid(t *testing.T) {
 	}
 }
 
-func TestAnInstanceNameComesApartAsItWasMade(t *testing.T) {
+func TestInstanceNameRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := GroupName(rapid.StringMatching(`[a-z0-9_][a-z0-9_-]{0,31}`).Draw(t, "group"))
 		n := rapid.IntRange(1, 1<<40).Draw(t, "ordinal")
@@ -60,7 +60,7 @@ func TestAnInstanceNameComesApartAsItWasMade(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoInstanceName(t *testing.T) {
+func TestParseInstanceNameRejectsOtherNames(t *testing.T) {
 	for _, s := range []string{"", "-", "lobby", "lobby-", "-1", "lobby-0", "lobby--", "lobby-01", "lobby-+1", "lobby-x", "lobby-1x", "lobby-99999999999999999999"} {
 		if g, n, ok := ParseInstanceName(s); ok {
 			t.Errorf("%q became %q, %d", s, g, n)
@@ -68,7 +68,7 @@ func TestWhatIsNoInstanceName(t *testing.T) {
 	}
 }
 
-// FuzzParseInstanceName: what is accepted is spelt in exactly one way.
+// FuzzParseInstanceName checks that every accepted name has only one spelling.
 func FuzzParseInstanceName(f *testing.F) {
 	f.Add("lobby-1")
 	f.Add("a--7")
@@ -80,7 +80,7 @@ func FuzzParseInstanceName(f *testing.F) {
 	})
 }
 
-func TestShardsOfGroupsAreEvenlyFilledAndNeverMove(t *testing.T) {
+func TestShardsAreEvenAndStable(t *testing.T) {
 	const perShard = 100
 	var filled [ShardCount]int
 	for i := range ShardCount * perShard {

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Instance joins all records of one instance. Only Intent is always there.
+// Instance joins all records of one instance. Every record except Intent may be missing.
 type Instance struct {
 	Intent    Intent
 	Placement *Placement
@@ -13,7 +13,7 @@ type Instance struct {
 	Pending   *Pending
 }
 
-// current is the status of the wanted generation, nil when there is none yet.
+// current returns the status of the wanted generation, or nil.
 func (i *Instance) current() *Status {
 	if i.Status != nil && i.Status.Generation >= i.Intent.Generation {
 		return i.Status
@@ -21,7 +21,7 @@ func (i *Instance) current() *Status {
 	return nil
 }
 
-// placed is the placement of the wanted generation, nil when there is none yet.
+// placed returns the placement of the wanted generation, or nil.
 func (i *Instance) placed() *Placement {
 	if i.Placement != nil && i.Placement.Generation >= i.Intent.Generation {
 		return i.Placement
@@ -29,9 +29,8 @@ func (i *Instance) placed() *Placement {
 	return nil
 }
 
-// lingering is the status of an older generation that has not ended; nil when there
-// is none. One on a lost node is not counted: a newer generation is only asked for
-// when it cannot run any more.
+// lingering returns the status of an older generation that has not ended, or nil. It ignores an
+// OFFLINE one: a newer generation is requested only when the old one can no longer run.
 func (i *Instance) lingering() *Status {
 	if s := i.Status; s != nil && s.Generation < i.Intent.Generation && !s.State.Terminal() && s.State != Offline {
 		return s
@@ -42,25 +41,25 @@ func (i *Instance) lingering() *Status {
 // Lost reports whether the instance is on a lost node.
 func (i *Instance) Lost() bool { return i.State() == Offline }
 
-// Stranded reports whether a newer generation is wanted than the one that was placed
-// on a lost node.
+// Stranded reports whether the instance was placed on a node that is now lost, and a newer
+// generation is wanted.
 func (i *Instance) Stranded() bool {
 	return i.Placement != nil && i.Placement.Generation < i.Intent.Generation && i.Status != nil &&
 		i.Status.Generation == i.Placement.Generation && i.Status.State == Offline
 }
 
-// Moving reports whether the wanted generation may leave the lost node that the one
-// before it was placed on: the loss for which it was asked for lasts. After another
-// loss it has to be asked for again, when that one has lasted long enough.
+// Moving reports whether the wanted generation may be placed although its predecessor is on a lost
+// node. This holds only during the node loss for which the move was requested. After another loss
+// the enforcer must request the move again.
 func (i *Instance) Moving() bool { return i.Stranded() && i.Status.ModRev == i.Intent.Leaves }
 
-// MayLeave is Moving for a lost node whose record is at a revision. Once the node has
-// joined again, what may run there is not what the move was asked for.
+// MayLeave is Moving, given the current revision of the lost node's record. It is false if the
+// node has joined again since the move was requested.
 func (i *Instance) MayLeave(node int64) bool {
 	return i.Moving() && (i.Intent.LeavesNode == 0 || i.Intent.LeavesNode == node)
 }
 
-// State derives the state from the records.
+// State derives the instance's state from its records.
 func (i *Instance) State() State {
 	if s := i.current(); s != nil {
 		return s.State
@@ -77,11 +76,11 @@ func (i *Instance) State() State {
 	return Unplaced
 }
 
-// Why is the reason of the state and a sentence a person can act on.
+// Why returns the reason of the state and a sentence that explains it.
 func (i *Instance) Why() (Reason, string) {
 	if s := i.current(); s != nil {
 		if s.Reason == ReasonRestart && !i.Intent.RestartPending && i.Intent.Stop != nil {
-			// Its node was asked to stop it once, for a restart that somebody has called off since.
+			// The node was asked to stop it for a restart that was cancelled since.
 			return i.Intent.Stop.Reason, sentence(i.Intent.Stop.Reason, i.Intent.Stop.Message)
 		}
 		return s.Reason, sentence(s.Reason, s.Message)
@@ -107,8 +106,8 @@ func sentence(r Reason, message string) string {
 	return r.Text()
 }
 
-// Ran is when the latest run began and when it ended: from is zero before it began, to while
-// it goes on.
+// Ran returns when the latest run began and ended. from is zero before the run began, to is zero
+// until it ends.
 func (i *Instance) Ran() (from, to time.Time) {
 	st := i.Status
 	if st == nil || st.Generation < i.Intent.Generation && st.State.Terminal() {
@@ -120,8 +119,8 @@ func (i *Instance) Ran() (from, to time.Time) {
 	return st.StartedAt, to
 }
 
-// UptimeMillis is how long the latest run has lasted so far, or did last; nil before it began, and while its
-// node is lost.
+// UptimeMillis returns how long the latest run lasted, or has lasted so far. It is nil before the
+// run began and while the node is lost.
 func (i *Instance) UptimeMillis(now time.Time) *int64 {
 	from, to := i.Ran()
 	if from.IsZero() || i.State() == Offline {
@@ -137,9 +136,8 @@ func (i *Instance) UptimeMillis(now time.Time) *int64 {
 // Terminal reports whether the wanted generation has ended.
 func (i *Instance) Terminal() bool { return i.State().Terminal() }
 
-// Living reports whether the instance is wanted and counts towards its group's
-// number. One that is being restarted counts throughout; an OFFLINE one only when
-// its group keeps those on lost nodes, see GroupSpec.KeepsLost.
+// Living reports whether the instance is wanted and counts towards its group's number. It also
+// counts during a restart. An OFFLINE instance counts only with keepsLost (GroupSpec.KeepsLost).
 func (i *Instance) Living(keepsLost bool) bool {
 	if i.Intent.RestartPending {
 		return true
@@ -155,8 +153,8 @@ func (i *Instance) Living(keepsLost bool) bool {
 	}
 }
 
-// HoldsNode reports whether the instance's placement still occupies its node's
-// room and ports: from the placement until its agent reported the end of that generation.
+// HoldsNode reports whether the instance occupies resources and ports of its node. It does from
+// its placement until the agent reports the end of that generation.
 func (i *Instance) HoldsNode() bool {
 	if i.Placement == nil {
 		return false
@@ -164,9 +162,9 @@ func (i *Instance) HoldsNode() bool {
 	return i.Status == nil || i.Status.Generation < i.Placement.Generation || !i.Status.State.Terminal()
 }
 
-// HeldGeneration is the generation that runs, or ran, where the instance is placed: its
-// placement's, or a later one that its node reports. That happens when etcd was restored
-// from a backup: then the status is the younger record. It is 0 without a placement.
+// HeldGeneration returns the generation that runs, or last ran, on the node of the placement. This
+// is the placement's generation, or a later one in the node's status: after etcd was restored from
+// a backup, the status may be newer than the placement. It is 0 without a placement.
 func (i *Instance) HeldGeneration() int64 {
 	switch {
 	case i.Placement == nil:
@@ -177,9 +175,8 @@ func (i *Instance) HeldGeneration() int64 {
 	return i.Placement.Generation
 }
 
-// Stray reports whether a node runs a generation that no placement gives it: only the
-// status tells of it. That happens when etcd was restored from a backup that is older than
-// the placement.
+// Stray reports whether a node runs a generation that has no placement and is known only from the
+// status. This happens after etcd was restored from a backup older than the placement.
 func (i *Instance) Stray() bool {
 	s := i.Status
 	if s == nil || s.State.Terminal() || s.State == Offline {
@@ -188,8 +185,8 @@ func (i *Instance) Stray() bool {
 	return i.Placement == nil || i.Placement.Node != s.Node && i.Placement.Generation < s.Generation
 }
 
-// Held is the node that runs the instance, or ran it last, and the generation there: those
-// of its placement, or of the status of a stray one. They are empty when nothing is known.
+// Held returns the node that runs, or last ran, the instance and the generation there, taken from
+// the placement, or from the status of a stray instance. Both are zero if unknown.
 func (i *Instance) Held() (NodeID, int64) {
 	if i.Stray() {
 		return i.Status.Node, i.Status.Generation
@@ -197,8 +194,8 @@ func (i *Instance) Held() (NodeID, int64) {
 	return i.Node(), i.HeldGeneration()
 }
 
-// LastGeneration is the highest generation that any record of the instance names. The next
-// one is above it, since a node ignores what it has seen already.
+// LastGeneration returns the highest generation in any record of the instance. The next generation
+// must be higher, because nodes ignore generations they have already seen.
 func (i *Instance) LastGeneration() int64 {
 	last := i.Intent.Generation
 	if i.Placement != nil {
@@ -210,14 +207,14 @@ func (i *Instance) LastGeneration() int64 {
 	return last
 }
 
-// NeedsPlacement reports whether the scheduler shall place the wanted generation now.
+// NeedsPlacement reports whether the scheduler must place the wanted generation now.
 func (i *Instance) NeedsPlacement() bool {
 	return i.Intent.Desired == DesiredRunning && i.placed() == nil && i.current() == nil && (!i.HoldsNode() || i.Moving())
 }
 
-// FinishedAt is when the wanted generation ended; zero while it has not. A host
-// whose clock is behind cannot date it before the generation was asked for, and one
-// whose clock was set back cannot date it after the status that tells of it.
+// FinishedAt returns when the wanted generation ended, zero if it has not. The node's clock may be
+// wrong, so the time is limited to the span from the request for the generation to the change of
+// the status.
 func (i *Instance) FinishedAt() time.Time {
 	if !i.Terminal() {
 		return time.Time{}
@@ -235,8 +232,8 @@ func (i *Instance) FinishedAt() time.Time {
 	return i.Intent.GenerationAt
 }
 
-// Shown is the placement that people are shown: the latest, but nil while the wanted
-// generation waits for one. Where the one before it was tells nothing any more.
+// Shown returns the placement to display: the latest one, or nil while the wanted generation waits
+// for a placement.
 func (i *Instance) Shown() *Placement {
 	if i.State() == Unplaced {
 		return nil
@@ -244,7 +241,7 @@ func (i *Instance) Shown() *Placement {
 	return i.Placement
 }
 
-// Node is the node of the latest placement, "" when there is none.
+// Node returns the node of the latest placement, or "".
 func (i *Instance) Node() NodeID {
 	if i.Placement != nil {
 		return i.Placement.Node
@@ -252,7 +249,7 @@ func (i *Instance) Node() NodeID {
 	return ""
 }
 
-// Port is the main port of the latest placement, 0 when none is decided.
+// Port returns the main port of the latest placement, or 0.
 func (i *Instance) Port() int {
 	if i.Placement != nil {
 		return i.Placement.Port

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-func TestWhatTheRecordsSayTogether(t *testing.T) {
-	const gen = 2 // the wanted generation
+func TestInstanceStateFromRecords(t *testing.T) {
+	const gen = 2 // the desired generation
 	placed := func(g int64) *Placement { return &Placement{Node: "n1", Generation: g, Port: 7} }
 	status := func(g int64, s State, r Reason) *Status { return &Status{Generation: g, State: s, Reason: r} }
 	note := func(g int64) *Pending {
@@ -17,8 +17,8 @@ func TestWhatTheRecordsSayTogether(t *testing.T) {
 	type facts struct {
 		state    State
 		why      Reason
-		holds    bool // its node's room
-		needs    bool // a placement
+		holds    bool // resources of its node
+		needs    bool // needs a placement
 		terminal bool
 		living   bool // where lost nodes are replaced
 	}
@@ -77,10 +77,10 @@ func TestWhatTheRecordsSayTogether(t *testing.T) {
 	}
 }
 
-func TestFactsNeverContradictEachOther(t *testing.T) {
+func TestDerivedFactsAreConsistent(t *testing.T) {
 	for _, desired := range []Desired{DesiredRunning, DesiredStopped} {
 		for placement := range int64(4) {
-			for status := range placement + 1 { // nothing is seen of what was never placed
+			for status := range placement + 1 { // nothing is reported before placement
 				for _, state := range States {
 					i := &Instance{Intent: Intent{Desired: desired, Generation: 2}}
 					if placement > 0 {
@@ -104,7 +104,7 @@ func TestFactsNeverContradictEachOther(t *testing.T) {
 	}
 }
 
-func TestALostNodesInstanceCountsWhereItIsWaitedFor(t *testing.T) {
+func TestLostInstanceCountsIfGroupWaits(t *testing.T) {
 	i := &Instance{Intent: Intent{Desired: DesiredRunning, Generation: 1}, Status: &Status{Generation: 1, State: Offline}}
 	for _, c := range []struct {
 		policy OnNodeLoss
@@ -127,7 +127,7 @@ func TestALostNodesInstanceCountsWhereItIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestTheMessageOfARecordIsMoreExactThanItsReason(t *testing.T) {
+func TestWhyPrefersMessageToReason(t *testing.T) {
 	i := &Instance{
 		Intent: Intent{Desired: DesiredRunning, Generation: 1},
 		Status: &Status{Generation: 1, State: Failed, Reason: ReasonDiskFull, Message: "3 MiB are free, 10 are needed"},
@@ -141,7 +141,7 @@ func TestTheMessageOfARecordIsMoreExactThanItsReason(t *testing.T) {
 	}
 }
 
-func TestWhatStopsToBeStartedAgainSaysSo(t *testing.T) {
+func TestWhyDuringRestart(t *testing.T) {
 	i := &Instance{
 		Intent: Intent{Desired: DesiredStopped, Generation: 1, RestartPending: true, Stop: &StopRequest{Reason: ReasonRestart, Message: "restarted by ada"}},
 		Status: &Status{Generation: 1, State: Stopping, Reason: ReasonRestart, Message: "restarted by ada"},
@@ -182,7 +182,7 @@ func TestFinishedAt(t *testing.T) {
 	}
 }
 
-func TestEveryStateIsToldWithoutAWordOfADialect(t *testing.T) {
+func TestStateTextAvoidsStateNames(t *testing.T) {
 	said := map[string]State{}
 	for _, s := range States {
 		text := s.Text()
@@ -196,7 +196,7 @@ func TestEveryStateIsToldWithoutAWordOfADialect(t *testing.T) {
 	}
 }
 
-func TestEveryStateHasItsPlace(t *testing.T) {
+func TestEveryStateIsClassified(t *testing.T) {
 	terminal := []State{Stopped, Crashed, Failed}
 	running := []State{Starting, Online, Stopping}
 	for _, s := range States {
@@ -222,7 +222,7 @@ func TestEveryStateHasItsPlace(t *testing.T) {
 	}
 }
 
-// Records of an etcd that was restored from a backup are of different pasts.
+// After a restore from a backup, etcd's records may be from different histories.
 func TestGenerationsAfterARestore(t *testing.T) {
 	at := func(intent, placement, status int64, node NodeID) *Instance {
 		i := &Instance{Intent: Intent{Generation: intent}}
@@ -252,7 +252,7 @@ func TestGenerationsAfterARestore(t *testing.T) {
 	}
 }
 
-func TestWhereAnInstanceIsAfterARestore(t *testing.T) {
+func TestHeldAfterARestore(t *testing.T) {
 	at := func(p *Placement, s *Status) *Instance { return &Instance{Placement: p, Status: s} }
 	placed := func(g int64) *Placement { return &Placement{Node: "n1", Generation: g} }
 	reported := func(n NodeID, g int64, state State) *Status { return &Status{Node: n, Generation: g, State: state} }

@@ -4,83 +4,85 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet/record"
 )
 
-// Intent is that an instance shall exist. Written by the enforcer and the
-// gateway, each write comparing the revision it was computed from.
+// Intent is the wish that an instance exists. The enforcer and the gateway write it. Each write
+// compares the revision it was computed from.
 type Intent struct {
-	Rev
+	record.Rev
 	ID      InstanceID `json:"id"`
 	Name    string     `json:"name"`
 	Group   GroupName  `json:"group"`
 	Ordinal int        `json:"ordinal"`
-	// GroupRevision is the group's spec revision the current generation was planned from.
+	// GroupRevision is the revision of the group's spec from which the current generation was
+	// planned.
 	GroupRevision int64 `json:"groupRevision"`
 	// Plan is the digest of the current generation's plan.
 	Plan string `json:"plan"`
-	// Desired is what the instance shall do.
+	// Desired is the wanted state of the instance.
 	Desired Desired `json:"desired"`
-	// Generation counts the runs wanted of this instance, from 1. A restart of a
-	// static instance, or a start of a stopped one, is a higher generation.
+	// Generation numbers the wanted runs of this instance from 1. Restarting a static instance or
+	// starting a stopped one increases it.
 	Generation   int64     `json:"generation"`
 	GenerationAt time.Time `json:"generationAt"`
-	// Leaves is the revision of the OFFLINE status because of which the current
-	// generation was asked for, on another node than the one before it: it may be
-	// placed only while that status stands. 0 when it was not asked for so.
+	// Leaves is set if the current generation was requested in order to move off a lost node. It
+	// is the revision of the OFFLINE status at that time, and the generation may be placed only
+	// while that status is unchanged. Otherwise it is 0.
 	Leaves int64 `json:"leaves,omitempty"`
-	// LeavesNode is the revision of the lost node's record at that time: the generation
-	// is placed elsewhere only while the node has not joined again. 0 when it was not
-	// asked for so, or by an enforcer that did not know of it.
+	// LeavesNode is the revision of the lost node's record at that time. The generation moves only
+	// if the node has not joined again since. It is 0 without a move and in records of older
+	// enforcers.
 	LeavesNode int64  `json:"leavesNode,omitempty"`
 	Origin     Origin `json:"origin"`
-	// Replaces is the crashed or lost instance this one was made for; empty when none.
+	// Replaces is the crashed or lost instance that this one replaces. It may be empty.
 	Replaces InstanceID `json:"replaces,omitempty"`
-	// ReplacedBy is the instance made for this one after it crashed or was lost; empty when
-	// there is none, or this one stayed in its stead.
+	// ReplacedBy is the instance that replaces this one after a crash or node loss. It is empty if
+	// there is none, or if this instance was kept instead.
 	ReplacedBy InstanceID `json:"replacedBy,omitempty"`
-	// Displaced is true when it was replaced because its node was lost: however this
-	// generation ends, that is no crash of its own.
+	// Displaced is true if the instance was replaced because its node was lost. The end of this
+	// generation then never counts as a crash.
 	Displaced bool `json:"displaced,omitempty"`
-	// Lineage names whose place it has: the instance that the one it replaces replaced,
-	// and so on back to the first, whatever has become of their records. Empty stands for
-	// its own id; see Place.
+	// Lineage identifies the place in the group that the instance took over, through a chain of
+	// replacements, even if the earlier records are gone. Empty means its own ID; see Place.
 	Lineage string `json:"lineage,omitempty"`
-	// Crashes are when earlier generations from the same GroupRevision crashed, oldest
-	// first, at most CrashHistory.
+	// Crashes are the times at which earlier generations from the same GroupRevision crashed,
+	// oldest first, at most CrashHistory.
 	Crashes   []time.Time `json:"crashes,omitempty"`
 	CreatedAt time.Time   `json:"createdAt"`
-	// Reason, Message and By say why the current generation was asked for, and who asked.
+	// Reason, Message and By say why and by whom the current generation was requested.
 	Reason  Reason `json:"reason"`
 	Message string `json:"message,omitempty"`
 	By      string `json:"by,omitempty"`
 	// Stop is set while Desired is stopped.
 	Stop *StopRequest `json:"stop,omitempty"`
-	// DiscardsData is the generation whose data a static instance starts without, because
-	// the node that had it was deleted and somebody asked for it. 0 without such a request.
+	// DiscardsData is the generation that a static instance starts without its data, because the
+	// node with the data was deleted and a user accepted the loss. 0 means none.
 	DiscardsData int64 `json:"discardsData,omitempty"`
-	// Values are placeholder values given at start, above the group's own.
+	// Values are placeholder values given at start. They override the group's.
 	Values map[string]string `json:"values,omitempty"`
 	// RestartPending asks for a new generation once this one has stopped.
 	RestartPending bool `json:"restartPending,omitempty"`
-	// Frozen keeps the enforcer from stopping the instance as one too many, and from
-	// starting it or another in its place when it has ended. It counts in its group meanwhile.
+	// Frozen keeps the enforcer from stopping the instance as surplus, and from restarting or
+	// replacing it when it has ended. It counts towards its group's number meanwhile.
 	Frozen bool `json:"frozen,omitempty"`
 }
 
-// Place is the same for all that were made one after the other to have one place in
-// their group, each because the one before crashed or was lost: of them one is enough.
+// Place identifies a place in the group. Instances that replaced each other after a crash or node
+// loss have the same place, and only one of them is needed.
 func (i Intent) Place() string { return cmp.Or(i.Lineage, string(i.ID)) }
 
-// Anew is the lineage of the next generation. One whose place somebody else has got, or
-// that was given up by stopping it, is one more from then on.
-func (i Intent) Anew() string {
+// NextLineage returns the lineage of the next generation. An instance that was replaced or
+// deliberately stopped has lost its place, so it gets a new lineage.
+func (i Intent) NextLineage() string {
 	if i.ReplacedBy == "" && (i.Desired == DesiredRunning || i.RestartPending) {
 		return i.Lineage
 	}
 	return fmt.Sprintf("%s.%d", i.ID, i.Generation+1)
 }
 
-// Desired is what an instance shall do.
+// Desired is the wanted state of an instance.
 type Desired string
 
 // The desired states.
@@ -89,18 +91,18 @@ const (
 	DesiredStopped Desired = "stopped"
 )
 
-// Origin is who wanted an instance to exist.
+// Origin says who requested an instance.
 type Origin string
 
-// The origins. The minimum count only ever trims OriginMinimum.
+// The origins. Only OriginMinimum instances are stopped when the minimum is lowered.
 const (
 	OriginMinimum Origin = "minimum"
 	OriginManual  Origin = "manual"
 )
 
-// StopRequest says how and why an instance shall stop.
+// StopRequest says how and why an instance is to be stopped.
 type StopRequest struct {
-	// Force kills at once instead of asking.
+	// Force kills the instance at once, without the stop sequence.
 	Force   bool      `json:"force,omitempty"`
 	At      time.Time `json:"at"`
 	By      string    `json:"by,omitempty"`
@@ -108,47 +110,47 @@ type StopRequest struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// Placement is where one generation of an instance runs. Written by the
-// scheduler once; a higher generation is a new record.
+// Placement assigns one generation of an instance to a node. The scheduler writes it once; a
+// higher generation is a new record.
 type Placement struct {
-	Rev
+	record.Rev
 	Instance   InstanceID `json:"instance"`
 	Name       string     `json:"name"`
 	Group      GroupName  `json:"group"`
 	Node       NodeID     `json:"node"`
 	Generation int64      `json:"generation"`
 	Plan       string     `json:"plan"`
-	// DataUUID names the data directory of the node that has the data of a static instance.
-	// Empty for others, and in records of older schedulers.
+	// DataUUID identifies the node's data directory that holds the data of a static instance. It
+	// is empty for other instances and in records of older schedulers.
 	DataUUID  string    `json:"dataUUID,omitempty"`
 	Resources Resources `json:"resources"`
-	// Port is the main port. 0 when the group has none.
+	// Port is the main port, 0 if the group has none.
 	Port int `json:"port"`
 	// Ports are the additional ports by name.
 	Ports map[string]int `json:"ports,omitempty"`
-	// Alone is whether the group wants the node for itself, see Where.Alone.
+	// Alone is true if the group wants the node for itself; see Where.Alone.
 	Alone bool `json:"alone,omitempty"`
-	// Values are placeholder values given at start.
+	// Values are the placeholder values given at start.
 	Values map[string]string `json:"values,omitempty"`
-	// Epoch is the create-revision of the shard ownership it was written under.
+	// Epoch is the create-revision of the shard ownership under which it was written.
 	Epoch    int64     `json:"epoch"`
 	PlacedAt time.Time `json:"placedAt"`
-	// FromRevision is the revision of the state it was decided from; 0 when that is not known.
+	// FromRevision is the store revision the decision was based on, 0 if unknown.
 	FromRevision int64 `json:"fromRevision,omitempty"`
-	// Score explains the choice: the winner's parts, rounded.
+	// Score explains the choice: the rounded score parts of the chosen node.
 	Score Scores `json:"score,omitempty"`
 }
 
-// On reports whether the node is the one that the placement names: it was not deleted since
-// to let another data directory join under its id.
+// On reports whether n is the node of the placement. It is not if the node was deleted and another
+// data directory joined under its ID.
 func (p *Placement) On(n *Node) bool {
 	return n.ID == p.Node && (p.DataUUID == "" || p.DataUUID == n.DataUUID)
 }
 
-// Order is what a placed instance shall do now. Written by the enforcer; the
-// agent obeys it when its generation is the current one.
+// Order is what a placed instance must do now. The enforcer writes it. The agent obeys if its
+// generation is the current one.
 type Order struct {
-	Rev
+	record.Rev
 	Instance   InstanceID  `json:"instance"`
 	Node       NodeID      `json:"node"`
 	Generation int64       `json:"generation"`
@@ -159,85 +161,86 @@ type Order struct {
 	At         time.Time   `json:"at"`
 }
 
-// OrderAction is what is ordered.
+// OrderAction is the action of an Order.
 type OrderAction string
 
-// The orders.
+// The order actions.
 const (
-	OrderStop OrderAction = "stop" // the stop sequence of the plan
-	OrderKill OrderAction = "kill" // everything the instance started, at once
+	OrderStop OrderAction = "stop" // run the stop sequence of the plan
+	OrderKill OrderAction = "kill" // kill the whole process tree at once
 )
 
-// Pending says why an instance has no placement. Written by the scheduler when
-// the reason changes, removed in the placement's transaction.
+// Pending says why an instance has no placement. The scheduler writes it when the reason changes
+// and removes it in the transaction of the placement.
 type Pending struct {
-	Rev
+	record.Rev
 	Instance   InstanceID `json:"instance"`
 	Generation int64      `json:"generation"`
 	Reason     Reason     `json:"reason"`
 	Message    string     `json:"message"`
-	// Lost counts, per filter, the nodes it excluded and what would make one fit; most excluding first.
+	// Lost lists the filters that excluded nodes, those that excluded most first.
 	Lost []FilterLoss `json:"lost,omitempty"`
-	// Nodes is how many nodes were looked at.
+	// Nodes is the number of nodes considered.
 	Nodes int       `json:"nodes"`
 	At    time.Time `json:"at"`
-	// FromRevision is the revision of the state it was decided from; 0 when that is not known.
+	// FromRevision is the store revision the decision was based on, 0 if unknown.
 	FromRevision int64 `json:"fromRevision,omitempty"`
 }
 
-// FilterLoss is the number of nodes a filter excluded.
+// FilterLoss is the number of nodes that a filter excluded.
 type FilterLoss struct {
 	Filter string `json:"filter"`
 	Nodes  int    `json:"nodes"`
-	// Fix says what would make the nearest of them fit.
+	// Fix says what would make the closest of these nodes fit.
 	Fix string `json:"fix,omitempty"`
 }
 
-// Status is what an agent saw of one generation of an instance. Written by the
-// agent under its session's fence; by the enforcer only for nodes without a session.
+// Status is what an agent observed about one generation of an instance. The agent writes it under
+// its session's fence. The enforcer writes it only for nodes without a session.
 type Status struct {
-	Rev
+	record.Rev
 	Instance   InstanceID `json:"instance"`
 	Group      GroupName  `json:"group"`
 	Node       NodeID     `json:"node"`
 	Generation int64      `json:"generation"`
-	// Epoch is the create-revision of the node session it was written under.
+	// Epoch is the create-revision of the node session under which it was written.
 	Epoch   int64  `json:"epoch"`
 	State   State  `json:"state"`
 	Reason  Reason `json:"reason"`
 	Message string `json:"message,omitempty"`
-	// PID is the server's own process id, not a launcher's. 0 when none runs.
+	// PID is the process ID of the server itself, not of a launcher. 0 if none runs.
 	PID int `json:"pid,omitempty"`
 	// Restarts counts in-place restarts of this generation.
 	Restarts int `json:"restarts,omitempty"`
-	// Crashes are when runs before the last one crashed, oldest first, if that is why it was
-	// not started in place once more.
+	// Crashes are the times at which earlier runs of this generation crashed, oldest first, if
+	// they are the reason why the agent did not restart it in place again.
 	Crashes []time.Time `json:"crashes,omitempty"`
-	// Exit is set in terminal states that followed a process.
+	// Exit is set in terminal states that follow a process.
 	Exit *Exit `json:"exit,omitempty"`
-	// HostAddress is the advertised address, placeholders resolved.
+	// HostAddress is the advertised address with placeholders replaced.
 	HostAddress string    `json:"hostAddress,omitempty"`
 	StartedAt   time.Time `json:"startedAt,omitzero"`
 	OnlineAt    time.Time `json:"onlineAt,omitzero"`
 	FinishedAt  time.Time `json:"finishedAt,omitzero"`
 	ChangedAt   time.Time `json:"changedAt"`
-	// TokenHash is the SHA-256 of the instance's own token, hex.
+	// TokenHash is the SHA-256 of the instance's own token, in hex.
 	TokenHash string `json:"tokenHash,omitempty"`
 }
 
-// Exit is how a process ended.
+// Exit describes how a process ended.
 type Exit struct {
-	// Code is the exit code; 128+n after signal n. Meaningless when Known is false.
+	// Code is the exit code, or 128+n after signal n. It is meaningless if Known is false.
 	Code int `json:"code"`
-	// Signal names the signal that ended it, "KILL"; empty when it exited by itself.
+	// Signal is the name of the signal that ended the process, e.g. "KILL". Empty if it exited by
+	// itself.
 	Signal string `json:"signal,omitempty"`
-	// Known is false when the process went while nobody could see how.
+	// Known is false if the agent could not observe the exit.
 	Known bool `json:"known"`
-	// OOM is true when the kernel killed it for memory.
+	// OOM is true if the kernel killed it for lack of memory.
 	OOM bool `json:"oom,omitempty"`
-	// LimitMiB is the memory limit it was killed at; 0 when the host itself had none left.
+	// LimitMiB is the memory limit at which it was killed, 0 if the host itself ran out of memory.
 	LimitMiB int `json:"limitMiB,omitempty"`
-	// Hangup is true when it ended after its terminal had gone: somebody closed the
-	// session, or the terminal multiplexer died.
+	// Hangup is true if it ended after its terminal was gone: the terminal session was closed or
+	// the terminal multiplexer died.
 	Hangup bool `json:"hangup,omitempty"`
 }

@@ -1,180 +1,181 @@
 package fleet
 
-// Reason is a machine-readable cause of a state or an action, CamelCase. Each
-// comes with a sentence, ReasonText, and mostly with a more exact message beside it.
+// Reason is the machine-readable cause of a state or an action, in CamelCase. Text explains it;
+// usually a record has a more detailed message too.
 type Reason string
 
 // Why an instance exists or has a new generation.
 const (
-	ReasonBelowMinimum Reason = "BelowMinimum" // the group had fewer living instances than its minimum
-	ReasonReplacement  Reason = "Replacement"  // it replaces one that crashed
-	ReasonRequested    Reason = "Requested"    // somebody asked for it
-	ReasonRestart      Reason = "Restart"      // somebody asked for a restart
+	ReasonBelowMinimum Reason = "BelowMinimum" // the group had fewer instances than its minimum
+	ReasonReplacement  Reason = "Replacement"  // it replaces an instance that crashed or was lost; that instance's reason and crash record say why
+	ReasonRequested    Reason = "Requested"    // a user requested it
+	ReasonRestart      Reason = "Restart"      // a user requested a restart
 )
 
-// Why the enforcer acts on a group or a record, beside the reasons of instances.
+// Why the enforcer acts on a group or a record.
 const (
-	ReasonCrashLoop Reason = "CrashLoop" // too many crashes in a short time: starts pause
-	ReasonCalm      Reason = "Calm"      // no crash for a quiet time: pauses start anew
-	ReasonRetention Reason = "Retention" // a finished record's time is over
+	ReasonCrashLoop Reason = "CrashLoop" // too many crashes in a short time, so the group is paused; fix the cause, then change the group or reset the pause
+	ReasonCalm      Reason = "Calm"      // no crash for some time; the next pause is short again
+	ReasonRetention Reason = "Retention" // a finished record is older than the retention time and is removed
 )
 
 // Why an instance is pending.
 const (
-	ReasonUnscheduled   Reason = "Unscheduled"   // the scheduler has not looked at it yet
-	ReasonNoNodes       Reason = "NoNodes"       // no node has joined
-	ReasonNoNodeFits    Reason = "NoNodeFits"    // every node is excluded by some filter
-	ReasonPlanMissing   Reason = "PlanMissing"   // its plan is not in the store
-	ReasonPinnedWaiting Reason = "PinnedWaiting" // its data lives on a node that cannot take it now
-	ReasonDataLost      Reason = "DataLost"      // its data was on a node that was deleted
-	ReasonQuotaSpent    Reason = "QuotaSpent"    // its group, or the groups a quota counts, may hold no more
-	ReasonReserved      Reason = "Reserved"      // what is free is kept for others
-	ReasonBadConstraint Reason = "BadConstraint" // its plan says something about nodes that cannot be read
+	ReasonUnscheduled   Reason = "Unscheduled"   // the scheduler has not looked at it yet; if this lasts, check that a scheduler is running
+	ReasonNoNodes       Reason = "NoNodes"       // no node has joined; start an agent on at least one host
+	ReasonNoNodeFits    Reason = "NoNodeFits"    // every node is excluded; the message says why and what would make a node fit
+	ReasonPlanMissing   Reason = "PlanMissing"   // its plan is not in the store; if this lasts, restart the instance, which stores a new plan
+	ReasonPinnedWaiting Reason = "PinnedWaiting" // its data is on a node that cannot take it now; bring that node back or free resources on it
+	ReasonDataLost      Reason = "DataLost"      // its data was on a node that was deleted; start it without its data, or delete it
+	ReasonQuotaSpent    Reason = "QuotaSpent"    // the quota of its group, or a quota that counts its group, is used up; raise the quota or stop other instances
+	ReasonReserved      Reason = "Reserved"      // the free capacity is reserved for other groups; lower their reservations or add capacity
+	ReasonBadConstraint Reason = "BadConstraint" // its plan has an invalid placement rule; correct the field named in the message
 )
 
 // Why an instance is being built, starts or runs.
 const (
-	ReasonPlaced           Reason = "Placed"           // a node was chosen; its agent has not answered yet
-	ReasonPreparing        Reason = "Preparing"        // the directory is being built
+	ReasonPlaced           Reason = "Placed"           // a node was chosen; its agent has not responded yet
+	ReasonPreparing        Reason = "Preparing"        // the agent is building its directory
 	ReasonProcessStarted   Reason = "ProcessStarted"   // the process runs; without a readiness check it is ready
 	ReasonReady            Reason = "Ready"            // the readiness check passed
-	ReasonAdopted          Reason = "Adopted"          // an agent that came back found it running
-	ReasonRestartedInPlace Reason = "RestartedInPlace" // it crashed and its agent started it again
-	ReasonPortReleasing    Reason = "PortReleasing"    // the kernel still keeps connections of whoever had its port before
+	ReasonAdopted          Reason = "Adopted"          // a restarted agent found it still running
+	ReasonRestartedInPlace Reason = "RestartedInPlace" // it crashed and its agent restarted it
+	ReasonPortReleasing    Reason = "PortReleasing"    // its port still has closing connections of an earlier program; the agent waits until the kernel releases it
 )
 
 // Why an instance stops or has stopped.
 const (
-	ReasonStopRequested  Reason = "StopRequested"  // somebody asked for it
-	ReasonAboveMaximum   Reason = "AboveMaximum"   // the group had more living instances than its maximum
+	ReasonStopRequested  Reason = "StopRequested"  // a user requested the stop
+	ReasonAboveMaximum   Reason = "AboveMaximum"   // the group had more instances than its maximum
 	ReasonScaledDown     Reason = "ScaledDown"     // the minimum was lowered
 	ReasonGroupDeleted   Reason = "GroupDeleted"   // its group is being deleted
-	ReasonExitedByItself Reason = "ExitedByItself" // it exited with code 0 and nobody had asked
-	ReasonDeadlinePassed Reason = "DeadlinePassed" // a state lasted longer than its plan allows
-	ReasonOrphan         Reason = "Orphan"         // it ran without a record
-	ReasonAgentShutdown  Reason = "AgentShutdown"  // its agent was told to stop everything
-	ReasonNodeReturned   Reason = "NodeReturned"   // its lost node came back and two had one's place
-	ReasonNodeDeleted    Reason = "NodeDeleted"    // somebody deleted its lost node
-	ReasonStoppedLocally Reason = "StoppedLocally" // somebody stopped it on its own node, past the control plane
-	ReasonPreempted      Reason = "Preempted"      // one of higher priority got its room
-	ReasonRebalanced     Reason = "Rebalanced"     // it was moved to even out the nodes
-	ReasonLifetimeOver   Reason = "LifetimeOver"   // it ran as long as its group lets one run
+	ReasonExitedByItself Reason = "ExitedByItself" // it exited with code 0 without a stop request
+	ReasonDeadlinePassed Reason = "DeadlinePassed" // it stayed in one state longer than its plan allows, so it was killed; check its log, or raise the time limit
+	ReasonOrphan         Reason = "Orphan"         // it ran without a record and was stopped
+	ReasonAgentShutdown  Reason = "AgentShutdown"  // its agent was stopped together with its instances
+	ReasonNodeReturned   Reason = "NodeReturned"   // its lost node came back after it was replaced, and only one of the two is needed
+	ReasonNodeDeleted    Reason = "NodeDeleted"    // a user deleted its lost node
+	ReasonStoppedLocally Reason = "StoppedLocally" // a user stopped it on its own node, without the control plane
+	ReasonPreempted      Reason = "Preempted"      // an instance of higher priority needed its resources
+	ReasonRebalanced     Reason = "Rebalanced"     // it was moved to even out the load of the nodes
+	ReasonLifetimeOver   Reason = "LifetimeOver"   // it reached its group's maximum lifetime
 )
 
 // Why an instance crashed or failed.
 const (
-	ReasonExited          Reason = "Exited"          // it exited with a code other than 0
-	ReasonKilledBySignal  Reason = "KilledBySignal"  // a signal nobody here sent ended it
-	ReasonOutOfMemory     Reason = "OutOfMemory"     // the kernel killed it for memory
-	ReasonExitUnknown     Reason = "ExitUnknown"     // it went while nobody could see how
-	ReasonNodeRebooted    Reason = "NodeRebooted"    // its host started anew
-	ReasonStartTimeout    Reason = "StartTimeout"    // it was not ready in time
-	ReasonPortTaken       Reason = "PortTaken"       // a stranger holds its port
-	ReasonTemplateMissing Reason = "TemplateMissing" // a layer's template does not exist
-	ReasonTemplateFetch   Reason = "TemplateFetch"   // a layer could not be fetched or its hash was wrong
-	ReasonArtifactFetch   Reason = "ArtifactFetch"   // the platform's artifact could not be fetched
-	ReasonArtifactHash    Reason = "ArtifactHash"    // the platform's artifact is not what the catalog says
-	ReasonVariableMissing Reason = "VariableMissing" // a required variable has no value
-	ReasonStartValue      Reason = "StartValue"      // a value given at start cannot be used safely
-	ReasonSecretMissing   Reason = "SecretMissing"   // the value of a variable of type SECRET cannot be had
-	ReasonConfigPatch     Reason = "ConfigPatch"     // a file could not be merged or patched as declared
-	ReasonPrepareFailed   Reason = "PrepareFailed"   // the directory could not be built
-	ReasonDiskFull        Reason = "DiskFull"        // the node's disk is full
-	ReasonStartFailed     Reason = "StartFailed"     // the process could not be started
-	ReasonRuntimeMissing  Reason = "RuntimeMissing"  // the node does not offer the runtime
-	ReasonNodeLost        Reason = "NodeLost"        // its node's session is gone
-	ReasonTerminalGone    Reason = "TerminalGone"    // its terminal's session was closed, or the multiplexer died
-	ReasonUnhealthy       Reason = "Unhealthy"       // it ran and served no more
-	ReasonDiskLimit       Reason = "DiskLimit"       // its directory holds more than its group allows
-	ReasonCommandMissing  Reason = "CommandMissing"  // the command does not exist
-	ReasonNotExecutable   Reason = "NotExecutable"   // the command cannot be executed
-	ReasonCheckImpossible Reason = "CheckImpossible" // a check of its health can never be passed
-	ReasonImageMissing    Reason = "ImageMissing"    // the container's image does not exist
-	ReasonImageFetch      Reason = "ImageFetch"      // the container's image could not be fetched from its registry
+	ReasonExited          Reason = "Exited"          // it exited with a code other than 0; check its log
+	ReasonKilledBySignal  Reason = "KilledBySignal"  // a signal that Orrery did not send ended it; check its log and the host's journal
+	ReasonOutOfMemory     Reason = "OutOfMemory"     // the kernel killed it because it ran out of memory; raise its memory or lower its heap
+	ReasonExitUnknown     Reason = "ExitUnknown"     // it ended while its agent could not observe it; check its log
+	ReasonNodeRebooted    Reason = "NodeRebooted"    // its host was rebooted
+	ReasonStartTimeout    Reason = "StartTimeout"    // it was not ready in time; check its log, or raise startupTimeoutSeconds
+	ReasonPortTaken       Reason = "PortTaken"       // another program uses its port; stop that program or change the port range
+	ReasonTemplateMissing Reason = "TemplateMissing" // a template it uses does not exist; create the template or remove it from the group
+	ReasonTemplateFetch   Reason = "TemplateFetch"   // a template could not be fetched or had a wrong hash; check that templatesvc is reachable
+	ReasonArtifactFetch   Reason = "ArtifactFetch"   // the platform's artifact could not be fetched; check its URL in the catalog
+	ReasonArtifactHash    Reason = "ArtifactHash"    // the platform's artifact does not match the hash in the catalog; check the artifact, then correct the catalog
+	ReasonVariableMissing Reason = "VariableMissing" // a required variable has no value; set it in the group or at the start
+	ReasonStartValue      Reason = "StartValue"      // a value given at its start cannot be used safely; the message names it
+	ReasonSecretMissing   Reason = "SecretMissing"   // the value of a secret variable is not available; check the reference and the secret
+	ReasonConfigPatch     Reason = "ConfigPatch"     // a file could not be merged or patched as declared; correct the patch or the file
+	ReasonPrepareFailed   Reason = "PrepareFailed"   // its directory could not be built; the message says why
+	ReasonDiskFull        Reason = "DiskFull"        // the node's disk is full; free space on it
+	ReasonStartFailed     Reason = "StartFailed"     // the process could not be started; the message says why
+	ReasonRuntimeMissing  Reason = "RuntimeMissing"  // the node does not offer its runtime; install the runtime there or choose another
+	ReasonNodeLost        Reason = "NodeLost"        // its node's session is gone; check the host, its agent and its network
+	ReasonTerminalGone    Reason = "TerminalGone"    // its terminal session was closed or the terminal multiplexer died
+	ReasonUnhealthy       Reason = "Unhealthy"       // it failed its liveness check; check its log
+	ReasonDiskLimit       Reason = "DiskLimit"       // its directory is larger than its group allows; delete files or raise limits.diskMb
+	ReasonCommandMissing  Reason = "CommandMissing"  // its command does not exist; correct the command or install the program
+	ReasonNotExecutable   Reason = "NotExecutable"   // its command is not executable; correct its permissions
+	ReasonCheckImpossible Reason = "CheckImpossible" // its health check can never pass; correct the check
+	ReasonImageMissing    Reason = "ImageMissing"    // its container image does not exist; correct the image's name
+	ReasonImageFetch      Reason = "ImageFetch"      // its container image could not be pulled; check the registry and its credentials
 )
 
-// Why an exclusive instance, see Plan.Exclusive, waits, has stopped or is refused.
+// Why an exclusive instance (static, with onNodeLoss replace) waits, stopped or is refused.
 const (
-	ReasonNoSession       Reason = "NoSession"       // its node has no session yet
-	ReasonSessionExpiring Reason = "SessionExpiring" // its node could not renew its session in time: another may be given it
-	ReasonGuardFailed     Reason = "GuardFailed"     // no guard could be run for it
-	ReasonDirectoryTaken  Reason = "DirectoryTaken"  // its directory belongs to another or a later run
+	ReasonNoSession       Reason = "NoSession"       // its node has no session yet, and it may only start with one; check the agent's connection to etcd
+	ReasonSessionExpiring Reason = "SessionExpiring" // its node could not renew its session in time, so it was stopped before another node may start it; check the connection to etcd
+	ReasonGuardFailed     Reason = "GuardFailed"     // the agent could not run the guard process for it; the message says why
+	ReasonDirectoryTaken  Reason = "DirectoryTaken"  // its directory belongs to another or a later run; stop that run first
 )
 
-// reasonText is the glossary behind Text; a test keeps it complete.
+// reasonText maps every Reason to its Text.
 var reasonText = map[Reason]string{
-	ReasonBelowMinimum:     "the group had fewer living instances than its minimum",
-	ReasonReplacement:      "it replaces an instance that crashed",
-	ReasonRequested:        "somebody asked for it",
-	ReasonRestart:          "somebody asked for a restart",
+	ReasonBelowMinimum:     "the group had fewer instances than its minimum",
+	ReasonReplacement:      "it replaces another instance of the group",
+	ReasonRequested:        "a user requested it",
+	ReasonRestart:          "a user requested a restart",
 	ReasonCrashLoop:        "it crashed too often in a short time",
-	ReasonCalm:             "nothing crashed for a quiet time",
-	ReasonRetention:        "the time records are kept for is over",
+	ReasonCalm:             "there were no crashes for some time",
+	ReasonRetention:        "the retention time of the record is over",
 	ReasonUnscheduled:      "the scheduler has not looked at it yet",
 	ReasonNoNodes:          "no node has joined",
 	ReasonNoNodeFits:       "no node can take it now",
 	ReasonPlanMissing:      "its plan is not in the store",
-	ReasonPinnedWaiting:    "its data lives on a node that cannot take it now",
+	ReasonPinnedWaiting:    "its data is on a node that cannot take it now",
 	ReasonDataLost:         "its data was on a node that was deleted",
-	ReasonQuotaSpent:       "a quota allows no more",
-	ReasonReserved:         "what is free is reserved for others",
-	ReasonBadConstraint:    "what its plan says about nodes cannot be read",
-	ReasonPlaced:           "a node was chosen and its agent has not answered yet",
+	ReasonQuotaSpent:       "a quota is used up",
+	ReasonReserved:         "the free capacity is reserved for other groups",
+	ReasonBadConstraint:    "its plan has an invalid placement rule",
+	ReasonPlaced:           "a node was chosen and its agent has not responded yet",
 	ReasonPreparing:        "its directory is being built",
 	ReasonProcessStarted:   "the process runs",
 	ReasonReady:            "the readiness check passed",
-	ReasonAdopted:          "its agent came back and found it running",
-	ReasonRestartedInPlace: "it crashed and its agent started it again",
-	ReasonPortReleasing:    "the kernel still keeps connections of a program that had its port",
-	ReasonStopRequested:    "somebody asked for the stop",
-	ReasonAboveMaximum:     "the group had more living instances than its maximum",
+	ReasonAdopted:          "its agent restarted and found it running",
+	ReasonRestartedInPlace: "it crashed and its agent restarted it",
+	ReasonPortReleasing:    "its port still has connections of an earlier program",
+	ReasonStopRequested:    "a user requested the stop",
+	ReasonAboveMaximum:     "the group had more instances than its maximum",
 	ReasonScaledDown:       "the group's minimum was lowered",
 	ReasonGroupDeleted:     "its group is being deleted",
-	ReasonExitedByItself:   "it exited with code 0 without being asked",
+	ReasonExitedByItself:   "it exited with code 0 without a stop request",
 	ReasonDeadlinePassed:   "it stayed in one state longer than its plan allows",
 	ReasonOrphan:           "it ran without a record",
-	ReasonAgentShutdown:    "its agent was told to stop everything",
-	ReasonStoppedLocally:   "somebody stopped it on its own node",
-	ReasonPreempted:        "an instance of higher priority got its room",
-	ReasonRebalanced:       "it was moved to even out the nodes",
-	ReasonLifetimeOver:     "it ran as long as its group lets one run",
-	ReasonUnhealthy:        "it ran and served no more",
-	ReasonDiskLimit:        "its directory holds more than its group allows",
+	ReasonAgentShutdown:    "its agent was stopped together with its instances",
+	ReasonStoppedLocally:   "a user stopped it on its node",
+	ReasonPreempted:        "an instance of higher priority needed its resources",
+	ReasonRebalanced:       "it was moved to even out the load of the nodes",
+	ReasonLifetimeOver:     "it reached its group's maximum lifetime",
+	ReasonUnhealthy:        "it failed its liveness check",
+	ReasonDiskLimit:        "its directory is larger than its group allows",
 	ReasonCommandMissing:   "its command does not exist",
-	ReasonNotExecutable:    "its command cannot be executed",
-	ReasonCheckImpossible:  "a check of its health can never be passed",
-	ReasonImageMissing:     "its container's image does not exist",
-	ReasonImageFetch:       "its container's image could not be fetched from its registry",
+	ReasonNotExecutable:    "its command is not executable",
+	ReasonCheckImpossible:  "its health check can never pass",
+	ReasonImageMissing:     "its container image does not exist",
+	ReasonImageFetch:       "its container image could not be pulled from its registry",
 	ReasonExited:           "it exited with an error code",
-	ReasonTerminalGone:     "its terminal is gone: somebody closed the session, or the terminal multiplexer died",
-	ReasonKilledBySignal:   "it was ended by a signal nobody here sent",
-	ReasonOutOfMemory:      "the kernel killed it for memory",
-	ReasonExitUnknown:      "it ended while nobody could see how",
-	ReasonNodeRebooted:     "its host was restarted",
+	ReasonTerminalGone:     "its terminal is gone: its session was closed or the terminal multiplexer died",
+	ReasonKilledBySignal:   "it was ended by a signal that Orrery did not send",
+	ReasonOutOfMemory:      "the kernel killed it because it ran out of memory",
+	ReasonExitUnknown:      "it ended and its agent could not observe how",
+	ReasonNodeRebooted:     "its host was rebooted",
 	ReasonStartTimeout:     "it was not ready in time",
-	ReasonPortTaken:        "another program holds its port",
+	ReasonPortTaken:        "another program uses its port",
 	ReasonTemplateMissing:  "one of its templates does not exist",
 	ReasonTemplateFetch:    "one of its templates could not be fetched",
 	ReasonArtifactFetch:    "its platform's artifact could not be fetched",
-	ReasonArtifactHash:     "its platform's artifact does not have the hash that the catalog says",
-	ReasonVariableMissing:  "a variable that one of its templates requires has no value",
-	ReasonStartValue:       "a value that was given at its start cannot be used",
-	ReasonSecretMissing:    "the value of one of its secrets cannot be had",
+	ReasonArtifactHash:     "its platform's artifact does not match the hash in the catalog",
+	ReasonVariableMissing:  "a variable required by one of its templates has no value",
+	ReasonStartValue:       "a value given at its start cannot be used",
+	ReasonSecretMissing:    "the value of one of its secrets is not available",
 	ReasonConfigPatch:      "one of its configuration files could not be merged or patched",
 	ReasonPrepareFailed:    "its directory could not be built",
 	ReasonDiskFull:         "the node's disk is full",
 	ReasonStartFailed:      "its process could not be started",
 	ReasonRuntimeMissing:   "the node does not offer its runtime",
 	ReasonNodeLost:         "its node is lost",
-	ReasonNodeReturned:     "a lost node came back and two had the place of one",
+	ReasonNodeReturned:     "its lost node came back after it was replaced",
 	ReasonNodeDeleted:      "its node was lost and then deleted",
-	ReasonNoSession:        "its node has no session yet, without which it must not start",
+	ReasonNoSession:        "its node has no session yet, and it may not start without one",
 	ReasonSessionExpiring:  "its node could not renew its session in time",
-	ReasonGuardFailed:      "no guard could be run for it",
+	ReasonGuardFailed:      "the agent could not run a guard for it",
 	ReasonDirectoryTaken:   "its directory belongs to another run",
 }
 
-// Text is the reason as a sentence without capital and period; the reason itself when unknown.
+// Text explains the reason in a sentence without capital and period. For an unknown reason it
+// returns the reason itself.
 func (r Reason) Text() string {
 	if t, ok := reasonText[r]; ok {
 		return t

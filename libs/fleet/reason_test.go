@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestEveryReasonHasASentence(t *testing.T) {
+func TestEveryReasonHasText(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func anyScores(t *rapid.T) fleet.Scores {
 	return fleet.Scores(b)
 }
 
-func TestAPlacementIsWrittenAndReadAsEncodingJSONDoes(t *testing.T) {
+func TestPlacementRecordMatchesEncodingJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyPlacement(t)
 		want, err := json.Marshal(p)
@@ -63,8 +63,8 @@ func TestAPlacementIsWrittenAndReadAsEncodingJSONDoes(t *testing.T) {
 	})
 }
 
-// A field that AppendRecord does not know would be lost in silence.
-func TestEveryFieldOfAPlacementIsWritten(t *testing.T) {
+// A field that AppendRecord does not know would be lost silently.
+func TestPlacementRecordHasEveryField(t *testing.T) {
 	var fields []string
 	for f := range reflect.TypeFor[fleet.Placement]().Fields() {
 		fields = append(fields, f.Name)
@@ -75,7 +75,7 @@ func TestEveryFieldOfAPlacementIsWritten(t *testing.T) {
 	}
 }
 
-func TestAnOrdinaryPlacementIsPlain(t *testing.T) {
+func TestUsualPlacementIsPlain(t *testing.T) {
 	p := fleet.Placement{
 		Instance: "abc123", Name: "lobby-1", Group: "lobby", Node: "node-1", Generation: 1, Plan: "f00d", Port: 30_000,
 		Resources: fleet.Resources{MemoryMiB: 512}, Ports: map[string]int{"query": 1, "rcon": 2}, Values: map[string]string{"MAP": "desert"},
@@ -96,7 +96,7 @@ func TestAnOrdinaryPlacementIsPlain(t *testing.T) {
 	}
 }
 
-func FuzzWhatARecordReaderTakesIsWhatEncodingJSONReads(f *testing.F) {
+func FuzzRecordReaderMatchesEncodingJSON(f *testing.F) {
 	f.Add([]byte(`{"instance":"abc123","name":"l-1","group":"l","node":"n","generation":1,"plan":"f","resources":{"memoryMiB":5},"port":1,"ports":{"a":2},"epoch":3,"placedAt":"2026-01-02T03:04:05.6Z","score":{"a":0.5}}`))
 	f.Add([]byte(`{"instance":"abc123","name":"l-1","group":"l","node":"n","generation":1,"plan":"f","resources":{},"port":1,"epoch":3,"placedAt":"2026-01-02T03:04:05.6Z","score":{"a":-0.0,"b":10}}`))
 	f.Add([]byte(`{"node":"n"}`))
@@ -116,7 +116,7 @@ func FuzzWhatARecordReaderTakesIsWhatEncodingJSONReads(f *testing.F) {
 	})
 }
 
-func TestScoresAreReadWhenSomebodyAsks(t *testing.T) {
+func TestScoresParts(t *testing.T) {
 	var p fleet.Placement
 	if err := json.Unmarshal([]byte(`{"score": { "total" : 1.5, "cpu": -0.25 } }`), &p); err != nil {
 		t.Fatal(err)

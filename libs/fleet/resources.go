@@ -1,38 +1,40 @@
 package fleet
 
-import "github.com/orreryhq/orrery/libs/errs"
+import (
+	"github.com/orreryhq/orrery/libs/errs"
+)
 
-// Resources is what one instance reserves, or what a node has.
+// Resources is what one instance reserves or what a node has.
 type Resources struct {
-	// MemoryMiB is all memory the instance may use: reservation and limit. 0 reserves nothing.
+	// MemoryMiB is both the reservation and the limit of memory. 0 reserves nothing.
 	MemoryMiB int `json:"memoryMiB,omitempty"`
-	// CPU is in hundredths of a core: a reservation and a weight. 0 reserves nothing.
+	// CPU is a reservation and a weight, in hundredths of a core. 0 reserves nothing.
 	CPU int `json:"cpu,omitempty"`
-	// DiskMiB is reserved disk. 0 reserves nothing.
+	// DiskMiB is reserved disk space. 0 reserves nothing.
 	DiskMiB int `json:"diskMiB,omitempty"`
 }
 
-// Add is the sum of two amounts.
+// Add returns r plus o.
 func (r Resources) Add(o Resources) Resources {
 	return Resources{r.MemoryMiB + o.MemoryMiB, r.CPU + o.CPU, r.DiskMiB + o.DiskMiB}
 }
 
-// Sub is r less o; parts may become negative.
+// Sub returns r minus o. Parts may be negative.
 func (r Resources) Sub(o Resources) Resources {
 	return Resources{r.MemoryMiB - o.MemoryMiB, r.CPU - o.CPU, r.DiskMiB - o.DiskMiB}
 }
 
-// Fits reports whether r is at most free in each part that r asks for.
+// Fits reports whether free contains at least what r asks for.
 func (r Resources) Fits(free Resources) bool {
 	return (r.MemoryMiB <= 0 || r.MemoryMiB <= free.MemoryMiB) &&
 		(r.CPU <= 0 || r.CPU <= free.CPU) &&
 		(r.DiskMiB <= 0 || r.DiskMiB <= free.DiskMiB)
 }
 
-// Bounds that keep sums far from overflow and typing errors from reaching a node.
+// These limits prevent overflows of sums and catch typing errors.
 const (
-	maxMemoryMiB = 16 << 20 // 16 TiB
-	maxCPU       = 1 << 20  // 10,485 cores
+	MaxMemoryMiB = 16 << 20 // 16 TiB
+	MaxCPU       = 1 << 20  // 10,485 cores
 	maxDiskMiB   = 1 << 30  // 1 PiB
 )
 
@@ -46,8 +48,8 @@ func (r Resources) validate() []error {
 			problems = append(problems, errs.Field(field, "must be at most %d, is %d", limit, v))
 		}
 	}
-	check("memoryMb", r.MemoryMiB, maxMemoryMiB)
-	check("cpu", r.CPU, maxCPU)
+	check("memoryMb", r.MemoryMiB, MaxMemoryMiB)
+	check("cpu", r.CPU, MaxCPU)
 	check("diskReservationMb", r.DiskMiB, maxDiskMiB)
 	return problems
 }
@@ -58,10 +60,10 @@ type PortRange struct {
 	End   int `json:"end"`
 }
 
-// Contains reports whether the port lies in the range.
+// Contains reports whether the port is in the range.
 func (p PortRange) Contains(port int) bool { return port >= p.Start && port <= p.End }
 
-// Len is the number of ports in the range.
+// Len returns the number of ports in the range.
 func (p PortRange) Len() int { return max(0, p.End-p.Start+1) }
 
 func (p PortRange) validate(startField, endField string) []error {
@@ -79,7 +81,7 @@ func (p PortRange) validate(startField, endField string) []error {
 	return problems
 }
 
-// NamedPort is an additional port of an instance, known to it as %PORT_<NAME>%.
+// NamedPort is an additional port of an instance, available as %PORT_<NAME>%.
 type NamedPort struct {
 	Name     string    `json:"name"`
 	Protocol string    `json:"protocol"` // "tcp" or "udp"

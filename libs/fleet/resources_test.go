@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestFitsAsksOnlyForWhatIsWanted(t *testing.T) {
+func TestFitsIgnoresUnrequestedResources(t *testing.T) {
 	cases := []struct {
 		rule       string
 		want, free Resources
@@ -28,7 +28,7 @@ func TestFitsAsksOnlyForWhatIsWanted(t *testing.T) {
 	}
 }
 
-func TestWhatIsAddedIsTakenAway(t *testing.T) {
+func TestResourcesAddAndSubAreInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(label string) Resources {
 			g := rapid.IntRange(-1000, 1000)
@@ -41,7 +41,7 @@ func TestWhatIsAddedIsTakenAway(t *testing.T) {
 	})
 }
 
-func TestAPortRangeHasAsManyPortsAsItContains(t *testing.T) {
+func TestPortRangeLen(t *testing.T) {
 	for _, r := range []PortRange{{1, 1}, {5, 9}, {9, 5}, {}} {
 		n := 0
 		for p := -1; p < 20; p++ {
@@ -55,7 +55,7 @@ func TestAPortRangeHasAsManyPortsAsItContains(t *testing.T) {
 	}
 }
 
-func TestWhichNodesAListAllows(t *testing.T) {
+func TestWhereAllows(t *testing.T) {
 	for _, c := range []struct {
 		nodes []NodeID
 		want  bool

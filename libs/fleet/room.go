@@ -7,8 +7,8 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// LabelsUnder are the labels that count: the operator's, once there are any, else
-// the node's own. desired may be nil. Nobody may change them.
+// LabelsUnder returns the effective labels: the operator's if set, otherwise the node's own.
+// desired may be nil. Callers must not change the result.
 func (n Node) LabelsUnder(desired *NodeDesired) map[string]string {
 	if desired != nil && desired.Labels != nil {
 		return desired.Labels
@@ -16,8 +16,8 @@ func (n Node) LabelsUnder(desired *NodeDesired) map[string]string {
 	return n.Labels
 }
 
-// RoomUnder is the room that counts: the operator's, once there is one, else the
-// node's own. desired may be nil.
+// RoomUnder returns the effective room: the operator's if set, otherwise the node's own. desired
+// may be nil.
 func (n Node) RoomUnder(desired *NodeDesired) NodeRoom {
 	if desired != nil && desired.Room != nil {
 		return *desired.Room
@@ -25,10 +25,9 @@ func (n Node) RoomUnder(desired *NodeDesired) NodeRoom {
 	return n.Room
 }
 
-// Of is what instances may reserve of a capacity: CPU as often as the factor says,
-// less what is kept for the host, never below nothing. The error is nil for a
-// capacity that can be; else it is Invalid and names the parts that cannot, which
-// count as nothing.
+// Of returns how much of a capacity instances may reserve: the capacity, with CPU multiplied by
+// CPUFactor, minus Reserved, but at least 0. The error is Invalid if the capacity has impossible
+// parts. It names them, and they count as 0.
 func (r NodeRoom) Of(capacity Resources) (Resources, error) {
 	var wrong []string
 	part := func(name string, have, limit int) int {
@@ -39,8 +38,8 @@ func (r NodeRoom) Of(capacity Resources) (Resources, error) {
 		return have
 	}
 	all := Resources{
-		MemoryMiB: part("memoryMb", capacity.MemoryMiB, maxMemoryMiB),
-		CPU:       part("cpu", capacity.CPU, maxCPU),
+		MemoryMiB: part("memoryMb", capacity.MemoryMiB, MaxMemoryMiB),
+		CPU:       part("cpu", capacity.CPU, MaxCPU),
 		DiskMiB:   part("diskMb", capacity.DiskMiB, maxDiskMiB),
 	}
 	if r.CPUFactor > 0 {
@@ -52,7 +51,7 @@ func (r NodeRoom) Of(capacity Resources) (Resources, error) {
 		DiskMiB:   max(0, all.DiskMiB-max(0, r.Reserved.DiskMiB)),
 	}
 	if len(wrong) > 0 {
-		return free, errs.Field("capacity", "no machine has %s: it counts as nothing until the agent reports something else", strings.Join(wrong, " and "))
+		return free, errs.Field("capacity", "%s is not a possible capacity: it counts as 0 until the agent reports another value", strings.Join(wrong, " and "))
 	}
 	return free, nil
 }

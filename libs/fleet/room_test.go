@@ -12,7 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-func TestWhatAnOperatorSaysReplacesWhatTheNodeSays(t *testing.T) {
+func TestOperatorSettingsOverrideNode(t *testing.T) {
 	n := Node{Labels: map[string]string{"rack": "a"}, Room: NodeRoom{MaxInstances: 1}}
 	if !maps.Equal(n.LabelsUnder(nil), n.Labels) || n.RoomUnder(nil) != n.Room {
 		t.Error("without an operator's word the node's own does not count")
@@ -35,7 +35,7 @@ func TestWhatAnOperatorSaysReplacesWhatTheNodeSays(t *testing.T) {
 	}
 }
 
-func TestRoomOfACapacity(t *testing.T) {
+func TestNodeRoomOf(t *testing.T) {
 	for _, c := range []struct {
 		rule     string
 		room     NodeRoom
@@ -65,7 +65,7 @@ func TestRoomOfACapacity(t *testing.T) {
 	}
 }
 
-func TestRoomIsNeverNegative(t *testing.T) {
+func TestNodeRoomIsNeverNegative(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(label string) Resources {
 			return Resources{rapid.Int().Draw(t, label), rapid.Int().Draw(t, label), rapid.Int().Draw(t, label)}

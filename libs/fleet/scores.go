@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 )
 
-// Scores are the parts of a score by name, as the text of the JSON object they are
-// stored as: they are written with every placement and read by every view, and hardly
-// anybody asks for them. Empty is none.
+// Scores contains the parts of a score by name as JSON text. It is kept as text because every
+// placement writes it and every view reads it, but few callers look inside. Empty means no scores.
 type Scores string
 
-// Parts are the parts by name; nil when there are none.
+// Parts returns the parts by name, nil if there are none.
 func (s Scores) Parts() map[string]float64 {
 	var parts map[string]float64
 	if json.Unmarshal([]byte(s), &parts) != nil {
@@ -19,7 +18,7 @@ func (s Scores) Parts() map[string]float64 {
 	return parts
 }
 
-// MarshalJSON writes the object.
+// MarshalJSON returns the text itself.
 func (s Scores) MarshalJSON() ([]byte, error) {
 	if s == "" {
 		return []byte("null"), nil
@@ -27,7 +26,7 @@ func (s Scores) MarshalJSON() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// UnmarshalJSON takes an object of numbers.
+// UnmarshalJSON accepts an object of numbers.
 func (s *Scores) UnmarshalJSON(b []byte) error {
 	var parts map[string]float64
 	if err := json.Unmarshal(b, &parts); err != nil {

@@ -1,6 +1,6 @@
 package fleet
 
-// State is where an instance is in its life.
+// State is the state of an instance.
 //
 //	PENDING → PREPARING → STARTING → ONLINE → STOPPING → STOPPED
 //	              │           │         │         └─────→ STOPPED
@@ -24,7 +24,7 @@ const (
 // States lists every state.
 var States = [...]State{Unplaced, Preparing, Starting, Online, Stopping, Stopped, Crashed, Failed, Offline}
 
-// Terminal reports whether nothing of the generation runs or will run.
+// Terminal reports whether the generation has ended.
 func (s State) Terminal() bool {
 	switch s {
 	case Stopped, Crashed, Failed:
@@ -46,8 +46,8 @@ func (s State) Running() bool {
 	return false
 }
 
-// Text tells the state in a sentence that begins with the instance. The dialects of the API
-// have words of their own for states, so what all of them show has none of these.
+// Text returns the state as a phrase whose subject is the instance. It avoids the state names,
+// because the APIs name states differently.
 func (s State) Text() string {
 	switch s {
 	case Unplaced:
@@ -72,7 +72,7 @@ func (s State) Text() string {
 	return "is " + string(s)
 }
 
-// next holds the transitions an agent may report within one generation.
+// next lists the transitions an agent may report within one generation.
 var next = map[State][]State{
 	Preparing: {Starting, Online, Stopping, Stopped, Crashed, Failed, Offline},
 	Starting:  {Online, Stopping, Stopped, Crashed, Failed, Offline},
@@ -81,8 +81,8 @@ var next = map[State][]State{
 	Offline:   {Preparing, Starting, Online, Stopping, Stopped, Crashed, Failed},
 }
 
-// CanBecome reports whether a status of state s may be followed by state t in
-// the same generation. Terminal states are followed by nothing.
+// CanBecome reports whether state t may follow state s in the same generation. Nothing follows a
+// terminal state.
 func (s State) CanBecome(t State) bool {
 	for _, n := range next[s] {
 		if n == t {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
 func TestTheDefaultsAreValid(t *testing.T) {
@@ -23,7 +25,7 @@ func many[T any](n int, v T) []T {
 	return out
 }
 
-func TestEachBadFieldIsNamed(t *testing.T) {
+func TestSpecValidationNamesField(t *testing.T) {
 	cases := []struct {
 		field, rule string
 		spoil       func(*GroupSpec)
@@ -37,11 +39,11 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"jvmArgs", "too many", func(s *GroupSpec) { s.Software.JVMArgs = many(257, "-x") }},
 		{"jvmArgs[1]", "a newline", func(s *GroupSpec) { s.Software.JVMArgs = []string{"ok", "a\nb"} }},
 		{"hostAddress", "a newline", func(s *GroupSpec) { s.HostAddress = "a\nb" }},
-		{"platform", "too long", func(s *GroupSpec) { s.Software.Platform = strings.Repeat("x", MaxWord+1) }},
+		{"platform", "too long", func(s *GroupSpec) { s.Software.Platform = strings.Repeat("x", validate.MaxWord+1) }},
 		{"platform", "a NUL", func(s *GroupSpec) { s.Software.Platform = "PAPER\x00" }},
 		{"platformVersion", "an escape sequence", func(s *GroupSpec) { s.Software.PlatformVersion = "1.21\x1b[2J" }},
 		{"jvmArgs[0]", "null", func(s *GroupSpec) { s.Software.JVMArgs = []string{""} }},
-		{"maintenanceMessage", "too long", func(s *GroupSpec) { s.Maintenance.Message = strings.Repeat("x", MaxShown+1) }},
+		{"maintenanceMessage", "too long", func(s *GroupSpec) { s.Maintenance.Message = strings.Repeat("x", validate.MaxShown+1) }},
 		{"maintenanceMessage", "a NUL", func(s *GroupSpec) { s.Maintenance.Message = "a\x00" }},
 		{"maintenanceBypass", "too many", func(s *GroupSpec) { s.Maintenance.Bypass = many(257, "x") }},
 		{"maintenanceBypass[1]", "null", func(s *GroupSpec) { s.Maintenance.Bypass = []string{"x", ""} }},
@@ -54,12 +56,12 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"dependsOn[0]", "null", func(s *GroupSpec) { s.DependsOn = []GroupName{""} }},
 		{"attachedModules", "too many", func(s *GroupSpec) { s.Composition.AttachedModules = many(257, "x") }},
 		{"enabledModules[0]", "null", func(s *GroupSpec) { s.Composition.EnabledModules = []string{""} }},
-		{"disabledModules[0]", "too long", func(s *GroupSpec) { s.Composition.DisabledModules = []string{strings.Repeat("x", MaxWord+1)} }},
+		{"disabledModules[0]", "too long", func(s *GroupSpec) { s.Composition.DisabledModules = []string{strings.Repeat("x", validate.MaxWord+1)} }},
 		{"attachedExtensions[0]", "a newline", func(s *GroupSpec) { s.Composition.AttachedExtensions = []string{"a\nb"} }},
 		{"enabledExtensions[0]", "null", func(s *GroupSpec) { s.Composition.EnabledExtensions = []string{""} }},
 		{"disabledExtensions[0]", "null", func(s *GroupSpec) { s.Composition.DisabledExtensions = []string{""} }},
 		{"templates.allOf[0].storage", "too long", func(s *GroupSpec) {
-			s.Templates.AllOf = []TemplateLayer{{TemplateRef: TemplateRef{"g", "n"}, Storage: strings.Repeat("x", MaxWord+1)}}
+			s.Templates.AllOf = []content.TemplateLayer{{TemplateRef: content.TemplateRef{Group: "g", Name: "n"}, Storage: strings.Repeat("x", validate.MaxWord+1)}}
 		}},
 		{"readiness.type", "an unknown check", func(s *GroupSpec) { s.Readiness.Type = "guess" }},
 		{"readiness.port", "no such port", func(s *GroupSpec) { s.Readiness = Check{Type: CheckPort, Port: "query"} }},
@@ -94,7 +96,7 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 			s.RCON, s.AdditionalPorts = RCON{Port: "rcon"}, []NamedPort{{"rcon", "tcp", PortRange{1, 2}}}
 		}},
 		{"rcon.password", "hidden, where there is none", func(s *GroupSpec) {
-			s.RCON, s.AdditionalPorts = RCON{Port: "rcon", Password: Hidden}, []NamedPort{{"rcon", "tcp", PortRange{1, 2}}}
+			s.RCON, s.AdditionalPorts = RCON{Port: "rcon", Password: content.Hidden}, []NamedPort{{"rcon", "tcp", PortRange{1, 2}}}
 		}},
 		{"onCrash", "an unknown policy", func(s *GroupSpec) { s.OnCrash = "" }},
 		{"onNodeLoss", "an unknown policy", func(s *GroupSpec) { s.OnNodeLoss = "panic" }},
@@ -163,10 +165,10 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"shutdownGraceSeconds", "more than a day", func(s *GroupSpec) { s.Stop.GraceSeconds = 24*3600 + 1 }},
 		{"stopSignal", "unknown", func(s *GroupSpec) { s.Stop.Signal = "SIGTERM" }},
 		{"stopCommand", "two lines", func(s *GroupSpec) { s.Stop.Command = "save\nstop" }},
-		{"templates.allOf", "too many", func(s *GroupSpec) { s.Templates.AllOf = many(257, layer("a/b", 0)) }},
-		{"templates.allOf[0]", "outside", func(s *GroupSpec) { s.Templates.AllOf = []TemplateLayer{layer("../b", 0)} }},
-		{"templates.allOf[0]", "three parts", func(s *GroupSpec) { s.Templates.AllOf = []TemplateLayer{layer("a/b/c", 0)} }},
-		{"templates.oneOf[1]", "hidden", func(s *GroupSpec) { s.Templates.OneOf = []TemplateLayer{layer("a/b", 0), layer(".git", 0)} }},
+		{"templates.allOf", "too many", func(s *GroupSpec) { s.Templates.AllOf = many(257, chosen("a/b")) }},
+		{"templates.allOf[0]", "outside", func(s *GroupSpec) { s.Templates.AllOf = []content.TemplateLayer{chosen("../b")} }},
+		{"templates.allOf[0]", "three parts", func(s *GroupSpec) { s.Templates.AllOf = []content.TemplateLayer{chosen("a/b/c")} }},
+		{"templates.oneOf[1]", "hidden", func(s *GroupSpec) { s.Templates.OneOf = []content.TemplateLayer{chosen("a/b"), chosen(".git")} }},
 		{"templates.allInGroups[0]", "none", func(s *GroupSpec) { s.Templates.AllInGroups = []string{""} }},
 		{"templates.oneInGroups[0]", "a slash", func(s *GroupSpec) { s.Templates.OneInGroups = []string{"a/b"} }},
 		{"env", "no variable name", func(s *GroupSpec) { s.Env = map[string]string{"1A": ""} }},
@@ -214,29 +216,29 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 	}
 }
 
-func TestTextsAreCountedInCharactersAndKeepTheirColours(t *testing.T) {
+func TestTextLimitsCountCharacters(t *testing.T) {
 	s := DefaultSpec()
-	s.Software.Platform = strings.Repeat("ä", MaxWord)
-	s.Maintenance.Message = "§cBack\tsoon\n§l" + strings.Repeat("ö", MaxShown-15)
-	s.Motd.Lines = []string{"§6Lobby\n§7of all", "of a form\r\n", strings.Repeat("界", MaxShown)}
+	s.Software.Platform = strings.Repeat("ä", validate.MaxWord)
+	s.Maintenance.Message = "§cBack\tsoon\n§l" + strings.Repeat("ö", validate.MaxShown-15)
+	s.Motd.Lines = []string{"§6Lobby\n§7of all", "of a form\r\n", strings.Repeat("界", validate.MaxShown)}
 	if problems := s.Validate(); len(problems) > 0 {
 		t.Error(problems)
 	}
 }
 
-func TestWhatATemplateSaysOfItselfIsBounded(t *testing.T) {
-	if err := CheckDescription(strings.Repeat("ä\n", MaxDescription/2), strings.Repeat("ä", MaxPlatform)); err != nil {
+func TestTemplateDescriptionLimits(t *testing.T) {
+	if err := CheckDescription(strings.Repeat("ä\n", validate.MaxDescription/2), strings.Repeat("ä", validate.MaxPlatform)); err != nil {
 		t.Error(err)
 	}
 	if err := CheckDescription("a\r\nb\r\n\nc", ""); err != nil {
 		t.Errorf("as a form sends it: %v", err)
 	}
 	for _, c := range []struct{ description, platform, field string }{
-		{strings.Repeat("x", MaxDescription+1), "", "description"},
+		{strings.Repeat("x", validate.MaxDescription+1), "", "description"},
 		{"a\x00", "", "description"},
 		{"a\rb", "", "description"},
 		{"a\r\n\r", "", "description"},
-		{"", strings.Repeat("x", MaxPlatform+1), "platform"},
+		{"", strings.Repeat("x", validate.MaxPlatform+1), "platform"},
 		{"", "a\nb", "platform"},
 	} {
 		if err := CheckDescription(c.description, c.platform); errs.FieldOf(err) != c.field || !errs.Is(err, errs.Invalid) {
@@ -245,7 +247,7 @@ func TestWhatATemplateSaysOfItselfIsBounded(t *testing.T) {
 	}
 }
 
-func TestEverythingWrongIsListedAtOnceAndAlwaysInTheSameOrder(t *testing.T) {
+func TestValidateListsAllProblemsInOrder(t *testing.T) {
 	s := DefaultSpec()
 	s.Runtime, s.Players.Max = "vm", -1
 	s.Env = map[string]string{"1": "", "2": "", "3": "", "4": ""}
@@ -262,13 +264,13 @@ func TestEverythingWrongIsListedAtOnceAndAlwaysInTheSameOrder(t *testing.T) {
 	}
 }
 
-// FuzzCleanPath: what is clean never leaves the directory it is joined to.
+// FuzzCleanPath checks that a clean path never leaves the directory it is joined to.
 func FuzzCleanPath(f *testing.F) {
 	for _, s := range []string{"a", "a/b", "a/../..", "..", "./a", "/a", `a\b`, "a//b", "...", "..a/b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, p string) {
-		if !CleanPath(p) {
+		if !validate.CleanPath(p) {
 			return
 		}
 		depth := 0
@@ -288,4 +290,10 @@ func FuzzCleanPath(f *testing.F) {
 			t.Fatalf("%q is clean", p)
 		}
 	})
+}
+
+// chosen returns a layer of one template, named <group>/<name>.
+func chosen(ref string) content.TemplateLayer {
+	group, name, _ := strings.Cut(ref, "/")
+	return content.TemplateLayer{TemplateRef: content.TemplateRef{Group: group, Name: name}}
 }

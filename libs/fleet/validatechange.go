@@ -7,12 +7,12 @@ import (
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
-// ValidateChange lists what is wrong with a spec that is to take the place of another, as
-// Validate does, but not what was wrong with that one and is left as it was: a bound that
-// an older version did not have must not block changes of other things. What is changed is
-// held to every bound.
+// ValidateChange is Validate for a spec that replaces before. It ignores problems that before
+// already had in unchanged fields, so that a limit added in a newer version does not block
+// unrelated changes. Changed fields must satisfy every limit.
 func (s GroupSpec) ValidateChange(before GroupSpec) []error {
 	problems := s.Validate()
 	if len(problems) == 0 {
@@ -25,7 +25,7 @@ func (s GroupSpec) ValidateChange(before GroupSpec) []error {
 	if len(problems) > 0 {
 		return problems
 	}
-	if size, err := s.size(); err != nil || size > maxSpecBytes {
+	if size, err := s.size(); err != nil || size > validate.MaxSpecBytes {
 		if had, err := before.size(); err != nil || size > had {
 			return s.oversize()
 		}
@@ -33,7 +33,7 @@ func (s GroupSpec) ValidateChange(before GroupSpec) []error {
 	return nil
 }
 
-// telling is what a problem says of which field.
+// telling identifies a problem by its field and message.
 type telling struct{ field, message string }
 
 func tellingOf(err error) telling { return telling{errs.FieldOf(err), errs.MessageOf(err)} }
@@ -46,8 +46,8 @@ func told(problems []error) map[telling]bool {
 	return out
 }
 
-// changedFrom is the default spec with what s has otherwise than before. Lists and maps
-// are changed as a whole.
+// changedFrom returns the default spec with the fields that differ between before and s set to
+// those of s. Lists and maps change as a whole.
 func (s GroupSpec) changedFrom(before GroupSpec) GroupSpec {
 	out := DefaultSpec()
 	takeChanged(reflect.ValueOf(&out).Elem(), reflect.ValueOf(s), reflect.ValueOf(before))
@@ -65,7 +65,7 @@ func takeChanged(to, now, before reflect.Value) {
 	}
 }
 
-// sameStored reports whether two values of one type are stored as the same.
+// sameStored reports whether two values have the same JSON.
 func sameStored(a, b any) bool {
 	x, err := json.Marshal(a)
 	if err != nil {

@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
-func TestWhatAnOlderVersionTookBlocksNoChangeOfOtherThings(t *testing.T) {
-	long := strings.Repeat("x", MaxShown+1)
+func TestOldProblemsDoNotBlockOtherChanges(t *testing.T) {
+	long := strings.Repeat("x", validate.MaxShown+1)
 	cases := []struct {
 		rule            string
 		before, changed func(*GroupSpec)
@@ -75,11 +76,11 @@ func TestWhatAnOlderVersionTookBlocksNoChangeOfOtherThings(t *testing.T) {
 	}
 }
 
-// huge is more than a spec may have in all, each by itself within its bound.
+// huge returns values that are valid one by one but too large together.
 func huge() map[string]string {
 	return map[string]string{
-		"A": strings.Repeat("a", maxValueBytes), "B": strings.Repeat("b", maxValueBytes), "C": strings.Repeat("c", maxValueBytes),
-		"D": strings.Repeat("d", maxValueBytes), "E": strings.Repeat("e", maxValueBytes), "F": strings.Repeat("f", maxValueBytes),
-		"G": strings.Repeat("g", maxValueBytes), "H": strings.Repeat("h", maxValueBytes),
+		"A": strings.Repeat("a", validate.MaxValueBytes), "B": strings.Repeat("b", validate.MaxValueBytes), "C": strings.Repeat("c", validate.MaxValueBytes),
+		"D": strings.Repeat("d", validate.MaxValueBytes), "E": strings.Repeat("e", validate.MaxValueBytes), "F": strings.Repeat("f", validate.MaxValueBytes),
+		"G": strings.Repeat("g", validate.MaxValueBytes), "H": strings.Repeat("h", validate.MaxValueBytes),
 	}
 }

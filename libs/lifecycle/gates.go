@@ -7,22 +7,23 @@ import (
 	"sync"
 )
 
-// Gates says whether a service is ready: when every named gate is open. The zero
-// value has no gate and is ready. Safe for concurrent use.
+// Gates tracks whether a service is ready: it is when every gate is open. The zero value has no
+// gates and is ready. It is safe for concurrent use.
 type Gates struct {
 	mu   sync.Mutex
 	open map[string]bool
-	// changed is closed and replaced at every change, to wake Wait. Nil while nobody waits.
+	// changed is closed and replaced at every change to wake Wait. It is nil if no Wait is
+	// blocked.
 	changed chan struct{}
 }
 
-// Gate is one condition of readiness. It is made by Gates.Gate.
+// Gate is one condition of readiness, created by Gates.Gate.
 type Gate struct {
 	gates *Gates
 	name  string
 }
 
-// Gate adds a closed gate, or returns the one of that name as it stands.
+// Gate adds a closed gate, or returns the existing one of that name.
 func (g *Gates) Gate(name string) *Gate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,7 +52,7 @@ func (g *Gates) set(name string, open bool) {
 	}
 }
 
-// wake is called with mu held.
+// wake requires mu.
 func (g *Gates) wake() {
 	if g.changed != nil {
 		close(g.changed)
@@ -59,7 +60,7 @@ func (g *Gates) wake() {
 	}
 }
 
-// Ready reports whether all gates are open, and the names of the closed ones, sorted.
+// Ready reports whether all gates are open, and returns the sorted names of the closed ones.
 func (g *Gates) Ready() (ready bool, closed []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +77,7 @@ func (g *Gates) ready() (bool, []string) {
 	return len(closed) == 0, closed
 }
 
-// Wait returns nil once all gates are open at one moment, or the cause of ctx's end.
+// Wait blocks until all gates are open at the same time, or returns the cause of ctx's end.
 func (g *Gates) Wait(ctx context.Context) error {
 	for {
 		g.mu.Lock()
@@ -97,9 +98,9 @@ func (g *Gates) Wait(ctx context.Context) error {
 	}
 }
 
-// Component is the gate "started" as a component. As the last one in Run it
-// opens when everything before it has started, and is the first to close, so
-// that a service that stops is not ready before it refuses its first request.
+// Component returns a component that opens the gate "started". As the last component in Run it
+// opens when everything before it has started and closes first on shutdown, so a stopping service
+// is not ready before it refuses its first request.
 func (g *Gates) Component() Component {
 	gate := g.Gate("started")
 	return Component{

@@ -19,7 +19,7 @@ func wantReady(t *testing.T, g *lifecycle.Gates, ready bool, closed ...string) {
 	}
 }
 
-func TestReadyMeansEveryGateIsOpen(t *testing.T) {
+func TestReadyRequiresAllGatesOpen(t *testing.T) {
 	var g lifecycle.Gates
 	wantReady(t, &g, true)
 	view, etcd := g.Gate("view"), g.Gate("etcd")
@@ -63,7 +63,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAStoppingServiceIsNotReadyBeforeItsPartsStop(t *testing.T) {
+func TestStoppingServiceIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g lifecycle.Gates
 		part := lifecycle.Component{

@@ -1,22 +1,17 @@
-// Package lifecycle is the skeleton every service runs in: named components
-// started in order and stopped in reverse, readiness gates, and signals.
+// Package lifecycle runs a service: named components started in order and stopped in reverse,
+// readiness gates, and signals.
 //
 //	starting ──all Starts returned──▶ running ──context done, or first failure──▶ stopping ──▶ returned
 //	    └───────────────── a Start failed, context done ─────────────────────────────▲
 //
 // Invariants:
-//   - A component is started only after every earlier one has started, and
-//     stopped only after every later one has stopped or used up its bound.
-//   - The first failure stops all. A Run that returns before it was asked to,
-//     even with nil, is a failure: what must be done once belongs in Start. ErrEnd is none.
-//   - Cancelling the caller's context does not cancel the components' own: each
-//     keeps working until its turn to stop comes.
-//   - A panic in a component is an error like any other; its stack is logged.
-//   - Run returns only when every component has ended, except those that let
-//     their bound pass, which the returned error names.
+//   - A component starts only after every earlier one has started, and stops only after every later one has stopped or timed out.
+//   - The first failure stops everything. A Run that returns early, even with nil, is a failure; one-time work belongs in Start. ErrEnd is not a failure.
+//   - Cancelling the caller's context does not cancel the components' contexts. Each works until it is its turn to stop.
+//   - A panic in a component is handled as an error, and its stack is logged.
+//   - Run returns only when every component has ended, except those that timed out, which the returned error names.
 //
-// The package restarts nothing: a service that failed exits, and whoever runs it
-// starts it again with an empty memory.
+// The package restarts nothing: a failed service exits, and its supervisor starts it again.
 package lifecycle
 
 import (
@@ -31,35 +26,34 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// StopTimeout is how long a component may take to stop when it names no bound of its own.
+// StopTimeout is the default of Component.StopTimeout.
 const StopTimeout = 10 * time.Second
 
-// ErrEnd is what a component's Run returns when somebody asked it to end the whole service:
-// all stop, and nothing has failed. Those whose turn to start has not come by then are not started.
+// ErrEnd is returned by a component's Run to end the whole service without a failure. Components
+// that have not started yet are not started.
 var ErrEnd = errors.New("asked to end the service")
 
 // Component is one part of a service. Any of its functions may be nil.
 type Component struct {
-	// Name stands in logs and errors.
+	// Name identifies the component in logs and errors.
 	Name string
-	// Start makes the component ready for those after it and returns. Its context
-	// ends when Start returns; what lives longer belongs to Run.
+	// Start prepares the component for those after it. Its context ends when Start returns; longer
+	// work belongs to Run.
 	Start func(ctx context.Context) error
-	// Run works until its context is done, or until Stop makes it return. It
-	// begins when Start has returned. An error of Kind Canceled after it was asked
-	// to stop is not a failure.
+	// Run works until its context is done or Stop makes it return. It starts after Start has
+	// returned. An error of Kind Canceled after a stop request is not a failure.
 	Run func(ctx context.Context) error
-	// Stop asks for a graceful end: finish what was begun, take nothing new. Run's
-	// context is cancelled when Stop has returned or its own context has ended,
-	// which is after four fifths of the bound.
+	// Stop requests a graceful end: finish current work and accept no more. Run's context is
+	// cancelled when Stop returns, or after four fifths of StopTimeout, when Stop's own context
+	// ends.
 	Stop func(ctx context.Context) error
 	// StopTimeout bounds Stop and the end of Run together. 0 means the package's StopTimeout.
 	StopTimeout time.Duration
 }
 
-// Run starts the components in order, waits until ctx is done or one of them
-// fails, and stops them in reverse. It returns nil when it was ctx that ended, or ErrEnd,
-// and everything stopped cleanly; otherwise all failures joined, the first one first.
+// Run starts the components in order, waits until ctx is done or one of them fails, and stops them
+// in reverse. It returns nil after a clean stop because of ctx or ErrEnd, otherwise all failures
+// joined, the first one first.
 func Run(ctx context.Context, log *slog.Logger, components ...Component) error {
 	g := &group{log: log, failed: make(chan error, len(components))}
 	err := g.start(ctx, components)
@@ -81,11 +75,11 @@ func Run(ctx context.Context, log *slog.Logger, components ...Component) error {
 	return errors.Join(append([]error{err}, g.stop()...)...)
 }
 
-// group holds what has been started, in order. It is owned by the goroutine of Run.
+// group holds the started components in order. It is owned by the goroutine of Run.
 type group struct {
 	log     *slog.Logger
 	running []*running
-	// failed takes at most one error per component, so no sender ever blocks.
+	// failed receives at most one error per component, so senders never block.
 	failed chan error
 }
 
@@ -120,8 +114,8 @@ func (g *group) start(ctx context.Context, components []Component) error {
 	return nil
 }
 
-// startOne runs Start, giving up waiting when an earlier component fails
-// meanwhile, and then sets Run going.
+// startOne calls Start and then starts Run. It stops waiting if an earlier component fails
+// meanwhile.
 func (g *group) startOne(ctx context.Context, c Component) error {
 	if c.Start != nil {
 		startCtx, cancel := context.WithCancel(ctx)
@@ -137,7 +131,7 @@ func (g *group) startOne(ctx context.Context, c Component) error {
 			cancel()
 			late := g.afterFailure(ctx, c, <-started)
 			if late != nil && errors.Is(err, ErrEnd) {
-				return late // to be asked to end is no failure, and this is
+				return late // ErrEnd is not a failure, but late is
 			}
 			return errors.Join(err, late)
 		}
@@ -146,8 +140,8 @@ func (g *group) startOne(ctx context.Context, c Component) error {
 	return nil
 }
 
-// afterFailure handles a component whose Start returned after an earlier one had
-// failed: started after all, it joins the others to be stopped with them.
+// afterFailure handles a component whose Start returned after an earlier component failed. If it
+// started, it is stopped with the others.
 func (g *group) afterFailure(ctx context.Context, c Component, err error) error {
 	if err == nil {
 		g.run(ctx, c)
@@ -159,7 +153,7 @@ func (g *group) afterFailure(ctx context.Context, c Component, err error) error 
 	return err
 }
 
-// run sets a component's Run going on a context that only stop cancels.
+// run starts a component's Run with a context that only stop cancels.
 func (g *group) run(ctx context.Context, c Component) {
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &running{Component: c, cancel: cancel, stopping: make(chan struct{}), done: make(chan struct{})}
@@ -180,14 +174,14 @@ func (g *group) run(ctx context.Context, c Component) {
 		default:
 		}
 		if err == nil {
-			err = errs.New(errs.Internal, "%s: ended without being asked to", c.Name)
+			err = errs.New(errs.Internal, "%s: ended unexpectedly", c.Name)
 		}
 		g.failed <- err
 	}()
 }
 
-// stop ends everything in reverse and returns what went wrong on the way,
-// failures that nobody has read yet included.
+// stop ends everything in reverse and returns all failures, including those not yet read from
+// failed.
 func (g *group) stop() []error {
 	var failures []error
 	for _, r := range slices.Backward(g.running) {
@@ -199,7 +193,7 @@ func (g *group) stop() []error {
 	for {
 		select {
 		case err := <-g.failed:
-			if !errors.Is(err, ErrEnd) { // several were asked to
+			if !errors.Is(err, ErrEnd) { // more than one component returned it
 				failures = append(failures, err)
 			}
 		default:
@@ -208,8 +202,8 @@ func (g *group) stop() []error {
 	}
 }
 
-// stopOne gives Stop four fifths of the bound and Run the rest, so that a Run
-// whose graceful end takes too long still ends by its context, in time.
+// stopOne gives Stop four fifths of the timeout and Run the rest, so a Run that ends too slowly is
+// cancelled in time.
 func (g *group) stopOne(r *running) error {
 	bound := r.StopTimeout
 	if bound <= 0 {
@@ -240,7 +234,7 @@ func (g *group) stopOne(r *running) error {
 	}
 }
 
-// guard names the component in its error and turns a panic into one.
+// guard adds the component's name to errors and turns panics into errors.
 func guard(log *slog.Logger, name, phase string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

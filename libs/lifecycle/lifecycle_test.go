@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// journal records in which order things happened.
+// journal records the order of events.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -42,7 +42,7 @@ func (j *journal) want(t *testing.T, lines ...string) {
 	}
 }
 
-// component does as it is told and writes it down.
+// component returns a component that records its calls.
 func (j *journal) component(name string) lifecycle.Component {
 	return lifecycle.Component{
 		Name:  name,
@@ -76,7 +76,7 @@ func TestTheFirstFailureStopsAll(t *testing.T) {
 		want string
 	}{
 		{"an error", func(context.Context) error { return boom }, "b: run: boom"},
-		{"an end that nobody asked for", func(context.Context) error { return nil }, "b: ended without being asked to"},
+		{"an end that nobody asked for", func(context.Context) error { return nil }, "b: ended unexpectedly"},
 		{"a panic", func(context.Context) error { panic("boom") }, "b: panic in run: boom"},
 	}
 	for _, c := range cases {
@@ -97,7 +97,7 @@ func TestTheFirstFailureStopsAll(t *testing.T) {
 	}
 }
 
-func TestAComponentThatIsAskedToEndsAllAndNothingFailed(t *testing.T) {
+func TestErrEndStopsAllWithoutFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		b := lifecycle.Component{Name: "b", Run: func(context.Context) error {
@@ -111,7 +111,7 @@ func TestAComponentThatIsAskedToEndsAllAndNothingFailed(t *testing.T) {
 	})
 }
 
-func TestSeveralComponentsThatAreAskedToEndAllHaveNotFailed(t *testing.T) {
+func TestErrEndOfSeveralComponentsIsNoFailure(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before the stop": 0, "while the others stop": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestSeveralComponentsThatAreAskedToEndAllHaveNotFailed(t *testing.T) {
 	}
 }
 
-func TestWhoIsAskedToEndWhileALaterOneStartsHasNotFailed(t *testing.T) {
+func TestErrEndDuringStartIsNoFailure(t *testing.T) {
 	for name, c := range map[string]struct {
 		start func(context.Context) error
 		fails string
@@ -160,7 +160,7 @@ func TestWhoIsAskedToEndWhileALaterOneStartsHasNotFailed(t *testing.T) {
 	}
 }
 
-func TestAFailedStartStopsWhatWasStarted(t *testing.T) {
+func TestFailedStartStopsStartedComponents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		b := j.component("b")
@@ -173,7 +173,7 @@ func TestAFailedStartStopsWhatWasStarted(t *testing.T) {
 	})
 }
 
-func TestAFailureWhileALaterOneStartsEndsTheStart(t *testing.T) {
+func TestFailureDuringStartAbortsTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		a := lifecycle.Component{Name: "a", Run: func(context.Context) error {
@@ -190,7 +190,7 @@ func TestAFailureWhileALaterOneStartsEndsTheStart(t *testing.T) {
 	})
 }
 
-func TestBeingStoppedWhileStartingIsNoFailure(t *testing.T) {
+func TestStopDuringStartIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		ctx, cancel := context.WithCancel(t.Context())
@@ -204,7 +204,7 @@ func TestBeingStoppedWhileStartingIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestAComponentWorksUntilItsTurnToStopComes(t *testing.T) {
+func TestComponentRunsUntilItsTurnToStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := make(chan context.Context, 1)
 		a := lifecycle.Component{Name: "a", Run: func(ctx context.Context) error {
@@ -224,7 +224,7 @@ func TestAComponentWorksUntilItsTurnToStopComes(t *testing.T) {
 	})
 }
 
-func TestAHangingComponentIsLeftBehind(t *testing.T) {
+func TestHangingComponentTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		release := make(chan struct{})
@@ -247,7 +247,7 @@ func TestAHangingComponentIsLeftBehind(t *testing.T) {
 	})
 }
 
-func TestASlowGracefulEndIsCutShortInTime(t *testing.T) {
+func TestSlowStopIsCancelledInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -281,7 +281,7 @@ func TestEveryFailureIsReported(t *testing.T) {
 	})
 }
 
-func TestAPanicLeavesItsStackInTheLog(t *testing.T) {
+func TestPanicStackIsLogged(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	err := lifecycle.Run(t.Context(), log, lifecycle.Component{Name: "a", Start: func(context.Context) error { panic("boom") }})

@@ -10,10 +10,9 @@ import (
 	"syscall"
 )
 
-// WithSignals is a context that the first SIGINT or SIGTERM cancels, with a
-// cause that names the signal. The second one calls exit with 128 + its number
-// at once: for whoever does not want to wait for the graceful end. Mains pass
-// os.Exit. The returned function ends the watch, waits for it and cancels.
+// WithSignals returns a context that the first SIGINT or SIGTERM cancels, with a cause that names
+// the signal. A second signal calls exit with 128 + its number at once. Mains pass os.Exit. The
+// returned function stops the signal handling and cancels the context.
 func WithSignals(parent context.Context, log *slog.Logger, exit func(code int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)

@@ -10,7 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/lifecycle"
 )
 
-func TestTheFirstSignalCancelsAndTheSecondExits(t *testing.T) {
+func TestFirstSignalCancelsSecondExits(t *testing.T) {
 	exited := make(chan int, 1)
 	ctx, stop := lifecycle.WithSignals(t.Context(), slog.New(slog.DiscardHandler), func(code int) { exited <- code })
 	defer stop()
@@ -31,7 +31,7 @@ func TestTheFirstSignalCancelsAndTheSecondExits(t *testing.T) {
 	}
 }
 
-func TestWithoutASignalTheWatchEndsCleanly(t *testing.T) {
+func TestSignalWatchEndsCleanly(t *testing.T) {
 	ctx, stop := lifecycle.WithSignals(t.Context(), slog.New(slog.DiscardHandler), func(int) { t.Error("exited") })
 	if ctx.Err() != nil {
 		t.Error("cancelled at once")

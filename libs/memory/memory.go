@@ -1,11 +1,9 @@
-// Package memory has the garbage collector use memory that may be used, so that it
-// takes less processor time.
+// Package memory lets the garbage collector use spare memory to save CPU time.
 //
-// Go lets as much garbage pile up as is in use, and then walks over all that is in
-// use. A process that holds a large fleet and changes much of it at once spends a
-// third of its time so. With a budget the collector comes more rarely while the
-// heap is well below it, and as by default near it and beyond: a budget is no limit,
-// and nothing fails or slows down because it is used up.
+// By default, Go collects when there is as much garbage as live data, and each collection walks
+// all live data. A process that holds a large fleet and changes much of it at once spends a third
+// of its time on that. With a budget, collections are rarer while the heap is well below the
+// budget. Near it and above it, the default applies: a budget is not a limit.
 package memory
 
 import (
@@ -16,25 +14,25 @@ import (
 )
 
 const (
-	// MiB is the unit budgets are given in.
+	// MiB is the unit of budgets.
 	MiB = 1 << 20
-	// usual and most are how much garbage, in percent of what is in use, is let to
-	// pile up by default, and at most.
+	// usual and most are the default and maximum GC percentage: garbage relative to live data.
 	usual, most = 100, 400
-	// small is what a heap in use needs for the budget to matter: below it there is
-	// little to walk over, and many such processes share a host.
+	// small is the live heap below which the budget has no effect: collections are cheap then, and
+	// many such processes share a host.
 	small = 64 * MiB
-	// step is the change of the percentage that is worth making.
+	// step is the smallest change of the percentage that is applied.
 	step = 10
-	// every is how often it is looked at.
+	// every is the interval between adjustments.
 	every = time.Second
 )
 
-// live is the metric of what was in use at the end of the last collection.
+// live is the metric of the live heap after the last collection.
 const live = "/gc/heap/live:bytes"
 
-// Spend keeps the collector to a budget of heap, in bytes, until ctx ends; then it
-// is as before. It returns ctx's error. The setting is the whole process': one at a time.
+// Spend adjusts the garbage collector to a heap budget in bytes until ctx ends. Then it restores
+// the previous setting and returns ctx's error. The setting applies to the whole process, so only
+// one Spend may run at a time.
 func Spend(ctx context.Context, budget uint64) error {
 	before := debug.SetGCPercent(usual)
 	defer debug.SetGCPercent(before)
@@ -56,7 +54,7 @@ func Spend(ctx context.Context, budget uint64) error {
 	}
 }
 
-// percent is how much garbage may pile up on so much in use.
+// percent returns the GC percentage for a live heap size and a budget.
 func percent(inUse, budget uint64) int {
 	if inUse < small || inUse >= budget {
 		return usual

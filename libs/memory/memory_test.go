@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestGarbageIsLetToPileUpUpToTheBudget(t *testing.T) {
+func TestGCPercentFollowsBudget(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		inUse, budget uint64
@@ -31,7 +31,7 @@ func TestGarbageIsLetToPileUpUpToTheBudget(t *testing.T) {
 	}
 }
 
-func TestTheHeapStaysWithinTheBudgetWhereTheDefaultWould(t *testing.T) {
+func TestHeapStaysWithinBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		inUse, budget := rapid.Uint64Range(1, 1<<40).Draw(t, "in use"), rapid.Uint64Range(0, 1<<40).Draw(t, "budget")
 		p := percent(inUse, budget)
@@ -44,7 +44,7 @@ func TestTheHeapStaysWithinTheBudgetWhereTheDefaultWould(t *testing.T) {
 	})
 }
 
-func TestAfterwardsTheCollectorIsAsBefore(t *testing.T) {
+func TestSpendRestoresGCPercent(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,9 +1,7 @@
-// Package openapitest holds requests and answers of tests against an OpenAPI document (3.1):
-// what is served is as it is described.
+// Package openapitest checks requests and answers in tests against an OpenAPI 3.1 document.
 //
-// It is stricter than clients need be. An object has the fields that are described and no
-// others, unless its schema says otherwise with additionalProperties; a client that lives by
-// the document takes a field more.
+// It is stricter than clients need to be. An object may only have the described fields, unless its
+// schema sets additionalProperties, whereas clients must accept additional fields.
 package openapitest
 
 import (
@@ -22,8 +20,8 @@ import (
 // object is a JSON object of the document.
 type object = map[string]any
 
-// Contract is a document that requests and answers are held against. It may be used by many
-// goroutines. Make it with New.
+// Contract is a document to check requests and answers against. It is safe for concurrent use. New
+// creates it.
 type Contract struct {
 	doc object
 
@@ -32,8 +30,8 @@ type Contract struct {
 	compiled map[string]*jsonschema.Schema
 }
 
-// New reads a document. It fails when its schemas are none; what is wrong inside of one is told
-// by whatever is held against it.
+// New returns the contract of a document. It fails if the schemas cannot be read. Mistakes inside
+// a schema are reported when it is used.
 func New(doc map[string]any) (*Contract, error) {
 	c := &Contract{doc: doc, compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
 	c.compiler.DefaultDraft(jsonschema.Draft2020)
@@ -45,11 +43,11 @@ func New(doc map[string]any) (*Contract, error) {
 	return c, c.compiler.AddResource(schemasURL, object{"$defs": defs})
 }
 
-// schemasURL is what the described schemas are compiled as.
+// schemasURL is the base URL under which the schemas are compiled.
 const schemasURL = "https://orrery.test/schemas"
 
-// closed is a schema whose objects have no fields that are not described, with references
-// that lead to schemasURL.
+// closed returns a schema whose objects allow only described fields, with references that point to
+// schemasURL.
 func closed(schema any) any {
 	s, ok := schema.(object)
 	if !ok {
@@ -84,7 +82,7 @@ func closed(schema any) any {
 	return out
 }
 
-// at is an object of the document; empty where there is none.
+// at returns an object of the document, nil if it does not exist.
 func (c *Contract) at(path ...string) object {
 	at := c.doc
 	for _, key := range path {
@@ -93,7 +91,7 @@ func (c *Contract) at(path ...string) object {
 	return at
 }
 
-// Resolved is a part of the document, or what it refers to.
+// Resolved returns a part of the document, following its reference if it is one.
 func (c *Contract) Resolved(part any) map[string]any {
 	o, _ := part.(object)
 	if ref, ok := o["$ref"].(string); ok {
@@ -102,14 +100,13 @@ func (c *Contract) Resolved(part any) map[string]any {
 	return o
 }
 
-// Operation is what the document says of a method and a path as it writes it; nil when it
-// says nothing.
+// Operation returns the description of a method and a path template, or nil.
 func (c *Contract) Operation(method, path string) map[string]any {
 	op, _ := c.at("paths", path)[strings.ToLower(method)].(object)
 	return op
 }
 
-// Operations are all that the document describes, by method and path: "GET /a/{b}".
+// Operations returns all described operations by method and path, e.g. "GET /a/{b}".
 func (c *Contract) Operations() map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for path, item := range c.at("paths") {
@@ -123,9 +120,8 @@ func (c *Contract) Operations() map[string]map[string]any {
 	return out
 }
 
-// Find is the operation that a path as it is sent leads to, of several the one with the
-// fewest parameters; nil when none is described. A parameter {path} at a path's end takes
-// all that follows.
+// Find returns the operation that matches a request path, the one with the fewest parameters if
+// several do, or nil. A parameter {path} at the end of a path matches the rest.
 func (c *Contract) Find(method, path string) (op map[string]any) {
 	best := -1
 	for described := range c.at("paths") {
@@ -138,7 +134,7 @@ func (c *Contract) Find(method, path string) (op map[string]any) {
 	return op
 }
 
-// leads reports whether a path as it is sent is one that is described.
+// leads reports whether a request path matches a described path.
 func leads(described, path string) bool {
 	want, have := strings.Split(described, "/"), strings.Split(path, "/")
 	for n, w := range want {
@@ -154,8 +150,8 @@ func leads(described, path string) bool {
 	return len(want) == len(have)
 }
 
-// faults says in what a JSON value is not as a schema describes it; empty when it is. name
-// tells the schema from others.
+// faults returns how a JSON value violates a schema, or "". name identifies the schema in the
+// cache.
 func (c *Contract) faults(name string, schema, value any) string {
 	c.mu.Lock()
 	s, ok := c.compiled[name]
@@ -178,14 +174,14 @@ func (c *Contract) faults(name string, schema, value any) string {
 	return ""
 }
 
-// Answer is what is held against the document of an answer.
+// Answer is a response to check.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Answered says in what an answer is not as an operation describes it; empty when it is.
+// Answered returns how an answer violates the description of its operation, or "".
 func (c *Contract) Answered(op map[string]any, a Answer) string {
 	responses, _ := op["responses"].(object)
 	status := fmt.Sprint(a.Status)
@@ -213,13 +209,13 @@ func (c *Contract) Answered(op map[string]any, a Answer) string {
 		return ""
 	}
 	var value any
-	_ = json.Unmarshal(a.Body, &value) // what is no JSON is null, which no schema takes for an object
+	_ = json.Unmarshal(a.Body, &value) // invalid JSON becomes null, which no object schema accepts
 	return c.faults(fmt.Sprint(op["operationId"], " ", status), described["schema"], value)
 }
 
-// Asked says in what a request that was taken is not as an operation describes it; empty when
-// it is. body is JSON as text, or a value to be encoded; anything else is not looked at. Nulls
-// of a patch take something away, whatever it is.
+// Asked returns how an accepted request violates the description of its operation, or "". body is
+// JSON text or a value to encode; other bodies are not checked. Nulls in a PATCH are ignored,
+// because they remove a field of any type.
 func (c *Contract) Asked(op map[string]any, method string, query url.Values, body any) string {
 	known := map[string]bool{"ticket": true, "minRevision": true} // of every route
 	parameters, _ := op["parameters"].([]any)
@@ -243,7 +239,7 @@ func (c *Contract) Asked(op map[string]any, method string, query url.Values, bod
 	return c.faults(fmt.Sprint(op["operationId"], " asked"), schema, c.spelled(schema, value))
 }
 
-// JSONBody is the schema of the JSON that an operation reads; nil when it reads none.
+// JSONBody returns the schema of the JSON body of an operation, or nil.
 func (c *Contract) JSONBody(op map[string]any) map[string]any {
 	request, _ := op["requestBody"].(object)
 	content, _ := request["content"].(object)
@@ -252,7 +248,8 @@ func (c *Contract) JSONBody(op map[string]any) map[string]any {
 	return schema
 }
 
-// spelled is an object with its fields named as they are described: they are taken in any case.
+// spelled returns an object with its fields renamed to the described case, because the API ignores
+// case.
 func (c *Contract) spelled(schema, value any) any {
 	sent, ok := value.(object)
 	if !ok {
@@ -271,7 +268,7 @@ func (c *Contract) spelled(schema, value any) any {
 	return out
 }
 
-// sentJSON is what a test sends as JSON, if it does.
+// sentJSON returns the JSON value that a test sends. ok is false if it sends none.
 func sentJSON(body any) (value any, ok bool) {
 	text, isText := body.(string)
 	if raw, isRaw := body.([]byte); isRaw {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// shelf describes a few routes.
+// shelf is a document with a few routes.
 const shelf = `{
   "paths": {
     "/books": {
@@ -59,7 +59,7 @@ func answer(status int, media, body string) Answer {
 	return Answer{Status: status, Header: http.Header{"Content-Type": {media}}, Body: []byte(body)}
 }
 
-func TestWhatIsNotAsDescribedIsFound(t *testing.T) {
+func TestViolationsAreFound(t *testing.T) {
 	c := contractOf(t)
 	add, remove := c.Operation("POST", "/books"), c.Operation("DELETE", "/books/{name}")
 	const book, media = `{"name":"a","tags":[{"word":"b"}]}`, "application/json; charset=utf-8"
@@ -98,7 +98,7 @@ func TestWhatIsNotAsDescribedIsFound(t *testing.T) {
 	}
 }
 
-func TestAPathLeadsToTheOperationThatNamesMostOfIt(t *testing.T) {
+func TestFindPrefersFewestParameters(t *testing.T) {
 	c := contractOf(t)
 	for sent, want := range map[string]any{
 		"GET /books/newest": "newest", "DELETE /books/newest": "removeBook", "DELETE /books/a": "removeBook", "GET /books/a/pages/b/c": "page",

@@ -1,4 +1,4 @@
-// Package pause waits between two attempts, no longer than anybody wants to know.
+// Package pause sleeps with a context.
 package pause
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// For waits; false when ctx ended first. It returns at once when d is not
-// positive, and when ctx has ended already it is false whatever d is.
+// For sleeps for d, or until ctx ends. It reports whether ctx is still active. It does not sleep
+// if d is not positive.
 func For(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -19,8 +19,8 @@ func For(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// Jittered waits like For, a random time between half of d and d. Many processes that
-// lost the same thing at one moment then retry at different moments.
+// Jittered is For with a random duration between d/2 and d, so that processes that failed at the
+// same moment retry at different moments.
 func Jittered(ctx context.Context, d time.Duration) bool {
 	return For(ctx, d-rand.N(d/2+1))
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/orreryhq/orrery/libs/pause"
 )
 
-func TestAPauseLastsAsLongAsAskedUnlessTheContextEndsFirst(t *testing.T) {
+func TestPauseEndsWithContext(t *testing.T) {
 	cases := []struct {
 		name     string
 		d        time.Duration
-		ends     time.Duration // of the context, after the pause began
+		ends     time.Duration // end of the context, after the pause began
 		want     bool
 		wantTook time.Duration
 	}{

@@ -39,7 +39,7 @@ func NewAuthority(name string, now, until time.Time) (*Authority, error) {
 	t.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, errs.As(errs.Internal, "pki.NewAuthority", err)
+		return nil, errs.WrapAs(errs.Internal, "pki.NewAuthority", err)
 	}
 	pair, err := sign(t, t, key, key)
 	if err != nil {
@@ -112,7 +112,7 @@ func (a *Authority) Issue(r Request) (Pair, error) {
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, errs.As(errs.Internal, "pki.Issue", err)
+		return Pair{}, errs.WrapAs(errs.Internal, "pki.Issue", err)
 	}
 	pair, err := sign(t, a.cert, key, a.key)
 	return pair, errs.Wrap("pki.Issue", err)
@@ -125,7 +125,7 @@ func template(name string, now, until time.Time) (*x509.Certificate, error) {
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, errs.As(errs.Internal, "pki.template", err)
+		return nil, errs.WrapAs(errs.Internal, "pki.template", err)
 	}
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
@@ -136,11 +136,11 @@ func template(name string, now, until time.Time) (*x509.Certificate, error) {
 func sign(t, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (Pair, error) {
 	cert, err := x509.CreateCertificate(rand.Reader, t, parent, &key.PublicKey, signer)
 	if err != nil {
-		return Pair{}, errs.As(errs.Internal, "pki.sign", err)
+		return Pair{}, errs.WrapAs(errs.Internal, "pki.sign", err)
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return Pair{}, errs.As(errs.Internal, "pki.sign", err)
+		return Pair{}, errs.WrapAs(errs.Internal, "pki.sign", err)
 	}
 	return Pair{
 		Cert: pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: cert}),
@@ -156,7 +156,7 @@ func parseCert(b []byte) (*x509.Certificate, error) {
 		return nil, err
 	}
 	cert, err := x509.ParseCertificate(der)
-	return cert, errs.As(errs.Invalid, "pki.parseCert", err)
+	return cert, errs.WrapAs(errs.Invalid, "pki.parseCert", err)
 }
 
 func parseKey(b []byte) (*ecdsa.PrivateKey, error) {
@@ -166,7 +166,7 @@ func parseKey(b []byte) (*ecdsa.PrivateKey, error) {
 	}
 	key, err := x509.ParsePKCS8PrivateKey(der)
 	if err != nil {
-		return nil, errs.As(errs.Invalid, "pki.parseKey", err)
+		return nil, errs.WrapAs(errs.Invalid, "pki.parseKey", err)
 	}
 	own, ok := key.(*ecdsa.PrivateKey)
 	if !ok {

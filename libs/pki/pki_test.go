@@ -30,7 +30,7 @@ func issue(t *testing.T, a *pki.Authority, r pki.Request) pki.Pair {
 	return p
 }
 
-// handshake is what the server says of a connection from a client with a certificate, or without any.
+// handshake connects a client with or without a certificate and returns the errors of both sides.
 func handshake(t *testing.T, a *pki.Authority, server pki.Pair, host string, client *pki.Pair) (serverErr, clientErr error) {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -63,7 +63,7 @@ func handshake(t *testing.T, a *pki.Authority, server pki.Pair, host string, cli
 		}
 		s := tls.Server(far, &tls.Config{Certificates: pair(server), ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool})
 		if err = s.Handshake(); err == nil {
-			_, err = s.Write([]byte("x")) // TLS 1.3 tells the client after its handshake whether it was accepted
+			_, err = s.Write([]byte("x")) // with TLS 1.3, the client learns only after its handshake whether it was accepted
 		}
 		_ = far.Close()
 		done <- err

@@ -1,5 +1,4 @@
-// Package proctest is for tests that look at the processes of the machine: which
-// there are, whether one lives, and one that has nothing to do with any of it.
+// Package proctest inspects the machine's processes in tests.
 package proctest
 
 import (
@@ -14,33 +13,32 @@ import (
 	"testing"
 )
 
-// Process is one by its pid.
+// Process is a process ID.
 type Process int
 
 func (p Process) path(file string) string {
 	return filepath.Join("/proc", strconv.Itoa(int(p)), file)
 }
 
-// Dir is where it works; empty when it is gone or another user's.
+// Dir returns the working directory, "" if the process has ended or belongs to another user.
 func (p Process) Dir() string {
 	dir, _ := os.Readlink(p.path("cwd"))
 	return dir
 }
 
-// Carries reports whether it was started with a setting, as NAME=VALUE, in its
-// environment.
+// Carries reports whether the process was started with the environment entry NAME=VALUE.
 func (p Process) Carries(setting string) bool {
 	b, _ := os.ReadFile(p.path("environ"))
 	return slices.Contains(strings.Split(string(b), "\x00"), setting)
 }
 
-// stat is its state and what follows; nil when it is gone.
+// stat returns the fields of /proc/PID/stat from the state on, nil if the process has ended.
 func (p Process) stat() []string {
 	b, _ := os.ReadFile(p.path("stat"))
-	return strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // the command before it may hold anything
+	return strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // the command name before it may contain anything
 }
 
-// Where are the pids of all processes that are as wanted.
+// Where returns the IDs of all processes for which wanted returns true.
 func Where(t testing.TB, wanted func(Process) bool) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -56,20 +54,19 @@ func Where(t testing.TB, wanted func(Process) bool) []int {
 	return pids
 }
 
-// Lives reports whether a process runs. One that has ended does not, though nobody
-// has asked for its exit code yet.
+// Lives reports whether a process runs. A zombie does not.
 func Lives(pid int) bool {
 	stat := Process(pid).stat()
 	return len(stat) > 0 && stat[0] != "Z"
 }
 
-// StartTime is when a process began, as the kernel counts: with its pid it names
-// it, whoever has the pid later.
+// StartTime returns the start time of a process in clock ticks since boot. PID and start time
+// together identify a process.
 func StartTime(t testing.TB, pid int) uint64 {
 	t.Helper()
 	stat := Process(pid).stat()
 	if len(stat) < 20 {
-		t.Fatalf("there is no process %d", pid)
+		t.Fatalf("process %d does not exist", pid)
 	}
 	n, err := strconv.ParseUint(stat[19], 10, 64)
 	if err != nil {
@@ -78,8 +75,8 @@ func StartTime(t testing.TB, pid int) uint64 {
 	return n
 }
 
-// Bystander starts a process in a session of its own that does nothing until the
-// test ends, and returns its pid.
+// Bystander starts an idle process in its own session, kills it at the end of the test, and
+// returns its ID.
 func Bystander(t testing.TB) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")

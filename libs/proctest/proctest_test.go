@@ -35,7 +35,7 @@ func TestAProcessIsFoundByItsMarksWhileItLives(t *testing.T) {
 	if !proctest.Lives(pid) || proctest.StartTime(t, pid) == 0 {
 		t.Error("it does not live")
 	}
-	_ = stdin.Close() // and so it ends
+	_ = stdin.Close() // which ends it
 	await.That(t, "its end", func() string { return await.Unless(!proctest.Lives(pid), "process %d", pid) })
 	if err := cmd.Wait(); err != nil || proctest.Lives(pid) || len(found()) > 0 {
 		t.Errorf("after its end: %v, found %v", err, found())

@@ -50,7 +50,7 @@ func askReady(ctx context.Context, address string) (string, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+"/readyz", nil)
 	if err != nil {
-		return "", errs.As(errs.Invalid, "program.healthcheck", err)
+		return "", errs.WrapAs(errs.Invalid, "program.healthcheck", err)
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
 	resp, err := transport.RoundTrip(req)

@@ -17,12 +17,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// demanding is a program's settings that cannot be used without a secret.
+// demanding are settings that are invalid without a secret.
 type demanding struct{ program.Settings }
 
 func (d *demanding) Validate() []error { return append(d.Settings.Validate(), d.RequireSecret()...) }
 
-// check runs a program's health check and returns its exit code and all it printed.
+// check runs a program's health check and returns its exit code and output.
 func check(args ...string) (int, string) {
 	var s demanding
 	var out bytes.Buffer
@@ -44,7 +44,7 @@ func serveReadyz(t *testing.T, status int, text string) string {
 	return server.Listener.Addr().String()
 }
 
-func TestAHealthCheckSaysWhatTheAdminListenerSays(t *testing.T) {
+func TestHealthCheckReportsReadiness(t *testing.T) {
 	ready := serveReadyz(t, http.StatusOK, "ready")
 	waiting := serveReadyz(t, http.StatusServiceUnavailable, "waiting for view")
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,7 +77,7 @@ func TestAHealthCheckSaysWhatTheAdminListenerSays(t *testing.T) {
 	}
 }
 
-func TestAHealthCheckTellsAboutItself(t *testing.T) {
+func TestHealthCheckHelp(t *testing.T) {
 	code, out := check("--help")
 	if code != config.ExitOK || !strings.Contains(out, "tester healthcheck") || !strings.Contains(out, "--admin-address") {
 		t.Errorf("exit code %d, said %q", code, out)

@@ -1,9 +1,9 @@
-// Package program is what every service's own program does around its service:
-// read the settings, connect to etcd, watch it, serve the admin listener, run
-// until a signal and stop in reverse.
+// Package program contains what every service's program does around its service: read the
+// settings, connect to etcd, watch it, serve the admin listener, run until a signal and stop in
+// reverse order.
 //
-// A service's main says which settings it adds and which components it runs
-// between the view and the readiness gate; see Spec.
+// A service's main declares its own settings and the components to run between the view and the
+// readiness gate; see Spec.
 package program
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/clock"
 	"github.com/orreryhq/orrery/libs/config"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
@@ -29,10 +29,10 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// Settings are the settings every service has. Embed it in the service's own.
+// Settings contains the settings every service has. Embed it in the service's own settings.
 type Settings struct {
 	telemetry.Config
-	// Replica is this process' name among its service's replicas; see ReplicaName.
+	// Replica is the name of this process among its service's replicas; see ReplicaName.
 	Replica string `config:"replica" usage:"name of this process among its service's replicas; empty: the host's name and a random part"`
 	Etcd    struct {
 		Endpoints []string `config:"endpoints" default:"http://127.0.0.1:2379" usage:"where etcd listens"`
@@ -46,7 +46,7 @@ type Settings struct {
 	} `config:"cluster"`
 }
 
-// maxMaxOps bounds etcd.max-ops: what etcd does in one transaction holds up everybody else.
+// maxMaxOps bounds etcd.max-ops, because large transactions block all other clients.
 const maxMaxOps = 1 << 14
 
 // Validate names the settings that cannot be used.
@@ -64,7 +64,8 @@ func (s *Settings) Validate() []error {
 	return problems
 }
 
-// RequireSecret is a problem unless the cluster's secret is given: for services that speak to others.
+// RequireSecret returns an error unless the cluster secret is set. It is for services that call
+// others.
 func (s *Settings) RequireSecret() []error {
 	if len(s.Cluster.Secret) >= 32 {
 		return nil
@@ -72,51 +73,51 @@ func (s *Settings) RequireSecret() []error {
 	return []error{errs.Field("cluster.secret", "must have at least 32 characters and be the same for all services: write one into a file (openssl rand -hex 32 > FILE) and pass --cluster-secret-file FILE")}
 }
 
-// Env is what a service is wired from.
+// Env contains what a service is built from.
 type Env struct {
 	Client *store.Client
 	View   *view.View
 	Log    *slog.Logger
-	// Records are the last records of Log; nil where Spec.KeepLog is.
+	// Records are the last records of Log. It is nil unless Spec.KeepLog is set.
 	Records  *telemetry.Ring
 	Registry *prometheus.Registry
-	// Replica is the name in force, given or made up.
+	// Replica is the effective name, either configured or generated.
 	Replica string
-	// Meta identifies the cluster; filled when etcd was reached, before the service's components start.
-	Meta *fleet.Meta
-	// Gates hold readiness back until what a service opens with them is there.
+	// Meta identifies the cluster. It is filled before the service's components start.
+	Meta *cluster.Meta
+	// Gates lets a service delay its readiness.
 	Gates *lifecycle.Gates
-	// Now reads the wall clock, with a monotonic reading; see clock.Variable.
+	// Now returns the wall clock with a monotonic reading; see clock.Variable.
 	Now func() time.Time
-	// Asked reports whether the program was asked to end; false while it runs and when
-	// it ends because something failed.
+	// Asked reports whether the program was asked to end. It is false while it runs and when it
+	// ends because of a failure.
 	Asked func() bool
 }
 
 // Spec describes a service's program.
 type Spec struct {
 	Name, About string
-	// Into is the service's settings, a pointer to a struct that embeds Settings;
-	// Common points at that embedded part.
+	// Into is the service's settings, a pointer to a struct that embeds Settings. Common points to
+	// that embedded part.
 	Into   any
 	Common *Settings
-	// NoView is for services that do not need to see the whole fleet: Env has no View then.
+	// NoView is for services that do not need to see the whole fleet. Env then has no View.
 	NoView bool
-	// Offline is for services whose work must begin though etcd is away. They are
-	// built and started at once, check the schema themselves (store.Client.Join) when
-	// they first reach etcd, and leave Env.Meta unfilled. They stay ready without etcd.
+	// Offline is for services that must start without etcd. Their components are started at once.
+	// They check the schema themselves (store.Client.Join) when they first reach etcd, do not get
+	// Env.Meta, and stay ready without etcd.
 	Offline bool
-	// KeepLog is how many records of its log a service keeps for those who read it while it
-	// runs; read once the settings are. Nil keeps none.
+	// KeepLog is the number of log records kept for readers. It is read after the settings. Nil
+	// keeps none.
 	KeepLog *int
-	// Build wires the service. Its components start once etcd is reached and the
-	// view has been read, as far as the service asks for that.
+	// Build builds the service. Unless Offline and NoView say otherwise, its components start once
+	// etcd was reached and the view was read.
 	Build func(Env) ([]lifecycle.Component, error)
 }
 
-// Main runs the program and returns its exit code: 0 after a clean end, 1 when
-// something failed, 2 when the user has to change a setting. With "healthcheck"
-// as the first argument it asks the running program instead; see healthcheck.
+// Main runs the program and returns its exit code: 0 after a clean end, 1 after a failure, 2 if a
+// setting must be corrected. With "healthcheck" as the first argument it asks the running program
+// instead; see healthcheck.
 func Main(s Spec, args, env []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == healthcheckWord {
 		return healthcheck(s, args[1:], env, stdout, stderr)
@@ -136,7 +137,7 @@ func about(s Spec) string {
 }
 
 func serve(s Spec, now func() time.Time, stderr io.Writer) error {
-	e := Env{Now: now, Replica: replicaName(s), Meta: &fleet.Meta{}, Gates: new(lifecycle.Gates)}
+	e := Env{Now: now, Replica: replicaName(s), Meta: &cluster.Meta{}, Gates: new(lifecycle.Gates)}
 	if s.KeepLog != nil {
 		e.Records = telemetry.NewRing(s.Name+"/"+e.Replica, *s.KeepLog)
 	}
@@ -175,9 +176,8 @@ func serve(s Spec, now func() time.Time, stderr io.Writer) error {
 	return lifecycle.Run(ctx, e.Log, append(append(all, components...), e.Gates.Component())...)
 }
 
-// ready is what /readyz says of every service: it waits for its gates, and for etcd
-// when that is away; a service whose work goes on without etcd is ready then, and
-// says so.
+// ready is the readiness of every service: all its gates are open and etcd is reachable. An
+// Offline service stays ready without etcd and says so.
 func ready(s Spec, e Env) (bool, []string) {
 	ok, waiting := e.Gates.Ready()
 	if since, away := e.Client.Away(); away {
@@ -187,7 +187,7 @@ func ready(s Spec, e Env) (bool, []string) {
 	return ok, waiting
 }
 
-// replicaName is the given name, else one that no other process has.
+// replicaName returns the configured name, else a unique one.
 func replicaName(s Spec) string {
 	if s.Common.Replica != "" {
 		return s.Common.Replica
@@ -202,7 +202,7 @@ func replicaName(s Spec) string {
 // joinTimeout bounds one attempt to reach etcd.
 const joinTimeout = 5 * time.Second
 
-// join waits for etcd and makes sure that this build knows its schema.
+// join waits for etcd and checks that this build supports its schema.
 func join(ctx context.Context, e Env) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, joinTimeout)
@@ -214,18 +214,18 @@ func join(ctx context.Context, e Env) error {
 		case err == nil:
 			*e.Meta = meta
 			if err := warnOfRoom(ctx, e); err != nil {
-				e.Log.Debug("etcd's room cannot be read", "error", err)
+				e.Log.Debug("cannot read the size of etcd's database", "error", err)
 			}
 			return nil
 		case !errs.Is(err, errs.Unavailable):
 			return err
 		}
-		e.Log.Warn("etcd does not answer, trying again", "error", err)
+		e.Log.Warn("etcd does not respond, retrying", "error", err)
 		pause.Jittered(ctx, time.Second)
 	}
 }
 
-// warnOfRoom logs what will make etcd refuse writes.
+// warnOfRoom logs conditions that will make etcd refuse writes.
 func warnOfRoom(ctx context.Context, e Env) error {
 	attempt, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
@@ -236,8 +236,8 @@ func warnOfRoom(ctx context.Context, e Env) error {
 	return errs.Wrap("program.warnOfRoom", err)
 }
 
-// awaitRoom is warnOfRoom for a program that does not wait for etcd: it warns when etcd
-// answers, and then waits until ctx ends.
+// awaitRoom is warnOfRoom for a program that does not wait for etcd: it retries until etcd
+// responds, and then waits until ctx ends.
 func awaitRoom(ctx context.Context, e Env) error {
 	for warnOfRoom(ctx, e) != nil && pause.Jittered(ctx, joinTimeout) {
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/program"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
@@ -26,7 +27,7 @@ type deaf struct{}
 func (deaf) Reset([]store.KeyValue, int64) {}
 func (deaf) Apply([]store.Change, int64)   {}
 
-// running is a program that follows something, until the test ends.
+// running runs a program that follows a prefix until the test ends.
 func running(t *testing.T, etcd string, offline bool, flags ...string) (admin string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,7 +47,7 @@ func running(t *testing.T, etcd string, offline bool, flags ...string) (admin st
 				return err
 			}}
 			return []lifecycle.Component{join, {Name: "follower", Run: func(ctx context.Context) error {
-				_ = e.Client.Follow(ctx, store.Groups().String(), deaf{}) // ends with ctx
+				_ = e.Client.Follow(ctx, keys.Groups().String(), deaf{}) // ends with ctx
 				return nil
 			}}}, nil
 		},
@@ -62,12 +63,11 @@ func running(t *testing.T, etcd string, offline bool, flags ...string) (admin st
 	return admin
 }
 
-// TestReadinessSaysThatEtcdIsAway holds for a service that waits for etcd, and for
-// one that works without.
-func TestReadinessSaysThatEtcdIsAway(t *testing.T) {
+// TestReadinessReportsEtcdAway covers a service that needs etcd and one that works without.
+func TestReadinessReportsEtcdAway(t *testing.T) {
 	etcd := storetest.Start(t)
 	waits, worksOn := running(t, etcd.Endpoint, false), running(t, etcd.Endpoint, true)
-	t.Cleanup(func() { _ = syscall.Kill(syscall.Getpid(), syscall.SIGTERM) }) // both end by it, before they are waited for
+	t.Cleanup(func() { _ = syscall.Kill(syscall.Getpid(), syscall.SIGTERM) }) // ends both before the cleanup waits for them
 	says := func(admin string, code int, text string) {
 		t.Helper()
 		await.That(t, text, func() string {
@@ -85,8 +85,8 @@ func TestReadinessSaysThatEtcdIsAway(t *testing.T) {
 	says(worksOn, config.ExitOK, "ready\n")
 }
 
-// TestProfilesOfAProgramDemandTheClusterSecret holds for every service: all run this frame.
-func TestProfilesOfAProgramDemandTheClusterSecret(t *testing.T) {
+// TestProgramProfilesRequireClusterSecret covers all services, because they share this code.
+func TestProgramProfilesRequireClusterSecret(t *testing.T) {
 	secret := strings.Repeat("s", 32)
 	file := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
@@ -116,7 +116,7 @@ func TestProfilesOfAProgramDemandTheClusterSecret(t *testing.T) {
 	}
 }
 
-func TestAProgramWarnsAtItsStartOfHistoryThatIsNeverCompacted(t *testing.T) {
+func TestProgramWarnsOfUncompactedHistory(t *testing.T) {
 	etcd := storetest.Start(t)
 	if _, err := etcd.Client(t).Join(t.Context(), time.Unix(1, 0)); err != nil {
 		t.Fatal(err)

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Backoff is the delay before a key that failed is tried again: Base after the
-// first failure, doubled with each further one, at most Max.
+// Backoff is the retry delay of a failed key: Base after the first failure, doubled after each
+// further one, at most Max.
 type Backoff struct {
-	// Base is the first delay. 0 means DefaultBackoff's.
+	// Base is the first delay. 0 means that of DefaultBackoff.
 	Base time.Duration
-	// Max bounds the delay. 0 means DefaultBackoff's.
+	// Max bounds the delay. 0 means that of DefaultBackoff.
 	Max time.Duration
 }
 
-// DefaultBackoff reaches its maximum at the twelfth failure in a row.
+// DefaultBackoff reaches its maximum at the twelfth consecutive failure.
 func DefaultBackoff() Backoff { return Backoff{Base: 20 * time.Millisecond, Max: 30 * time.Second} }
 
 func (b Backoff) orDefault() Backoff {
@@ -29,9 +29,9 @@ func (b Backoff) orDefault() Backoff {
 	return b
 }
 
-// Delay is the delay after so many failures in a row (1 or more). With a random
-// source it lies between half and all of it, so that keys that failed together
-// do not return together; without one it is exact.
+// Delay returns the delay after a number of consecutive failures (1 or more). With a random source
+// it is between half of the full delay and all of it, so that keys that failed together are not
+// retried together.
 func (b Backoff) Delay(failures int, random *rand.Rand) time.Duration {
 	b = b.orDefault()
 	d := b.Max

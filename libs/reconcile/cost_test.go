@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/reconcile"
 )
 
-func TestASteadyQueueDoesNotAllocate(t *testing.T) {
+func TestSteadyQueueDoesNotAllocate(t *testing.T) {
 	done := make(chan struct{}, 1)
 	q := reconcile.New(reconcile.Options[int]{
 		Name: "test", Log: slog.New(slog.DiscardHandler),

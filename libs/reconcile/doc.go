@@ -1,5 +1,5 @@
-// Package reconcile runs level-triggered loops: keys that need a look go into a
-// queue, workers reconcile them one by one.
+// Package reconcile runs level-triggered control loops: keys go into a queue, and workers
+// reconcile them one by one.
 //
 //	          Add                    worker takes it
 //	 idle ──────────▶ ready ─────────────────────────▶ working
@@ -12,16 +12,14 @@
 //	  └────────────────────────────────────────────────────┘
 //
 // Invariants:
-//   - No wake-up is lost: after Add(k) a reconciliation of k begins, one that
-//     began earlier does not count. After AddAfter(k, d) one begins d later at the latest.
-//   - Wake-ups coalesce: however often k is added, it waits at most once.
-//   - A key is never worked on by two workers at once.
-//   - A waiting key has one due time, the earliest asked for. An Add in between
-//     does not cancel it: what was asked for by then is still owed.
-//   - Nothing polls: one timer, set to the earliest due time.
-//   - Keys are taken in the order in which they became ready.
-//   - A panic is an error of its key, with its stack in the log; the loop goes on.
+//   - No wake-up is lost: after Add(k) a new reconciliation of k starts. After AddAfter(k, d) one starts after d at the latest.
+//   - Wake-ups coalesce: a key is queued at most once.
+//   - Two workers never work on the same key at once.
+//   - A waiting key has one due time, the earliest requested. An Add in between does not cancel it.
+//   - Nothing polls: one timer is set to the earliest due time.
+//   - Keys are processed in the order in which they became ready.
+//   - A panic is an error of its key, and its stack is logged. The loop continues.
 //
-// The queue holds no decision. All of it may be lost at any moment: whoever
-// starts a loop adds all keys, and the resync adds them again now and then.
+// The queue holds no decisions, so its content may be lost at any time: a new loop adds all keys,
+// and the resync adds them again regularly.
 package reconcile

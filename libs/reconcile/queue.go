@@ -13,55 +13,55 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Result is what a reconciliation that succeeded asks for.
+// Result is the result of a successful reconciliation.
 type Result struct {
-	// After asks for another look after this time. 0 asks for none.
+	// After requests another reconciliation after this time. 0 requests none.
 	After time.Duration
 }
 
-// Reconciler makes the world of one key as it should be, computing from state
-// alone. An error is retried with back-off, except one of Kind Fenced: the key
-// is somebody else's now, and is dropped. ctx ends when the queue stops.
+// Reconciler brings one key to its desired state, computing only from current state. An error is
+// retried with back-off, except one of Kind Fenced, which drops the key because another process
+// owns it. ctx ends when the queue stops.
 type Reconciler[K comparable] func(ctx context.Context, key K) (Result, error)
 
-// Observer is told about every reconciliation: how long the key was ready before
-// it began, how long it took, and how it ended. It is called by several workers at once.
+// Observer receives every reconciliation: how long the key was ready before it started, how long
+// it took, and its result. Workers call it concurrently.
 type Observer interface {
 	Reconciled(waited, took time.Duration, err error)
 }
 
-// Options says how a queue works. Reconcile and Log are required.
+// Options configures a queue. Reconcile and Log are required.
 type Options[K comparable] struct {
-	// Name stands in the log.
+	// Name identifies the queue in the log.
 	Name string
 	// Reconcile does the work.
 	Reconcile Reconciler[K]
-	// Workers is how many keys are worked on at once; 0 means one.
+	// Workers is the number of concurrent workers. 0 means one.
 	Workers int
-	// Backoff is the delay after failures; its zero value is DefaultBackoff.
+	// Backoff is the delay after failures. The zero value means DefaultBackoff.
 	Backoff Backoff
-	// Timeout bounds one reconciliation; 0 means no bound.
+	// Timeout bounds one reconciliation. 0 means no limit.
 	Timeout time.Duration
-	// Resync is the period of the safety net, in which each of Keys is looked at
-	// once, at a random moment, so that resyncing many keys delays none. 0 or nil
-	// Keys: no resync. A key is thus looked at after two periods at the latest.
+	// Resync is the period of the resync, in which each of Keys is added once at a random
+	// moment. A key is thus reconciled after two periods at the latest. There is no resync if
+	// Resync is 0 or Keys is nil.
 	Resync time.Duration
-	// Keys lists the keys to resync. It must not block: due keys wait meanwhile.
+	// Keys lists the keys to resync. It must not block.
 	Keys func() iter.Seq[K]
-	// Random spreads retries and resyncs. The queue alone uses it. Nil means no
-	// spread: exact delays, and all keys at once.
+	// Random spreads retries and resyncs. Only the queue may use it. Nil means exact delays, and a
+	// resync of all keys at once.
 	Random *rand.Rand
-	// Observer is told about every reconciliation. Nil means nobody is.
+	// Observer receives every reconciliation. It may be nil.
 	Observer Observer
-	// Log takes failures.
+	// Log receives failures.
 	Log *slog.Logger
 }
 
-// Queue is a work queue and its workers. Make it with New. Add and AddAfter may
-// be called at any time, before, during and after Run.
+// Queue is a work queue with its workers. Create it with New. Add and AddAfter may be called at
+// any time, also before and after Run.
 type Queue[K comparable] struct {
 	o Options[K]
-	// rearm tells the timekeeper that the earliest due time changed.
+	// rearm signals that the earliest due time has changed.
 	rearm chan struct{}
 
 	mu       sync.Mutex
@@ -71,7 +71,7 @@ type Queue[K comparable] struct {
 	stopping bool
 }
 
-// New makes a queue that waits for Run.
+// New returns a queue. Run starts it.
 func New[K comparable](o Options[K]) *Queue[K] {
 	o.Workers = max(o.Workers, 1)
 	o.Backoff = o.Backoff.orDefault()
@@ -80,7 +80,7 @@ func New[K comparable](o Options[K]) *Queue[K] {
 	return q
 }
 
-// Add asks for a reconciliation of key now. If one is under way, another follows it.
+// Add requests a reconciliation of key now. If one is in progress, another one follows.
 func (q *Queue[K]) Add(key K) {
 	now := time.Now()
 	q.mu.Lock()
@@ -90,8 +90,8 @@ func (q *Queue[K]) Add(key K) {
 	q.mu.Unlock()
 }
 
-// AddAfter asks for a reconciliation of key in d. If one is asked for earlier,
-// that one stands for both. d of 0 or less is Add.
+// AddAfter requests a reconciliation of key after d, unless an earlier one is already requested.
+// If d is not positive, it is Add.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 	if d <= 0 {
 		q.Add(key)
@@ -109,14 +109,14 @@ func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 func (q *Queue[K]) rearmTimer() {
 	select {
 	case q.rearm <- struct{}{}:
-	default: // it will look anyway
+	default: // a signal is already pending
 	}
 }
 
-// Stats are the queue's numbers at one moment.
+// Stats contains the numbers of keys in the queue.
 type Stats struct {
-	// Ready keys wait for a worker, Working ones have one, Delayed ones wait for
-	// their time. A key may be Delayed and one of the others.
+	// Ready keys wait for a worker, Working keys have one, Delayed keys wait for their time. A key
+	// may be Delayed and also Ready or Working.
 	Ready, Working, Delayed int
 }
 
@@ -127,14 +127,13 @@ func (q *Queue[K]) Stats() Stats {
 	return Stats{Ready: q.schedule.count, Working: q.schedule.working, Delayed: len(q.schedule.heap)}
 }
 
-// Run works until ctx is done, waits for all workers and returns nil. Keys that
-// are still ready or waiting stay for a later Run. Only one Run at a time: a
-// second one is refused with Conflict.
+// Run works until ctx is done, waits for all workers and returns nil. Keys that are still ready or
+// delayed stay for a later Run. A second concurrent Run returns a Conflict error.
 func (q *Queue[K]) Run(ctx context.Context) error {
 	q.mu.Lock()
 	if q.running {
 		q.mu.Unlock()
-		return errs.New(errs.Conflict, "the queue %s runs already", q.o.Name)
+		return errs.New(errs.Conflict, "the queue %s is already running", q.o.Name)
 	}
 	q.running, q.stopping = true, false
 	q.mu.Unlock()
@@ -180,7 +179,7 @@ func (q *Queue[K]) keepTime(ctx context.Context) {
 	}
 }
 
-// expire wakes what is due and sets the timer for the next.
+// expire makes due keys ready and sets the timer for the next one.
 func (q *Queue[K]) expire(timer *time.Timer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -210,7 +209,7 @@ func (q *Queue[K]) resync() {
 	}
 }
 
-// work is one worker.
+// work is the loop of one worker.
 func (q *Queue[K]) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		e := q.take()
@@ -228,8 +227,8 @@ func (q *Queue[K]) work(ctx context.Context) {
 	}
 }
 
-// take waits for a ready entry; nil means stop. The entry is the worker's alone
-// until finish, but for the flags that the schedule sets under the lock.
+// take waits for a ready entry. It returns nil when the queue stops. The worker owns the entry
+// until finish, except for the flags that the schedule sets under the lock.
 func (q *Queue[K]) take() *entry[K] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -242,7 +241,7 @@ func (q *Queue[K]) take() *entry[K] {
 	return nil
 }
 
-// reconcile calls the Reconciler within its bound and turns a panic into an error.
+// reconcile calls the Reconciler with the timeout and turns a panic into an error.
 func (q *Queue[K]) reconcile(ctx context.Context, key K) (res Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -258,9 +257,9 @@ func (q *Queue[K]) reconcile(ctx context.Context, key K) (res Result, err error)
 	return q.o.Reconcile(ctx, key)
 }
 
-// finish gives the entry back with what it asks for.
+// finish returns the entry to the schedule and applies the result.
 func (q *Queue[K]) finish(ctx context.Context, e *entry[K], res Result, err error) {
-	key := e.key // the entry may be reused as soon as the lock is free
+	key := e.key // the entry may be reused once the lock is released
 	q.mu.Lock()
 	failures, delay := q.outcome(ctx, e, res, err)
 	rearm := delay > 0 && q.schedule.addAt(key, time.Now().Add(delay))
@@ -276,7 +275,7 @@ func (q *Queue[K]) finish(ctx context.Context, e *entry[K], res Result, err erro
 	}
 }
 
-// outcome counts failures and says when the entry wants to be looked at again; 0 means never.
+// outcome counts failures and returns the delay until the next reconciliation, 0 for none.
 func (q *Queue[K]) outcome(ctx context.Context, e *entry[K], res Result, err error) (failures int, delay time.Duration) {
 	switch {
 	case err == nil:
@@ -285,7 +284,7 @@ func (q *Queue[K]) outcome(ctx context.Context, e *entry[K], res Result, err err
 	case errs.Is(err, errs.Fenced):
 		e.failures = 0
 		return 0, 0
-	case ctx.Err() != nil: // cut off by the stop, owed to a later Run
+	case ctx.Err() != nil: // interrupted by the stop; a later Run continues
 		e.again = true
 		return e.failures, 0
 	}
@@ -293,14 +292,15 @@ func (q *Queue[K]) outcome(ctx context.Context, e *entry[K], res Result, err err
 	return e.failures, q.o.Backoff.Delay(e.failures, q.o.Random)
 }
 
-// report logs a failure. Conflicts are the daily bread of optimistic writes.
+// report logs a failure. Conflicts are normal with optimistic concurrency, so the first ones are
+// only logged at debug level.
 func (q *Queue[K]) report(key K, err error, failures int, delay time.Duration) {
 	log := q.o.Log.With("queue", q.o.Name, "key", key, "error", err)
 	switch {
 	case errs.Is(err, errs.Fenced):
 		log.Info("key dropped: no longer owned")
 	case errs.Is(err, errs.Conflict) && failures < 3:
-		log.Debug("reconciliation lost a race", "failures", failures, "retry_in", delay)
+		log.Debug("reconciliation conflicted with another write", "failures", failures, "retry_in", delay)
 	default:
 		log.Warn("reconciliation failed", "failures", failures, "retry_in", delay)
 	}

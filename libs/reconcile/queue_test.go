@@ -24,12 +24,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is a Reconciler that notes when it began on which key.
+// recorder is a Reconciler that records when it began with which key.
 type recorder struct {
 	mu    sync.Mutex
 	start time.Time
 	runs  []string
-	// do is what a reconciliation does; nil does nothing.
+	// do performs a reconciliation; nil does nothing.
 	do func(ctx context.Context, key string, run int) (reconcile.Result, error)
 }
 
@@ -53,7 +53,7 @@ func (r *recorder) want(t *testing.T, runs ...string) {
 	}
 }
 
-// start runs a queue in the bubble; the returned function stops it and waits.
+// start runs a queue in the synctest bubble. The returned function stops it and waits.
 func start(t *testing.T, r *recorder, o reconcile.Options[string]) (*reconcile.Queue[string], func()) {
 	t.Helper()
 	r.start = time.Now()
@@ -102,7 +102,7 @@ func TestWakeUpsCoalesce(t *testing.T) {
 	})
 }
 
-func TestAKeyAddedWhileWorkingIsLookedAtOnceMore(t *testing.T) {
+func TestAddWhileWorkingReconcilesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{do: takes(2 * time.Second)}
 		q, stop := start(t, r, reconcile.Options[string]{Workers: 4})
@@ -131,7 +131,7 @@ func TestTheEarliestDueTimeWins(t *testing.T) {
 	})
 }
 
-func TestAnAddInBetweenDoesNotCancelWhatIsOwed(t *testing.T) {
+func TestAddDoesNotCancelDueTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
 		q, stop := start(t, r, reconcile.Options[string]{})
@@ -144,7 +144,7 @@ func TestAnAddInBetweenDoesNotCancelWhatIsOwed(t *testing.T) {
 	})
 }
 
-func TestAResultAsksForAnotherLook(t *testing.T) {
+func TestResultAfterReconcilesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{do: func(_ context.Context, _ string, run int) (reconcile.Result, error) {
 			if run < 3 {
@@ -163,7 +163,7 @@ func TestAResultAsksForAnotherLook(t *testing.T) {
 	})
 }
 
-func TestFailuresBackOffAndASuccessForgetsThem(t *testing.T) {
+func TestFailuresBackOffUntilSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{do: func(_ context.Context, _ string, run int) (reconcile.Result, error) {
 			switch {
@@ -191,7 +191,7 @@ func TestFailuresBackOffAndASuccessForgetsThem(t *testing.T) {
 	})
 }
 
-func TestNewsAreNotHeldBackByABackoff(t *testing.T) {
+func TestAddIgnoresBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{do: func(_ context.Context, _ string, run int) (reconcile.Result, error) {
 			if run == 1 {
@@ -212,7 +212,7 @@ func TestNewsAreNotHeldBackByABackoff(t *testing.T) {
 func TestAFencedKeyIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{do: func(context.Context, string, int) (reconcile.Result, error) {
-			return reconcile.Result{}, errs.As(errs.Fenced, "store.Commit", errors.New("shard 3 moved"))
+			return reconcile.Result{}, errs.WrapAs(errs.Fenced, "store.Commit", errors.New("shard 3 moved"))
 		}}
 		q, stop := start(t, r, reconcile.Options[string]{})
 		defer stop()
@@ -245,7 +245,7 @@ func TestWorkersAreBounded(t *testing.T) {
 		defer stop()
 		for _, key := range []string{"a", "b", "c"} {
 			q.Add(key)
-			synctest.Wait() // so that two workers do not race to write down a and b
+			synctest.Wait() // keeps the order of a and b deterministic
 		}
 		if s := q.Stats(); s != (reconcile.Stats{Ready: 1, Working: 2}) {
 			t.Errorf("got %+v", s)
@@ -255,7 +255,7 @@ func TestWorkersAreBounded(t *testing.T) {
 	})
 }
 
-func TestResyncLooksAtEveryKeyInEachPeriod(t *testing.T) {
+func TestResyncAddsEveryKeyEachPeriod(t *testing.T) {
 	keys := func() iter.Seq[string] { return slices.Values([]string{"a", "b", "c"}) }
 	for _, c := range []struct {
 		name   string
@@ -267,7 +267,7 @@ func TestResyncLooksAtEveryKeyInEachPeriod(t *testing.T) {
 				_, stop := start(t, r, reconcile.Options[string]{Resync: time.Minute, Keys: keys, Random: c.random})
 				<-time.After(time.Minute - 1)
 				r.want(t)
-				<-time.After(10*time.Minute + 2) // ten periods, the last spread of which may be cut
+				<-time.After(10*time.Minute + 2) // ten periods; rounding may shorten the last jitter
 				stop()
 				seen := map[string]int{}
 				for _, run := range r.runs {
@@ -284,7 +284,7 @@ func TestResyncLooksAtEveryKeyInEachPeriod(t *testing.T) {
 	}
 }
 
-func TestStopWaitsForWorkersAndKeepsWhatIsOwed(t *testing.T) {
+func TestStopWaitsForWorkersAndKeepsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{do: func(ctx context.Context, _ string, run int) (reconcile.Result, error) {
 			if run == 1 {
@@ -333,7 +333,7 @@ func (o *observer) Reconciled(waited, took time.Duration, err error) {
 	o.seen = append(o.seen, fmt.Sprintf("%v %v %v", waited, took, err))
 }
 
-func TestTheObserverHearsOfEveryReconciliation(t *testing.T) {
+func TestObserverSeesEveryReconciliation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{do: takes(time.Second)}
 		o := &observer{}

@@ -2,30 +2,30 @@ package reconcile
 
 import "time"
 
-// entry is a key that is ready, working, waiting or has failed last time.
+// entry is a key that is ready, working or waiting, or whose last reconciliation failed.
 type entry[K comparable] struct {
 	key K
-	// ready: it stands in the ring. again: added while working. Never both.
+	// ready: it is in the ring. again: it was added while working. Never both.
 	ready, working, again bool
-	// failures in a row, 0 after a success.
+	// failures is the number of consecutive failures.
 	failures int
 	// since is when it became ready.
 	since time.Time
-	// due is when it becomes ready by itself; slot is its place in the heap, -1 if it does not wait.
+	// due is when it becomes ready by itself. slot is its index in the heap, -1 if it is not
+	// waiting.
 	due  time.Time
 	slot int
 }
 
-// schedule is the queue's memory: pure, owned by whoever holds the queue's lock,
-// with the time as an argument. Entries are reused, so that it does not allocate
-// once it has seen its largest number of keys.
+// schedule is the state of a queue. It is pure: the caller holds the queue's lock and passes the
+// time. It reuses entries, so it does not allocate once it has seen its largest number of keys.
 type schedule[K comparable] struct {
 	entries map[K]*entry[K]
 	spare   []*entry[K]
-	// ring holds the ready entries in order: count of them from head on.
+	// ring holds the ready entries in order: count entries starting at head.
 	ring        []*entry[K]
 	head, count int
-	// heap holds the waiting entries, the earliest first.
+	// heap holds the waiting entries ordered by due time.
 	heap    []*entry[K]
 	working int
 }
@@ -34,7 +34,7 @@ func newSchedule[K comparable]() *schedule[K] {
 	return &schedule[K]{entries: make(map[K]*entry[K])}
 }
 
-// add asks for a reconciliation now. It reports whether an entry became ready.
+// add requests a reconciliation now. It reports whether an entry became ready.
 func (s *schedule[K]) add(key K, now time.Time) bool {
 	return s.wake(s.entry(key), now)
 }
@@ -52,8 +52,7 @@ func (s *schedule[K]) wake(e *entry[K], now time.Time) bool {
 	return true
 }
 
-// addAt asks for a reconciliation at a time. It reports whether the earliest due
-// time of all changed.
+// addAt requests a reconciliation at a time. It reports whether the earliest due time changed.
 func (s *schedule[K]) addAt(key K, due time.Time) bool {
 	e := s.entry(key)
 	switch {
@@ -70,7 +69,7 @@ func (s *schedule[K]) addAt(key K, due time.Time) bool {
 	return e.slot == 0
 }
 
-// expire makes all entries ready that are due, and returns how many that were.
+// expire makes all due entries ready and returns their number.
 func (s *schedule[K]) expire(now time.Time) (woken int) {
 	for len(s.heap) > 0 && !s.heap[0].due.After(now) {
 		e := s.heap[0]
@@ -82,7 +81,7 @@ func (s *schedule[K]) expire(now time.Time) (woken int) {
 	return woken
 }
 
-// next is the earliest due time.
+// next returns the earliest due time.
 func (s *schedule[K]) next() (due time.Time, ok bool) {
 	if len(s.heap) == 0 {
 		return time.Time{}, false
@@ -90,7 +89,7 @@ func (s *schedule[K]) next() (due time.Time, ok bool) {
 	return s.heap[0].due, true
 }
 
-// take hands out the entry that has been ready for longest, nil if there is none.
+// take returns the entry that has been ready longest, or nil.
 func (s *schedule[K]) take() *entry[K] {
 	if s.count == 0 {
 		return nil
@@ -104,8 +103,8 @@ func (s *schedule[K]) take() *entry[K] {
 	return e
 }
 
-// done takes an entry back. It reports whether the entry became ready again at
-// once. An entry nothing is known of any more is put aside for reuse.
+// done takes an entry back. It reports whether the entry became ready again. An entry without any
+// remaining state is kept for reuse.
 func (s *schedule[K]) done(e *entry[K], now time.Time) bool {
 	e.working = false
 	s.working--
@@ -116,7 +115,7 @@ func (s *schedule[K]) done(e *entry[K], now time.Time) bool {
 	if e.slot < 0 && e.failures == 0 {
 		delete(s.entries, e.key)
 		var none K
-		e.key = none // do not keep what the key points at
+		e.key = none // release what the key points to
 		s.spare = append(s.spare, e)
 	}
 	return false
@@ -141,7 +140,7 @@ func (s *schedule[K]) fresh() *entry[K] {
 	return &entry[K]{slot: -1}
 }
 
-// push appends to the ring, doubling it when it is full.
+// push appends to the ring and doubles it when it is full.
 func (s *schedule[K]) push(e *entry[K]) {
 	if s.count == len(s.ring) {
 		bigger := make([]*entry[K], max(16, 2*len(s.ring)))

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestScheduleAgainstAModel drives a schedule and a plain description of it with
-// the same random steps: what is ready, in which order, and what is due when.
+// TestScheduleAgainstAModel applies the same random steps to a schedule and a simple model. It compares
+// which keys are ready in which order, and what is due when.
 func TestScheduleAgainstAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{t: t, s: newSchedule[int](), now: time.Unix(0, 0), due: map[int]time.Time{}, again: map[int]bool{}, working: map[int]*entry[int]{}}
@@ -69,7 +69,7 @@ func (m *model) addAt(key, in int) {
 	m.s.addAt(key, due)
 }
 
-// pass lets time go by one second at a time, so that the order of becoming ready is known.
+// pass advances time by single seconds, so that the order in which keys become ready is known.
 func (m *model) pass(seconds int) {
 	for range seconds {
 		m.now = m.now.Add(time.Second)
@@ -89,7 +89,7 @@ func (m *model) pass(seconds int) {
 	}
 }
 
-// sameMoment takes over the schedule's order among keys that became ready together.
+// sameMoment adopts the schedule's order of keys that became ready at the same time.
 func (m *model) sameMoment(n int) {
 	for i := range n {
 		at := len(m.ready) - n + i

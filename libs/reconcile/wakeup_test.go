@@ -17,16 +17,15 @@ import (
 	"github.com/orreryhq/orrery/libs/reconcile"
 )
 
-// wakeUp is one step of a random plan.
+// wakeUp is a step of a random plan.
 type wakeUp struct {
 	at, in time.Duration
 	key    string
 }
 
-// TestNoWakeUpIsLost plays random plans against reconciliations that take time
-// and fail, and checks for each wake-up that a reconciliation began between the
-// wake-up and its due time (plus the longest one that may have been under way),
-// and that no key was ever worked on twice at once.
+// TestNoWakeUpIsLost plays random plans against slow and failing reconciliations. For each wake-up, a
+// reconciliation must begin between the wake-up and its due time, plus the longest one that may have
+// been running. No key may be processed twice at once.
 func TestNoWakeUpIsLost(t *testing.T) {
 	const longest = 3 * time.Second
 	rapid.Check(t, func(rt *rapid.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/seal"
 )
 
-func TestOnlyTheSecretAndKindItWasSealedUnderOpenIt(t *testing.T) {
+func TestOpenRequiresSecretAndKind(t *testing.T) {
 	box := func(secret, kind string) seal.Box {
 		b, err := seal.NewBox(secret, kind)
 		if err != nil {

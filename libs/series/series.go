@@ -1,8 +1,8 @@
-// Package series keeps the last day of a few figures in bounded memory: a value for each 15
-// seconds of the last hour, each minute of the last six, and each four minutes of the day.
+// Package series keeps the last day of a few figures in bounded memory: one value per 15 seconds
+// of the last hour, per minute of the last six hours, and per four minutes of the day.
 //
-// It keeps what it was told since it was made, and nothing on disk: whoever reads it learns
-// since when there is something. A time nobody told a figure for has none, which is not 0.
+// It keeps only what was added since its creation and stores nothing on disk. Readers learn since
+// when there is data. A time without samples has no value, which differs from 0.
 package series
 
 import (
@@ -17,38 +17,38 @@ import (
 // Step is the time between two samples.
 const Step = 15 * time.Second
 
-// spans are how exactly how much of the past is kept, the finest first. Each covers windows
-// that are no longer than it is.
+// spans are the resolutions and how much of the past each covers, the finest first. Each serves
+// windows no longer than its length.
 var spans = [...]struct{ step, length time.Duration }{
 	{Step, time.Hour}, {time.Minute, 6 * time.Hour}, {4 * time.Minute, 24 * time.Hour},
 }
 
-// Ring keeps the past of some figures, in 4 bytes a value and 4 a time: 20 KiB for four of
-// them. It is safe for concurrent use.
+// Ring stores the history of some figures, with 4 bytes per value and per time: 20 KiB for four
+// figures. It is safe for concurrent use.
 type Ring struct {
 	names []string
 
 	mu     sync.Mutex
 	levels [len(spans)]level
-	// since is when the first sample came that is still kept; zero before any.
+	// since is the time of the first sample that is still kept. Zero if there is none.
 	since time.Time
 }
 
-// New makes a ring for figures of these names.
+// New returns a ring for figures of these names.
 func New(names ...string) *Ring {
 	r := &Ring{names: names}
 	for n, s := range spans {
 		r.levels[n] = level{
-			step: int64(s.step / time.Second), most: int(s.length/s.step) + 1, // the first and the last may be there in part
+			step: int64(s.step / time.Second), most: int(s.length/s.step) + 1, // the first and the last may be partial
 			taken: make([]int, len(names)),
 		}
 	}
 	return r
 }
 
-// Add takes a sample: one value for each name, NaN for one that is not known. Samples come in
-// order of time; one that is older than the last tells of a clock that was set back, and ends
-// what was kept.
+// Add records a sample with one value per name, NaN for an unknown one. Samples must be in order
+// of time. A sample older than the last one means that the clock was set back, and discards the
+// history.
 func (r *Ring) Add(at time.Time, values ...float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,8 +65,8 @@ func (r *Ring) Add(at time.Time, values ...float64) {
 	}
 }
 
-// Every calls take at once, and then in the middle of each Step until ctx ends, so that none
-// goes without a sample.
+// Every calls take at once and then in the middle of each Step until ctx ends, so that every Step
+// gets a sample.
 func Every(ctx context.Context, take func(at time.Time)) {
 	for {
 		now := time.Now()
@@ -81,21 +81,21 @@ func Every(ctx context.Context, take func(at time.Time)) {
 	}
 }
 
-// level is the past in steps of one length.
+// level is the history at one resolution.
 type level struct {
 	step int64 // seconds
 	most int
-	// slots are the steps since 1970 that there are values for, and values those, so many for
-	// a slot as there are figures. Both grow up to most slots; from then on the newest stands
-	// where the oldest stood, before next.
+	// slots are the numbers of the steps since 1970 that have values. values has one value per
+	// figure for each slot. Both grow to most slots; after that the newest replaces the oldest, at
+	// next.
 	slots  []int32
 	values []float32
 	next   int
-	// taken counts the samples that the newest value of each figure is the mean of.
+	// taken counts the samples averaged in the newest value of each figure.
 	taken []int
 }
 
-// add takes a sample; false means that what was there before is forgotten.
+// add records a sample. kept is false if the previous history was discarded.
 func (l *level) add(at time.Time, values []float64) (kept bool) {
 	slot, last, kept := int32(at.Unix()/l.step), l.last(), true
 	if last >= 0 && l.slots[last] > slot {
@@ -122,7 +122,7 @@ func (l *level) add(at time.Time, values []float64) (kept bool) {
 	return kept
 }
 
-// last is where the newest slot stands; -1 before there is one.
+// last returns the index of the newest slot, -1 if there is none.
 func (l *level) last() int {
 	if len(l.slots) < l.most {
 		return len(l.slots) - 1
@@ -130,7 +130,7 @@ func (l *level) last() int {
 	return (l.next + l.most - 1) % l.most
 }
 
-// oldest is when the oldest slot begins; there is one.
+// oldest returns the start of the oldest slot. There must be one.
 func (l *level) oldest() time.Time {
 	first := 0
 	if len(l.slots) == l.most {
@@ -139,7 +139,7 @@ func (l *level) oldest() time.Time {
 	return time.Unix(int64(l.slots[first])*l.step, 0)
 }
 
-// room makes place for a slot that has no values yet, and tells where.
+// room adds a slot without values and returns its index.
 func (l *level) room(slot int32) int {
 	clear(l.taken)
 	at := len(l.slots)

@@ -25,7 +25,7 @@ func windowOf(t testing.TB, window, buckets string) Window {
 	return w
 }
 
-// shown are values with -1 for what is not known.
+// shown returns the values with -1 for unknown ones.
 func shown(values []*float64) []float64 {
 	out := make([]float64, len(values))
 	for n, v := range values {
@@ -37,7 +37,7 @@ func shown(values []*float64) []float64 {
 	return out
 }
 
-func TestABucketHasTheMeanOfWhatWasToldThenAndNoneWhereNobodyTold(t *testing.T) {
+func TestBucketsContainMeans(t *testing.T) {
 	r := New("players", "load")
 	for n := range 120 { // half an hour
 		load := math.NaN()
@@ -66,7 +66,7 @@ func TestABucketHasTheMeanOfWhatWasToldThenAndNoneWhereNobodyTold(t *testing.T) 
 	}
 }
 
-func TestBucketsNarrowerThanASampleHaveItsValue(t *testing.T) {
+func TestNarrowBucketsRepeatTheSample(t *testing.T) {
 	r := New("players")
 	for n := range 60 {
 		r.Add(began.Add(time.Duration(n)*Step+Step/2), 7)
@@ -78,7 +78,7 @@ func TestBucketsNarrowerThanASampleHaveItsValue(t *testing.T) {
 	}
 }
 
-func TestADayIsKeptInBoundedMemoryAndWhatIsOlderIsNot(t *testing.T) {
+func TestRingKeepsOneDayInBoundedMemory(t *testing.T) {
 	r := New("players", "load")
 	const samples = 2 * 24 * 60 * 4
 	for n := range samples {
@@ -108,7 +108,7 @@ func TestADayIsKeptInBoundedMemoryAndWhatIsOlderIsNot(t *testing.T) {
 	}
 }
 
-func TestAClockThatWasSetBackEndsWhatWasKept(t *testing.T) {
+func TestClockSetBackDiscardsHistory(t *testing.T) {
 	r := New("players")
 	r.Add(began, 1)
 	back := began.Add(-time.Hour)
@@ -119,7 +119,7 @@ func TestAClockThatWasSetBackEndsWhatWasKept(t *testing.T) {
 	}
 }
 
-func TestAnEmptyRingIsAllNull(t *testing.T) {
+func TestEmptyRingHasNoValues(t *testing.T) {
 	b, err := json.Marshal(New("players").Read(began, windowOf(t, "15m", "10")))
 	want := `{"windowMs":900000,"bucketWidthMs":90000,"buckets":10,"startedAtMs":1896090300000,"sinceMs":null,"series":{"players":[null,null,null,null,null,null,null,null,null,null]}}`
 	if err != nil || string(b) != want {
@@ -131,7 +131,7 @@ func TestAnEmptyRingIsAllNull(t *testing.T) {
 	}
 }
 
-func TestWindowsAreReadAndBucketsKeptWithinBounds(t *testing.T) {
+func TestParseWindow(t *testing.T) {
 	for _, c := range []struct {
 		window, buckets string
 		query           string
@@ -149,13 +149,13 @@ func TestWindowsAreReadAndBucketsKeptWithinBounds(t *testing.T) {
 	}
 }
 
-func TestASampleIsTakenAtOnceAndThenOneInTheMiddleOfEachStep(t *testing.T) {
+func TestEverySamplesOncePerStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
 		want := []time.Duration{0}
 		for n := range 4 {
-			want = append(want, Step/2+time.Duration(n)*Step) // it begins with a step
+			want = append(want, Step/2+time.Duration(n)*Step) // it starts with a step
 		}
 		var got []time.Duration
 		Every(ctx, func(at time.Time) {
@@ -169,7 +169,7 @@ func TestASampleIsTakenAtOnceAndThenOneInTheMiddleOfEachStep(t *testing.T) {
 	})
 }
 
-func TestWhateverIsToldMeansLieBetweenTheLeastAndTheMost(t *testing.T) {
+func TestMeansAreWithinSamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, at := New("x"), began
 		least, most := math.Inf(1), math.Inf(-1)

@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Buckets that a window may be cut into.
+// The numbers of buckets of a window.
 const (
 	fewest  = 10
 	usual   = 60
@@ -17,20 +17,20 @@ const (
 	usually = "1h"
 )
 
-// windows are how long one may be, by name.
+// windows maps names to lengths.
 var windows = map[string]time.Duration{
 	"15m": 15 * time.Minute, usually: time.Hour, "6h": 6 * time.Hour, "24h": 24 * time.Hour,
 }
 
-// Window is how much of the past is asked for, and in how many parts.
+// Window is a part of the past, divided into buckets.
 type Window struct {
 	name    string
 	length  time.Duration
 	buckets int
 }
 
-// ParseWindow reads 15m, 1h, 6h or 24h and a number of buckets; empty is 1h, and 60. There
-// are at least 10 buckets and at most 360. Malformed when it is none of that.
+// ParseWindow parses a window of 15m, 1h, 6h or 24h and a number of buckets. Empty strings mean 1h
+// and 60. The number is limited to the range from 10 to 360. The error is Malformed.
 func ParseWindow(window, buckets string) (w Window, err error) {
 	if window == "" {
 		window = usually
@@ -48,26 +48,26 @@ func ParseWindow(window, buckets string) (w Window, err error) {
 	return Window{window, length, min(max(n, fewest), most)}, nil
 }
 
-// Query is the window as ParseWindow reads it.
+// Query returns the window as query parameters for ParseWindow.
 func (w Window) Query() url.Values {
 	return url.Values{"window": {w.name}, "buckets": {strconv.Itoa(w.buckets)}}
 }
 
-// Figures are the past of some figures in buckets of one width.
+// Figures contains the history of some figures in buckets of equal width.
 type Figures struct {
 	WindowMillis int64 `json:"windowMs"`
 	// BucketMillis is the width of a bucket.
 	BucketMillis int64 `json:"bucketWidthMs"`
 	Buckets      int   `json:"buckets"`
-	// StartedAt is when the first bucket begins, in milliseconds since 1970.
+	// StartedAt is the start of the first bucket, in milliseconds since 1970.
 	StartedAt int64 `json:"startedAtMs"`
-	// Since is when the first sample came that is still kept; nil while there is none.
+	// Since is the time of the first sample that is still kept, nil if there is none.
 	Since *int64 `json:"sinceMs"`
-	// Series are the mean values of each bucket, the oldest first, nil where nothing is known.
+	// Series are the mean values per bucket, oldest first, nil if unknown.
 	Series map[string][]*float64 `json:"series"`
 }
 
-// Read is a window of the past that ends now.
+// Read returns a window that ends now.
 func (r *Ring) Read(now time.Time, w Window) Figures {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *Ring) Read(now time.Time, w Window) Figures {
 		for at, slot := range level.slots {
 			if v := float64(level.values[at*len(r.names)+n]); !math.IsNaN(v) {
 				first, last := w.within(out.StartedAt, int64(slot)*level.step*1000, level.step*1000)
-				first = min(first, w.buckets-1) // what is told just now is of the last
+				first = min(first, w.buckets-1) // a sample of this moment belongs to the last bucket
 				for b := max(first, 0); b <= last && b < w.buckets; b++ {
 					sums[b] += v
 					counts[b]++
@@ -100,11 +100,11 @@ func (r *Ring) Read(now time.Time, w Window) Figures {
 	return out
 }
 
-// decimals is how exactly means are told.
+// decimals is the factor for rounding means.
 const decimals = 10_000
 
-// within are the first and the last bucket that a time touches, in milliseconds from its
-// begin on: it is that of a whole step, so that buckets that are narrower have a value too.
+// within returns the first and last bucket that a step touches, in milliseconds. A step counts for
+// all of them, so that buckets narrower than a step have values too.
 func (w Window) within(start, begin, length int64) (first, last int) {
 	bucket := func(at int64) int {
 		return int(math.Floor(float64(at-start) * float64(w.buckets) / float64(w.length.Milliseconds())))
@@ -112,7 +112,7 @@ func (w Window) within(start, begin, length int64) (first, last int) {
 	return bucket(begin), bucket(begin + length - 1)
 }
 
-// Empty is a window of which nothing is known, of figures of these names.
+// Empty returns a window without data for figures of these names.
 func Empty(now time.Time, w Window, names ...string) Figures { return w.empty(now, names) }
 
 func (w Window) empty(now time.Time, names []string) Figures {

@@ -6,27 +6,29 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/configfile"
 )
 
 var (
-	// image is the reference of a container's image: a name, and a tag or digest.
+	// image matches the reference of a container image: a name with a tag or digest.
 	image = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?$`)
-	// address is a host name or IP address.
+	// address matches a host name or IP address.
 	address = regexp.MustCompile(`^[A-Za-z0-9:][A-Za-z0-9._:-]{0,254}$`)
 )
 
-// maxImage bounds an image's reference.
+// maxImage bounds an image reference, in bytes.
 const maxImage = 1 << 10
 
-// Image replaces the placeholders of the image that a plan runs in; empty for a runtime
-// without images. Invalid where a value given at start makes it no reference of an image,
-// or turns the text before it into the name of a registry.
+// Image replaces the placeholders of a plan's container image. It is empty for runtimes without
+// images. The error is Invalid if a start value makes it an invalid reference or could select
+// another registry.
 func (v Values) Image(p fleet.Plan) (string, error) {
 	if p.Runtime != fleet.RuntimeDocker {
 		return "", nil
 	}
 	text := p.ImageReference()
-	for _, key := range fleet.PlaceholdersIn(text) {
+	for _, key := range configfile.PlaceholdersIn(text) {
 		if value, at := v.Start[key]; at && text != "%"+key+"%" && strings.ContainsAny(value, "/:@") {
 			return "", errs.Field("variables."+key, "must not contain /, : or @: it is a part of container.image, and could name another registry")
 		}
@@ -34,8 +36,8 @@ func (v Values) Image(p fleet.Plan) (string, error) {
 	return v.checked(text, "container.image", "an image's reference", func(s string) bool { return len(s) <= maxImage && image.MatchString(s) })
 }
 
-// HostAddress replaces the placeholders of the address that an instance is advertised
-// under. Invalid where a value given at start makes it no address.
+// HostAddress replaces the placeholders of an advertised address. The error is Invalid if a start
+// value makes it an invalid address.
 func (v Values) HostAddress(text string) (string, error) {
 	return v.checked(text, "hostAddress", "a host name or address", address.MatchString)
 }
@@ -50,8 +52,8 @@ func (v Values) checked(text, field, what string, valid func(string) bool) (stri
 		value, ok := v.Text[name]
 		return value, ok
 	}
-	out, _ := fleet.Substitute(text, value)
-	known, _ := fleet.Substitute(text, func(name string) (string, bool) { // a node may know the others
+	out, _ := configfile.Substitute(text, value)
+	known, _ := configfile.Substitute(text, func(name string) (string, bool) { // a node may know the others
 		if value, ok := value(name); ok {
 			return value, true
 		}
@@ -63,7 +65,7 @@ func (v Values) checked(text, field, what string, valid func(string) bool) (stri
 	return out, nil
 }
 
-// Run is Command of a plan whose image and address are checked too.
+// Run is Command with additional checks of the image and address.
 func (v Values) Run(p fleet.Plan) (Command, error) {
 	c, err := v.Command(p)
 	if err == nil {
@@ -75,14 +77,13 @@ func (v Values) Run(p fleet.Plan) (Command, error) {
 	return c, err
 }
 
-// Check tells whether an instance of a plan can be started with values that are given at
-// its start, as far as it is known before a node is chosen. Invalid, with the field
-// variables.NAME, when not.
+// Check reports whether an instance of a plan can start with the given start values, as far as
+// this is known before a node is chosen. The error is Invalid for the field variables.NAME.
 func Check(p fleet.Plan, given map[string]string) error {
 	if len(given) == 0 {
 		return nil
 	}
-	all := fleet.Placeholders(fleet.PlaceholderContext{Plan: p, Placement: fleet.Placement{Group: p.Group, Values: given}})
+	all := compose.Placeholders(compose.PlaceholderContext{Plan: p, Placement: fleet.Placement{Group: p.Group, Values: given}})
 	for key := range p.Secrets {
 		all[key] = "secret" // what stands for it is known on the node alone
 	}

@@ -7,9 +7,9 @@ import (
 	"unicode"
 )
 
-// Files are the words of a command that name a file which is read as code: the script of a
-// shell or an interpreter, and the file of options behind an @. It also finds those in the
-// program of bash -c. It may return words that name no file.
+// Files returns the words of a command that name files which are read as code: the script of a
+// shell or an interpreter, and an @-file of options. It also searches the program of bash -c. It
+// may return words that are not files.
 func Files(command string) (files []string) {
 	separates := func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune("'\"`;&|()<>", c) }
 	script := false // the script of a shell or an interpreter follows

@@ -14,7 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// harmless is a value that no shell and no program takes for anything else.
+// harmless is a value without special meaning to shells and programs.
 const harmless = "harmless"
 
 var hostile = []string{
@@ -22,8 +22,8 @@ var hostile = []string{
 	"a\nb", "&& touch pwned", "!!", "", "#", "=", "a[$(touch pwned)]", strings.Repeat("x", 64<<10),
 }
 
-// arguments are the words of every simple command that has a reference, as the shell
-// expands them with a value. ok is false when it expands something that runs a program.
+// arguments returns the words of every simple command with a reference, expanded with a value. ok is
+// false if the expansion would run a program.
 func arguments(t *testing.T, c Command, value string) (all [][]string, ok bool) {
 	file, err := syntax.NewParser().Parse(strings.NewReader(c.Text), "")
 	if err != nil {
@@ -55,8 +55,8 @@ func arguments(t *testing.T, c Command, value string) (all [][]string, ok bool) 
 	return all, ok
 }
 
-// FuzzNoStartValueChangesTheWordsOfACommand expands accepted commands with a harmless and
-// with another value: the commands are the same text, and have the same words but for the value.
+// FuzzNoStartValueChangesTheWordsOfACommand expands accepted commands with a harmless and another
+// value. Both must have the same words except for the value.
 func FuzzNoStartValueChangesTheWordsOfACommand(f *testing.F) {
 	for _, command := range []string{
 		`java -Dm=%X% -jar s.jar "%X%"`, `./run 'a %X% b'`, `exec env A=%X% ./run "$HOME/%X%"`, `A=%X% ./run; ./run %X%`, `./run "a\\%X%"`, `bash -c '%X%'`,
@@ -78,7 +78,7 @@ func FuzzNoStartValueChangesTheWordsOfACommand(f *testing.F) {
 			return
 		}
 		other, err := of(value)
-		if err != nil { // the value itself is refused
+		if err != nil { // the value is rejected
 			return
 		}
 		if safe.Text != other.Text {
@@ -102,8 +102,8 @@ func FuzzNoStartValueChangesTheWordsOfACommand(f *testing.F) {
 	})
 }
 
-// FuzzShellsReadTheSameWords runs commands in real shells: whatever a value is, a program
-// gets the same number of arguments, and the value as a part of one of them.
+// FuzzShellsReadTheSameWords runs commands in real shells. For any value, the program must get the same
+// number of arguments, with the value in one of them.
 func FuzzShellsReadTheSameWords(f *testing.F) {
 	for _, value := range hostile {
 		f.Add(value)

@@ -12,29 +12,29 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// maxArgument bounds an option of java once its placeholders are replaced.
+// maxArgument bounds an option of java with its placeholders replaced.
 const maxArgument = 16 << 10
 
-// versions end the names of programs such as python3.13.
+// versions are the characters that may end a program name such as python3.13.
 const versions = "0123456789."
 
-// use is one use of a value in a simple command.
+// use is one use of a start value in a simple command.
 type use struct {
-	// key is the variable, at where its value is in the text.
+	// key is the variable, at the position of its value in the text.
 	key string
 	at  int
-	// assigned is the shell variable that gets the value; empty for an argument.
+	// assigned is the shell variable that gets the value. It is empty for an argument.
 	assigned string
-	// redirected is true where the output of the command goes elsewhere.
+	// redirected is true if the output of the command is redirected.
 	redirected bool
 }
 
 var (
-	// shells read a program from -c or from their input, and otherwise from a file.
+	// shells run code from -c or standard input, and otherwise from a file.
 	shells = []string{"sh", "bash", "dash", "ash", "rbash", "zsh", "ksh", "mksh", "pdksh", "yash", "fish", "csh", "tcsh"}
-	// interpreters read a program from an option, or from a file.
+	// interpreters run code from an option or from a file.
 	interpreters = []string{"python", "pypy", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua", "luajit", "pwsh", "mono", "dotnet", "wine", "box", "groovy", "julia"}
-	// readers take arguments for code, for names of variables or for commands to run.
+	// readers interpret arguments as code, as names of variables or as commands to run.
 	readers = []string{
 		"eval", "source", ".", "alias", "bind", "builtin", "caller", "cd", "compgen", "complete", "compopt", "declare", "dirs", "disown",
 		"enable", "exit", "export", "fc", "getopts", "hash", "history", "jobs", "kill", "let", "local", "logout", "mapfile", "popd",
@@ -46,8 +46,8 @@ var (
 		"numactl", "tini", "dumb-init", "docker", "podman", "nerdctl", "kubectl", "git", "tar", "rsync", "start-stop-daemon",
 		"bwrap", "catchsegv", "cpulimit", "faketime", "firejail", "npm", "npx", "perf", "prlimit", "proot", "rlwrap", "socat", "valgrind",
 	}
-	// wrappers run the command that follows their own options. Each has the options that
-	// take a word of their own, and how many words follow before the command.
+	// wrappers run the command after their own options. options are those with a separate
+	// argument, operands is the number of words before the command.
 	wrappers = map[string]struct {
 		options  string
 		operands int
@@ -55,12 +55,12 @@ var (
 		"exec": {"a", 0}, "command": {"", 0}, "env": {"uC", 0}, "nice": {"n", 0}, "nohup": {"", 0}, "setsid": {"", 0},
 		"time": {"fo", 0}, "timeout": {"ks", 1}, "stdbuf": {"ioe", 0}, "ionice": {"cnpPu", 0}, "taskset": {"p", 1}, "chrt": {"TPDp", 1},
 	}
-	// shellOption is an option of a shell that takes no code.
+	// shellOption matches options of a shell that contain no code.
 	shellOption = regexp.MustCompile(`^([-+][abefhilmnprtuvxBEHPTkoO]+|--(login|norc|noprofile|posix|verbose|restricted)?)$`)
-	// evaluates is an option by which an interpreter takes code.
+	// evaluates matches options with which an interpreter takes code.
 	evaluates    = regexp.MustCompile(`^(-[A-Za-z0-9]*[ceErpnBRFx]|--?(eval|print|exec|execute|command|run|require|import)\b)`)
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// javaOption are the options of java that a value may end.
+	// javaOption matches the start of java options that may end in a start value.
 	javaOption = regexp.MustCompile(`^-(D[^=]+=|XX:[A-Za-z0-9]+=)`)
 	javaSize   = regexp.MustCompile(`^-X(mx|ms|mn|ss)$`)
 	size       = regexp.MustCompile(`^[0-9]{1,12}[kKmMgGtT]?$`)
@@ -69,7 +69,7 @@ var (
 	javaCode = []string{"-XX:OnError=", "-XX:OnOutOfMemoryError=", "-XX:Flags=", "-XX:VMOptionsFile="}
 )
 
-// call decides about a use in a simple command.
+// call checks a use in a simple command.
 func (r *reader) call(c *syntax.CallExpr, word *syntax.Word, u use) error {
 	if len(c.Args) == 0 {
 		return refuse(u.key, "the shell variable "+u.assigned+": use it where the variable is used")
@@ -109,15 +109,15 @@ func (r *reader) call(c *syntax.CallExpr, word *syntax.Word, u use) error {
 	return nil
 }
 
-// format reports whether the first argument of printf is its format, and no option:
-// printf -v takes the name of a variable, whose subscript bash evaluates.
+// format reports whether the first argument of printf is its format and not an option: printf -v
+// takes the name of a variable, whose subscript bash evaluates.
 func (r *reader) format(word *syntax.Word) bool {
 	text := strings.TrimLeft(r.text[word.Pos().Offset():word.End().Offset()], `'"`)
 	return text != "" && !strings.ContainsAny(text[:1], "-$`\\")
 }
 
-// program finds the program that a simple command runs, behind those that only run
-// another. A use in an assignment of env becomes one in an assignment.
+// program finds the program of a simple command after any wrappers. A use in an assignment of env
+// becomes a use in a shell assignment.
 func (r *reader) program(c *syntax.CallExpr, word *syntax.Word, u *use) (at int, name string, err error) {
 	if isCode(u.assigned) {
 		return 0, "", refuse(u.key, "the environment variable "+u.assigned+", which decides what is run")
@@ -139,7 +139,7 @@ func (r *reader) program(c *syntax.CallExpr, word *syntax.Word, u *use) (at int,
 	return 0, "", refuse(u.key, "a command that runs no program")
 }
 
-// wrapped is where the command begins that the wrapper at a word runs.
+// wrapped returns the index at which the command of a wrapper starts.
 func wrapped(words []*syntax.Word, at int, name string, word *syntax.Word, u *use) (int, error) {
 	own := wrappers[name]
 	operands, options := own.operands, true
@@ -177,8 +177,7 @@ func wrapped(words []*syntax.Word, at int, name string, word *syntax.Word, u *us
 	return at, nil
 }
 
-// programName is what a word that names a program ends in; empty where the shell
-// decides about it.
+// programName returns the base name of a word that names a program, "" if the shell determines it.
 func programName(w *syntax.Word) string {
 	if text, static := literal(w); static {
 		return path.Base(text)
@@ -198,8 +197,8 @@ func programName(w *syntax.Word) string {
 	return lit.Value[slash+1:]
 }
 
-// value checks a value where it is used, and returns the text before it in its word,
-// without quotes and other placeholders.
+// value checks a value at its position, and returns the text before it in its word without quotes
+// and other placeholders.
 func (r *reader) value(word *syntax.Word, u use) (before string, err error) {
 	for _, p := range word.Parts {
 		if lit, ok := p.(*syntax.Lit); ok && strings.ContainsAny(lit.Value, globs) {
@@ -221,7 +220,7 @@ func (r *reader) value(word *syntax.Word, u use) (before string, err error) {
 	return before, nil
 }
 
-// script is nil when an argument is behind the file that an interpreter runs.
+// script returns nil if an argument comes after the file that an interpreter runs.
 func script(words []*syntax.Word, program, at int, name, key string) error {
 	refused := refuse(key, "a command of "+name+", which may read it as code: only arguments behind the file that it runs are safe")
 	shell := slices.Contains(shells, name)
@@ -251,7 +250,7 @@ func script(words []*syntax.Word, program, at int, name, key string) error {
 	return refused
 }
 
-// programOr is a word's text, or what it ends in where the shell expands it.
+// programOr returns a word's text or, if the shell expands it, its end.
 func programOr(w *syntax.Word, text string) string {
 	if text == "" {
 		return "/" + programName(w)
@@ -259,8 +258,8 @@ func programOr(w *syntax.Word, text string) string {
 	return text
 }
 
-// java is nil when an argument of java is one of its program, or an option that a value
-// may end.
+// java returns nil if an argument belongs to the program that java runs, or is an option that may
+// end in a start value.
 func java(words []*syntax.Word, program, at int, before, value, key string) error {
 	for n := program + 1; n < at; n++ {
 		text, static := literal(words[n])

@@ -21,11 +21,11 @@ const (
 	comment
 )
 
-// errUnreadable is in the chain of the error of a text that is no shell program.
+// errUnreadable is wrapped in the error for a text that is not a shell program.
 var errUnreadable = errors.New("the shell cannot read the command")
 
-// places finds the quoting around each mark, as bash reads the text, and as a plain sh
-// does where it can read it. Invalid where a reference would not be safe.
+// places finds the quoting around each mark, as parsed by bash and, if possible, by a plain sh.
+// The error is Invalid if a reference would not be safe.
 func (v Values) places(text string, marks []mark, tainted map[string]string) ([]place, error) {
 	asBash, err := v.read(text, marks, tainted, syntax.LangBash)
 	if err != nil {
@@ -41,7 +41,7 @@ func (v Values) places(text string, marks []mark, tainted map[string]string) ([]
 	return asBash, err
 }
 
-// read finds the quoting around each mark in one dialect.
+// read finds the quoting around each mark in one shell dialect.
 func (v Values) read(text string, marks []mark, tainted map[string]string, lang syntax.LangVariant) ([]place, error) {
 	file, err := syntax.NewParser(syntax.Variant(lang), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
 	if err != nil {
@@ -92,7 +92,7 @@ func expands(text string, variables map[string]string) bool {
 	return false
 }
 
-// mentions counts the places where a text may expand a variable.
+// mentions counts the positions at which a text may expand a variable.
 func mentions(text, name string) (n int) {
 	for rest := text; ; {
 		i := strings.Index(rest, name)
@@ -116,7 +116,7 @@ func wordByte(b byte) bool {
 	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
 }
 
-// reader walks a parsed command and finds the place of each mark.
+// reader walks a parsed command and finds the quoting of each mark.
 type reader struct {
 	values    Values
 	text      string
@@ -124,17 +124,17 @@ type reader struct {
 	tainted   map[string]string
 	places    []place
 	functions map[string]bool
-	// redirected is true where the shell's own output goes elsewhere.
+	// redirected is true if the shell's own output is redirected.
 	redirected bool
 	// expanded counts the safe expansions of tainted variables.
 	expanded map[string]int
-	// stack are the nodes around the one that is visited.
+	// stack are the ancestors of the visited node.
 	stack []syntax.Node
 	err   error
 }
 
-// redirectsShell reports whether a statement redirects the output of the shell itself,
-// and so of every command behind it, to something that is not open yet: exec >run.sh.
+// redirectsShell reports whether a statement redirects the output of the shell itself, and thus of
+// every following command, to something not yet open: exec >run.sh.
 func redirectsShell(s *syntax.Stmt) bool {
 	call, ok := s.Cmd.(*syntax.CallExpr)
 	if !ok || len(call.Args) == 0 {
@@ -190,7 +190,7 @@ func (r *reader) visit(n syntax.Node) bool {
 	return true
 }
 
-// above is the node that is so many levels above the one that is visited; nil for none.
+// above returns the node a number of levels above the visited one, or nil.
 func (r *reader) above(levels int) syntax.Node {
 	if n := len(r.stack) - 1 - levels; n >= 0 {
 		return r.stack[n]
@@ -202,7 +202,7 @@ func (r *reader) holds(from, to int) bool {
 	return slices.ContainsFunc(r.marks, func(m mark) bool { return m.from < to && m.to > from })
 }
 
-// settle notes the place of the marks within a range.
+// settle records the quoting of the marks within a range.
 func (r *reader) settle(from, to int, p place) {
 	for n, m := range r.marks {
 		if m.from >= from && m.to <= to {
@@ -211,8 +211,7 @@ func (r *reader) settle(from, to int, p place) {
 	}
 }
 
-// judge decides about the marks within a literal. A $ in front of a quote gives it
-// another meaning.
+// judge checks the marks within a literal. A $ before a quote changes its meaning.
 func (r *reader) judge(from, to int, p place, dollar bool) {
 	for _, m := range r.marks {
 		if m.from >= to || m.to <= from {
@@ -240,7 +239,7 @@ func (r *reader) judge(from, to int, p place, dollar bool) {
 	r.settle(from, to, p)
 }
 
-// expansion decides about the expansion of a variable that holds a value given at start.
+// expansion checks the expansion of a variable that contains a start value.
 func (r *reader) expansion(p *syntax.ParamExp, key string) {
 	plain := p.Exp == nil && p.Repl == nil && p.Slice == nil && p.Index == nil && !p.Excl && !p.Length && !p.Width && p.Names == 0
 	if _, quoted := r.above(1).(*syntax.DblQuoted); !quoted || !plain {
@@ -257,8 +256,8 @@ func (r *reader) fail(err error) {
 	}
 }
 
-// argument is nil when the word that many levels above is an argument of a program that
-// does not read it as code. at is where the value is in the text.
+// argument returns nil if the word a number of levels above is an argument of a program that does
+// not interpret it as code. at is the position of the value in the text.
 func (r *reader) argument(levels int, key string, at int) error {
 	word, ok := r.above(levels).(*syntax.Word)
 	if !ok {
@@ -302,7 +301,7 @@ func (r *reader) argument(levels int, key string, at int) error {
 	}
 }
 
-// copies reports whether a part of a pipeline does nothing but copy its input.
+// copies reports whether a part of a pipeline only copies its input.
 func copies(s *syntax.Stmt) bool {
 	call, ok := s.Cmd.(*syntax.CallExpr)
 	if !ok || len(call.Assigns) > 0 || len(s.Redirs) > 0 {
@@ -317,7 +316,7 @@ func copies(s *syntax.Stmt) bool {
 	return true
 }
 
-// describe names a place for a message.
+// describe names a syntax node for a message.
 func describe(n syntax.Node) string {
 	switch n.(type) {
 	case *syntax.Redirect:
@@ -340,10 +339,10 @@ func describe(n syntax.Node) string {
 	return "a place that is no argument of a program"
 }
 
-// globs are what makes a shell expand a word to others, or read a character otherwise.
+// globs are the characters that make a shell expand a word or change a character's meaning.
 const globs = `\*?[]{}`
 
-// literal is the text of a word that the shell does not expand.
+// literal returns the text of a word that the shell does not expand.
 func literal(w *syntax.Word) (text string, static bool) {
 	var out strings.Builder
 	for _, p := range w.Parts {

@@ -1,14 +1,14 @@
-// Package startvalue inserts the values that are given when an instance is started.
+// Package startvalue inserts the values given at the start of an instance into its command.
 //
-// Whoever may start an instance may not choose what its node runs. So these values never
-// become part of a command's text. The command gets references to environment variables
-// in their place, quoted as the shell grammar around each demands, and the shell expands
-// them after it has read the command. Values of groups, nodes and templates enter a
-// command as text: whoever sets them may set the command.
+// Users who may start an instance must not be able to choose what its node runs. Start values
+// therefore never become part of a command's text. The command gets references to environment
+// variables instead, quoted as required by the surrounding shell grammar, and the shell expands
+// them after it has parsed the command. Values of groups, nodes and templates are inserted as
+// text, because users who set them may also set the command.
 //
-// A reference is safe only where its value stays a part of one argument of a program that
-// does not read its arguments as code. Everywhere else, such as in the program of bash -c,
-// the start is refused.
+// A reference is safe only if its value remains part of one argument of a program that does not
+// interpret its arguments as code. Everywhere else, such as in the program of bash -c, the start
+// is refused.
 package startvalue
 
 import (
@@ -19,21 +19,22 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/configfile"
 )
 
-// Values are the placeholder values of an instance by where they come from.
+// Values are the placeholder values of an instance, separated by origin.
 type Values struct {
-	// Text are those of the group, the node and the templates, and those built in.
+	// Text are the values of the group, the node and the templates, and the built-in ones.
 	Text map[string]string
-	// Start are those given at start.
+	// Start are the values given at start.
 	Start map[string]string
 }
 
-// Split tells which of an instance's placeholder values were given at its start.
+// Split separates an instance's placeholder values by origin. given are those given at its start.
 func Split(all, given map[string]string) Values {
 	v := Values{Text: map[string]string{}, Start: map[string]string{}}
 	for key, value := range all {
-		if _, at := given[key]; at && !fleet.BuiltIn(key) {
+		if _, at := given[key]; at && !configfile.BuiltIn(key) {
 			v.Start[key] = value
 		} else {
 			v.Text[key] = value
@@ -42,24 +43,24 @@ func Split(all, given map[string]string) Values {
 	return v
 }
 
-// Command is a shell line whose placeholders are replaced.
+// Command is a shell command with its placeholders replaced.
 type Command struct {
 	Text string
-	// Env are the variables that its references read, as NAME=value.
+	// Env are the variables that the references read, as NAME=value.
 	Env []string
 	// Unknown are the placeholders without a value.
 	Unknown []string
 }
 
-// mark is where a value given at start goes in a text.
+// mark is the position of a start value in a text.
 type mark struct {
 	from, to int
 	name     string
 }
 
-// Command replaces the placeholders of a plan's command. Invalid, with the field
-// variables.NAME, where a value given at start could change the words or the effect of
-// the command. The Text of a refused command has the placeholders of these values.
+// Command replaces the placeholders of a plan's command. The error is Invalid for the field
+// variables.NAME if a start value could change the words or the effect of the command. The Text of
+// a refused command still contains the placeholders of start values.
 func (v Values) Command(p fleet.Plan) (Command, error) {
 	text, marks, unknown := v.text(p.Command)
 	out := Command{Text: text, Unknown: unknown}
@@ -78,10 +79,10 @@ func (v Values) Command(p fleet.Plan) (Command, error) {
 	return out, nil
 }
 
-// text replaces the placeholders whose values enter as text, and marks the others.
+// text inserts the values that are inserted as text, and marks the others.
 func (v Values) text(command string) (text string, marks []mark, unknown []string) {
 	var out strings.Builder
-	for before, name := range fleet.EachPlaceholder(command) {
+	for before, name := range configfile.EachPlaceholder(command) {
 		out.WriteString(before)
 		if name == "" {
 			break
@@ -104,7 +105,7 @@ func (v Values) text(command string) (text string, marks []mark, unknown []strin
 	return out.String(), marks, unknown
 }
 
-// refer replaces the marks by references to variables of the environment.
+// refer replaces the marks with references to environment variables.
 func (v Values) refer(text string, marks []mark, places []place, env map[string]string) (string, []string) {
 	prefix := "ORRERY_START_"
 	for taken(prefix, text, env) {
@@ -138,7 +139,7 @@ func (v Values) refer(text string, marks []mark, places []place, env map[string]
 	return out.String() + text[end:], used
 }
 
-// taken reports whether a command or its environment has a name that begins so.
+// taken reports whether a command or its environment uses a name with the prefix.
 func taken(prefix, text string, env map[string]string) bool {
 	for name := range env {
 		if strings.HasPrefix(name, prefix) {
@@ -148,12 +149,12 @@ func taken(prefix, text string, env map[string]string) bool {
 	return strings.Contains(text, prefix)
 }
 
-// env are the variables of a workload's environment that hold a value given at start.
-// Invalid where a shell, a loader or an interpreter takes such a variable for code.
+// env returns the environment variables that contain a start value. The error is Invalid if a
+// shell, a loader or an interpreter would treat such a variable as code.
 func (v Values) env(env map[string]string) (tainted map[string]string, err error) {
 	tainted = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		for _, key := range fleet.PlaceholdersIn(env[name]) {
+		for _, key := range configfile.PlaceholdersIn(env[name]) {
 			if _, at := v.Start[key]; !at {
 				continue
 			}
@@ -166,8 +167,8 @@ func (v Values) env(env map[string]string) (tainted map[string]string, err error
 	return tainted, nil
 }
 
-// isCode reports whether a variable of the environment decides what programs run, or how
-// a shell reads a command.
+// isCode reports whether an environment variable decides which programs run, or how a shell parses
+// a command.
 func isCode(name string) bool {
 	for _, prefix := range []string{"LD_", "DYLD_", "BASH", "PYTHON", "PERL5", "RUBY", "NODE_", "LUA_", "GIT_", "GCONV_"} {
 		if strings.HasPrefix(name, prefix) {
@@ -182,7 +183,7 @@ func isCode(name string) bool {
 	return slices.Contains([]string{"IFS", "ENV", "PS4", "PROMPT_COMMAND", "GLOBIGNORE", "EXECIGNORE", "SHELL", "JAVA_HOME", "STARTUP", "COMMAND", "CMD"}, name)
 }
 
-// refuse is the error of a value that cannot be inserted.
+// refuse returns the error for a value that cannot be inserted.
 func refuse(key, place string) error {
 	return errs.Field("variables."+key, "cannot be given at a start: the command or environment uses %%%s%% in %s; use it in a plain argument of a program, or set it in the group", key, place)
 }

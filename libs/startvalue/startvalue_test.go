@@ -6,6 +6,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 )
 
 func values(start ...string) Values {
@@ -16,7 +17,7 @@ func values(start ...string) Values {
 	return v
 }
 
-func TestReferencesFollowTheQuotingAroundThem(t *testing.T) {
+func TestReferencesMatchTheirQuoting(t *testing.T) {
 	const x = "${ORRERY_START_1}"
 	for rule, c := range map[string]struct{ command, want string }{
 		"without a placeholder":           {`java -jar "a b".jar`, `java -jar "a b".jar`},
@@ -53,7 +54,7 @@ func TestReferencesFollowTheQuotingAroundThem(t *testing.T) {
 	}
 }
 
-func TestAValueIsRefusedWhereItCouldBecomeCode(t *testing.T) {
+func TestValuesThatCouldBecomeCodeAreRefused(t *testing.T) {
 	for _, command := range []string{
 		`bash -c 'java -Dx=%X%'`, `bash -c "java %X%"`, `sh -ec "%X%"`, `bash -o pipefail -c %X%`, `exec /bin/bash -lc '%X%'`, `bash %X%`, `bash -s %X%`,
 		`bash -c 'echo $0' %X%`, `bash --rcfile %X% start.sh`, `nice bash -c '%X%'`, `nice --adjustment 5 bash -c '%X%'`, `env -S "%X%"`, `env A=1 bash -c "%X%"`,
@@ -77,14 +78,14 @@ func TestAValueIsRefusedWhereItCouldBecomeCode(t *testing.T) {
 			t.Errorf("%s becomes %s: %v", command, got.Text, err)
 		}
 	}
-	for _, command := range []string{`%Q%./run %X%`, `./run %Q%%X%`} { // what a group sets counts as it will be read
+	for _, command := range []string{`%Q%./run %X%`, `./run %Q%%X%`} { // quotes in the group's values count too
 		if _, err := values("X", "a").Command(fleet.Plan{Command: command}); err == nil {
 			t.Errorf("%s is taken", command)
 		}
 	}
 }
 
-func TestAValueDoesNotBecomeAnOption(t *testing.T) {
+func TestValuesDoNotBecomeOptions(t *testing.T) {
 	for value, ok := range map[string]bool{"-XX:OnError=x": false, "--help": false, "-5": true, "-1.5": true, "a-b": true, "": true, "+x": true} {
 		for command, begins := range map[string]bool{`./run %X%`: true, `./run ''"%X%"`: true, `./run $A%X%`: true, `./run --map=%X%`: false} {
 			if _, err := values("X", value).Command(fleet.Plan{Command: command}); (err == nil) != (ok || !begins) {
@@ -97,7 +98,7 @@ func TestAValueDoesNotBecomeAnOption(t *testing.T) {
 	}
 }
 
-func TestAnEnvironmentThatHoldsAValueIsReadWithCare(t *testing.T) {
+func TestEnvironmentWithStartValues(t *testing.T) {
 	for _, c := range []struct {
 		name, command string
 		ok            bool
@@ -125,7 +126,7 @@ func TestAnEnvironmentThatHoldsAValueIsReadWithCare(t *testing.T) {
 	}
 }
 
-func TestTheNamesOfReferencesAreNobodyElses(t *testing.T) {
+func TestReferenceNamesAreUnique(t *testing.T) {
 	p := fleet.Plan{Command: `ORRERY_START__1=a ./run %X%`, Env: map[string]string{"ORRERY_START_1": "own"}}
 	got, err := values("X", "v").Command(p)
 	if err != nil || len(got.Env) != 1 || got.Env[0] != "ORRERY_START___1=v" {
@@ -161,7 +162,7 @@ func TestImagesAndAddressesAreCheckedWithTheirValues(t *testing.T) {
 
 func TestBuiltInsAreNeverGivenAtStart(t *testing.T) {
 	given := map[string]string{"PORT": "1; id", "X": "v"}
-	all := fleet.Placeholders(fleet.PlaceholderContext{Placement: fleet.Placement{Port: 7, Values: given}})
+	all := compose.Placeholders(compose.PlaceholderContext{Placement: fleet.Placement{Port: 7, Values: given}})
 	got, err := Split(all, given).Command(fleet.Plan{Command: "./run %PORT%"})
 	if err != nil || got.Text != "./run 7" {
 		t.Errorf("%+v, %v", got, err)

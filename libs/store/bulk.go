@@ -7,38 +7,39 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// Part is one of the things a Bulk does: all of it, or none when one of its
-// comparisons fails.
+// Part is one unit of a Bulk. It happens completely, or not at all if one of its comparisons
+// fails.
 type Part struct {
 	Guards []Guard
 	Writes []Write
 }
 
-// Size is the number of comparisons, which is at least that of writes.
+// Size returns the number of comparisons. There are at most as many writes.
 func (p Part) Size() int { return len(p.Guards) + len(p.Writes) }
 
-// Bulk is many independent parts in one request and at one revision. The fences
-// hold for all of them: with one lost, nothing happens. Other than that a part
-// whose comparison fails takes no other with it. No key may be written by two parts.
+// Bulk is a set of independent parts, committed in one request and at one revision. The fences
+// apply to all of them: if an ownership was lost, nothing happens. Otherwise a part whose
+// comparison fails does not affect the others. Two parts must not write the same key.
 type Bulk struct {
-	// Fences are the ownerships the parts are made under.
+	// Fences are the ownerships under which the parts are written.
 	Fences []Fence
 	Parts  []Part
 }
 
-// BulkLimits are how many parts a Bulk may have, and how many comparisons each of
-// them. It may have one fence less than parts. etcd counts the longest way through
-// a transaction and those inside it, so both together are its limit.
+// BulkLimits returns the maximum number of parts of a Bulk, and of comparisons per part. A Bulk
+// may have one fence less than parts. etcd limits the sum of the operations of a transaction and
+// those of the longest nested one.
 func (c *Client) BulkLimits() (parts, size int) { return c.maxOps / 2, c.maxOps - c.maxOps/2 }
 
-// CommitBulk performs a Bulk. done says of each part whether it happened, at
-// revision rev; where none did, rev is the revision at which they were compared.
-// Errors, after which done is nil: Fenced when an ownership was lost, and nothing
-// happened; TooLarge past BulkLimits or etcd's limit on a request; Unavailable when the
-// outcome is unknown or etcd is away. Unlike Commit it does not look whether a bulk with
-// a lost answer happened: who needs to know moves what its parts compare, then looks.
+// CommitBulk commits a Bulk. done says for each part whether it happened, at revision rev. If none
+// did, rev is the revision of the comparison. After an error done is nil: Fenced if an ownership
+// was lost and nothing happened, TooLarge beyond BulkLimits or etcd's request limit, Unavailable
+// if the outcome is unknown or etcd is away. Unlike Commit it does not check whether a bulk with a
+// lost answer happened. A caller who must know changes what the parts compare and then reads the
+// records.
 func (c *Client) CommitBulk(ctx context.Context, b Bulk) (done []bool, rev int64, err error) {
 	identity := c.line.identity()
 	outer := Txn{Fences: b.Fences}
@@ -47,8 +48,8 @@ func (c *Client) CommitBulk(ctx context.Context, b Bulk) (done []bool, rev int64
 		return nil, 0, errs.Wrap("store.CommitBulk", err)
 	}
 	if identity != "" {
-		cmps = append(cmps, clientv3.Compare(clientv3.Value(MetaKey().String()), "=", identity))
-		probes = append(probes, clientv3.OpGet(MetaKey().String()))
+		cmps = append(cmps, clientv3.Compare(clientv3.Value(keys.Meta().String()), "=", identity))
+		probes = append(probes, clientv3.OpGet(keys.Meta().String()))
 	}
 	ops, err := c.buildParts(b.Parts, len(cmps))
 	if err != nil {
@@ -70,11 +71,11 @@ func (c *Client) CommitBulk(ctx context.Context, b Bulk) (done []bool, rev int64
 	return done, resp.Header.Revision, nil
 }
 
-// refusal says why a transaction did not happen: a lost comparison, or that etcd
-// is not the one that was joined.
+// refusal returns why a transaction did not happen: a failed comparison, or an etcd other than the
+// one joined.
 func (c *Client) refusal(t Txn, resp *clientv3.TxnResponse, identity string) error {
 	err := t.explain(resp)
-	if identity != "" && !errs.Is(err, errs.Fenced) { // a lost ownership needs no further reason
+	if identity != "" && !errs.Is(err, errs.Fenced) { // a lost ownership explains it
 		last := resp.Responses[len(resp.Responses)-1].GetResponseRange()
 		if foreign := c.judge(last.GetKvs()); foreign != nil {
 			return errs.Wrap("store.Commit", foreign)
@@ -83,18 +84,17 @@ func (c *Client) refusal(t Txn, resp *clientv3.TxnResponse, identity string) err
 	return err
 }
 
-// buildParts makes one transaction of each part, to be made inside another with so
-// many comparisons. They have no reads for the case that a comparison fails: whoever
-// is refused looks at the state again.
+// buildParts returns one nested transaction per part, for an outer transaction with cmps
+// comparisons. They read nothing if a comparison fails, because the caller reads the state again.
 func (c *Client) buildParts(parts []Part, cmps int) ([]clientv3.Op, error) {
 	limit, size := c.BulkLimits()
 	if len(parts) > limit || cmps > limit {
-		return nil, errs.As(errs.TooLarge, "store.buildParts", fmt.Errorf("%d parts and %d comparisons, the limit of each is %d", len(parts), cmps, limit))
+		return nil, errs.WrapAs(errs.TooLarge, "store.buildParts", fmt.Errorf("%d parts and %d comparisons; each may be at most %d", len(parts), cmps, limit))
 	}
 	ops := make([]clientv3.Op, 0, len(parts))
 	for _, p := range parts {
 		if p.Size() > size {
-			return nil, errs.As(errs.TooLarge, "store.buildParts", fmt.Errorf("%d comparisons in a part, the limit is %d", p.Size(), size))
+			return nil, errs.WrapAs(errs.TooLarge, "store.buildParts", fmt.Errorf("%d comparisons in a part, the limit is %d", p.Size(), size))
 		}
 		inner, puts, err := p.build()
 		if err != nil {

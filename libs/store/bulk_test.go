@@ -9,23 +9,25 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
 func allocPart(n int, rev int64) store.Part {
 	id := fleet.NodeID(fmt.Sprintf("n%d", n))
-	return store.Part{Writes: []store.Write{store.Replace(store.AllocKey(id), fleet.Alloc{Node: id}, rev)}}
+	return store.Part{Writes: []store.Write{store.Replace(keys.Alloc(id), fleet.Alloc{Node: id}, rev)}}
 }
 
-func TestAPartThatMeetsAChangeTakesNoOtherWithIt(t *testing.T) {
+func TestFailedPartDoesNotAffectOthers(t *testing.T) {
 	c := storetest.New(t)
 	taken, err := c.Commit(t.Context(), store.Txn{Writes: allocPart(1, 0).Writes})
 	if err != nil {
 		t.Fatal(err)
 	}
 	parts := []store.Part{allocPart(0, 0), allocPart(1, 0), allocPart(2, 0), {
-		Guards: []store.Guard{store.Missing(store.AllocKey("n1"))},
+		Guards: []store.Guard{store.Missing(keys.Alloc("n1"))},
 		Writes: allocPart(3, 0).Writes,
 	}}
 	done, rev, err := c.CommitBulk(t.Context(), store.Bulk{Parts: parts})
@@ -33,7 +35,7 @@ func TestAPartThatMeetsAChangeTakesNoOtherWithIt(t *testing.T) {
 		t.Fatalf("done %v at %d, %v", done, rev, err)
 	}
 	for n, want := range []int64{rev, taken, rev, 0} {
-		a, err := store.Get(t.Context(), c, store.AllocKey(fleet.NodeID(fmt.Sprintf("n%d", n))))
+		a, err := store.Get(t.Context(), c, keys.Alloc(fleet.NodeID(fmt.Sprintf("n%d", n))))
 		if a.ModRev != want || want == 0 != errs.Is(err, errs.NotFound) {
 			t.Errorf("n%d stands at %d, want %d (%v)", n, a.ModRev, want, err)
 		}
@@ -42,8 +44,8 @@ func TestAPartThatMeetsAChangeTakesNoOtherWithIt(t *testing.T) {
 
 func TestALostFenceRefusesEveryPart(t *testing.T) {
 	c := storetest.New(t)
-	shard := store.ShardKey("scheduler", 1)
-	rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(shard, fleet.Shard{})}})
+	shard := keys.Shard("scheduler", 1)
+	rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(shard, cluster.Shard{})}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,20 +61,20 @@ func TestALostFenceRefusesEveryPart(t *testing.T) {
 	}
 }
 
-func TestABulkAtItsLimitsIsTakenByAnEtcdOfTheDefaultLimit(t *testing.T) {
+func TestBulkLimitsFitDefaultEtcd(t *testing.T) {
 	c := storetest.New(t)
 	limit, size := c.BulkLimits()
 	var b store.Bulk
 	for n := range limit {
 		p := allocPart(n, 0)
 		for len(p.Guards) < size-1 {
-			p.Guards = append(p.Guards, store.Missing(store.GroupKey(fleet.GroupName(fmt.Sprintf("g%d", len(p.Guards))))))
+			p.Guards = append(p.Guards, store.Missing(keys.Group(fleet.GroupName(fmt.Sprintf("g%d", len(p.Guards))))))
 		}
 		b.Parts = append(b.Parts, p)
 	}
 	for n := range limit - 1 {
-		shard := store.ShardKey("scheduler", n)
-		rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(shard, fleet.Shard{})}})
+		shard := keys.Shard("scheduler", n)
+		rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(shard, cluster.Shard{})}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,13 +84,13 @@ func TestABulkAtItsLimitsIsTakenByAnEtcdOfTheDefaultLimit(t *testing.T) {
 	if err != nil || slices.Contains(done, false) {
 		t.Fatalf("done %v, %v", done, err)
 	}
-	b.Parts[0].Guards = append(b.Parts[0].Guards, store.Missing(store.GroupKey("more")))
+	b.Parts[0].Guards = append(b.Parts[0].Guards, store.Missing(keys.Group("more")))
 	if _, _, err := c.CommitBulk(t.Context(), b); !errs.Is(err, errs.TooLarge) {
 		t.Errorf("one comparison more: %v", err)
 	}
 }
 
-func TestABulkIsNotMadeInAnotherCluster(t *testing.T) {
+func TestBulkIsRefusedInAnotherCluster(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	if _, err := c.Join(t.Context(), time.Now()); err != nil {

@@ -12,18 +12,20 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const (
-	// claimPause and claimPauseLimit bound the jittered, doubling wait after shards
-	// could not be claimed or given up: a lost race, or etcd is away.
+	// claimPause and claimPauseLimit bound the jittered, doubling pause after claiming or
+	// releasing shards failed, because of a conflict or because etcd is away.
 	claimPause, claimPauseLimit = 20 * time.Millisecond, 2 * time.Second
-	// claimNet is the safety net: the shards are looked at without a change.
+	// claimNet is the interval at which the shards are checked even without a change.
 	claimNet = time.Minute
 )
 
-// claim keeps the replica's share of the shards until the session or ctx ends.
-// Events only say that it is time to look; each look is one consistent read.
+// claim maintains the replica's share of the shards until the session or ctx ends. Events only
+// trigger a round; each round is one consistent read.
 func (r *Replica) claim(ctx context.Context, s *Session) error {
 	changed, stop := r.follow(ctx)
 	defer stop()
@@ -34,7 +36,7 @@ func (r *Replica) claim(ctx context.Context, s *Session) error {
 		case err == nil:
 			fails = 0
 		case ctx.Err() != nil, errs.Is(err, errs.Fenced):
-			return nil // the session is over, whether it has noticed or not
+			return nil // the session is over, even if it has not noticed yet
 		default:
 			wait = rand.N(min(claimPause<<min(fails, 10), claimPauseLimit)) + time.Millisecond
 			fails++
@@ -54,21 +56,21 @@ func (r *Replica) claim(ctx context.Context, s *Session) error {
 	}
 }
 
-// complain tells of what kept the shards from being in order. A lost race is nothing unusual.
+// complain logs why the shards are not in order. Conflicts are normal.
 func (r *Replica) complain(err error) {
 	if errs.Is(err, errs.Conflict) || errs.Is(err, errs.AlreadyExists) {
-		r.Log.Debug("shards changed meanwhile, looking again", "service", r.Self.Service, "error", err)
+		r.Log.Debug("shards changed concurrently, retrying", "service", r.Self.Service, "error", err)
 		return
 	}
-	r.Log.Warn("shards not in order yet, trying again", "service", r.Self.Service, "error", err)
+	r.Log.Warn("cannot claim or release shards, retrying", "service", r.Self.Service, "error", err)
 }
 
-// follow wakes on changes of the service's sessions and shards.
+// follow signals changes of the service's sessions and shards.
 func (r *Replica) follow(ctx context.Context) (changed <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := make(waker, 1)
 	done := make(chan struct{}, 2)
-	for _, prefix := range []string{Sessions(r.Self.Service).String(), Shards(r.Self.Service).String()} {
+	for _, prefix := range []string{keys.Sessions(r.Self.Service).String(), keys.Shards(r.Self.Service).String()} {
 		go func() {
 			defer func() { done <- struct{}{} }()
 			_ = r.Client.Follow(ctx, prefix, w) // it ends only when asked to
@@ -77,11 +79,11 @@ func (r *Replica) follow(ctx context.Context) (changed <-chan struct{}, stop fun
 	return w, func() { cancel(); <-done; <-done }
 }
 
-// round looks once and does what is to be done. It returns when to look again
-// though nothing changed. Fenced when the session is over.
+// round reads the state once and acts on it. It returns when to run again if nothing changes. The
+// error is Fenced if the session is over.
 //
-// A shard that is not ours any more leaves the ownership before its key goes, so
-// that nothing new is begun under it; what is on its way meets the fence.
+// A shard that is no longer ours leaves the ownership before its key is removed, so that nothing
+// new is started under it. Writes already in flight fail at the fence.
 func (r *Replica) round(ctx context.Context, s *Session, d *duty) (time.Duration, error) {
 	ctx, cancel := context.WithDeadline(ctx, s.Deadline())
 	defer cancel()
@@ -93,7 +95,7 @@ func (r *Replica) round(ctx context.Context, s *Session, d *duty) (time.Duration
 	todo := d.decide(sc, now)
 	r.alive.Store(int64(len(sc.sessions)))
 	r.publish(s, d, sc, todo.own)
-	if todo.speak || len(todo.release)+len(todo.claim) > 0 { // the next look shows what came of it
+	if todo.speak || len(todo.release)+len(todo.claim) > 0 { // the next round sees the result
 		return 0, r.perform(ctx, s, sc, todo)
 	}
 	if todo.again.IsZero() {
@@ -102,19 +104,19 @@ func (r *Replica) round(ctx context.Context, s *Session, d *duty) (time.Duration
 	return min(claimNet, todo.again.Sub(now)), nil
 }
 
-// perform gives up shards, claims others and speaks up. Each key is compared: a
-// shard key is written once in its life, so its mod-revision is its create-revision.
+// perform releases shards, claims others, and rewrites the session record if needed. Each key is
+// compared. A shard key is written only once, so its mod-revision equals its create-revision.
 func (r *Replica) perform(ctx context.Context, s *Session, sc *scene, todo steps) error {
 	var given, taken, said []Write
 	for _, n := range todo.release {
-		given = append(given, Remove(ShardKey(r.Self.Service, n), sc.shards[n].createRev))
+		given = append(given, Remove(keys.Shard(r.Self.Service, n), sc.shards[n].createRev))
 	}
 	for _, n := range todo.claim {
-		value := fleet.Shard{Service: r.Self.Service, Replica: r.Self.Replica}
-		taken = append(taken, OnSession(s, ShardKey(r.Self.Service, n), value))
+		value := cluster.Shard{Service: r.Self.Service, Replica: r.Self.Replica}
+		taken = append(taken, OnSession(s, keys.Shard(r.Self.Service, n), value))
 	}
 	if todo.speak {
-		w := Replace(SessionKey(r.Self.Service, r.Self.Replica), r.Self, sc.sessions[r.Self.Replica].spoke)
+		w := Replace(keys.Session(r.Self.Service, r.Self.Replica), r.Self, sc.sessions[r.Self.Replica].spoke)
 		w.lease = s.lease
 		said = append(said, w)
 	}
@@ -128,10 +130,10 @@ func (r *Replica) perform(ctx context.Context, s *Session, sc *scene, todo steps
 	return nil
 }
 
-// look reads the sessions and shards of the service at one revision. Fenced when
-// the own session is not among them.
+// look reads the sessions and shards of the service at one revision. The error is Fenced if the
+// own session is not among them.
 func (r *Replica) look(ctx context.Context, s *Session) (*scene, error) {
-	sessions, shards := Sessions(r.Self.Service).String(), Shards(r.Self.Service).String()
+	sessions, shards := keys.Sessions(r.Self.Service).String(), keys.Shards(r.Self.Service).String()
 	before := r.Client.line.now()
 	resp, err := r.Client.etcd.Txn(ctx).Then(
 		clientv3.OpGet(sessions, clientv3.WithPrefix(), clientv3.WithKeysOnly()), clientv3.OpGet(shards, clientv3.WithPrefix()),
@@ -150,19 +152,19 @@ func (r *Replica) look(ctx context.Context, s *Session) (*scene, error) {
 	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
 		n, err := strconv.Atoi(strings.TrimPrefix(string(kv.Key), shards))
 		if err != nil || n < 0 || n >= fleet.ShardCount {
-			continue // no shard of ours
+			continue // not a valid shard key
 		}
-		v, _ := Decode[fleet.Shard](raw(kv)) // it is held, whatever it says
+		v, _ := Decode[cluster.Shard](raw(kv)) // the shard is held even if the record is damaged
 		sc.shards[n] = holding{replica: v.Replica, createRev: kv.CreateRevision, mine: clientv3.LeaseID(kv.Lease) == s.lease}
 	}
 	return sc, nil
 }
 
-// publish makes what is owned known, if it changed.
+// publish updates the visible ownership if it changed.
 func (r *Replica) publish(s *Session, d *duty, sc *scene, own []int) {
 	next := &Ownership{done: s.Done()}
 	for _, n := range own {
-		next.fences[n] = Fence{key: ShardKey(r.Self.Service, n).String(), createRev: sc.shards[n].createRev, refused: r.refused}
+		next.fences[n] = Fence{key: keys.Shard(r.Self.Service, n).String(), createRev: sc.shards[n].createRev, refused: r.refused}
 	}
 	gained, lost := next.since(r.Owned())
 	if len(gained)+len(lost) == 0 {
@@ -176,13 +178,13 @@ func (r *Replica) publish(s *Session, d *duty, sc *scene, own []int) {
 	r.set(next)
 }
 
-// waker is a Handler that only tells that something changed.
+// waker is a Handler that only signals that something changed.
 type waker chan struct{}
 
-// Reset tells of everything.
+// Reset signals a change.
 func (w waker) Reset([]KeyValue, int64) { w.wake() }
 
-// Apply tells of changes.
+// Apply signals a change.
 func (w waker) Apply(changes []Change, _ int64) {
 	if len(changes) > 0 {
 		w.wake()

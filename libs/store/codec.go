@@ -10,20 +10,20 @@ import (
 	"github.com/orreryhq/orrery/libs/nesting"
 )
 
-// revisioned is a record that can hold the revisions it was read at.
+// revisioned is a record that stores the revisions it was read at.
 type revisioned interface{ SetRev(create, mod int64) }
 
-// Records that write and read their own JSON when it is plain; see fleet.Placement.
+// Records with their own JSON codec for the usual case; see fleet.Placement.
 type (
 	recordAppender interface{ AppendRecord([]byte) ([]byte, bool) }
 	recordParser   interface{ ParseRecord([]byte) bool }
 )
 
-// mark is a record of which only the revision counts. What stands in it may be
-// anything: whoever compares it has to know its revision all the same.
+// mark is a record of which only the revision matters. It can be compared even if its value is
+// damaged.
 type mark interface{ Blank() }
 
-// recordSize is room for the JSON of most records.
+// recordSize is enough for the JSON of most records.
 const recordSize = 512
 
 func encode(v any) (string, error) {
@@ -34,7 +34,7 @@ func encode(v any) (string, error) {
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		return "", errs.As(errs.Internal, "store.encode", fmt.Errorf("%T: %w", v, err))
+		return "", errs.WrapAs(errs.Internal, "store.encode", fmt.Errorf("%T: %w", v, err))
 	}
 	if nesting.Exceeds(b, 2*nesting.Max) { // the decoder of a later reader would refuse it
 		return "", errs.New(errs.Invalid, "a record may not be nested deeper than %d levels: simplify its values", 2*nesting.Max)
@@ -42,7 +42,7 @@ func encode(v any) (string, error) {
 	return string(b), nil
 }
 
-// KeyValue is a raw pair as a Follower delivers it.
+// KeyValue is a raw key-value pair as delivered by a follower.
 type KeyValue struct {
 	Key       string
 	Value     []byte
@@ -50,13 +50,13 @@ type KeyValue struct {
 	ModRev    int64
 }
 
-// Decode reads a record of type T and notes its revisions.
+// Decode decodes a record of type T and sets its revisions.
 func Decode[T any](kv KeyValue) (T, error) {
 	v, err := DecodeNew[T](kv)
 	return *v, err
 }
 
-// DecodeNew is Decode for whoever keeps a pointer to the record. It is never nil.
+// DecodeNew is Decode with a pointer as the result, which is never nil.
 func DecodeNew[T any](kv KeyValue) (*T, error) {
 	v := new(T)
 	if p, ok := any(v).(recordParser); ok && p.ParseRecord(kv.Value) {
@@ -66,7 +66,7 @@ func DecodeNew[T any](kv KeyValue) (*T, error) {
 	if err := json.Unmarshal(kv.Value, v); err != nil {
 		m, ok := any(v).(mark)
 		if !ok {
-			return v, errs.As(errs.Internal, "store.Decode", fmt.Errorf("%s at revision %d: %w", kv.Key, kv.ModRev, err))
+			return v, errs.WrapAs(errs.Internal, "store.Decode", fmt.Errorf("%s at revision %d: %w", kv.Key, kv.ModRev, err))
 		}
 		m.Blank()
 	}

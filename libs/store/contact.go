@@ -8,31 +8,30 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// awayAfter is how long nothing may be heard of etcd before it counts as away:
-// elections and restarts of a member are shorter.
+// awayAfter is how long etcd may be silent before it counts as away. Elections and restarts of a
+// member are shorter.
 const awayAfter = 2 * time.Second
 
-// contact is what a client knows of etcd's being there. It asks nothing itself: it
-// is told by those who ask until they have an answer, i.e. by followers and by
-// whoever joins. A follower asks whenever its connection broke.
+// contact tracks whether etcd is reachable. It sends nothing itself. Callers that retry until they
+// get an answer, i.e. followers and Join, report to it. A follower makes a call whenever its
+// connection broke.
 type contact struct {
 	log       *slog.Logger
 	endpoints []string
 
 	mu sync.Mutex
-	// heard is when etcd was last known to answer; lost since when somebody waits for
-	// it in vain, zero while nobody does.
+	// heard is when etcd last answered. lost is since when a caller waits without an answer, zero
+	// if none does.
 	heard, lost time.Time
-	// warning tells the log that etcd is away, told that it has.
+	// warning is the timer for the log message. told is true once it was logged.
 	warning *time.Timer
 	told    bool
-	// asked counts those who wait for an answer; failed is true once one had none.
+	// asked counts the waiting callers. failed is true once one of them failed.
 	asked  int
 	failed bool
 }
 
-// asking notes that an answer of etcd is waited for; what it returns is to be
-// called with the outcome.
+// asking records that a caller waits for etcd. The caller must call answered with the outcome.
 func (c *contact) asking() (answered func(error)) {
 	began := time.Now()
 	c.mu.Lock()
@@ -42,7 +41,7 @@ func (c *contact) asking() (answered func(error)) {
 	return func(err error) { c.outcome(began, err) }
 }
 
-// wait begins an outage, if none has begun. c.mu is held.
+// wait starts an outage if there is none. It requires c.mu.
 func (c *contact) wait(since time.Time) {
 	if c.lost.IsZero() {
 		c.lost = since
@@ -50,7 +49,7 @@ func (c *contact) wait(since time.Time) {
 	}
 }
 
-// end is the end of an outage, if there is one. c.mu is held.
+// end ends an outage if there is one. It requires c.mu.
 func (c *contact) end() {
 	if c.warning != nil {
 		c.warning.Stop()
@@ -65,7 +64,7 @@ func (c *contact) warn() {
 		return // answered meanwhile
 	}
 	c.told = true
-	c.log.Warn("etcd not reachable: nothing is decided or written until it is; what runs goes on",
+	c.log.Warn("etcd is not reachable: nothing is decided or written until it is back; running instances continue",
 		"endpoints", c.endpoints, "since", c.lost.UTC().Format(time.RFC3339))
 }
 
@@ -75,32 +74,31 @@ func (c *contact) outcome(began time.Time, err error) {
 	c.asked--
 	switch {
 	case errs.Is(err, errs.Canceled):
-		if c.asked == 0 && !c.failed { // whoever asked gave up, which says nothing
+		if c.asked == 0 && !c.failed { // a cancelled call says nothing about etcd
 			c.end()
 		}
-	case !errs.Is(err, errs.Unavailable): // any other error is an answer too
+	case !errs.Is(err, errs.Unavailable): // any other error is also an answer
 		c.heard = time.Now()
 		if c.told {
 			c.log.Info("etcd is reachable again", "endpoints", c.endpoints, "after", c.heard.Sub(c.lost).Round(time.Millisecond).String())
 		}
 		c.end()
-	case began.After(c.heard): // otherwise somebody else has had an answer since
+	case began.After(c.heard): // otherwise another caller got an answer since
 		c.failed = true
 		c.wait(began)
 	}
 }
 
-// stop ends the warnings: the client is not used any more.
+// stop ends the warnings when the client is closed.
 func (c *contact) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end()
 }
 
-// Away reports since when etcd has not been reachable; false while it is, and in
-// the first two seconds of an outage. It is noticed by the watches that break: ask
-// a client whose process follows something. An etcd that is not the one that was
-// joined is away, too.
+// Away reports since when etcd has been unreachable. away is false while it is reachable and
+// during the first two seconds of an outage. Broken watches detect an outage, so this only works
+// for a client that follows something. An etcd other than the one joined also counts as away.
 func (c *Client) Away() (since time.Time, away bool) {
 	c.contact.mu.Lock()
 	defer c.contact.mu.Unlock()

@@ -13,10 +13,11 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-// lines is a log that a test reads while it is written.
+// lines is a log that can be read while it is written.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -34,7 +35,7 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// saying waits until a text is logged, and demands that it is once.
+// saying waits until a text is logged and checks that it is logged once.
 func (l *lines) saying(t *testing.T, text string) {
 	t.Helper()
 	await.That(t, "the log saying "+text, func() string {
@@ -50,7 +51,7 @@ type deaf struct{}
 func (deaf) Reset([]store.KeyValue, int64) {}
 func (deaf) Apply([]store.Change, int64)   {}
 
-func TestAnEtcdThatIsAwayIsToldOnceAndSoIsItsReturn(t *testing.T) {
+func TestOutageIsLoggedOnce(t *testing.T) {
 	etcd := storetest.Start(t)
 	log := &lines{}
 	c, err := store.Dial([]string{etcd.Endpoint}, store.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -63,7 +64,7 @@ func TestAnEtcdThatIsAwayIsToldOnceAndSoIsItsReturn(t *testing.T) {
 	}
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
-	for _, prefix := range []string{store.Groups().String(), store.Users().String()} {
+	for _, prefix := range []string{keys.Groups().String(), keys.Users().String()} {
 		running.Go(func() { _ = c.Follow(t.Context(), prefix, deaf{}) })
 	}
 	if _, away := c.Away(); away {
@@ -71,7 +72,7 @@ func TestAnEtcdThatIsAwayIsToldOnceAndSoIsItsReturn(t *testing.T) {
 	}
 	before := time.Now()
 	etcd.Stop()
-	log.saying(t, "etcd not reachable")
+	log.saying(t, "etcd is not reachable")
 	if !strings.Contains(log.String(), etcd.Endpoint) {
 		t.Errorf("the endpoint is not named:\n%s", log)
 	}
@@ -83,10 +84,10 @@ func TestAnEtcdThatIsAwayIsToldOnceAndSoIsItsReturn(t *testing.T) {
 	if _, away := c.Away(); away {
 		t.Error("away though it is back")
 	}
-	log.saying(t, "etcd not reachable")
+	log.saying(t, "etcd is not reachable")
 }
 
-func TestAnEtcdThatGoesWhileAWatchIsOpenedIsAway(t *testing.T) {
+func TestEtcdLostWhileOpeningWatchIsAway(t *testing.T) {
 	for name, connected := range map[string]bool{
 		"no connection for the stream":                false,
 		"the connection lost before the first answer": true,
@@ -97,7 +98,7 @@ func TestAnEtcdThatGoesWhileAWatchIsOpenedIsAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			back := make(chan struct{})
-			waits := func(ctx context.Context) error { // as gRPC does, for a connection
+			waits := func(ctx context.Context) error { // waits for a connection, like gRPC
 				select {
 				case <-back:
 					return nil
@@ -132,7 +133,7 @@ func TestAnEtcdThatGoesWhileAWatchIsOpenedIsAway(t *testing.T) {
 	}
 }
 
-// waiting is a stream whose first answer is waited for.
+// waiting is a stream that waits for its first response.
 type waiting struct {
 	grpc.ClientStream
 	ctx   context.Context

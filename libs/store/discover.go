@@ -5,11 +5,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// Discovery knows where the live replicas of one service are reached. It
-// follows nothing but their sessions. Make it with Discover, then Run it.
+// Discovery tracks the URLs of the live replicas of one service. It follows only their sessions.
+// Create it with Discover, then call Run.
 type Discovery struct {
 	client  *Client
 	service string
@@ -19,17 +20,17 @@ type Discovery struct {
 	urls map[string]string
 }
 
-// Discover makes a discovery of a service that has seen nobody yet.
+// Discover returns a Discovery that knows no replicas yet.
 func Discover(c *Client, service string) *Discovery {
 	return &Discovery{client: c, service: service, urls: map[string]string{}}
 }
 
 // Run follows the sessions until ctx ends.
 func (d *Discovery) Run(ctx context.Context) error {
-	return d.client.Follow(ctx, Sessions(d.service).String(), d)
+	return d.client.Follow(ctx, keys.Sessions(d.service).String(), d)
 }
 
-// URLs are the base URLs of the live replicas that have one, sorted.
+// URLs returns the sorted base URLs of the live replicas that have one.
 func (d *Discovery) URLs() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,7 +42,7 @@ func (d *Discovery) URLs() []string {
 	return out
 }
 
-// Reset replaces everything known.
+// Reset implements Handler.
 func (d *Discovery) Reset(kvs []KeyValue, _ int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,7 +52,7 @@ func (d *Discovery) Reset(kvs []KeyValue, _ int64) {
 	}
 }
 
-// Apply takes in changes.
+// Apply implements Handler.
 func (d *Discovery) Apply(changes []Change, _ int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,9 +65,9 @@ func (d *Discovery) Apply(changes []Change, _ int64) {
 	}
 }
 
-// set notes one session; mu is held.
+// set records one session. It requires mu.
 func (d *Discovery) set(kv KeyValue) {
-	s, err := Decode[fleet.Session](kv)
+	s, err := Decode[cluster.Session](kv)
 	if err != nil || s.URL == "" {
 		delete(d.urls, kv.Key)
 		return

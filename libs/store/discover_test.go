@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-func TestADiscoveryFollowsTheReplicasOfItsService(t *testing.T) {
+func TestDiscoveryFollowsReplicas(t *testing.T) {
 	c := storetest.New(t)
 	d := store.Discover(c, "templatesvc")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -22,7 +23,7 @@ func TestADiscoveryFollowsTheReplicasOfItsService(t *testing.T) {
 	defer func() { cancel(); <-done }()
 
 	open := func(service, replica, url string) *store.Session {
-		s, err := store.OpenSession(t.Context(), c, store.SessionKey(service, replica), fleet.Session{URL: url}, time.Minute, false)
+		s, err := store.OpenSession(t.Context(), c, keys.Session(service, replica), cluster.Session{URL: url}, time.Minute, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,19 +1,12 @@
-// Package store is the only door to etcd: keys, codecs, fenced transactions,
-// sessions, shard ownership, and a list-and-watch that survives compaction.
+// Package store is the only access to etcd: keys, codecs, fenced transactions, sessions, shard
+// ownership, and a list-and-watch that survives compaction.
 //
 // Invariants:
 //
-//   - Every write is a transaction with a comparison of its own key; there is no
-//     way to write without one. Writes made because somebody owns something carry
-//     a Fence as well: a comparison of the ownership key's create-revision, so a
-//     paused or partitioned former owner cannot write, whatever its clock says.
-//   - A write whose answer was lost is read back before anything is concluded.
-//   - A Follower never skips a revision: it lists at one revision, watches from
-//     the next, and lists again when history was compacted. Who asks how far its watch
-//     has come shares no stream with others: the answer could be taken for theirs.
-//   - A Client that has joined a cluster writes to no other and follows no other:
-//     every transaction compares the meta record. An etcd that went back in time is
-//     noticed by its revision, term or identity, and then everything is listed anew.
+//   - Every write is a transaction that compares the revision of its own key. A write that requires an ownership also carries a Fence: it compares the create-revision of the ownership key, so a paused or partitioned former owner cannot write, regardless of its clock.
+//   - If the answer to a write was lost, the keys are read back before the outcome is reported.
+//   - A follower never skips a revision: it lists at one revision, watches from the next, and lists again when the history was compacted. A watch that requests its progress has its own stream, because the answer could be attributed to other watches of the stream.
+//   - A Client that has joined a cluster neither writes to nor follows another one: every transaction compares the meta record. If etcd went back in time (its revision, term or identity shows it), everything is listed again.
 //
-// It does not decide anything and does not know what the records mean.
+// The package makes no decisions and does not know the meaning of the records.
 package store

@@ -8,93 +8,94 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Takeover is why a replica came to own a shard, as far as it can tell.
+// Takeover is why a replica got a shard, as far as it can tell.
 type Takeover string
 
 const (
-	// TakeoverFree is a shard that nobody held: none was seen to, and no living
-	// replica is older.
+	// TakeoverFree is a shard that no replica held: none was seen to hold it, and no live replica
+	// is older.
 	TakeoverFree Takeover = "free"
-	// TakeoverHanded is a shard that a living replica gave up: we have joined, or
-	// somebody whose share it was has left.
+	// TakeoverHanded is a shard that a live replica released, because this replica joined or
+	// another left.
 	TakeoverHanded Takeover = "handed"
-	// TakeoverEnded is a shard whose holder's session ended. A clean stop and an
-	// expiry look the same in the store.
+	// TakeoverEnded is a shard whose holder's session ended. A clean stop and an expiry look the
+	// same.
 	TakeoverEnded Takeover = "ended"
-	// TakeoverUnclaimed is a shard whose owner lives but does not claim it.
+	// TakeoverUnclaimed is a shard whose owner is alive but does not claim it.
 	TakeoverUnclaimed Takeover = "unclaimed"
 )
 
-// Takeovers are all causes.
+// Takeovers lists all causes.
 var Takeovers = []Takeover{TakeoverFree, TakeoverHanded, TakeoverEnded, TakeoverUnclaimed}
 
-// scene is what the store says about one service's replicas and shards, at one revision.
+// scene is the state of one service's replicas and shards at one revision.
 type scene struct {
 	sessions map[string]presence
 	shards   [fleet.ShardCount]holding
 }
 
-// presence is a live replica's session key: when it was created and when the
-// replica last spoke up, which is a write of the same record. Both are revisions.
+// presence is a live replica's session key: the revision at which it was created, and the revision
+// of the last write of it.
 type presence struct{ created, spoke int64 }
 
-// holding is one shard's key. The zero holding is a free shard.
+// holding is one shard's key. The zero value is a free shard.
 type holding struct {
 	replica   string
 	createRev int64
-	// mine is true when it stands on the observer's own lease.
+	// mine is true if the key has the observer's own lease.
 	mine bool
 }
 
-// duty decides what a replica owns, gives up and claims. It remembers only what
-// no record shows: since when shards have been waiting for their owner, for whom
-// this replica stands in, and since when others hold what is its own. All methods
-// are pure but for that.
+// duty decides what a replica owns, releases and claims. It only remembers what no record shows:
+// since when shards have been waiting for their owner, which owners this replica replaces
+// temporarily, and since when others hold its own shards. Apart from that its methods are pure.
 type duty struct {
 	self string
-	// patience is how long a free shard waits for a living owner.
+	// patience is how long a free shard waits for a live owner.
 	patience time.Duration
 
 	vacant [fleet.ShardCount]vacancy
-	// absent are whom this replica stands in for, by when they last spoke; 0 for nobody.
+	// absent are the owners this replica stands in for, by the revision of their last session
+	// write; 0 for none.
 	absent [fleet.ShardCount]int64
-	// withheld is since when others hold shards of ours; zero while nobody does.
+	// withheld is since when other replicas hold shards of ours; zero if they do not.
 	withheld time.Time
-	// spoke is how often this replica has spoken up since it last had its share.
+	// spoke counts the rewrites of our session record since this replica last had its share.
 	spoke int
-	// last are the replicas that were last seen to hold each shard, or were given it.
+	// last are the replicas last seen to hold each shard, or to which it was released.
 	last [fleet.ShardCount]string
-	// causes are those of the latest claims.
+	// causes are the causes of the latest claims.
 	causes [fleet.ShardCount]Takeover
 }
 
-// vacancy is a free shard that belongs to a living replica.
+// vacancy is a free shard whose owner is alive.
 type vacancy struct {
-	owner int64 // when it last spoke
+	owner int64 // revision of its last session write
 	since time.Time
 }
 
-// spokeLimit bounds the doubling of the time between speaking up: 64 times the patience.
+// spokeLimit bounds the doubling of the interval between rewrites: 64 times the patience.
 const spokeLimit = 6
 
-// steps are what a replica has to do. Each shard is in one list at most.
+// steps are the actions of a replica. A shard is in at most one list.
 type steps struct {
-	// own are the shards on the own lease to decide about, release those to give up.
+	// own are the held shards to decide about, release those to release.
 	own, release []int
-	// claim are the free shards to take.
+	// claim are the free shards to claim.
 	claim []int
-	// speak is true when it is time to say that this replica is here for its shards.
+	// speak requests a rewrite of the session record, to signal that this replica can take its
+	// shards.
 	speak bool
-	// again is when to look again though nothing changed; zero when never.
+	// again is when to run again if nothing changes; zero means never.
 	again time.Time
 }
 
-// decide compares a scene with the share of the living replicas.
+// decide compares a scene with the shares of the live replicas.
 //
-// A stand-in keeps its shard until the share names somebody else than the one it
-// stands in for, or that one has spoken up since: so no shard goes back and forth
-// between a replica that does not claim and one that does. A replica speaks up when
-// others hold its shards for too long; one that hangs cannot.
+// A replica that stands in for an owner keeps the shard until the shard gets another owner, or the
+// owner has rewritten its session record since. So no shard alternates between a replica that does
+// not claim and one that does. A replica rewrites its record if others hold its shards for too
+// long; a replica that hangs cannot.
 func (d *duty) decide(s *scene, now time.Time) (out steps) {
 	owner := share(slices.Collect(maps.Keys(s.sessions)))
 	withheld := false
@@ -121,7 +122,7 @@ func (d *duty) decide(s *scene, now time.Time) (out steps) {
 	return out
 }
 
-// mine decides about a shard that is held.
+// mine decides about a shard that this replica holds.
 func (d *duty) mine(n int, owner string, due int64, out *steps) {
 	d.vacant[n] = vacancy{}
 	switch {
@@ -134,11 +135,11 @@ func (d *duty) mine(n int, owner string, due int64, out *steps) {
 	out.own, d.last[n] = append(out.own, n), d.self
 }
 
-// speak decides whether it is time to speak up.
+// speak decides whether to rewrite the session record.
 func (d *duty) speak(withheld bool, now time.Time, out *steps) {
 	if !withheld {
 		d.withheld = time.Time{}
-		if len(out.claim) == 0 { // it helped
+		if len(out.claim) == 0 { // the shards are back
 			d.spoke = 0
 		}
 		return
@@ -159,7 +160,7 @@ func (s *steps) lookAgain(at time.Time) {
 	}
 }
 
-// overdue notes that a shard waits for a replica, and says whether it did so too long.
+// overdue records that a shard waits for its owner, and reports whether it has waited too long.
 func (d *duty) overdue(n int, owner int64, now time.Time) bool {
 	if d.vacant[n].owner != owner {
 		d.vacant[n] = vacancy{owner, now}
@@ -172,7 +173,7 @@ func (d *duty) cause(s *scene, n int) Takeover {
 	switch {
 	case d.last[n] == d.self:
 		return TakeoverFree
-	case d.last[n] == "": // whoever was there before us held it until we came
+	case d.last[n] == "": // an older replica held it until this one joined
 		for _, session := range s.sessions {
 			if session.created < s.sessions[d.self].created {
 				return TakeoverHanded

@@ -14,17 +14,17 @@ import (
 
 const simPatience = 10 * time.Second
 
-// troupe is a store with replicas, without the store: a write happens when its
-// comparison holds at that moment, however old the look it was decided on.
+// troupe models replicas and a store. A write succeeds if its comparison holds at that moment, however
+// old the snapshot behind the decision is.
 type troupe struct {
 	rev      int64
 	now      time.Time
 	sessions map[string]presence
-	shards   [fleet.ShardCount]holding // mine is not used
+	shards   [fleet.ShardCount]holding // mine is unused
 	duties   map[string]*duty
-	looks    map[string]*scene // what each is about to act on
+	looks    map[string]*scene // the snapshot that each will act on
 	hung     map[string]bool
-	moves    int // shards given up
+	moves    int // released shards
 }
 
 func newTroupe() *troupe {
@@ -40,7 +40,7 @@ func (w *troupe) join(name string) {
 	delete(w.hung, name)
 }
 
-// leave is a clean stop or an expiry: all that stands on the lease goes at once.
+// leave ends a session by a clean stop or an expiry: everything on its lease is deleted at once.
 func (w *troupe) leave(name string) {
 	w.rev++
 	delete(w.sessions, name)
@@ -61,7 +61,8 @@ func (w *troupe) look(name string) {
 	w.looks[name] = s
 }
 
-// act does what follows from the last look; true when there was anything to do.
+// act performs what follows from the replica's last snapshot and reports whether there was anything to
+// do.
 func (w *troupe) act(name string) bool {
 	s := w.looks[name]
 	delete(w.looks, name)
@@ -89,7 +90,7 @@ func (w *troupe) act(name string) bool {
 	return todo.speak || len(todo.release)+len(todo.claim) > 0
 }
 
-// settle lets everybody who is not hung look and act until nobody has anything to do.
+// settle lets all replicas that do not hang read and act until nothing is left to do.
 func (w *troupe) settle(t *rapid.T) {
 	const enough = 8
 	for range enough {
@@ -107,7 +108,7 @@ func (w *troupe) settle(t *rapid.T) {
 	t.Fatalf("still busy after %d rounds: %v", enough, w.shards)
 }
 
-// pass lets time pass, in multiples of the patience, and everybody do its part after each.
+// pass advances time in multiples of the patience and lets all replicas act after each.
 func (w *troupe) pass(t *rapid.T, patiences ...int) {
 	for _, n := range patiences {
 		w.now = w.now.Add(time.Duration(n) * simPatience)
@@ -115,7 +116,7 @@ func (w *troupe) pass(t *rapid.T, patiences ...int) {
 	}
 }
 
-func TestWhateverHappenedTheShardsEndUpSharedAndStayThere(t *testing.T) {
+func TestShardsConvergeToShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTroupe()
 		name := func() string { return fmt.Sprint("r", rapid.IntRange(0, 4).Draw(t, "replica")) }
@@ -132,7 +133,7 @@ func TestWhateverHappenedTheShardsEndUpSharedAndStayThere(t *testing.T) {
 					w.look(r)
 				}
 			},
-			"act": func(*rapid.T) { w.act(name()) }, // also one that hung and goes on late
+			"act": func(*rapid.T) { w.act(name()) }, // also one that hung and continues late
 			"hang": func(*rapid.T) {
 				if r := name(); w.sessions[r].created != 0 {
 					w.hung[r] = true
@@ -140,10 +141,10 @@ func TestWhateverHappenedTheShardsEndUpSharedAndStayThere(t *testing.T) {
 			},
 			"wait": func(*rapid.T) { w.now = w.now.Add(simPatience / 2) },
 		})
-		w.join("other") // somebody is well
+		w.join("other") // one healthy replica
 		w.settle(t)
-		w.pass(t, 1) // whoever hangs is stood in for
-		w.pass(t, 1) // whoever was late has spoken up
+		w.pass(t, 1) // others take over from replicas that hang
+		w.pass(t, 1) // late replicas have renewed
 		for n, h := range w.shards {
 			if h.createRev == 0 {
 				t.Fatalf("shard %d is free", n)
@@ -165,7 +166,7 @@ func TestWhateverHappenedTheShardsEndUpSharedAndStayThere(t *testing.T) {
 	})
 }
 
-func TestAJoinMovesWhatTheShareSaysAndNothingElse(t *testing.T) {
+func TestJoinMovesOnlyItsShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := replicaNames(2, 6).Draw(t, "replicas")
 		w := newTroupe()
@@ -182,12 +183,12 @@ func TestAJoinMovesWhatTheShareSaysAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestAStandInKeepsItsShardsUntilTheAbsentOneSpeaksUp(t *testing.T) {
+func TestStandInKeepsShardsUntilOwnerReturns(t *testing.T) {
 	w := newTroupe()
 	w.join("a")
 	act := func() { w.look("a"); w.act("a"); w.look("a"); w.act("a") }
 	act()
-	w.join("b") // and never claims
+	w.join("b") // never claims anything
 	act()
 	mine := func() (n int) {
 		for _, h := range w.shards {
@@ -232,7 +233,7 @@ func ownersOf(replicas ...string) []string {
 	return owner[:]
 }
 
-func TestACauseIsToldFromWhoHeldTheShardLast(t *testing.T) {
+func TestTakeoverCauseDependsOnLastHolder(t *testing.T) {
 	s := &scene{sessions: map[string]presence{"a": {created: 1, spoke: 3}, "b": {created: 2, spoke: 2}}}
 	owner := share([]string{"a", "b"})
 	for _, c := range []struct {

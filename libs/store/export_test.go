@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// OpenWatch opens the stream of a watch by other means than the network, and receives
-// its first answer.
+// OpenWatch opens the stream of a watch with open instead of the network and receives its first
+// response.
 func (c *Client) OpenWatch(ctx context.Context, open grpc.Streamer) error {
 	stream, err := c.vetStream(ctx, nil, nil, watchMethod, open)
 	if err != nil {

@@ -6,21 +6,20 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// figures are a replica's counters. The zero figures count nothing.
+// figures are a replica's counters. The zero value counts nothing.
 type figures struct {
 	takeovers *prometheus.CounterVec
 	refused   counter
 }
 
-// Export makes the figures of a replica that claims shards: owned_shards,
-// live_replicas, takeovers_total by cause and fenced_total, which counts every
-// transaction that was refused on a fence of the replica's ownership, whoever sent
-// it. Call it once, before Run; see m.Err.
+// Export creates the metrics of a replica that claims shards: owned_shards, live_replicas,
+// takeovers_total by cause, and fenced_total, which counts every transaction refused by a fence of
+// the replica's ownership. Call it once before Run, then check m.Err.
 func (r *Replica) Export(m *telemetry.Metrics) {
 	m.GaugeFunc("owned", "shards", "Shards this replica decides about.", func() float64 { return float64(r.Owned().Count()) })
 	m.GaugeFunc("live", "replicas", "Replicas of this service with a session; 0 while this one has none.",
 		func() float64 { return float64(r.alive.Load()) })
-	r.takeovers = m.Counter("takeovers", "Shards taken over, by cause: free (nobody held it), handed (given up by a living replica), "+
+	r.takeovers = m.Counter("takeovers", "Shards taken over, by cause: free (no replica held it), handed (given up by a living replica), "+
 		"ended (the holder's session ended) or unclaimed (its owner lives but does not claim it).", "cause")
 	for _, cause := range Takeovers {
 		r.takeovers.WithLabelValues(string(cause))

@@ -15,62 +15,61 @@ import (
 	"github.com/orreryhq/orrery/libs/pause"
 )
 
-// Change is one key's change as a Follower delivers it. A removed key has no Value.
+// Change is a change of one key. A removed key has no Value.
 type Change struct {
 	KeyValue
 	Removed bool
 }
 
-// Handler receives what a Follower sees, from one goroutine, in order.
+// Handler receives what a follower sees, in order and from one goroutine.
 type Handler interface {
-	// Reset brings everything under the prefix at one revision: at the start, and
-	// again after history was compacted. Keys known before and not listed are gone.
+	// Reset delivers everything under the prefix at one revision: at the start, and again after
+	// the history was compacted. Known keys that are not listed are gone.
 	Reset(kvs []KeyValue, rev int64)
-	// Apply brings the changes since, complete up to revision rev, none twice.
+	// Apply delivers the changes since then, complete up to revision rev and without duplicates.
 	Apply(changes []Change, rev int64)
 }
 
-// Rewinder is a Handler that keeps revisions of what it was told, and so has to
-// know when they are worthless.
+// Rewinder is a Handler that stores revisions and must know when they become invalid.
 type Rewinder interface {
 	Handler
-	// Rewound announces that the next Reset comes from another past than all before:
-	// etcd was restored from a backup, or replaced by another that was joined. Its
-	// revision may be lower, and equal revisions do not mean equal values.
+	// Rewound announces that the next Reset comes from a different history: etcd was restored from
+	// a backup, or another one was joined. Its revision may be lower, and equal revisions do not
+	// mean equal values.
 	Rewound()
 }
 
-// Asker is a Handler that at times wants to know how far its watch has come, though
-// nothing under its prefix has changed. What Follow does for it is best effort.
+// Asker is a Handler that sometimes needs the progress of its watch although nothing under its
+// prefix has changed. Follow does this on a best-effort basis.
 type Asker interface {
 	Handler
-	// Asks has a value whenever etcd is to be asked; the answer is an Apply without
-	// changes. It is always the same channel.
+	// Asks returns a channel with a value whenever etcd should be asked. The answer is an Apply
+	// without changes. It always returns the same channel.
 	Asks() <-chan struct{}
 }
 
 const (
-	// askTimeout bounds how long a question waits for a connection to etcd.
+	// askTimeout bounds how long a progress request waits for a connection to etcd.
 	askTimeout = 200 * time.Millisecond
-	// firstPause is the longest pause after the first failure; it doubles up to lastPause.
+	// firstPause is the longest pause after the first failure. It doubles up to lastPause.
 	firstPause = 10 * time.Millisecond
 	lastPause  = time.Second
-	// relistSpread is the longest pause before a prefix is listed anew. What makes one
-	// follower list again, a compaction or an etcd restored from a backup, makes all of
-	// them, and they must not do so in one moment.
+	// relistSpread is the longest pause before a prefix is listed again. A compaction or a
+	// restored etcd makes all followers list again, and they must not all do so at the same
+	// moment.
 	relistSpread = 500 * time.Millisecond
 )
 
 var (
-	errStreamEnded = errors.New("the watch ended without a reason")
+	errStreamEnded = errors.New("the watch ended without an error")
 	errRewound     = errors.New("etcd went back in time")
 )
 
-// Follow lists a prefix and watches it from the next revision on, until ctx
-// ends; whatever breaks in between is repaired: a lost stream resumes after the
-// last delivered revision; where history was compacted, or etcd went back in time,
-// it lists again after a random pause of at most half a second. While etcd is not
-// the one that was joined (see ForeignError), nothing is delivered. It returns ctx's error.
+// Follow lists a prefix and watches it from the next revision until ctx ends. It recovers from
+// interruptions: a lost stream resumes after the last delivered revision. If the history was
+// compacted or etcd went back in time, it lists again after a random pause of at most half a
+// second. While etcd is not the one joined (see ForeignError), nothing is delivered. It returns
+// ctx's error.
 func (c *Client) Follow(ctx context.Context, prefix string, h Handler) error {
 	f := follower{client: c, prefix: prefix, handler: h, random: c.random(prefix)}
 	if a, ok := h.(Asker); ok {
@@ -84,11 +83,11 @@ func (c *Client) Follow(ctx context.Context, prefix string, h Handler) error {
 	return ctx.Err()
 }
 
-// random is a source of its own for a follower of a prefix: seeded alike, the
-// followers of one prefix in two clients still differ.
+// random returns a random source for a follower. The followers of the same prefix in two clients
+// with the same seed still differ.
 func (c *Client) random(prefix string) *rand.Rand {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(prefix)) // it never fails
+	_, _ = h.Write([]byte(prefix)) // never fails
 	return rand.New(rand.NewPCG(c.seed, h.Sum64()))
 }
 
@@ -97,12 +96,12 @@ type follower struct {
 	prefix  string
 	handler Handler
 	random  *rand.Rand
-	// asks has a value when etcd is to be asked how far the watch has come; then its
-	// stream is its own. Nil is never.
+	// asks delivers a value when the watch's progress should be requested. The follower then has
+	// its own stream. It may be nil.
 	asks   <-chan struct{}
 	stream string
-	rev    int64 // all up to here was delivered; 0: list first
-	line   int   // the line of the store's past that rev is of
+	rev    int64 // everything up to here was delivered; 0: list first
+	line   int   // the timeline to which rev belongs
 	listed bool  // at least once
 	fails  int
 }
@@ -123,7 +122,7 @@ func (f *follower) relist(ctx context.Context) error {
 		return err
 	}
 	answered := f.client.contact.asking()
-	err = f.client.vet(ctx) // afterwards, so that the list is no stranger's
+	err = f.client.vet(ctx) // after the list, so the list is not from another etcd
 	answered(err)
 	if err != nil {
 		return err
@@ -136,7 +135,7 @@ func (f *follower) relist(ctx context.Context) error {
 	return nil
 }
 
-// watch delivers changes until the stream ends, or is worthless.
+// watch delivers changes until the stream ends or becomes invalid.
 func (f *follower) watch(ctx context.Context) error {
 	watching, cancel := context.WithCancel(onStream(ctx, f.stream))
 	turned := f.client.line.since(f.line)
@@ -173,7 +172,7 @@ func (f *follower) watch(ctx context.Context) error {
 	}
 }
 
-// deliver passes on the events after f.rev; repeated ones are dropped.
+// deliver passes on the events after f.rev and drops duplicates.
 func (f *follower) deliver(resp *clientv3.WatchResponse) {
 	if resp.Header.Revision < f.rev && len(resp.Events) == 0 {
 		return
@@ -208,8 +207,8 @@ func (f *follower) pause(ctx context.Context, cause error) {
 	pause.For(ctx, d)
 }
 
-// delay is a random time, its bound doubling with each failure, so that a herd of
-// followers does not come back as one.
+// delay returns a random pause whose bound doubles with each failure, so that followers do not
+// return at the same moment.
 func (f *follower) delay() time.Duration {
 	limit := min(firstPause<<min(f.fails, 8), lastPause)
 	if f.rev == 0 && f.listed {
@@ -222,23 +221,23 @@ func (f *follower) delay() time.Duration {
 func (c *Client) awaitGone(ctx context.Context, key string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	_ = c.Follow(ctx, key, goneHandler{key, cancel}) // it ends only when asked to
+	_ = c.Follow(ctx, key, goneHandler{key, cancel}) // ends only with ctx
 }
 
-// goneHandler calls gone when a key does not exist. Others may begin like it.
+// goneHandler calls gone when its key does not exist. Other keys may start with the same prefix.
 type goneHandler struct {
 	key  string
 	gone func()
 }
 
-// Reset looks for the key among all.
+// Reset implements Handler.
 func (h goneHandler) Reset(kvs []KeyValue, _ int64) {
 	if !slices.ContainsFunc(kvs, func(kv KeyValue) bool { return kv.Key == h.key }) {
 		h.gone()
 	}
 }
 
-// Apply looks for its removal.
+// Apply implements Handler.
 func (h goneHandler) Apply(changes []Change, _ int64) {
 	for _, ch := range changes {
 		if ch.Key == h.key && ch.Removed {

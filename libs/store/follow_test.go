@@ -16,10 +16,11 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-// witness writes down all that a follower is told.
+// witness records all calls to a follower.
 type witness struct {
 	mu      sync.Mutex
 	name    string
@@ -29,7 +30,7 @@ type witness struct {
 	moved   chan struct{}
 }
 
-// told is one call: a list when changes is nil.
+// told is one call; a list if changes is nil.
 type told struct {
 	list    map[string]string
 	changes []string
@@ -61,7 +62,7 @@ func (w *witness) Apply(changes []store.Change, rev int64) {
 	w.note(in, state)
 }
 
-// now is the state as the follower knows it.
+// now returns the state as the follower knows it.
 func (w *witness) now() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +79,7 @@ func (w *witness) note(in told, state map[string]string) {
 	}
 }
 
-// last is the revision the follower has come to, and how often it has listed.
+// last returns the follower's revision and the number of its lists.
 func (w *witness) last() (rev int64, lists int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +91,7 @@ func (w *witness) last() (rev int64, lists int) {
 	return rev, lists
 }
 
-// await waits until the follower has come to a revision.
+// await waits until the follower has reached a revision.
 func (w *witness) await(t *testing.T, rev int64) {
 	t.Helper()
 	w.until(t, fmt.Sprintf("revision %d", rev), func() bool { got, _ := w.last(); return got >= rev })
@@ -108,8 +109,8 @@ func (w *witness) until(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// compare holds what was told against etcd's history: every list is the state at
-// its revision, and between two calls lies exactly what happened.
+// compare checks the recorded calls against etcd's history: every list is the state at its revision,
+// and the calls have all changes in between.
 func (w *witness) compare(t *testing.T, truth *storetest.Truth) {
 	t.Helper()
 	w.mu.Lock()
@@ -141,7 +142,7 @@ func follow(t *testing.T, name string, c *store.Client, prefix string) *witness 
 	return w
 }
 
-// scribble changes records again and again, whatever becomes of single writes.
+// scribble changes records continuously and ignores errors.
 func scribble(t *testing.T, c *store.Client) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -163,7 +164,7 @@ func scribble(t *testing.T, c *store.Client) (stop func()) {
 func scrawl(ctx context.Context, c *store.Client, i int) {
 	var writes []store.Write
 	for n := range i%3 + 1 {
-		k := store.AllocKey(fleet.NodeID(fmt.Sprintf("n%d", (i*5+n)%9)))
+		k := keys.Alloc(fleet.NodeID(fmt.Sprintf("n%d", (i*5+n)%9)))
 		old, err := store.Get(ctx, c, k)
 		switch {
 		case errs.Is(err, errs.NotFound):
@@ -179,16 +180,16 @@ func scrawl(ctx context.Context, c *store.Client, i int) {
 	_, _ = c.Commit(ctx, store.Txn{Writes: writes})
 }
 
-func TestFollowersMissAndRepeatNothingWhateverHappensToTheMembers(t *testing.T) {
+func TestFollowersMissAndRepeatNothing(t *testing.T) {
 	etcd := storetest.StartCluster(t, 3)
 	c := etcd.Client(t)
-	prefix := store.Root + "allocs/"
+	prefix := keys.Root + "allocs/"
 	truth := storetest.NewTruth(t, c, prefix)
 	roaming := follow(t, "the follower of all members", etcd.Client(t), prefix)
 	bound := follow(t, "the follower of one member", etcd.ClientAt(t, etcd.Endpoints()[0]), prefix)
 	stop := scribble(t, etcd.Client(t))
 
-	goOn := func() { // until both have seen more
+	goOn := func() { // until both have received more
 		rev, err := c.Revision(t.Context())
 		for errs.Is(err, errs.Unavailable) && t.Context().Err() == nil {
 			rev, err = c.Revision(t.Context())
@@ -197,7 +198,7 @@ func TestFollowersMissAndRepeatNothingWhateverHappensToTheMembers(t *testing.T) 
 		bound.await(t, rev+20)
 	}
 	goOn()
-	for i := range 4 { // the leadership goes round
+	for i := range 4 { // the leadership moves
 		etcd.MoveLeader(t, (etcd.Leader(t)+1+i%2)%3)
 		goOn()
 	}
@@ -209,7 +210,7 @@ func TestFollowersMissAndRepeatNothingWhateverHappensToTheMembers(t *testing.T) 
 		etcd.Restart(t, dead)
 		goOn()
 	}
-	for range 2 { // one comes back to a compacted history
+	for range 2 { // a member returns to a compacted history
 		_, lists := bound.last()
 		etcd.Kill(0)
 		rev, _ := roaming.last()
@@ -233,17 +234,17 @@ func TestFollowersMissAndRepeatNothingWhateverHappensToTheMembers(t *testing.T) 
 	}
 }
 
-func TestAFollowerGoesOnThoughAllMembersWereDown(t *testing.T) {
+func TestFollowerSurvivesFullOutage(t *testing.T) {
 	etcd := storetest.StartCluster(t, 3)
 	c := etcd.Client(t)
-	prefix := store.Root + "allocs/"
+	prefix := keys.Root + "allocs/"
 	truth := storetest.NewTruth(t, c, prefix)
 	w := follow(t, "the follower", etcd.Client(t), prefix)
-	put(t, c, store.Create(store.AllocKey("before"), fleet.Alloc{}))
+	put(t, c, store.Create(keys.Alloc("before"), fleet.Alloc{}))
 	etcd.KillAll()
 	etcd.RestartAll(t)
 	etcd.Leader(t)
-	put(t, c, store.Create(store.AllocKey("after"), fleet.Alloc{}))
+	put(t, c, store.Create(keys.Alloc("after"), fleet.Alloc{}))
 	truth.Extend(t, c)
 	w.await(t, truth.Now())
 	w.compare(t, truth)
@@ -252,16 +253,16 @@ func TestAFollowerGoesOnThoughAllMembersWereDown(t *testing.T) {
 	}
 }
 
-func TestAWatchLargerThanOneMessageArrivesWhole(t *testing.T) {
+func TestLargeWatchResponseArrivesComplete(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
-	prefix := store.Root + "allocs/"
+	prefix := keys.Root + "allocs/"
 	truth := storetest.NewTruth(t, c, prefix)
 	w := follow(t, "the follower", c, prefix)
 	etcd.Stop()
 	etcd.Restart(t)
 	large := `{"node":"` + strings.Repeat("x", 300<<10) + `"}`
-	for i := range 16 { // what a message may hold is 1.5 MiB
+	for i := range 16 { // a message is limited to 1.5 MiB
 		var ops []clientv3.Op
 		for n := range 4 {
 			ops = append(ops, clientv3.OpPut(fmt.Sprintf("%sn%d-%d", prefix, i, n), large))

@@ -13,30 +13,29 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// progressEvery is how often a history read asks how far its watch has come.
+// progressEvery is the interval at which a history read requests the progress of its watch.
 const progressEvery = 20 * time.Millisecond
 
-// CompactedError says that a part of history is gone.
+// CompactedError means that a part of the history is gone.
 type CompactedError struct {
-	// From is the revision that was asked for.
+	// From is the requested revision.
 	From int64
 }
 
-// Error names the revision.
+// Error implements error.
 func (e *CompactedError) Error() string {
 	return fmt.Sprintf("the history after revision %d is compacted", e.From)
 }
 
-// Compacted reports whether err says that the history asked for is gone.
+// Compacted reports whether err means that the requested history is gone.
 func Compacted(err error) bool {
 	var e *CompactedError
 	return errors.As(err, &e)
 }
 
-// History delivers the past: the state under a prefix at revision from (which
-// must be at least 1), then every change after it up to revision to, and returns.
-// NotFound with a CompactedError when that history is gone, at the start or while
-// it is read. Invalid when from is not reached yet.
+// History delivers the state under a prefix at revision from (at least 1), then every change after
+// it up to revision to, and returns. The error is NotFound with a CompactedError if that history
+// is gone, and Invalid if from is in the future.
 func (c *Client) History(ctx context.Context, prefix string, from, to int64, h Handler) error {
 	kvs, _, err := c.list(ctx, prefix, from, c.get)
 	if err != nil {
@@ -52,8 +51,8 @@ func (c *Client) History(ctx context.Context, prefix string, from, to int64, h H
 	return historyError(from, f.until(ctx, to))
 }
 
-// until delivers changes up to a revision. The prefix may have none at that very
-// revision, so it asks for progress along the way.
+// until delivers changes up to a revision. The prefix may not change at that revision, so it
+// requests the progress regularly.
 func (f *follower) until(ctx context.Context, to int64) error {
 	stream := f.client.etcd.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(f.rev+1), clientv3.WithFragment())
 	ask := time.NewTicker(progressEvery)
@@ -77,7 +76,7 @@ func (f *follower) until(ctx context.Context, to int64) error {
 	return nil
 }
 
-// deliverUpTo is deliver without what came after a revision.
+// deliverUpTo is deliver without the changes after a revision.
 func (f *follower) deliverUpTo(resp *clientv3.WatchResponse, to int64) {
 	complete := resp.IsProgressNotify() && resp.Header.Revision >= to
 	if i := slices.IndexFunc(resp.Events, func(ev *clientv3.Event) bool { return ev.Kv.ModRevision > to }); i >= 0 {
@@ -97,9 +96,9 @@ func historyError(from int64, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, rpctypes.ErrCompacted):
-		return errs.As(errs.NotFound, "store.History", &CompactedError{From: from})
+		return errs.WrapAs(errs.NotFound, "store.History", &CompactedError{From: from})
 	case errors.Is(err, rpctypes.ErrFutureRev):
-		return errs.As(errs.Invalid, "store.History", err)
+		return errs.WrapAs(errs.Invalid, "store.History", err)
 	}
 	return wrap("store.History", err)
 }

@@ -14,11 +14,13 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-// tape records what a Handler is told.
+// tape records the calls to a Handler.
 type tape struct {
 	start []string
 	seen  []string
@@ -39,14 +41,14 @@ func (p *tape) Apply(changes []store.Change, rev int64) {
 	p.rev = rev
 }
 
-func TestHistoryIsTheStateAtARevisionAndEveryChangeUpToAnother(t *testing.T) {
+func TestHistoryDeliversStateAndChanges(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
-	k := store.AllocKey("n1")
+	k := keys.Alloc("n1")
 	r1 := put(t, c, store.Create(k, fleet.Alloc{Node: "n1"}))
 	r2 := put(t, c, store.Replace(k, fleet.Alloc{Node: "n2"}, r1))
 	r3 := put(t, c, store.Remove(k, r2))
-	resp, err := etcd.Raw().Put(t.Context(), "/foreign", "x") // a revision the prefix does not know
+	resp, err := etcd.Raw().Put(t.Context(), "/foreign", "x") // a revision without changes below the prefix
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestHistoryIsTheStateAtARevisionAndEveryChangeUpToAnother(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var p tape
-			if err := c.History(t.Context(), store.Root, tc.from, tc.to, &p); err != nil {
+			if err := c.History(t.Context(), keys.Root, tc.from, tc.to, &p); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(p.start, tc.start) || !slices.Equal(p.seen, tc.seen) || p.rev != tc.to {
@@ -76,10 +78,10 @@ func TestHistoryIsTheStateAtARevisionAndEveryChangeUpToAnother(t *testing.T) {
 	}
 }
 
-func TestHistoryUpToTheLatestRevisionEndsThoughNothingHappensAnyMore(t *testing.T) {
+func TestHistoryUpToLatestRevisionEnds(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
-	r1 := put(t, c, store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"}))
+	r1 := put(t, c, store.Create(keys.Alloc("n1"), fleet.Alloc{Node: "n1"}))
 	resp, err := etcd.Raw().Put(t.Context(), "/foreign", "x")
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +89,7 @@ func TestHistoryUpToTheLatestRevisionEndsThoughNothingHappensAnyMore(t *testing.
 	for name, c := range map[string]*store.Client{"over the network": c, "in process": store.New(etcd.Raw(), store.Options{})} {
 		t.Run(name, func(t *testing.T) {
 			var p tape
-			if err := c.History(t.Context(), store.Root, r1, resp.Header.Revision, &p); err != nil {
+			if err := c.History(t.Context(), keys.Root, r1, resp.Header.Revision, &p); err != nil {
 				t.Fatal(err)
 			}
 			if p.rev != resp.Header.Revision || len(p.seen) != 0 {
@@ -97,7 +99,7 @@ func TestHistoryUpToTheLatestRevisionEndsThoughNothingHappensAnyMore(t *testing.
 	}
 }
 
-// beginner is a follower that has something happen between its list and its watch.
+// beginner is a follower with a hook between its list and its watch.
 type beginner struct {
 	witness
 	between func()
@@ -108,11 +110,11 @@ func (b *beginner) Reset(kvs []store.KeyValue, rev int64) {
 	b.witness.Reset(kvs, rev)
 }
 
-func TestWhoBeginsToFollowMissesNothingWhileHistoryIsRead(t *testing.T) {
+func TestFollowDuringHistoryMissesNothing(t *testing.T) {
 	etcd := storetest.Start(t)
 	c, faults := etcd.Faulty(t)
 	healthy := etcd.Client(t)
-	from := put(t, healthy, store.Create(store.AllocKey("n1"), fleet.Alloc{}))
+	from := put(t, healthy, store.Create(keys.Alloc("n1"), fleet.Alloc{}))
 	asked := faults.Overtake()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	var running sync.WaitGroup
@@ -122,71 +124,71 @@ func TestWhoBeginsToFollowMissesNothingWhileHistoryIsRead(t *testing.T) {
 	read := make(chan error, 1)
 	b := &beginner{witness: witness{name: "the follower", moved: make(chan struct{}, 1)}}
 	b.between = func() {
-		w := store.Create(store.AllocKey("n2"), fleet.Alloc{})
+		w := store.Create(keys.Alloc("n2"), fleet.Alloc{})
 		_, err := healthy.Commit(ctx, store.Txn{Writes: []store.Write{w}})
 		if err != nil {
 			read <- err
 			return
 		}
-		foreign, err := etcd.Raw().Put(ctx, "/foreign", "x") // so that it has to ask
+		foreign, err := etcd.Raw().Put(ctx, "/foreign", "x") // makes the follower ask for progress
 		if err != nil {
 			read <- err
 			return
 		}
-		running.Go(func() { read <- c.History(ctx, store.Root, from, foreign.Header.Revision, &past) })
+		running.Go(func() { read <- c.History(ctx, keys.Root, from, foreign.Header.Revision, &past) })
 		select {
 		case <-asked:
 		case <-ctx.Done():
 			t.Error("the reader of history did not ask how far it is")
 		}
 	}
-	running.Go(func() { _ = c.Follow(ctx, store.Root, b) })
+	running.Go(func() { _ = c.Follow(ctx, keys.Root, b) })
 	b.await(t, from)
 	faults.Heal()
 	if err := <-read; err != nil || len(past.seen) != 1 {
 		t.Errorf("the past is %v, %v; want one change", past.seen, err)
 	}
-	last := put(t, healthy, store.Create(store.AllocKey("n3"), fleet.Alloc{}))
+	last := put(t, healthy, store.Create(keys.Alloc("n3"), fleet.Alloc{}))
 	b.await(t, last)
-	truth := storetest.NewTruth(t, healthy, store.Root)
+	truth := storetest.NewTruth(t, healthy, keys.Root)
 	if want := truth.At(last); !maps.Equal(b.now(), want) {
 		t.Errorf("it knows %v, want %v", b.now(), want)
 	}
 }
 
-func TestACompactedHistoryIsSaidToBe(t *testing.T) {
+func TestCompactedHistoryIsReported(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
-	r1 := put(t, c, store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"}))
-	r2 := put(t, c, store.Create(store.AllocKey("n2"), fleet.Alloc{Node: "n2"}))
+	r1 := put(t, c, store.Create(keys.Alloc("n1"), fleet.Alloc{Node: "n1"}))
+	r2 := put(t, c, store.Create(keys.Alloc("n2"), fleet.Alloc{Node: "n2"}))
 	etcd.Compact(t)
-	if err := c.History(t.Context(), store.Root, r1, r2, &tape{}); !store.Compacted(err) || !errs.Is(err, errs.NotFound) {
+	if err := c.History(t.Context(), keys.Root, r1, r2, &tape{}); !store.Compacted(err) || !errs.Is(err, errs.NotFound) {
 		t.Errorf("err = %v, want NotFound because of compaction", err)
 	}
 }
 
-func TestARecordThatCouldNotBeReadAgainIsRefused(t *testing.T) {
+func TestTooDeepRecordIsRefused(t *testing.T) {
 	c := storetest.New(t)
-	k := store.PreferencesKey("u-1")
+	k := keys.Preferences("u-1")
 	for levels, kept := range map[int]bool{190: true, 9_990: false} {
 		deep := json.RawMessage(strings.Repeat("[", levels) + strings.Repeat("]", levels))
-		err := store.CreateFor(t.Context(), c, k, fleet.Preferences{Value: map[string]json.RawMessage{"a": deep}}, time.Minute)
+		err := store.CreateFor(t.Context(), c, k, account.Preferences{Value: map[string]json.RawMessage{"a": deep}}, time.Minute)
 		if kept && err != nil || !kept && !errs.Is(err, errs.Invalid) {
 			t.Errorf("%d levels: %v", levels, err)
 		}
 	}
 }
 
-func TestARecordCreatedForATimeGoesByItself(t *testing.T) {
+func TestCreateForExpires(t *testing.T) {
 	c := storetest.New(t)
-	k := store.TicketKey("abc")
-	if err := store.CreateFor(t.Context(), c, k, fleet.Ticket{Credential: fleet.Credential{User: "ann"}, Stream: "events"}, time.Second); err != nil {
+	k := keys.Ticket("abc")
+	if err := store.CreateFor(t.Context(), c, k, account.Ticket{Credential: account.Credential{User: "ann"}, Stream: "events"}, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := store.Get(t.Context(), c, k); err != nil || got.User != "ann" {
 		t.Fatalf("Get = %+v, %v", got, err)
 	}
-	if err := store.CreateFor(t.Context(), c, k, fleet.Ticket{}, time.Second); !errs.Is(err, errs.AlreadyExists) {
+	if err := store.CreateFor(t.Context(), c, k, account.Ticket{}, time.Second); !errs.Is(err, errs.AlreadyExists) {
 		t.Errorf("a second create: %v, want AlreadyExists", err)
 	}
 	deadline := time.Now().Add(await.Patience)

@@ -15,21 +15,21 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// The timing of keep-alives, as parts of the TTL.
+// The timing of keep-alives, as fractions of the TTL.
 const (
 	// renewEvery is the pause between two renewals.
 	renewEvery = 3
 	// hedgeAfter is how long a renewal waits for an answer before it sends another
 	// keep-alive. Two connections that hang delay it by a tenth of the TTL.
 	hedgeAfter = 20
-	// keepAlivePatience is how long a keep-alive waits for its answer. It continues
-	// beside later ones, so that an etcd that is slow and not hung still renews.
+	// keepAlivePatience is how long a keep-alive waits for its answer. It continues while later
+	// ones are sent, so that a slow etcd still renews the lease.
 	keepAlivePatience = 3
 )
 
-// endpointConns are connections to one endpoint each, for keep-alives only. The shared
-// connection balances calls over all endpoints, and a caller cannot choose the member: a
-// retry there may meet the same hung member. They connect when they are first used.
+// endpointConns opens a connection to each endpoint, used only for keep-alives. The shared
+// connection balances calls over all endpoints, so a retry there may reach the same hung member.
+// The connections are established on first use.
 func (c *Client) endpointConns(endpoints []string) error {
 	if len(endpoints) < 2 {
 		return nil
@@ -37,7 +37,7 @@ func (c *Client) endpointConns(endpoints []string) error {
 	for _, e := range endpoints {
 		conn, err := c.etcd.Dial(e)
 		if err != nil {
-			return errs.As(errs.Invalid, "store.Dial", fmt.Errorf("endpoint %q: %w", e, err))
+			return errs.WrapAs(errs.Invalid, "store.Dial", fmt.Errorf("endpoint %q: %w", e, err))
 		}
 		c.hedges = append(c.hedges, conn)
 	}
@@ -50,11 +50,11 @@ func (c *Client) closeEndpointConns() {
 	}
 }
 
-// keepAlive sends one keep-alive and waits for its answer. Keep-alive 0 of a renewal
-// goes over the shared connection, later ones over one endpoint after the other.
+// keepAlive sends one keep-alive and waits for its answer. Attempt 0 of a renewal uses the shared
+// connection, later ones use the endpoints in turn.
 func (c *Client) keepAlive(ctx context.Context, lease clientv3.LeaseID, n int) error {
 	conn := c.etcd.ActiveConnection()
-	if conn == nil { // etcd is in this process
+	if conn == nil { // in-process etcd
 		_, err := c.etcd.KeepAliveOnce(ctx, lease)
 		return err
 	}
@@ -64,8 +64,8 @@ func (c *Client) keepAlive(ctx context.Context, lease clientv3.LeaseID, n int) e
 	return keepAliveOver(ctx, conn, lease)
 }
 
-// keepAliveOver is clientv3's KeepAliveOnce over a given connection, without its retries:
-// those spin while etcd is down.
+// keepAliveOver is clientv3's KeepAliveOnce over a given connection and without its retries, which
+// spin while etcd is down.
 func keepAliveOver(ctx context.Context, conn *grpc.ClientConn, lease clientv3.LeaseID) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the stream
 	defer cancel()
@@ -105,14 +105,14 @@ func (s *Session) keepAlive(ctx context.Context) {
 	}
 }
 
-// outcome is what one keep-alive came to.
+// outcome is the result of one keep-alive.
 type outcome struct {
 	sent time.Time
 	err  error
 }
 
-// renew confirms the lease. It sends keep-alives, each over the next connection, until
-// one is answered or the lease could have expired. False ends the session.
+// renew confirms the lease. It sends keep-alives over changing connections until one is answered
+// or the lease may have expired. False ends the session.
 func (s *Session) renew(ctx context.Context) bool {
 	ctx, cancel := context.WithDeadline(ctx, s.Deadline())
 	var pending sync.WaitGroup
@@ -142,7 +142,8 @@ func (s *Session) renew(ctx context.Context) bool {
 	}
 }
 
-// attempt sends the nth keep-alive of a renewal and delivers its outcome while the renewal lasts.
+// attempt sends the nth keep-alive of a renewal and delivers its outcome while the renewal is
+// active.
 func (s *Session) attempt(ctx context.Context, nth int, answers chan<- outcome) {
 	sent := time.Now()
 	within, cancel := context.WithTimeout(ctx, s.ttl/keepAlivePatience)
@@ -154,7 +155,7 @@ func (s *Session) attempt(ctx context.Context, nth int, answers chan<- outcome) 
 	}
 }
 
-// confirm moves the deadline after the keep-alive that was sent at a moment was answered.
+// confirm moves the deadline after an answer to the keep-alive sent at a time.
 func (s *Session) confirm(sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,13 +13,14 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
 func TestSessionsOutliveTheLossOfLeaders(t *testing.T) {
 	etcd := storetest.StartCluster(t, 3)
 	c := etcd.Client(t)
-	k := store.NodeSessionKey("n1")
+	k := keys.NodeSession("n1")
 	s, err := store.OpenSession(t.Context(), c, k, fleet.NodeSession{Node: "n1"}, 3*time.Second, false)
 	if err != nil {
 		t.Fatal(err)
@@ -53,10 +54,10 @@ func TestSessionsOutliveTheLossOfLeaders(t *testing.T) {
 	}
 }
 
-// commitAnyway writes one record whatever becomes of single attempts: after an
-// unknown outcome it looks before it tries again, as every author does.
+// commitAnyway writes a record despite failing attempts. After an unknown outcome it reads the record
+// before it tries again, like all writers.
 func commitAnyway(ctx context.Context, c *store.Client, id fleet.NodeID) error {
-	k := store.AllocKey(id)
+	k := keys.Alloc(id)
 	unknown := false
 	for ctx.Err() == nil {
 		attempt, cancel := context.WithTimeout(ctx, 150*time.Millisecond)
@@ -76,14 +77,14 @@ func commitAnyway(ctx context.Context, c *store.Client, id fleet.NodeID) error {
 		case errs.Is(err, errs.AlreadyExists) && !unknown:
 			return fmt.Errorf("%s was written by nobody else: %w", id, err)
 		case errs.Is(err, errs.AlreadyExists):
-			return nil // the unknown one has happened after all
+			return nil // the unknown attempt succeeded
 		}
 		unknown = true
 	}
 	return ctx.Err()
 }
 
-func TestWritesDuringTheLossOfLeadersHappenOnceAndAreKnownToHaveHappened(t *testing.T) {
+func TestWritesDuringLeaderLossHappenOnce(t *testing.T) {
 	etcd := storetest.StartCluster(t, 3)
 	c := etcd.Client(t)
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
@@ -125,7 +126,7 @@ func TestWritesDuringTheLossOfLeadersHappenOnceAndAreKnownToHaveHappened(t *test
 		}
 		total += r.written
 	}
-	resp, err := etcd.Raw(t).Get(t.Context(), store.Root+"allocs/", clientv3.WithPrefix())
+	resp, err := etcd.Raw(t).Get(t.Context(), keys.Root+"allocs/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// Memory keeps records of what was done, so that it is not done twice when it is asked for
-// again. A record is written in the transaction that does it, and goes by itself with a
-// lease that those of some time share. Past a number the oldest go early, of those who have the
-// most: nobody has another's forgotten. Make it with NewMemory; it is safe for concurrent use.
+// Memory stores records of completed operations, so that a retry does not repeat them. A record is
+// written in the transaction of its operation and expires with a lease that records of about the
+// same age share. Beyond a maximum, the oldest records of the owners with the most records are
+// removed early. Create it with NewMemory. It is safe for concurrent use.
 type Memory struct {
 	client *Client
 	prefix string
@@ -27,43 +28,43 @@ type Memory struct {
 
 	mu      sync.Mutex
 	lease   Lease
-	granted time.Time // zero: there is no lease
+	granted time.Time // zero without a lease
 	made    int       // records of this process
 }
 
-// MemoryConfig says how long what is remembered; all of it is required.
+// MemoryConfig configures a Memory. All fields are required.
 type MemoryConfig struct {
-	// Life is how long a record stays at least, Together for how long those of one process
+	// Life is the minimum lifetime of a record. Together is how long the records of one process
 	// share a lease.
 	Life, Together time.Duration
-	// Most is about how many there may be: each process looks after every tenth part of
-	// it that it has made itself.
+	// Most is the approximate maximum number of records. Each process checks it after it has
+	// created a tenth of it.
 	Most int
 	Now  func() time.Time
-	// Forgot is told when records go early, of how many.
+	// Forgot is called when records are removed early: early of all.
 	Forgot func(early, all int)
 }
 
-// NewMemory is the memory under a prefix.
-func NewMemory[T any](c *Client, p Prefix[T], cfg MemoryConfig) *Memory {
+// NewMemory returns the memory under a prefix.
+func NewMemory[T any](c *Client, p keys.Prefix[T], cfg MemoryConfig) *Memory {
 	return &Memory{client: c, prefix: p.String(), cfg: cfg}
 }
 
-// ownerLength is the length of what tells owners apart in names, and ownerEnd what is behind it.
+// ownerLength is the length of the owner part of a name, ownerEnd separates it from the rest.
 const (
 	ownerLength = 12
 	ownerEnd    = "x"
 )
 
-// OwnedName is what something of an owner is remembered by: a name of letters and digits, with
-// as many in front of it that tell whose it is. Names that are none of these, and have no small
-// x, are all of one owner more.
+// OwnedName returns the record name of something that belongs to an owner: a hash of the owner,
+// and the name, which consists of letters and digits. Names of another form, without a lower-case
+// x, all count as those of one further owner.
 func OwnedName(owner, name string) string {
 	sum := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(sum[:])[:ownerLength] + ownerEnd + name
 }
 
-// ownerOf is whose a name is.
+// ownerOf returns the owner part of a name.
 func ownerOf(name string) string {
 	owner, _, owned := strings.Cut(name, ownerEnd)
 	if !owned {
@@ -72,10 +73,10 @@ func ownerOf(name string) string {
 	return owner
 }
 
-// Remember is the write that remembers something under a key of the memory's prefix: a second
-// one of that key is refused. The transaction is Fenced without a LostError when the lease
-// has ended, because this process or etcd was stopped for long: call Renew and try again.
-func Remember[T any](ctx context.Context, m *Memory, k Key[T], v T) (Write, error) {
+// Remember returns the write that stores a record under a key of the memory's prefix. A second one
+// for the same key is refused. The transaction fails with Fenced without a LostError if the lease
+// has expired, because this process or etcd was stopped for long: call Renew and retry.
+func Remember[T any](ctx context.Context, m *Memory, k keys.Key[T], v T) (Write, error) {
 	if err := m.forgetOldest(ctx); err != nil {
 		return Write{}, errs.Wrap("store.Remember", err)
 	}
@@ -83,14 +84,14 @@ func Remember[T any](ctx context.Context, m *Memory, k Key[T], v T) (Write, erro
 	return CreateOn(lease, k, v), errs.Wrap("store.Remember", err)
 }
 
-// Renew has the next record ask for another lease.
+// Renew makes the next record request a new lease.
 func (m *Memory) Renew() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.granted = time.Time{}
 }
 
-// current is the lease that records go with now.
+// current returns the lease for new records.
 func (m *Memory) current(ctx context.Context) (Lease, error) {
 	now := m.cfg.Now()
 	m.mu.Lock()
@@ -109,7 +110,7 @@ func (m *Memory) current(ctx context.Context) (Lease, error) {
 	return lease, nil
 }
 
-// due counts a record, and reports whether the number of all is to be looked at.
+// due counts a record and reports whether the total number should be checked.
 func (m *Memory) due() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +122,7 @@ func (m *Memory) due() bool {
 // forgetAtOnce bounds the removals of one transaction.
 const forgetAtOnce = 100
 
-// forgetOldest makes room before there are too many.
+// forgetOldest removes records if there are too many.
 func (m *Memory) forgetOldest(ctx context.Context) error {
 	if !m.due() {
 		return nil
@@ -147,15 +148,15 @@ func (m *Memory) forgetOldest(ctx context.Context) error {
 		for _, kv := range part {
 			t.Writes = append(t.Writes, Write{key: string(kv.Key), remove: true, modRev: kv.ModRevision})
 		}
-		if _, err := m.client.Commit(ctx, t); err != nil && !errs.Is(err, errs.Conflict) { // others forget too
+		if _, err := m.client.Commit(ctx, t); err != nil && !errs.Is(err, errs.Conflict) { // other processes remove records too
 			return err
 		}
 	}
 	return nil
 }
 
-// beyondShares are so many of all, which are in order, or all when there are fewer: the first
-// ones of the owners who have more than a share, the largest that has so many beyond it.
+// beyondShares returns many elements of all: the first ones of the owners that have more than a
+// share. The share is the largest one for which enough elements exceed it.
 func beyondShares[T any](all []T, many int, ownerOf func(T) string) (out []T) {
 	has := map[string]int{}
 	for _, one := range all {
@@ -177,9 +178,9 @@ func beyondShares[T any](all []T, many int, ownerOf func(T) string) (out []T) {
 	return out
 }
 
-// Rewrite is the write that puts something in place of what is remembered under a key since
-// modRev. It goes with the lease that records go with now.
-func Rewrite[T any](ctx context.Context, m *Memory, k Key[T], v T, modRev int64) (Write, error) {
+// Rewrite returns the write that replaces the record under a key, unchanged since modRev. The
+// record moves to the current lease.
+func Rewrite[T any](ctx context.Context, m *Memory, k keys.Key[T], v T, modRev int64) (Write, error) {
 	lease, err := m.current(ctx)
 	return ReplaceOn(lease, k, v, modRev), errs.Wrap("store.Rewrite", err)
 }

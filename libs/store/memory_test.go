@@ -8,21 +8,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-func TestWhoHasTheMostInAMemoryIsForgottenFirst(t *testing.T) {
+func TestMemoryEvictsFromLargestOwner(t *testing.T) {
 	c := storetest.Start(t).Client(t)
 	forgotten := 0
-	m := store.NewMemory(c, store.Operations(), store.MemoryConfig{
+	m := store.NewMemory(c, keys.Operations(), store.MemoryConfig{
 		Life: time.Hour, Together: time.Hour, Most: 40, Now: time.Now, Forgot: func(early, _ int) { forgotten += early },
 	})
 	var made []string
 	remember := func(name string) {
 		t.Helper()
-		w, err := store.Remember(t.Context(), m, store.OperationKey(name), fleet.Operation{ID: name})
+		w, err := store.Remember(t.Context(), m, keys.Operation(name), cluster.Operation{ID: name})
 		if err == nil {
 			_, err = c.Commit(t.Context(), store.Txn{Writes: []store.Write{w}})
 		}
@@ -77,7 +78,7 @@ func TestWhoHasTheMostInAMemoryIsForgottenFirst(t *testing.T) {
 
 func remembered(ctx context.Context, t *testing.T, c *store.Client) (names []string) {
 	t.Helper()
-	all, _, err := store.List(ctx, c, store.Operations())
+	all, _, err := store.List(ctx, c, keys.Operations())
 	if err != nil {
 		t.Fatal(err)
 	}

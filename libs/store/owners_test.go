@@ -9,15 +9,16 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-// scribble writes for every shard the replica owns or ever owned, under the fence
-// it has or had, until the test says stop.
+// scribble writes for every shard that the replica has ever owned, under the shard's fence, until ctx
+// ends.
 func (p *player) scribble(ctx context.Context) {
 	var held [fleet.ShardCount]store.Fence
 	groups := groupOf()
-	for ; ctx.Err() == nil; <-time.After(time.Millisecond) { // leave some of the machine to the others
+	for ; ctx.Err() == nil; <-time.After(time.Millisecond) { // leave CPU time to others
 		for n, g := range groups {
 			if f, ok := p.Owned().Fence(g); ok {
 				held[n] = f
@@ -34,27 +35,27 @@ func (p *player) scribble(ctx context.Context) {
 	}
 }
 
-// owners checks a history: epochs of a shard only grow, and whatever was written
-// for a shard was written under the epoch it had at that revision.
+// owners checks a history: a shard's epoch never decreases, and every write for a shard has the epoch
+// of that revision.
 type owners struct {
 	t       *testing.T
-	epoch   [fleet.ShardCount]int64 // 0 while the shard is free
+	epoch   [fleet.ShardCount]int64 // 0 if the shard is free
 	highest [fleet.ShardCount]int64
 	changes int
 	writes  map[string]int // by replica
 }
 
-// Reset is the start: nothing is there yet.
+// Reset implements store.Handler. It is called at the start, when nothing exists.
 func (o *owners) Reset(kvs []store.KeyValue, _ int64) {
 	if len(kvs) > 0 {
 		o.t.Errorf("the history starts with %d records", len(kvs))
 	}
 }
 
-// Apply takes changes in the order of their revisions.
+// Apply implements store.Handler.
 func (o *owners) Apply(changes []store.Change, _ int64) {
 	for _, c := range changes {
-		kind, rest, _ := store.SplitKey(c.Key)
+		kind, rest, _ := keys.Split(c.Key)
 		n, _ := strconv.Atoi(rest[len(rest)-1])
 		switch kind {
 		case "shards":
@@ -88,7 +89,7 @@ func (o *owners) written(n int, c store.Change) {
 	}
 }
 
-func TestNoRevisionIsWrittenByAnyoneButTheOwner(t *testing.T) {
+func TestOnlyOwnersWrite(t *testing.T) {
 	etcd := storetest.Start(t)
 	observer := etcd.Client(t)
 	from, err := observer.Revision(t.Context())
@@ -115,13 +116,13 @@ func TestNoRevisionIsWrittenByAnyoneButTheOwner(t *testing.T) {
 	for _, p := range []*player{a, b} {
 		p.until("to be refused what it handed over", func() bool { return p.figure("fenced_total") > 0 })
 	}
-	b.faults.Cut() // past its session
+	b.faults.Cut() // longer than its session
 	shared(t, a, c)
 	b.faults.Heal()
 	shared(t, a, b, c)
 	c.stop()
 	shared(t, a, b)
-	expire(t, etcd, "a") // it does not know yet
+	expire(t, etcd, "a") // it has not noticed yet
 	shared(t, a, b)
 	cancel()
 	writers.Wait()
@@ -131,7 +132,7 @@ func TestNoRevisionIsWrittenByAnyoneButTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &owners{t: t, writes: map[string]int{}}
-	if err := observer.History(t.Context(), store.Root, from, to, o); err != nil {
+	if err := observer.History(t.Context(), keys.Root, from, to, o); err != nil {
 		t.Fatal(err)
 	}
 	refused := a.figure("fenced_total") + b.figure("fenced_total") + c.figure("fenced_total")

@@ -1,16 +1,18 @@
 package store
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
-// Ownership is the set of shards a replica owns, with their fences. Nil owns nothing.
-// It never changes; a replica whose shards change has another one.
+// Ownership is the set of shards a replica owns, with their fences. It is immutable; when the
+// shards change, the replica gets a new one. Nil owns nothing.
 type Ownership struct {
 	fences [fleet.ShardCount]Fence
 	done   <-chan struct{}
 }
 
-// Fence is the fence of a group's shard. ok is false when the shard is not owned
-// or the session is over.
+// Fence returns the fence of a group's shard. ok is false if the shard is not owned or the session
+// is over.
 func (o *Ownership) Fence(g fleet.GroupName) (Fence, bool) {
 	if o == nil || closed(o.done) {
 		return Fence{}, false
@@ -19,8 +21,8 @@ func (o *Ownership) Fence(g fleet.GroupName) (Fence, bool) {
 	return f, f.createRev != 0
 }
 
-// Any is the fence of one of the owned shards, for what belongs to no group. ok
-// is false when none is owned or the session is over.
+// Any returns the fence of any owned shard, for things that belong to no group. ok is false if
+// none is owned or the session is over.
 func (o *Ownership) Any() (f Fence, ok bool) {
 	if o == nil || closed(o.done) {
 		return Fence{}, false
@@ -33,8 +35,8 @@ func (o *Ownership) Any() (f Fence, ok bool) {
 	return Fence{}, false
 }
 
-// Epoch is the highest fencing token among the owned shards: decisions need a
-// view at or past it. 0 when nothing is owned.
+// Epoch returns the highest fencing token of the owned shards, 0 if there are none. Decisions
+// require a view at or after this revision.
 func (o *Ownership) Epoch() int64 {
 	if o == nil {
 		return 0
@@ -46,7 +48,7 @@ func (o *Ownership) Epoch() int64 {
 	return m
 }
 
-// Count is the number of owned shards.
+// Count returns the number of owned shards.
 func (o *Ownership) Count() int {
 	n := 0
 	if o != nil {
@@ -59,8 +61,8 @@ func (o *Ownership) Count() int {
 	return n
 }
 
-// since names the shards that o has and before had not, and the other way round.
-// One that was lost and claimed again is on both sides.
+// since returns the shards that o has and before does not, and vice versa. A shard that was lost
+// and claimed again is in both.
 func (o *Ownership) since(before *Ownership) (gained, lost []int) {
 	var none Ownership
 	if before == nil {

@@ -5,20 +5,22 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// pauses are how long followers of one prefix would wait, one in each of n clients.
+// pauses returns the retry pauses of n clients that follow one prefix.
 func pauses(n int, listed bool, fails int) []time.Duration {
 	out := make([]time.Duration, n)
 	for i := range out {
 		c := New((*clientv3.Client)(nil), Options{Seed: uint64(i + 1)})
-		f := follower{client: c, random: c.random(Root), listed: listed, fails: fails}
+		f := follower{client: c, random: c.random(keys.Root), listed: listed, fails: fails}
 		out[i] = f.delay()
 	}
 	return out
 }
 
-func TestFollowersDoNotListAnewInOneMoment(t *testing.T) {
+func TestRelistsAreSpread(t *testing.T) {
 	const clients, parts = 1000, 10
 	var crowd [parts]int
 	for _, d := range pauses(clients, true, 0) {
@@ -34,7 +36,7 @@ func TestFollowersDoNotListAnewInOneMoment(t *testing.T) {
 	}
 }
 
-func TestAFirstListIsNotSpread(t *testing.T) {
+func TestFirstListIsNotDelayed(t *testing.T) {
 	for _, d := range pauses(100, false, 0) {
 		if d > firstPause {
 			t.Fatalf("a pause of %v", d)

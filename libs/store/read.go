@@ -7,13 +7,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// listPage bounds one range read; large prefixes are read in pages at one revision.
+// listPage is the page size of a range read. Larger prefixes are read in pages at one revision.
 const listPage = 2000
 
-// Get reads one record, linearizably. NotFound when the key does not exist.
-func Get[T any](ctx context.Context, c *Client, k Key[T]) (T, error) {
+// Get reads one record with a linearizable read. The error is NotFound if the key does not exist.
+func Get[T any](ctx context.Context, c *Client, k keys.Key[T]) (T, error) {
 	var zero T
 	resp, err := c.get(ctx, k.String())
 	if err != nil {
@@ -25,9 +26,8 @@ func Get[T any](ctx context.Context, c *Client, k Key[T]) (T, error) {
 	return Decode[T](raw(resp.Kvs[0]))
 }
 
-// List reads all records under a prefix at one revision, in key order, and
-// returns that revision.
-func List[T any](ctx context.Context, c *Client, p Prefix[T]) ([]T, int64, error) {
+// List reads all records under a prefix at one revision, in key order, and returns that revision.
+func List[T any](ctx context.Context, c *Client, p keys.Prefix[T]) ([]T, int64, error) {
 	kvs, rev, err := c.list(ctx, p.String(), 0, c.get)
 	if err != nil {
 		return nil, 0, errs.Wrap("store.List", err)
@@ -36,14 +36,14 @@ func List[T any](ctx context.Context, c *Client, p Prefix[T]) ([]T, int64, error
 	return out, rev, err
 }
 
-// Entry is a record, and what of its key is behind the prefix it was listed under.
+// Entry is a record with its key, relative to the listed prefix.
 type Entry[T any] struct {
 	Name   string
 	Record T
 }
 
-// ListEntries is List for whom keys say something that records do not.
-func ListEntries[T any](ctx context.Context, c *Client, p Prefix[T]) ([]Entry[T], error) {
+// ListEntries is List with the keys of the records.
+func ListEntries[T any](ctx context.Context, c *Client, p keys.Prefix[T]) ([]Entry[T], error) {
 	kvs, _, err := c.list(ctx, p.String(), 0, c.get)
 	if err != nil {
 		return nil, errs.Wrap("store.ListEntries", err)
@@ -59,15 +59,15 @@ func ListEntries[T any](ctx context.Context, c *Client, p Prefix[T]) ([]Entry[T]
 	return out, nil
 }
 
-// Damaged is a record that cannot be read: Name is what of its key is behind the prefix.
+// Damaged is a record that cannot be decoded. Name is its key relative to the prefix.
 type Damaged struct {
 	Name   string
 	ModRev int64
 	Err    error
 }
 
-// ListSound is ListEntries for whom one record that cannot be read must not hide the others.
-func ListSound[T any](ctx context.Context, c *Client, p Prefix[T]) (sound []Entry[T], damaged []Damaged, err error) {
+// ListSound is ListEntries, but a record that cannot be decoded does not fail the whole list.
+func ListSound[T any](ctx context.Context, c *Client, p keys.Prefix[T]) (sound []Entry[T], damaged []Damaged, err error) {
 	kvs, _, err := c.list(ctx, p.String(), 0, c.get)
 	if err != nil {
 		return nil, nil, errs.Wrap("store.ListSound", err)
@@ -84,8 +84,8 @@ func ListSound[T any](ctx context.Context, c *Client, p Prefix[T]) (sound []Entr
 	return sound, damaged, nil
 }
 
-// ListAt is List as of a revision that another List has returned just now.
-func ListAt[T any](ctx context.Context, c *Client, p Prefix[T], rev int64) ([]T, error) {
+// ListAt is List at a revision that another List has just returned.
+func ListAt[T any](ctx context.Context, c *Client, p keys.Prefix[T], rev int64) ([]T, error) {
 	kvs, _, err := c.list(ctx, p.String(), rev, c.get)
 	if err != nil {
 		return nil, errs.Wrap("store.ListAt", err)
@@ -93,9 +93,9 @@ func ListAt[T any](ctx context.Context, c *Client, p Prefix[T], rev int64) ([]T,
 	return decodeAll[T](kvs)
 }
 
-// ListPart reads at most n records under a prefix, in key order from the one at from, and
-// tells how many there are. Of the others only the keys are read. n has to be positive.
-func ListPart[T any](ctx context.Context, c *Client, p Prefix[T], from, n int) (part []T, total int, err error) {
+// ListPart reads at most n records under a prefix, in key order from index from, and returns the
+// total number. n must be positive. Of the other records only the keys are read.
+func ListPart[T any](ctx context.Context, c *Client, p keys.Prefix[T], from, n int) (part []T, total int, err error) {
 	names, rev, err := c.list(ctx, p.String(), 0, func(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 		return c.get(ctx, key, append(opts, clientv3.WithKeysOnly())...)
 	})
@@ -118,9 +118,9 @@ func ListPart[T any](ctx context.Context, c *Client, p Prefix[T], from, n int) (
 	return part, len(names), err
 }
 
-// GetAll reads records at one revision, in the order of their keys as given; those that do
-// not exist are left out. There are at most MaxOps keys.
-func GetAll[T any](ctx context.Context, c *Client, keys []Key[T]) ([]T, error) {
+// GetAll reads records at one revision, in the order of keys, and leaves out those that do not
+// exist. keys has at most MaxOps elements.
+func GetAll[T any](ctx context.Context, c *Client, keys []keys.Key[T]) ([]T, error) {
 	reads := make([]clientv3.Op, len(keys))
 	for i, k := range keys {
 		reads[i] = clientv3.OpGet(k.String())
@@ -152,8 +152,8 @@ func decodeAll[T any](kvs []KeyValue) ([]T, error) {
 	return out, nil
 }
 
-// Count is the number of records under a prefix; the records are not read.
-func Count[T any](ctx context.Context, c *Client, p Prefix[T]) (int, error) {
+// Count returns the number of records under a prefix without reading them.
+func Count[T any](ctx context.Context, c *Client, p keys.Prefix[T]) (int, error) {
 	resp, err := c.get(ctx, p.String(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, wrap("store.Count", err)
@@ -161,10 +161,10 @@ func Count[T any](ctx context.Context, c *Client, p Prefix[T]) (int, error) {
 	return int(resp.Count), nil
 }
 
-// getter is Client.get, or persist.
+// getter is Client.get or Client.persist.
 type getter func(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)
 
-// persist is get for whoever asks until there is an answer; see contact.
+// persist is get for callers that retry until they get an answer; see contact.
 func (c *Client) persist(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	answered := c.contact.asking()
 	resp, err := c.get(ctx, key, opts...)
@@ -172,8 +172,7 @@ func (c *Client) persist(ctx context.Context, key string, opts ...clientv3.OpOpt
 	return resp, err
 }
 
-// list reads a prefix page by page, all at the given revision, or with 0 at the
-// first page's, which is the current one.
+// list reads a prefix in pages, all at the given revision, or at the current one if rev is 0.
 func (c *Client) list(ctx context.Context, prefix string, rev int64, get getter) ([]KeyValue, int64, error) {
 	var (
 		out []KeyValue

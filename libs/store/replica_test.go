@@ -15,21 +15,22 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
 const service = "scheduler"
 
-// player is a replica with a connection of its own that runs until it is stopped
-// or the test ends.
+// player is a replica with its own connection that runs until it is stopped or the test ends.
 type player struct {
 	*store.Replica
 	t      *testing.T
 	faults *storetest.Faults
 	reg    *prometheus.Registry
-	wrote  atomic.Int64 // for whoever has it write
+	wrote  atomic.Int64 // for tests that make it write
 	stop   func()
 }
 
@@ -37,7 +38,7 @@ func play(t *testing.T, etcd *storetest.Etcd, name string, ttl time.Duration) *p
 	t.Helper()
 	c, faults := etcd.Faulty(t)
 	p := &player{t: t, faults: faults, reg: prometheus.NewRegistry(), Replica: &store.Replica{
-		Client: c, Self: fleet.Session{Service: service, Replica: name}, TTL: ttl, Claim: true, Log: slog.New(slog.DiscardHandler),
+		Client: c, Self: cluster.Session{Service: service, Replica: name}, TTL: ttl, Claim: true, Log: slog.New(slog.DiscardHandler),
 	}}
 	m := telemetry.NewMetrics(p.reg, service)
 	p.Export(m)
@@ -52,7 +53,7 @@ func play(t *testing.T, etcd *storetest.Etcd, name string, ttl time.Duration) *p
 	return p
 }
 
-// figure is the value of one of the replica's metrics, by the end of its name and its label.
+// figure returns the value of one of the replica's metrics, by the end of its name and label.
 func (p *player) figure(name string) float64 {
 	p.t.Helper()
 	families, err := p.reg.Gather()
@@ -95,7 +96,7 @@ func (p *player) until(what string, ok func() bool) {
 	})
 }
 
-// shared waits until the replicas own the shards evenly between them.
+// shared waits until the replicas own the shards evenly.
 func shared(t *testing.T, players ...*player) {
 	t.Helper()
 	await.That(t, "an even share", func() string {
@@ -110,12 +111,12 @@ func shared(t *testing.T, players ...*player) {
 	})
 }
 
-// holders are the shard keys by shard.
-func holders(t *testing.T, c *store.Client) map[int]fleet.Shard {
+// holders returns the shard records by shard.
+func holders(t *testing.T, c *store.Client) map[int]cluster.Shard {
 	t.Helper()
-	out := map[int]fleet.Shard{}
+	out := map[int]cluster.Shard{}
 	for n := range fleet.ShardCount {
-		s, err := store.Get(t.Context(), c, store.ShardKey(service, n))
+		s, err := store.Get(t.Context(), c, keys.Shard(service, n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +125,7 @@ func holders(t *testing.T, c *store.Client) map[int]fleet.Shard {
 	return out
 }
 
-// groupOf is a group of each shard.
+// groupOf returns a group for each shard.
 func groupOf() (groups [fleet.ShardCount]fleet.GroupName) {
 	for i, left := 0, fleet.ShardCount; left > 0; i++ {
 		g := fleet.GroupName(fmt.Sprintf("group-%d", i))
@@ -138,7 +139,7 @@ func groupOf() (groups [fleet.ShardCount]fleet.GroupName) {
 
 // write commits a record under a fence.
 func write(ctx context.Context, c *store.Client, f store.Fence, id fleet.InstanceID, by string) error {
-	key := store.PlacementKey("n1", id)
+	key := keys.Placement("n1", id)
 	have, err := store.Get(ctx, c, key)
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		return err
@@ -148,7 +149,7 @@ func write(ctx context.Context, c *store.Client, f store.Fence, id fleet.Instanc
 	return err
 }
 
-func TestReplicasShareEvenlyAndAJoinMovesOnlyWhatMustMove(t *testing.T) {
+func TestReplicasShareShardsEvenly(t *testing.T) {
 	etcd := storetest.Start(t)
 	a := play(t, etcd, "a", time.Minute)
 	shared(t, a)
@@ -178,20 +179,20 @@ func TestReplicasShareEvenlyAndAJoinMovesOnlyWhatMustMove(t *testing.T) {
 	}
 }
 
-func TestACleanStopLeavesItsShardsAtOnce(t *testing.T) {
+func TestCleanStopReleasesShardsAtOnce(t *testing.T) {
 	etcd := storetest.Start(t)
 	a, b, c := play(t, etcd, "a", time.Minute), play(t, etcd, "b", time.Minute), play(t, etcd, "c", time.Minute)
 	shared(t, a, b, c)
 	began := time.Now()
 	c.stop()
-	shared(t, a, b) // long before a session would expire
+	shared(t, a, b) // long before a session expires
 	t.Logf("shared again after %v", time.Since(began))
 	a.stop()
 	shared(t, b)
 	a.expect(map[string]float64{"owned_shards": 0, "live_replicas": 0})
 }
 
-func TestAPausedOwnerIsReplacedAndCannotWrite(t *testing.T) {
+func TestPausedOwnerIsReplacedAndFenced(t *testing.T) {
 	etcd := storetest.Start(t)
 	a, b := play(t, etcd, "a", time.Second), play(t, etcd, "b", time.Second)
 	shared(t, a, b)
@@ -206,12 +207,12 @@ func TestAPausedOwnerIsReplacedAndCannotWrite(t *testing.T) {
 	shared(t, a)
 	t.Logf("taken over after %v", time.Since(began))
 	a.expect(map[string]float64{"takeovers_total ended": 32})
-	for g := range held { // it knows by its own clock
+	for g := range held { // its own clock tells it
 		b.until("not to give out the fence of "+string(g), func() bool { _, ok := b.Owned().Fence(g); return !ok })
 	}
 	b.faults.Heal()
 	refused := 0
-	for g, f := range held { // what was on its way when it was paused
+	for g, f := range held { // writes that were in flight when it was paused
 		if err := write(t.Context(), b.Client, f, fleet.InstanceID(g), "b"); !errs.Is(err, errs.Fenced) {
 			t.Errorf("a late write for %s: %v, want Fenced", g, err)
 			continue
@@ -223,7 +224,7 @@ func TestAPausedOwnerIsReplacedAndCannotWrite(t *testing.T) {
 	shared(t, a, b)
 }
 
-func TestAShardThatWasHandedOverIsFencedOffAndNotGivenOut(t *testing.T) {
+func TestReleasedShardIsFenced(t *testing.T) {
 	etcd := storetest.Start(t)
 	a := play(t, etcd, "a", time.Minute)
 	shared(t, a)
@@ -252,12 +253,12 @@ func TestAShardThatWasHandedOverIsFencedOffAndNotGivenOut(t *testing.T) {
 	a.expect(map[string]float64{"fenced_total": float64(handed)})
 }
 
-func TestAShardItsLivingOwnerDoesNotClaimIsHeldByAnother(t *testing.T) {
+func TestUnclaimedShardIsTakenOver(t *testing.T) {
 	etcd := storetest.Start(t)
 	a := play(t, etcd, "a", time.Second)
 	shared(t, a)
-	key := store.SessionKey(service, "hung")
-	hung, err := store.OpenSession(t.Context(), a.Client, key, fleet.Session{Service: service, Replica: "hung"}, time.Minute, false)
+	key := keys.Session(service, "hung")
+	hung, err := store.OpenSession(t.Context(), a.Client, key, cluster.Session{Service: service, Replica: "hung"}, time.Minute, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,36 +271,36 @@ func TestAShardItsLivingOwnerDoesNotClaimIsHeldByAnother(t *testing.T) {
 	shared(t, a, again)
 }
 
-func TestAReplicaThatCouldNotClaimForAWhileGetsItsShareBack(t *testing.T) {
+func TestReplicaRegainsItsShare(t *testing.T) {
 	etcd := storetest.Start(t)
 	a, b, c := play(t, etcd, "a", 2*time.Second), play(t, etcd, "b", 2*time.Second), play(t, etcd, "c", 2*time.Second)
 	shared(t, a, b, c)
-	b.faults.Bar(store.Shards(service).String())
+	b.faults.Bar(keys.Shards(service).String())
 	c.stop()
 	a.until("to stand in for b", func() bool { return a.figure("takeovers_total unclaimed") > 0 })
 	b.faults.Heal()
 	shared(t, a, b)
 }
 
-func TestAReplicaWhoseSessionWasRemovedOpensAnother(t *testing.T) {
+func TestReplicaReopensRemovedSession(t *testing.T) {
 	etcd := storetest.Start(t)
 	a := play(t, etcd, "a", time.Minute)
 	shared(t, a)
 	before := a.Owned().Epoch()
-	if _, err := etcd.Raw().Delete(t.Context(), store.SessionKey(service, "a").String()); err != nil {
+	if _, err := etcd.Raw().Delete(t.Context(), keys.Session(service, "a").String()); err != nil {
 		t.Fatal(err)
 	}
 	a.until("to own all under a new epoch", func() bool { return a.Owned().Count() == fleet.ShardCount && a.Owned().Epoch() > before })
 }
 
-// Etcd gives every lease a whole TTL again when it was away. The test keeps the former
-// lease alive for ever, so a replica that waits for its own former session never ends.
-func TestAReplicaDoesNotWaitForItsOwnFormerSession(t *testing.T) {
+// After an outage, etcd extends every lease by a whole TTL. The test keeps the former lease alive
+// forever, so a replica that waits for its expiry never finishes.
+func TestReplicaRevokesItsFormerSession(t *testing.T) {
 	etcd := storetest.Start(t)
 	a := play(t, etcd, "a", time.Second)
 	shared(t, a)
 	before := a.Owned().Epoch()
-	resp, err := etcd.Raw().Get(t.Context(), store.SessionKey(service, "a").String())
+	resp, err := etcd.Raw().Get(t.Context(), keys.Session(service, "a").String())
 	if err != nil || len(resp.Kvs) == 0 {
 		t.Fatalf("no session: %v", err)
 	}
@@ -323,10 +324,10 @@ func TestAReplicaDoesNotWaitForItsOwnFormerSession(t *testing.T) {
 	a.until("to own all shards under a new session", func() bool { return a.Owned().Count() == fleet.ShardCount && a.Owned().Epoch() > before })
 }
 
-// expire ends a replica's session as etcd does when keep-alives stay away.
+// expire ends a replica's session as etcd does without keep-alives.
 func expire(t *testing.T, etcd *storetest.Etcd, replica string) {
 	t.Helper()
-	resp, err := etcd.Raw().Get(t.Context(), store.SessionKey(service, replica).String())
+	resp, err := etcd.Raw().Get(t.Context(), keys.Session(service, replica).String())
 	if err != nil || len(resp.Kvs) == 0 {
 		t.Fatalf("no session of %s: %v", replica, err)
 	}

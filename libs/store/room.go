@@ -10,22 +10,22 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const (
-	// fullPercent is how much of its quota a database may use before that is a warning.
+	// fullPercent is the share of its quota that a database may use before a warning.
 	fullPercent = 80
-	// keptTooLong is a span after which an etcd with the recommended retention has compacted.
+	// keptTooLong is the time after which an etcd with the recommended retention has compacted.
 	keptTooLong = 3 * time.Hour
-	// statusTimeout bounds the question to one member, so that a hung one holds up no start.
+	// statusTimeout bounds the request to one member, so that a hung one does not delay the start.
 	statusTimeout = time.Second
 )
 
-// RoomWarnings says what will make etcd refuse writes later: a database that has nearly
-// used its quota, an alarm, or history that was never compacted. etcd does not tell its
-// retention, so this is all that can be known: an etcd that compacted once and no longer
-// does so is not noticed before its database grows. Nothing is said of the history of a
-// member in this process, whose retention the program sets. Errors as of Revision.
+// RoomWarnings returns what will make etcd refuse writes later: a database close to its quota, an
+// alarm, or a history that was never compacted. etcd does not report its retention, so an etcd
+// that stopped compacting is noticed only when its database grows. The history of an in-process
+// etcd is not checked, because the program sets its retention. Errors are as in Revision.
 func (c *Client) RoomWarnings(ctx context.Context, now time.Time) ([]string, error) {
 	if len(c.contact.endpoints) == 0 { // New made the client
 		status, err := c.etcd.Status(ctx, "")
@@ -40,7 +40,7 @@ func (c *Client) RoomWarnings(ctx context.Context, now time.Time) ([]string, err
 		status, err := c.etcd.Status(attempt, endpoint)
 		cancel()
 		if err != nil {
-			continue // a member that is away says nothing; the others do
+			continue // skip unreachable members
 		}
 		warnings = append(warnings, memberWarnings(endpoint, status)...)
 	}
@@ -55,7 +55,7 @@ func memberWarnings(endpoint string, s *clientv3.StatusResponse) (warnings []str
 	for _, alarm := range s.Errors {
 		warnings = append(warnings, fmt.Sprintf("etcd member %s has an alarm: %s", endpoint, alarm))
 	}
-	// Before 3.6 etcd does not tell its quota.
+	// Before 3.6 etcd does not report its quota.
 	if s.DbSizeQuota > 0 && s.DbSize*100 >= s.DbSizeQuota*fullPercent {
 		warnings = append(warnings, fmt.Sprintf(
 			"etcd member %s has used %d of the %d MiB of its quota, %d MiB of them for data: defragment it, or raise --quota-backend-bytes; at the quota it refuses all writes",
@@ -64,13 +64,14 @@ func memberWarnings(endpoint string, s *clientv3.StatusResponse) (warnings []str
 	return warnings
 }
 
-// historyWarning says that etcd still has the revision at which the cluster was made.
+// historyWarning returns a warning if etcd still has the revision at which the cluster was
+// created.
 func (c *Client) historyWarning(ctx context.Context, now time.Time) (string, error) {
-	meta, err := Get(ctx, c, MetaKey())
+	meta, err := Get(ctx, c, keys.Meta())
 	if err != nil || now.Sub(meta.CreatedAt) < keptTooLong {
 		return "", err
 	}
-	_, err = c.etcd.Get(ctx, MetaKey().String(), clientv3.WithRev(meta.CreateRev), clientv3.WithKeysOnly())
+	_, err = c.etcd.Get(ctx, keys.Meta().String(), clientv3.WithRev(meta.CreateRev), clientv3.WithKeysOnly())
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return "", nil

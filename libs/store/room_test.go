@@ -11,17 +11,18 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-func TestHistoryThatWasNeverCompactedIsAWarning(t *testing.T) {
+func TestUncompactedHistoryIsAWarning(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	made := time.Unix(1e9, 0)
 	if _, err := c.Join(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.GroupKey("g"), fleet.Group{})}}); err != nil {
+	if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.Group("g"), fleet.Group{})}}); err != nil {
 		t.Fatal(err)
 	}
 	warned := func(age time.Duration) bool {
@@ -44,7 +45,7 @@ func TestHistoryThatWasNeverCompactedIsAWarning(t *testing.T) {
 	}
 }
 
-func TestAnAlarmAndANearlyUsedQuotaAreWarnings(t *testing.T) {
+func TestAlarmAndNearlyFullQuotaAreWarnings(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		status *etcdserverpb.StatusResponse

@@ -9,9 +9,11 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
@@ -20,7 +22,7 @@ var (
 	otherSecret = strings.Repeat("x", 32)
 )
 
-// joinWith joins as a program with a secret does.
+// joinWith joins like a program with a secret.
 func joinWith(t *testing.T, etcd *storetest.Etcd, secret string) error {
 	t.Helper()
 	c, err := store.Dial([]string{etcd.Endpoint}, store.Options{Secret: secret})
@@ -63,9 +65,9 @@ func TestAnotherSecretIsRefused(t *testing.T) {
 	}
 }
 
-func keptIn(t *testing.T, etcd *storetest.Etcd) fleet.SecretFingerprint {
+func keptIn(t *testing.T, etcd *storetest.Etcd) cluster.SecretFingerprint {
 	t.Helper()
-	kept, err := store.Get(t.Context(), etcd.Client(t), store.SecretFingerprintKey())
+	kept, err := store.Get(t.Context(), etcd.Client(t), keys.SecretFingerprint())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,7 @@ func TestARefusedClientChangesNothing(t *testing.T) {
 	}
 }
 
-func TestOfManyThatJoinFirstOneSecretCounts(t *testing.T) {
+func TestConcurrentFirstJoinsAgreeOnOneSecret(t *testing.T) {
 	etcd := storetest.Start(t)
 	var mu sync.Mutex
 	joined := map[string]int{}
@@ -112,9 +114,9 @@ func TestOfManyThatJoinFirstOneSecretCounts(t *testing.T) {
 	}
 }
 
-// TestTheFirstAfterAnUpgradeMustKnowTheSecret covers clusters that were made before there
-// were fingerprints: their signing key is sealed under the secret.
-func TestTheFirstAfterAnUpgradeMustKnowTheSecret(t *testing.T) {
+// TestFirstJoinAfterUpgradeRequiresSecret covers clusters from before fingerprints. Their signing key
+// is encrypted with the secret.
+func TestFirstJoinAfterUpgradeRequiresSecret(t *testing.T) {
 	etcd := storetest.Start(t)
 	if err := joinWith(t, etcd, ""); err != nil {
 		t.Fatal(err)
@@ -123,12 +125,12 @@ func TestTheFirstAfterAnUpgradeMustKnowTheSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := store.Create(store.SealedKeyKey("jwt"), fleet.SealedKey{ID: "jwt", Sealed: box.Seal([]byte("key"))})
+	write := store.Create(keys.SealedKey("jwt"), account.SealedKey{ID: "jwt", Sealed: box.Seal([]byte("key"))})
 	if _, err := etcd.Client(t).Commit(t.Context(), store.Txn{Writes: []store.Write{write}}); err != nil {
 		t.Fatal(err)
 	}
 	wantRefused(t, joinWith(t, etcd, otherSecret))
-	if _, err := store.Get(t.Context(), etcd.Client(t), store.SecretFingerprintKey()); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), etcd.Client(t), keys.SecretFingerprint()); !errs.Is(err, errs.NotFound) {
 		t.Errorf("the refused client left a fingerprint: %v", err)
 	}
 	if err := joinWith(t, etcd, ownSecret); err != nil {
@@ -138,8 +140,8 @@ func TestTheFirstAfterAnUpgradeMustKnowTheSecret(t *testing.T) {
 	wantRefused(t, joinWith(t, etcd, otherSecret))
 }
 
-// TestJoiningAgainComparesWithTheClusterThatIsThere covers an etcd that was replaced while a client ran.
-func TestJoiningAgainComparesWithTheClusterThatIsThere(t *testing.T) {
+// TestRejoinComparesSecretAgain covers an etcd that is replaced while a client runs.
+func TestRejoinComparesSecretAgain(t *testing.T) {
 	etcd := storetest.Start(t)
 	c, err := store.Dial([]string{etcd.Endpoint}, store.Options{Secret: ownSecret})
 	if err != nil {

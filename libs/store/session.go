@@ -10,15 +10,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// DefaultTTL is how long a session outlives its last keep-alive.
+// DefaultTTL is the default TTL of a session.
 const DefaultTTL = 10 * time.Second
 
-// Session is one process' liveness: a lease and the keys that live on it. It
-// ends when it is closed, when its lease expires, or when keep-alives could not
-// be confirmed for a whole TTL, measured on the monotonic clock from before the
-// last confirmed one was sent.
+// Session is the liveness of one process: a lease and the keys attached to it. It ends when it is
+// closed, when its lease expires, or when no keep-alive was confirmed for a whole TTL. That time
+// is measured with the monotonic clock from before the last confirmed keep-alive was sent.
 type Session struct {
 	client *Client
 	lease  clientv3.LeaseID
@@ -34,16 +34,15 @@ type Session struct {
 	renewed  chan struct{}
 }
 
-// Confirmed is when the last confirmed keep-alive was sent, or the lease asked for.
+// Confirmed returns when the last confirmed keep-alive, or the request for the lease, was sent.
 func (s *Session) Confirmed() time.Time { return s.Deadline().Add(-s.ttl) }
 
-// OpenSession grants a lease of ttl, counted in whole seconds by etcd, and creates
-// key on it. AlreadyExists when somebody
-// else's session lives under the key. Takeover first revokes the lease that holds
-// the key: for whoever can prove to be the same owner by other means. beside makes, with
-// the TTL that etcd granted, what the same transaction compares and writes as well. Other
-// errors as of Commit.
-func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.Duration, takeover bool, beside ...func(granted time.Duration) Txn) (*Session, error) {
+// OpenSession grants a lease of ttl, rounded to whole seconds by etcd, and creates key with it.
+// The error is AlreadyExists if another session has the key. With takeover it first revokes the
+// lease of the key; the caller must have proof that the owner is gone. beside returns, for the TTL
+// that etcd granted, further comparisons and writes for the same transaction. Other errors are as
+// in Commit.
+func OpenSession[T any](ctx context.Context, c *Client, k keys.Key[T], v T, ttl time.Duration, takeover bool, beside ...func(granted time.Duration) Txn) (*Session, error) {
 	if ttl == 0 {
 		ttl = DefaultTTL
 	}
@@ -80,12 +79,12 @@ func OpenSession[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.
 	return s, nil
 }
 
-// ResumeSession keeps the session alive whose key was created at a revision: for a
-// successor that holds proof that its owner is dead, and cannot open a session of its own.
-// The epoch stays. NotFound when the session is over.
-func ResumeSession[T any](ctx context.Context, c *Client, k Key[T], created int64) (*Session, error) {
+// ResumeSession continues the session whose key was created at a revision. It is for a successor
+// that has proof that the owner is dead and cannot open its own session. The epoch stays the same.
+// The error is NotFound if the session is over.
+func ResumeSession[T any](ctx context.Context, c *Client, k keys.Key[T], created int64) (*Session, error) {
 	const op = "store.ResumeSession"
-	resp, err := c.get(ctx, k.String()) // not keys-only: that leaves the lease out
+	resp, err := c.get(ctx, k.String()) // keys-only reads omit the lease
 	if err != nil {
 		return nil, wrap(op, err)
 	}
@@ -111,8 +110,8 @@ func ResumeSession[T any](ctx context.Context, c *Client, k Key[T], created int6
 	return s, nil
 }
 
-// CanGrant reports whether etcd grants leases now: Exhausted while it has no space. It
-// tries one, and gives that back.
+// CanGrant reports whether etcd grants leases now. The error is Exhausted if it has no space. It
+// requests a lease and revokes it.
 func (c *Client) CanGrant(ctx context.Context) error {
 	lease, err := c.etcd.Grant(ctx, 1)
 	if err != nil {
@@ -122,21 +121,21 @@ func (c *Client) CanGrant(ctx context.Context) error {
 	return nil
 }
 
-// Fence proves this session; its Epoch is the session key's create-revision.
+// Fence returns the fence of this session. Its Epoch is the create-revision of the session key.
 func (s *Session) Fence() Fence { return s.fence }
 
-// Done is closed when the session is over, for whatever reason.
+// Done is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Deadline is a TTL after the last confirmed keep-alive was sent. etcd may end the session
-// before it, but its key existed a TTL before it or later.
+// Deadline returns the end of a TTL after the last confirmed keep-alive was sent. etcd may end the
+// session earlier, but the key existed at least until one TTL before.
 func (s *Session) Deadline() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.deadline
 }
 
-// Hurry makes the session renew now. Renewed tells of the result.
+// Hurry makes the session renew now. Renewed signals the success.
 func (s *Session) Hurry() {
 	select {
 	case s.hurry <- struct{}{}:
@@ -144,23 +143,23 @@ func (s *Session) Hurry() {
 	}
 }
 
-// Renewed is closed when the Deadline moves on the next time; ask again after that.
+// Renewed returns a channel that is closed when the Deadline moves. Call it again after that.
 func (s *Session) Renewed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.renewed
 }
 
-// OnSession puts another key on the session's lease, so that it goes with it.
-func OnSession[T any](s *Session, k Key[T], v T) Write {
+// OnSession returns a write that attaches another key to the session's lease.
+func OnSession[T any](s *Session, k keys.Key[T], v T) Write {
 	w := Create(k, v)
 	w.lease = s.lease
 	return w
 }
 
-// CreateFor writes a key that must not exist and goes by itself after ttl, counted
-// in whole seconds by etcd: for records nobody has to clean up. Errors as of Commit.
-func CreateFor[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.Duration) error {
+// CreateFor creates a key that expires after ttl, rounded to whole seconds by etcd. Errors are as
+// in Commit.
+func CreateFor[T any](ctx context.Context, c *Client, k keys.Key[T], v T, ttl time.Duration) error {
 	lease, err := c.Grant(ctx, ttl)
 	if err != nil {
 		return errs.Wrap("store.CreateFor", err)
@@ -172,12 +171,12 @@ func CreateFor[T any](ctx context.Context, c *Client, k Key[T], v T, ttl time.Du
 	return nil
 }
 
-// Lease is a span of time that nobody renews. The keys put on it go by themselves at its
-// end: many of about the same age may share one.
+// Lease is a lease that is not renewed. The keys attached to it expire with it. Keys of about the
+// same age may share one.
 type Lease struct{ id clientv3.LeaseID }
 
-// Grant begins a lease of ttl, counted in whole seconds by etcd. Unavailable when etcd
-// does not answer.
+// Grant grants a lease of ttl, rounded to whole seconds by etcd. The error is Unavailable if etcd
+// does not respond.
 func (c *Client) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	lease, err := c.etcd.Grant(ctx, max(1, int64(ttl/time.Second)))
 	if err != nil {
@@ -186,40 +185,41 @@ func (c *Client) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	return Lease{lease.ID}, nil
 }
 
-// CreateOn writes a key that must not exist and goes with a lease. Once that has ended,
-// a transaction with such a write is Fenced, without a LostError.
-func CreateOn[T any](l Lease, k Key[T], v T) Write { return ReplaceOn(l, k, v, 0) }
+// CreateOn returns a write that creates a key with a lease. After the lease has expired, a
+// transaction with such a write fails with Fenced without a LostError.
+func CreateOn[T any](l Lease, k keys.Key[T], v T) Write { return ReplaceOn(l, k, v, 0) }
 
-// ReplaceOn is CreateOn for a key that must still be at modRev. It leaves the lease it was on.
-func ReplaceOn[T any](l Lease, k Key[T], v T, modRev int64) Write {
+// ReplaceOn is CreateOn for a key that must still be at modRev. The key moves to the new lease.
+func ReplaceOn[T any](l Lease, k keys.Key[T], v T, modRev int64) Write {
 	w := Replace(k, v, modRev)
 	w.lease = l.id
 	return w
 }
 
-// Close ends the session at once by revoking its lease; its keys go with it.
-// When etcd does not answer, they go at the TTL.
+// Close ends the session at once by revoking its lease, which removes its keys. If etcd does not
+// respond, they expire with the TTL.
 func (s *Session) Close(ctx context.Context) {
 	s.cancel()
 	<-s.done
 	s.client.revoke(ctx, s.lease)
 }
 
-// Abandon stops renewing without revoking: what a crash looks like to others.
+// Abandon stops renewing without revoking. To others this looks like a crash.
 func (s *Session) Abandon() {
 	s.cancel()
 	<-s.done
 }
 
-// RevokeSession ends a session that was looked at: the one whose key was created at a
-// revision. Another one that holds the key by now is left alone, which is no error.
-func RevokeSession[T any](ctx context.Context, c *Client, k Key[T], created int64) error {
+// RevokeSession ends the session whose key was created at a revision. If another session has the
+// key, nothing happens and the result is nil.
+func RevokeSession[T any](ctx context.Context, c *Client, k keys.Key[T], created int64) error {
 	return errs.Wrap("store.RevokeSession", c.revokeHolder(ctx, k.String(), created))
 }
 
-// revokeHolder ends the session under a key; only the one created at a revision, unless that is 0.
+// revokeHolder ends the session with the key, if it was created at the given revision or that is
+// 0.
 func (c *Client) revokeHolder(ctx context.Context, key string, created int64) error {
-	resp, err := c.etcd.Get(ctx, key) // not keys-only: that leaves the lease out
+	resp, err := c.etcd.Get(ctx, key) // keys-only reads omit the lease
 	if err != nil {
 		return wrap("store.revokeHolder", err)
 	}
@@ -237,11 +237,11 @@ func (c *Client) revoke(ctx context.Context, lease clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := c.endLease(ctx, lease); err != nil {
-		c.log.Warn("lease not revoked, its keys stay until it expires", "lease", lease, "error", err)
+		c.log.Warn("cannot revoke a lease: its keys stay until it expires", "lease", lease, "error", err)
 	}
 }
 
-// endLease revokes a lease. One that is gone already is no error.
+// endLease revokes a lease. It is not an error if the lease has expired.
 func (c *Client) endLease(ctx context.Context, lease clientv3.LeaseID) error {
 	_, err := c.etcd.Revoke(ctx, lease)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {

@@ -10,11 +10,13 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-// runReplica keeps a replica alive until the test ends.
+// runReplica runs a replica until the test ends.
 func runReplica(t *testing.T, r *store.Replica) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -23,7 +25,7 @@ func runReplica(t *testing.T, r *store.Replica) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// owns waits until a replica owns so many shards.
+// owns waits until a replica owns n shards.
 func owns(t *testing.T, r *store.Replica, n int) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("%s own %d shards", r.Self.Replica, n), func() string {
@@ -34,9 +36,9 @@ func owns(t *testing.T, r *store.Replica, n int) {
 
 func TestShardsClaimedWithALostAnswerAreOwned(t *testing.T) {
 	c, faults := storetest.Start(t).Faulty(t)
-	lost := faults.LoseAnswer(store.Shards("scheduler").String(), true)
+	lost := faults.LoseAnswer(keys.Shards("scheduler").String(), true)
 	r := &store.Replica{
-		Client: c, Self: fleet.Session{Service: "scheduler", Replica: "a"}, Claim: true, Log: slog.New(slog.DiscardHandler),
+		Client: c, Self: cluster.Session{Service: "scheduler", Replica: "a"}, Claim: true, Log: slog.New(slog.DiscardHandler),
 	}
 	runReplica(t, r)
 	<-lost
@@ -48,26 +50,26 @@ func TestShardsClaimedWithALostAnswerAreOwned(t *testing.T) {
 		t.Fatal("no fence for an owned shard")
 	}
 	if _, err := c.Commit(t.Context(), store.Txn{
-		Fences: []store.Fence{f}, Writes: []store.Write{store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"})},
+		Fences: []store.Fence{f}, Writes: []store.Write{store.Create(keys.Alloc("n1"), fleet.Alloc{Node: "n1"})},
 	}); err != nil {
 		t.Errorf("a write under the fence: %v", err)
 	}
 }
 
-func TestShardsThatCouldNotBeClaimedAreTriedAgain(t *testing.T) {
+func TestFailedClaimsAreRetried(t *testing.T) {
 	c, faults := storetest.Start(t).Faulty(t)
-	faults.Refuse(store.Shards("scheduler").String())
+	faults.Refuse(keys.Shards("scheduler").String())
 	r := &store.Replica{
-		Client: c, Self: fleet.Session{Service: "scheduler", Replica: "a"}, Claim: true, Log: slog.New(slog.DiscardHandler),
+		Client: c, Self: cluster.Session{Service: "scheduler", Replica: "a"}, Claim: true, Log: slog.New(slog.DiscardHandler),
 	}
 	runReplica(t, r)
 	owns(t, r, fleet.ShardCount)
 }
 
-func TestASecondReplicaTakesWhatTheFirstGivesBack(t *testing.T) {
+func TestSecondReplicaClaimsReleasedShards(t *testing.T) {
 	c := storetest.New(t)
 	replica := func(name string) *store.Replica {
-		return &store.Replica{Client: c, Self: fleet.Session{Service: "enforcer", Replica: name}, Claim: true, Log: slog.New(slog.DiscardHandler)}
+		return &store.Replica{Client: c, Self: cluster.Session{Service: "enforcer", Replica: name}, Claim: true, Log: slog.New(slog.DiscardHandler)}
 	}
 	a, b := replica("a"), replica("b")
 	ctx, stop := context.WithCancel(t.Context())
@@ -84,7 +86,7 @@ func TestASecondReplicaTakesWhatTheFirstGivesBack(t *testing.T) {
 	}
 }
 
-// seen is a log handler that tells of every warning.
+// seen is a log handler that passes on all warnings.
 type seen struct {
 	slog.Handler
 	records chan struct{}
@@ -103,22 +105,22 @@ func (s seen) Handle(_ context.Context, r slog.Record) error {
 
 func (s seen) Enabled(context.Context, slog.Level) bool { return true }
 
-func TestAReplicaLeavesAStrangerUnderItsNameAlone(t *testing.T) {
+func TestReplicaWaitsForSessionOfSameName(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	complained := make(chan struct{}, 1)
 	r := &store.Replica{
-		Client: c, Self: fleet.Session{Service: "scheduler", Replica: "a"}, TTL: time.Second, Claim: true,
+		Client: c, Self: cluster.Session{Service: "scheduler", Replica: "a"}, TTL: time.Second, Claim: true,
 		Log: slog.New(seen{slog.DiscardHandler, complained}),
 	}
 	runReplica(t, r)
 	owns(t, r, fleet.ShardCount)
 
-	key := store.SessionKey("scheduler", "a")
+	key := keys.Session("scheduler", "a")
 	var stranger *store.Session
-	for deadline := time.Now().Add(await.Patience); stranger == nil; { // the replica may be back before it
+	for deadline := time.Now().Add(await.Patience); stranger == nil; { // the replica may be back earlier
 		var err error
-		if stranger, err = store.OpenSession(t.Context(), c, key, fleet.Session{Service: "scheduler", Replica: "a", Version: "other"}, time.Minute, true); err != nil && time.Now().After(deadline) {
+		if stranger, err = store.OpenSession(t.Context(), c, key, cluster.Session{Service: "scheduler", Replica: "a", Version: "other"}, time.Minute, true); err != nil && time.Now().After(deadline) {
 			t.Fatal(err)
 		}
 	}
@@ -138,15 +140,15 @@ func TestAReplicaLeavesAStrangerUnderItsNameAlone(t *testing.T) {
 	}
 }
 
-func TestAReplicaThatRestartedWaitsForItsPredecessorAndSaysSoOnce(t *testing.T) {
+func TestRestartedReplicaWaitsForPredecessor(t *testing.T) {
 	c := storetest.New(t)
-	self := fleet.Session{Service: "scheduler", Replica: "a"}
-	left, err := store.OpenSession(t.Context(), c, store.SessionKey("scheduler", "a"), self, 3*time.Second, false)
+	self := cluster.Session{Service: "scheduler", Replica: "a"}
+	left, err := store.OpenSession(t.Context(), c, keys.Session("scheduler", "a"), self, 3*time.Second, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	left.Abandon() // as if it was killed
-	neighbour, err := store.OpenSession(t.Context(), c, store.SessionKey("scheduler", "ab"), fleet.Session{}, time.Minute, false)
+	left.Abandon() // as if killed
+	neighbour, err := store.OpenSession(t.Context(), c, keys.Session("scheduler", "ab"), cluster.Session{}, time.Minute, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,15 +166,15 @@ func TestAReplicaThatRestartedWaitsForItsPredecessorAndSaysSoOnce(t *testing.T) 
 	}
 }
 
-func TestAnEqualRecordOfSomebodyElseIsNoProofOfOurTransaction(t *testing.T) {
+func TestEqualForeignRecordIsNoProofOfCommit(t *testing.T) {
 	etcd := storetest.Start(t)
 	c, faults := etcd.Faulty(t)
-	alloc := store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"})
+	alloc := store.Create(keys.Alloc("n1"), fleet.Alloc{Node: "n1"})
 	if _, err := etcd.Client(t).Commit(t.Context(), store.Txn{Writes: []store.Write{alloc}}); err != nil {
 		t.Fatal(err)
 	}
-	faults.Refuse(store.AllocKey("n1").String())
-	_, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{alloc, store.Create(store.AllocKey("n2"), fleet.Alloc{Node: "n2"})}})
+	faults.Refuse(keys.Alloc("n1").String())
+	_, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{alloc, store.Create(keys.Alloc("n2"), fleet.Alloc{Node: "n2"})}})
 	if !errs.Is(err, errs.Unavailable) {
 		t.Errorf("err = %v, want Unavailable: the transaction did not happen", err)
 	}
@@ -181,19 +183,19 @@ func TestAnEqualRecordOfSomebodyElseIsNoProofOfOurTransaction(t *testing.T) {
 func TestALostAnswerIsReadBack(t *testing.T) {
 	etcd := storetest.Start(t)
 	c, faults := etcd.Faulty(t)
-	if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.AllocKey("old"), fleet.Alloc{Node: "old"})}}); err != nil {
+	if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.Alloc("old"), fleet.Alloc{Node: "old"})}}); err != nil {
 		t.Fatal(err)
 	}
-	old, err := store.Get(t.Context(), c, store.AllocKey("old"))
+	old, err := store.Get(t.Context(), c, keys.Alloc("old"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	faults.LoseAnswer(store.AllocKey("n1").String(), false)
+	faults.LoseAnswer(keys.Alloc("n1").String(), false)
 	rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{
-		store.Remove(store.AllocKey("old"), old.ModRev),
-		store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"}), store.Create(store.AllocKey("n2"), fleet.Alloc{Node: "n2"}),
+		store.Remove(keys.Alloc("old"), old.ModRev),
+		store.Create(keys.Alloc("n1"), fleet.Alloc{Node: "n1"}), store.Create(keys.Alloc("n2"), fleet.Alloc{Node: "n2"}),
 	}})
-	have, getErr := store.Get(t.Context(), c, store.AllocKey("n2"))
+	have, getErr := store.Get(t.Context(), c, keys.Alloc("n2"))
 	if err != nil || getErr != nil || have.ModRev != rev {
 		t.Errorf("revision %d, %v; n2 stands at %d, %v", rev, err, have.ModRev, getErr)
 	}

@@ -8,17 +8,15 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// share says which replica each shard belongs to while just these replicas live;
-// "" for all when there is none. Names must be distinct; their order means nothing.
+// share returns the owner of each shard for the given live replicas, or "" for all if there are
+// none. Names must be unique; their order does not matter.
 //
-// It is rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to
-// increase hit rates", 1998) with bounded loads (the idea of Mirrokni, Thorup and
-// Zadimoghaddam, "Consistent hashing with bounded loads", 2018, with the tightest
-// bound there is): of all pairs of a shard and a replica the heaviest first, each
-// shard goes to the first replica that still has room. Each replica gets the
-// integer share, and as many as there are shards left over get one more, so that
-// loads differ by one at most. Nobody would rather swap: no shard weighs more with
-// another replica than all that replica has.
+// It is rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit
+// rates", 1998) with bounded loads (after Mirrokni, Thorup and Zadimoghaddam, "Consistent hashing
+// with bounded loads", 2018, with the tightest possible bound): the pairs of shard and replica are
+// visited by descending weight, and each shard goes to the first replica that has room. Loads
+// differ by at most one. The assignment is stable: no shard has a higher weight with another
+// replica than all shards of that replica.
 func share(replicas []string) (owner [fleet.ShardCount]string) {
 	if len(replicas) == 0 {
 		return owner
@@ -39,13 +37,13 @@ func share(replicas []string) (owner [fleet.ShardCount]string) {
 	return owner
 }
 
-// pair is the claim of one replica, an index, to one shard.
+// pair is the weight of one replica (an index) for one shard.
 type pair struct {
 	shard, replica int
 	weight         uint64
 }
 
-// pairs are all pairs, heaviest first.
+// pairs returns all pairs, heaviest first.
 func pairs(replicas []string) []pair {
 	out := make([]pair, 0, fleet.ShardCount*len(replicas))
 	for i, name := range replicas {

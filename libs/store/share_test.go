@@ -31,7 +31,7 @@ func moved(a, b [fleet.ShardCount]string) (n int) {
 	return n
 }
 
-func TestEachShardBelongsToOneLivingReplicaAndLoadsDifferByOneAtMost(t *testing.T) {
+func TestShareIsEven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := replicaNames(1, 80).Draw(t, "replicas")
 		load := loads(share(replicas))
@@ -48,7 +48,7 @@ func TestEachShardBelongsToOneLivingReplicaAndLoadsDifferByOneAtMost(t *testing.
 	})
 }
 
-func TestTheShareDoesNotDependOnTheOrderOfReplicas(t *testing.T) {
+func TestShareIgnoresReplicaOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := replicaNames(1, 12).Draw(t, "replicas")
 		if share(replicas) != share(rapid.Permutation(replicas).Draw(t, "permutation")) {
@@ -57,7 +57,7 @@ func TestTheShareDoesNotDependOnTheOrderOfReplicas(t *testing.T) {
 	})
 }
 
-func TestNoTwoWouldRatherSwap(t *testing.T) {
+func TestShareIsStableMatching(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := replicaNames(2, 8).Draw(t, "replicas")
 		owner := share(replicas)
@@ -68,8 +68,8 @@ func TestNoTwoWouldRatherSwap(t *testing.T) {
 		of := func(s int) int { return slices.Index(replicas, owner[s]) }
 		for s := range owner {
 			for o := range owner {
-				// A shard that fits another replica better than both its own replica
-				// and one of the shards that other replica has.
+				// It is not stable if another shard's replica fits s better than s's own replica, and
+				// better than it fits that other shard.
 				if better := weight[pair{s, of(o), 0}]; better > weight[pair{s, of(s), 0}] && better > weight[pair{o, of(o), 0}] {
 					t.Fatalf("shard %d of %s belongs with %s rather than shard %d", s, owner[s], owner[o], o)
 				}
@@ -78,7 +78,7 @@ func TestNoTwoWouldRatherSwap(t *testing.T) {
 	})
 }
 
-func TestAJoinOrALeaveMovesLittleMoreThanItMust(t *testing.T) {
+func TestShareMovesFewShards(t *testing.T) {
 	const sets = 50
 	for n := 1; n <= 8; n++ {
 		total, must := 0, 0
@@ -101,14 +101,14 @@ func TestAJoinOrALeaveMovesLittleMoreThanItMust(t *testing.T) {
 	}
 }
 
-func TestWithoutReplicasNoShardBelongsToAnybody(t *testing.T) {
+func TestShareWithoutReplicas(t *testing.T) {
 	if owner := share(nil); owner != [fleet.ShardCount]string{} {
 		t.Errorf("owners %v", owner)
 	}
 }
 
-func TestTheShareNeverChangesBetweenBuilds(t *testing.T) {
-	// Builds run side by side during an upgrade: they must agree.
+func TestShareIsSameAcrossBuilds(t *testing.T) {
+	// Different builds run together during an upgrade and must agree.
 	owner := share([]string{"a", "b", "c"})
 	got := ""
 	for _, r := range owner {

@@ -13,25 +13,28 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-func TestAFencedOffWriteIsRefused(t *testing.T) {
+func TestFencedWriteIsRefused(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	ctx := t.Context()
 
-	shard := store.ShardKey("scheduler", 7)
-	first, err := store.OpenSession(ctx, c, shard, fleet.Shard{Service: "scheduler", Replica: "a"}, time.Second*5, false)
+	shard := keys.Shard("scheduler", 7)
+	first, err := store.OpenSession(ctx, c, shard, cluster.Shard{Service: "scheduler", Replica: "a"}, time.Second*5, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.Abandon() // paused: it will not notice that its lease goes
+	first.Abandon() // paused: does not notice the loss of its lease
 	if _, err := etcd.Raw().Delete(ctx, shard.String()); err != nil {
 		t.Fatal(err)
 	}
-	second, err := store.OpenSession(ctx, c, shard, fleet.Shard{Service: "scheduler", Replica: "b"}, time.Second*5, false)
+	second, err := store.OpenSession(ctx, c, shard, cluster.Shard{Service: "scheduler", Replica: "b"}, time.Second*5, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,7 @@ func TestAFencedOffWriteIsRefused(t *testing.T) {
 		t.Errorf("epoch %d after %d: it must grow", second.Fence().Epoch(), first.Fence().Epoch())
 	}
 
-	write := store.Create(store.AllocKey("n1"), fleet.Alloc{Node: "n1"})
+	write := store.Create(keys.Alloc("n1"), fleet.Alloc{Node: "n1"})
 	_, err = c.Commit(ctx, store.Txn{Fences: []store.Fence{first.Fence()}, Writes: []store.Write{write}})
 	if !errs.Is(err, errs.Fenced) {
 		t.Fatalf("the former owner's write: %v, want Fenced", err)
@@ -48,7 +51,7 @@ func TestAFencedOffWriteIsRefused(t *testing.T) {
 	if lost := store.Lost(err); lost == nil || !lost.Fence || len(lost.Keys) != 1 || lost.Keys[0] != shard.String() {
 		t.Errorf("LostError = %+v", lost)
 	}
-	if _, err := store.Get(ctx, c, store.AllocKey("n1")); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(ctx, c, keys.Alloc("n1")); !errs.Is(err, errs.NotFound) {
 		t.Errorf("the refused write left a trace: %v", err)
 	}
 	if _, err := c.Commit(ctx, store.Txn{Fences: []store.Fence{second.Fence()}, Writes: []store.Write{write}}); err != nil {
@@ -60,7 +63,7 @@ func TestAZeroFenceOwnsNothing(t *testing.T) {
 	c := storetest.New(t)
 	_, err := c.Commit(t.Context(), store.Txn{
 		Fences: []store.Fence{{}},
-		Writes: []store.Write{store.Create(store.AllocKey("n1"), fleet.Alloc{})},
+		Writes: []store.Write{store.Create(keys.Alloc("n1"), fleet.Alloc{})},
 	})
 	if !errs.Is(err, errs.Fenced) {
 		t.Errorf("err = %v, want Fenced", err)
@@ -70,7 +73,7 @@ func TestAZeroFenceOwnsNothing(t *testing.T) {
 func TestEveryWriteCompares(t *testing.T) {
 	c := storetest.New(t)
 	ctx := t.Context()
-	k := store.GroupKey("lobby")
+	k := keys.Group("lobby")
 	rev, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(k, fleet.Group{Name: "lobby"})}})
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +90,7 @@ func TestEveryWriteCompares(t *testing.T) {
 		{"a create of an existing key is AlreadyExists", store.Create(k, g), errs.AlreadyExists},
 		{"a replace of a moved record is Conflict", store.Replace(k, g, rev-1), errs.Conflict},
 		{"a removal of a moved record is Conflict", store.Remove(k, rev-1), errs.Conflict},
-		{"a replace of a missing record is Conflict", store.Replace(store.GroupKey("no"), g, rev), errs.Conflict},
+		{"a replace of a missing record is Conflict", store.Replace(keys.Group("no"), g, rev), errs.Conflict},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -103,10 +106,10 @@ func TestGuardsAreCheckedAndNamed(t *testing.T) {
 	c := storetest.New(t)
 	ctx := t.Context()
 	create := func(id fleet.InstanceID, guards ...store.Guard) error {
-		_, err := c.Commit(ctx, store.Txn{Guards: guards, Writes: []store.Write{store.Create(store.IntentKey(id), fleet.Intent{ID: id})}})
+		_, err := c.Commit(ctx, store.Txn{Guards: guards, Writes: []store.Write{store.Create(keys.Intent(id), fleet.Intent{ID: id})}})
 		return err
 	}
-	k := store.GroupKey("lobby")
+	k := keys.Group("lobby")
 	if err := create("aaaaaa", store.Exists(k)); !errs.Is(err, errs.Conflict) || store.Lost(err).Keys[0] != k.String() {
 		t.Errorf("Exists on a missing key: %v", err)
 	}
@@ -124,7 +127,7 @@ func TestTenParallelCreatesGiveOneWinner(t *testing.T) {
 	)
 	for range 10 {
 		wg.Go(func() {
-			_, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.GroupKey("one"), fleet.Group{Name: "one"})}})
+			_, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.Group("one"), fleet.Group{Name: "one"})}})
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -141,7 +144,7 @@ func TestTenParallelCreatesGiveOneWinner(t *testing.T) {
 	}
 }
 
-// recorder keeps the latest state as a Handler hears it, and every change.
+// recorder keeps the latest state and all changes that a Handler receives.
 type recorder struct {
 	mu      sync.Mutex
 	state   map[string]string
@@ -209,39 +212,39 @@ func (r *recorder) waitFor(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-func TestAWatcherRelistsAfterCompactionAndMissesNothing(t *testing.T) {
+func TestFollowerRelistsAfterCompaction(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	rec := newRecorder()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- c.Follow(ctx, store.Groups().String(), rec) }()
+	go func() { done <- c.Follow(ctx, keys.Groups().String(), rec) }()
 	rec.waitFor(t, "the first list", func() bool { return rec.resets == 1 })
 
 	put := func(c *clientv3.Client, name string) {
-		if _, err := c.Put(t.Context(), store.GroupKey(fleet.GroupName(name)).String(), `{"name":"`+name+`"}`); err != nil {
+		if _, err := c.Put(t.Context(), keys.Group(fleet.GroupName(name)).String(), `{"name":"`+name+`"}`); err != nil {
 			t.Fatal(err)
 		}
 	}
 	put(etcd.Raw(), "before")
 	rec.waitFor(t, "a live change", func() bool { return len(rec.state) == 1 })
 
-	// While etcd is down the stream is gone; after the restart history moves on
-	// and is compacted before the follower is back.
+	// The stream breaks while etcd is down. After the restart, history advances and is compacted before
+	// the follower reconnects.
 	etcd.Stop()
 	restarted := etcd
 	restarted.Restart(t)
 	put(etcd.Raw(), "during")
-	if _, err := etcd.Raw().Delete(t.Context(), store.GroupKey("before").String()); err != nil {
+	if _, err := etcd.Raw().Delete(t.Context(), keys.Group("before").String()); err != nil {
 		t.Fatal(err)
 	}
 	etcd.Compact(t)
 	put(etcd.Raw(), "after")
 
 	rec.waitFor(t, "everything after the compaction", func() bool {
-		_, during := rec.state[store.GroupKey("during").String()]
-		_, after := rec.state[store.GroupKey("after").String()]
-		_, before := rec.state[store.GroupKey("before").String()]
+		_, during := rec.state[keys.Group("during").String()]
+		_, after := rec.state[keys.Group("after").String()]
+		_, before := rec.state[keys.Group("before").String()]
 		return during && after && !before
 	})
 	rec.mu.Lock()
@@ -260,7 +263,7 @@ func TestAWatcherRelistsAfterCompactionAndMissesNothing(t *testing.T) {
 func TestASessionTakenOverEndsTheFirst(t *testing.T) {
 	c := storetest.New(t)
 	ctx := t.Context()
-	k := store.NodeSessionKey("n1")
+	k := keys.NodeSession("n1")
 	first, err := store.OpenSession(ctx, c, k, fleet.NodeSession{Node: "n1"}, 3*time.Second, false)
 	if err != nil {
 		t.Fatal(err)
@@ -280,10 +283,10 @@ func TestASessionTakenOverEndsTheFirst(t *testing.T) {
 	}
 }
 
-func TestOnlyTheSessionThatWasLookedAtIsRevoked(t *testing.T) {
+func TestRevokeSessionChecksRevision(t *testing.T) {
 	c := storetest.New(t)
 	ctx := t.Context()
-	k := store.NodeSessionKey("n1")
+	k := keys.NodeSession("n1")
 	s, err := store.OpenSession(ctx, c, k, fleet.NodeSession{Node: "n1"}, time.Minute, false)
 	if err != nil {
 		t.Fatal(err)
@@ -308,9 +311,9 @@ func TestOnlyTheSessionThatWasLookedAtIsRevoked(t *testing.T) {
 	}
 }
 
-func TestASessionTellsWhenItWasRenewed(t *testing.T) {
+func TestSessionSignalsRenewal(t *testing.T) {
 	c := storetest.New(t)
-	s, err := store.OpenSession(t.Context(), c, store.NodeSessionKey("n1"), fleet.NodeSession{Node: "n1"}, time.Second, false)
+	s, err := store.OpenSession(t.Context(), c, keys.NodeSession("n1"), fleet.NodeSession{Node: "n1"}, time.Second, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,15 +334,15 @@ func TestASessionTellsWhenItWasRenewed(t *testing.T) {
 func TestClosingASessionRemovesItsKeysAtOnce(t *testing.T) {
 	c := storetest.New(t)
 	ctx := t.Context()
-	s, err := store.OpenSession(ctx, c, store.SessionKey("enforcer", "a"), fleet.Session{}, time.Minute, false)
+	s, err := store.OpenSession(ctx, c, keys.Session("enforcer", "a"), cluster.Session{}, time.Minute, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.OnSession(s, store.ShardKey("enforcer", 1), fleet.Shard{})}}); err != nil {
+	if _, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.OnSession(s, keys.Shard("enforcer", 1), cluster.Shard{})}}); err != nil {
 		t.Fatal(err)
 	}
 	s.Close(ctx)
-	if _, err := store.Get(ctx, c, store.ShardKey("enforcer", 1)); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(ctx, c, keys.Shard("enforcer", 1)); !errs.Is(err, errs.NotFound) {
 		t.Errorf("the shard key is still there: %v", err)
 	}
 }
@@ -348,14 +351,14 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	meta, err := c.Join(t.Context(), time.Unix(1, 0))
-	if err != nil || meta.Schema != store.Schema || meta.ClusterID == "" {
+	if err != nil || meta.Schema != keys.Schema || meta.ClusterID == "" {
 		t.Fatalf("first join: %+v, %v", meta, err)
 	}
 	again, err := c.Join(t.Context(), time.Unix(2, 0))
 	if err != nil || again.ClusterID != meta.ClusterID {
 		t.Errorf("second join: %+v, %v", again, err)
 	}
-	if _, err := etcd.Raw().Put(t.Context(), store.MetaKey().String(), `{"schema":99}`); err != nil {
+	if _, err := etcd.Raw().Put(t.Context(), keys.Meta().String(), `{"schema":99}`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Join(t.Context(), time.Unix(3, 0)); !errs.Is(err, errs.Conflict) {
@@ -371,19 +374,19 @@ func TestListReadsPastOnePage(t *testing.T) {
 		ops := make([]clientv3.Op, 0, 100)
 		for j := range 100 {
 			id := fleet.NewInstanceID(uint64(i + j))
-			ops = append(ops, clientv3.OpPut(store.IntentKey(id).String(), `{"id":"`+string(id)+`"}`))
+			ops = append(ops, clientv3.OpPut(keys.Intent(id).String(), `{"id":"`+string(id)+`"}`))
 		}
 		if _, err := etcd.Raw().Txn(t.Context()).Then(ops...).Commit(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all, rev, err := store.List(t.Context(), c, store.Intents())
+	all, rev, err := store.List(t.Context(), c, keys.Intents())
 	if err != nil || len(all) != n || rev == 0 {
 		t.Errorf("%d records at %d, %v", len(all), rev, err)
 	}
 }
 
-func TestAPartOfAListIsReadWithoutTheRest(t *testing.T) {
+func TestListPart(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -391,7 +394,7 @@ func TestAPartOfAListIsReadWithoutTheRest(t *testing.T) {
 		if name == "a" || name == "e" {
 			value = "what nobody can read"
 		}
-		if _, err := etcd.Raw().Put(t.Context(), store.SecretKey(name).String(), value); err != nil {
+		if _, err := etcd.Raw().Put(t.Context(), keys.Secret(name).String(), value); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -399,7 +402,7 @@ func TestAPartOfAListIsReadWithoutTheRest(t *testing.T) {
 		from, n int
 		want    string
 	}{{1, 3, "b c d"}, {1, 1, "b"}, {3, 1, "d"}, {5, 2, ""}, {1 << 40, 2, ""}, {-1, 2, ""}} {
-		part, total, err := store.ListPart(t.Context(), c, store.Secrets(), p.from, p.n)
+		part, total, err := store.ListPart(t.Context(), c, keys.Secrets(), p.from, p.n)
 		var got []string
 		for _, s := range part {
 			got = append(got, s.Name)
@@ -410,22 +413,22 @@ func TestAPartOfAListIsReadWithoutTheRest(t *testing.T) {
 	}
 }
 
-func TestRecordsAreReadTogetherInTheOrderOfTheirKeysAndWithoutThoseThatAreGone(t *testing.T) {
+func TestGetAll(t *testing.T) {
 	c := storetest.New(t)
 	var last int64
 	for _, name := range []string{"a", "b", "c"} {
-		rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.UserKey(name), fleet.User{Username: name})}})
+		rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.User(name), account.User{Username: name})}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		last = rev
 	}
-	keys := []store.Key[fleet.User]{store.UserKey("c"), store.UserKey("none"), store.UserKey("a")}
+	keys := []keys.Key[account.User]{keys.User("c"), keys.User("none"), keys.User("a")}
 	got, err := store.GetAll(t.Context(), c, keys)
 	if err != nil || len(got) != 2 || got[0].Username != "c" || got[0].ModRev != last || got[1].Username != "a" {
 		t.Errorf("read %+v, %v", got, err)
 	}
-	if none, err := store.GetAll[fleet.User](t.Context(), c, nil); err != nil || len(none) != 0 {
+	if none, err := store.GetAll[account.User](t.Context(), c, nil); err != nil || len(none) != 0 {
 		t.Errorf("of no keys: %v, %v", none, err)
 	}
 }

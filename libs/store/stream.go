@@ -8,20 +8,20 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Watches of one client share a stream, and etcd tells how far all watches of a stream
-// have come in one answer. That answer may come after the news that another watch was
-// added to the stream, though it was given before: the new watch would take it for its
-// own, and for repetitions all it is still to be told from before. So whoever asks has
-// a stream of its own, and on the shared one nobody asks.
+// The watches of a client share a stream, and etcd reports the progress of all watches of a stream
+// in one answer. That answer may arrive after the confirmation of a newly added watch although it
+// is older. The new watch would then take it for its own and drop earlier events as duplicates.
+// Therefore a watch that requests its progress has its own stream, and no progress is requested on
+// the shared one.
 
-// streamHeader tells streams of one client apart; etcd makes nothing of it.
+// streamHeader distinguishes the streams of a client. etcd ignores it.
 const streamHeader = "orrery-stream"
 
-// newStream names a stream that no other watch has.
+// newStream returns a unique stream name.
 func (c *Client) newStream() string { return strconv.FormatUint(c.streams.Add(1), 10) }
 
-// onStream has a watch, and questions about it, use a stream; "" is the shared one.
-// Either ends when etcd's member has no leader.
+// onStream makes a watch and its progress requests use a stream; "" is the shared one. Both end
+// when etcd's member has no leader.
 func onStream(ctx context.Context, name string) context.Context {
 	if name != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, streamHeader, name)
@@ -29,8 +29,8 @@ func onStream(ctx context.Context, name string) context.Context {
 	return clientv3.WithRequireLeader(ctx)
 }
 
-// awaitEnd returns when a watch that was ended has left its stream, or ctx ends: the
-// next one on it must not get answers that were given to this one.
+// awaitEnd returns when a cancelled watch has left its stream, or ctx ends. The next watch on the
+// stream must not receive answers meant for this one.
 func awaitEnd(ctx context.Context, stream clientv3.WatchChan) {
 	for {
 		select {
@@ -44,9 +44,9 @@ func awaitEnd(ctx context.Context, stream clientv3.WatchChan) {
 	}
 }
 
-// ask asks etcd how far the watch has come.
+// ask requests the progress of the watch.
 func (f *follower) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	_ = f.client.etcd.RequestProgress(ctx) // who still waits asks again
+	_ = f.client.etcd.RequestProgress(ctx) // callers that still wait ask again
 }

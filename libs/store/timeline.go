@@ -15,88 +15,90 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// ForeignError says that etcd holds something else than what this process joined:
-// another cluster's data, none at all, or a schema this build does not know. To
-// whoever meets it such an etcd is as good as away; errors that carry it are Unavailable.
+// ForeignError means that etcd does not contain what this process joined: it has another cluster's
+// data, no data, or a schema this build does not support. Such an etcd is treated as unreachable;
+// errors that wrap it are Unavailable.
 type ForeignError struct {
-	// Joined is what the process joined, Found what stands there now; its zero value
-	// is that nothing does.
-	Joined, Found fleet.Meta
+	// Joined is what the process joined, Found what etcd contains now. Found is zero if etcd is
+	// empty.
+	Joined, Found cluster.Meta
 }
 
 // Error names both and says what to do.
 func (e *ForeignError) Error() string {
 	switch {
 	case e.Found.ClusterID == "":
-		return fmt.Sprintf("this etcd does not hold cluster %s, which this process joined, but nothing: it was emptied or replaced; nothing is written to it until its data is back; to begin anew with it, restart this process", e.Joined.ClusterID)
+		return fmt.Sprintf("this etcd is empty, but this process joined cluster %s: etcd was emptied or replaced; nothing is written until its data is back; to start over with an empty cluster, restart this process", e.Joined.ClusterID)
 	case e.Found.ClusterID != e.Joined.ClusterID:
-		return fmt.Sprintf("this etcd holds cluster %s, not cluster %s, which this process joined: the addresses of etcd or its data directory are another cluster's; nothing is written to it; to work for that cluster, restart this process", e.Found.ClusterID, e.Joined.ClusterID)
+		return fmt.Sprintf("this etcd contains cluster %s, but this process joined cluster %s: etcd's addresses or data directory belong to another cluster; nothing is written to it; to join that cluster, restart this process", e.Found.ClusterID, e.Joined.ClusterID)
 	}
 	return newerSchema(e.Found).Message
 }
 
-func newerSchema(found fleet.Meta) *errs.Error {
+func newerSchema(found cluster.Meta) *errs.Error {
 	return &errs.Error{Op: "store.Join", Kind: errs.Conflict, Message: fmt.Sprintf(
-		"this etcd holds schema %d, newer than the %d this build knows: run a newer build", found.Schema, Schema)}
+		"this etcd has schema %d, newer than the %d this build supports: run a newer build", found.Schema, keys.Schema)}
 }
 
 const (
-	// vetTimeout bounds the question whether etcd is still the one that was joined.
+	// vetTimeout bounds the check that etcd is still the one joined.
 	vetTimeout = 5 * time.Second
-	// vetAgain is how long an answer that it is not holds good, complainEvery how often that is logged.
+	// vetAgain is how long a negative result of that check is reused, complainEvery how often it
+	// is logged.
 	vetAgain      = time.Second
 	complainEvery = time.Minute
 )
 
-// position is how far a client has seen the store. It is as of one line: the
-// count of how often the store's past has turned out to be another one.
+// position is how far a client has seen the store. line counts how often the store's history was
+// replaced by another one.
 type position struct {
 	line          int
 	cluster, term uint64
 	rev           int64
 }
 
-// precedes reports whether a linearizable answer cannot come from the same past:
-// etcd's identity is fixed, its term and revision only grow.
+// precedes reports whether a linearizable answer p cannot come from the same history as q: the
+// cluster ID is fixed, and term and revision only increase.
 func (p position) precedes(q position) bool {
 	return q.rev != 0 && (p.cluster != q.cluster || p.term < q.term || p.rev < q.rev)
 }
 
-// timeline is what a client knows of the store's past: what it joined, and how far
-// it has seen it. An etcd that was restored from a backup, or replaced, contradicts it.
+// timeline is what a client knows about the store's history: the cluster it joined and how far it
+// has seen it. A restored or replaced etcd contradicts it.
 type timeline struct {
 	mu     sync.Mutex
-	joined fleet.Meta
-	// raw is the record under the meta key as it was joined; empty before.
+	joined cluster.Meta
+	// raw is the meta record as joined. Empty before Join.
 	raw  string
 	seen position
-	// turned is closed and renewed when seen.line grows.
+	// turned is closed and replaced when seen.line increases.
 	turned chan struct{}
-	// strange is the last verdict that etcd is not the one that was joined, given at strangeAt.
+	// strange is the last error saying that etcd is not the one joined, from strangeAt.
 	strange               error
 	strangeAt, complained time.Time
 }
 
 func newTimeline() *timeline { return &timeline{turned: make(chan struct{})} }
 
-// now is the position before a question is asked.
+// now returns the current position. Call it before a request.
 func (l *timeline) now() position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen
 }
 
-// identity is the meta record's text that every write demands; empty before Join.
+// identity returns the text of the meta record that every write requires. Empty before Join.
 func (l *timeline) identity() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.raw
 }
 
-// since is closed when the past has turned out to be another one than on a line.
+// since returns a channel that is closed when the history is no longer that of the given line.
 func (l *timeline) since(line int) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +110,7 @@ func (l *timeline) since(line int) <-chan struct{} {
 	return l.turned
 }
 
-// reached notes a revision that was delivered on a line.
+// reached records a revision delivered on a line.
 func (l *timeline) reached(line int, rev int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,8 +119,8 @@ func (l *timeline) reached(line int, rev int64) {
 	}
 }
 
-// saw compares a linearizable answer with what was known before its question, and
-// begins a new line when it contradicts it.
+// saw compares a linearizable answer with the position before its request, and starts a new line
+// if they contradict each other.
 func (c *Client) saw(before position, h *etcdserverpb.ResponseHeader) {
 	l := c.line
 	answer := position{line: before.line, cluster: h.ClusterId, term: h.RaftTerm, rev: h.Revision}
@@ -131,13 +133,13 @@ func (c *Client) saw(before position, h *etcdserverpb.ResponseHeader) {
 		l.seen.cluster, l.seen.term, l.seen.rev = answer.cluster, max(l.seen.term, answer.term), max(l.seen.rev, answer.rev)
 		return
 	}
-	c.log.Error("etcd went back in time: it was restored from a backup or replaced; everything is read anew, and nothing is stopped because of it",
+	c.log.Error("etcd went back in time: it was restored from a backup or replaced; everything is read again, and no instance is stopped because of it",
 		"revision", answer.rev, "before", before.rev, "term", answer.term, "termBefore", before.term,
 		"etcdCluster", fmt.Sprintf("%x", answer.cluster), "etcdClusterBefore", fmt.Sprintf("%x", before.cluster))
 	l.turn(answer)
 }
 
-// turn begins a new line at a position. l.mu is held.
+// turn starts a new line at a position. It requires l.mu.
 func (l *timeline) turn(at position) {
 	at.line = l.seen.line + 1
 	l.seen = at
@@ -145,8 +147,8 @@ func (l *timeline) turn(at position) {
 	l.turned = make(chan struct{})
 }
 
-// adopt binds the client to what it has joined. Another cluster than before is another past.
-func (c *Client) adopt(meta fleet.Meta, raw string) {
+// adopt binds the client to the joined cluster. A different cluster starts a new line.
+func (c *Client) adopt(meta cluster.Meta, raw string) {
 	l := c.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,11 +158,11 @@ func (c *Client) adopt(meta fleet.Meta, raw string) {
 	l.joined, l.raw, l.strange = meta, raw, nil
 }
 
-// vet makes sure that etcd is still the one that was joined, and has the past that
-// was seen. Unavailable with a ForeignError when it is another.
+// vet checks that etcd is still the one joined, with the known history. Otherwise the error is
+// Unavailable with a ForeignError.
 func (c *Client) vet(ctx context.Context) error {
 	before := c.line.now()
-	resp, err := c.etcd.Get(ctx, MetaKey().String())
+	resp, err := c.etcd.Get(ctx, keys.Meta().String())
 	if err != nil {
 		return wrap("store.vet", err)
 	}
@@ -168,7 +170,7 @@ func (c *Client) vet(ctx context.Context) error {
 	return c.judge(resp.Kvs)
 }
 
-// judge compares what stands under the meta key with what was joined.
+// judge compares the record under the meta key with the joined one.
 func (c *Client) judge(kvs []*mvccpb.KeyValue) error {
 	var raw []byte
 	if len(kvs) > 0 {
@@ -181,22 +183,22 @@ func (c *Client) judge(kvs []*mvccpb.KeyValue) error {
 		l.strange = nil
 		return nil
 	}
-	var found fleet.Meta
-	_ = json.Unmarshal(raw, &found) // what cannot be read is nobody's
-	if found.ClusterID == l.joined.ClusterID && found.Schema <= Schema {
+	var found cluster.Meta
+	_ = json.Unmarshal(raw, &found) // an unreadable record belongs to no cluster
+	if found.ClusterID == l.joined.ClusterID && found.Schema <= keys.Schema {
 		l.raw, l.strange = string(raw), nil
 		return nil
 	}
-	l.strange = errs.As(errs.Unavailable, "store.vet", &ForeignError{Joined: l.joined, Found: found})
+	l.strange = errs.WrapAs(errs.Unavailable, "store.vet", &ForeignError{Joined: l.joined, Found: found})
 	l.strangeAt = time.Now()
 	if l.strangeAt.Sub(l.complained) >= complainEvery {
 		l.complained = l.strangeAt
-		c.log.Error("etcd is not the one this process belongs to", "error", l.strange)
+		c.log.Error("etcd is not the one this process joined", "error", l.strange)
 	}
 	return l.strange
 }
 
-// stranger is a verdict that is young enough to be given again.
+// stranger returns the last negative result if it is recent enough to reuse.
 func (l *timeline) stranger() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,15 +210,15 @@ func (l *timeline) stranger() error {
 
 const watchMethod = "/etcdserverpb.Watch/Watch"
 
-// vetStream lets a watch begin, or go on after a lost connection, only on the etcd
-// that was joined and with the past that was seen: on another one a watch would wait
-// in silence for a revision that is long to come, or deliver a stranger's records.
+// vetStream lets a watch start or resume only on the joined etcd with the known history. On
+// another one the watch would silently wait for a far future revision, or deliver another
+// cluster's records.
 func (c *Client) vetStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if method != watchMethod || c.line.now().rev == 0 {
 		return open(ctx, desc, cc, method, opts...)
 	}
 	if err := c.line.stranger(); err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error()) // the watch tries again
+		return nil, status.Error(codes.Unavailable, err.Error()) // the watch retries
 	}
 	answered := c.contact.asking()
 	ctx, cancel := context.WithCancel(ctx)
@@ -229,19 +231,19 @@ func (c *Client) vetStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.
 	return &vettedStream{ClientStream: stream, client: c, cancel: cancel, answered: answered}, nil
 }
 
-// vettedStream is the stream of a watch. Its first answer is passed on once etcd is known
-// to be the one that was joined. Before that answer gRPC may lose the connection and
-// open the stream again by itself, on whatever has that address by then.
+// vettedStream is the stream of a watch. Its first answer is passed on only after a check that
+// etcd is the one joined. Before that answer gRPC may lose the connection and silently open the
+// stream again on whatever has that address then.
 type vettedStream struct {
 	grpc.ClientStream
 	client *Client
 	cancel context.CancelFunc
-	// answered is told of the first answer; nil afterwards. Only RecvMsg uses it, which
-	// has one caller at a time.
+	// answered receives the first answer and is nil afterwards. Only RecvMsg uses it, which is not
+	// called concurrently.
 	answered func(error)
 }
 
-// RecvMsg receives an answer; Unavailable when etcd is not the one that was joined.
+// RecvMsg receives an answer. The error is Unavailable if etcd is not the one joined.
 func (s *vettedStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if s.answered != nil {
@@ -255,7 +257,7 @@ func (s *vettedStream) RecvMsg(m any) error {
 		s.answered = nil
 	}
 	if err != nil {
-		s.cancel() // a stream that is left before its end has to be ended
+		s.cancel() // release the unfinished stream
 	}
 	return err
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-func TestATouchBarsWhatWasDecidedBeforeWhateverItWas(t *testing.T) {
+func TestTouchInvalidatesEarlierDecisions(t *testing.T) {
 	c, faults := storetest.Start(t).Faulty(t)
 	alloc := fleet.Alloc{Node: "n1"}
-	key, group := store.AllocKey("n1"), store.GroupKey("lobby")
+	key, group := keys.Alloc("n1"), keys.Group("lobby")
 	commit := func(writes ...store.Write) (int64, error) { return c.Commit(t.Context(), store.Txn{Writes: writes}) }
 	must := func(rev int64, err error) int64 {
 		t.Helper()
@@ -33,12 +34,12 @@ func TestATouchBarsWhatWasDecidedBeforeWhateverItWas(t *testing.T) {
 		t.Errorf("a touch beside a create that failed: %v", err)
 	}
 	faults.LoseAnswer(key.String(), false)
-	rev := must(commit(store.Touch(key, alloc), store.Create(store.GroupKey("other"), fleet.Group{})))
+	rev := must(commit(store.Touch(key, alloc), store.Create(keys.Group("other"), fleet.Group{})))
 	if have, err := store.Get(t.Context(), c, key); err != nil || have.ModRev != rev {
 		t.Errorf("with a lost answer: revision %d, it stands at %d, %v", rev, have.ModRev, err)
 	}
 	must(commit(store.Forget(key)))
-	must(commit(store.Forget(key), store.Create(store.GroupKey("third"), fleet.Group{})))
+	must(commit(store.Forget(key), store.Create(keys.Group("third"), fleet.Group{})))
 	if _, err := store.Get(t.Context(), c, key); !errs.Is(err, errs.NotFound) {
 		t.Errorf("what was forgotten: %v", err)
 	}

@@ -12,45 +12,46 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// Fence proves that the author of a transaction still owns what it writes for:
-// it compares the create-revision of the ownership key. The zero Fence is nobody's.
+// Fence proves that the author of a transaction still has an ownership: it compares the
+// create-revision of the ownership key. The zero Fence always fails.
 type Fence struct {
 	key       string
 	createRev int64
-	refused   counter // counts the transactions refused on it; nil counts nothing
+	refused   counter // counts the transactions it refused; may be nil
 }
 
 type counter interface{ Inc() }
 
-// Epoch is the fencing token: the create-revision of the ownership key. It only ever grows.
+// Epoch returns the fencing token: the create-revision of the ownership key. It only increases.
 func (f Fence) Epoch() int64 { return f.createRev }
 
-// Key is the ownership key.
+// Key returns the ownership key.
 func (f Fence) Key() string { return f.key }
 
-// FenceOf is the fence held by whoever created key at createRev.
-func FenceOf[T any](k Key[T], createRev int64) Fence {
+// FenceOf returns the fence of the owner that created key at createRev.
+func FenceOf[T any](k keys.Key[T], createRev int64) Fence {
 	return Fence{key: k.String(), createRev: createRev}
 }
 
-// Guard is a comparison on a key the transaction does not write.
+// Guard is a comparison of a key that the transaction does not write.
 type Guard struct {
 	key    string
 	modRev int64 // 0: the key must not exist; -1: it must
 }
 
-// Unchanged demands that the key was last written at modRev.
-func Unchanged[T any](k Key[T], modRev int64) Guard { return Guard{k.String(), modRev} }
+// Unchanged requires that the key was last written at modRev.
+func Unchanged[T any](k keys.Key[T], modRev int64) Guard { return Guard{k.String(), modRev} }
 
-// Exists demands that the key exists.
-func Exists[T any](k Key[T]) Guard { return Guard{k.String(), -1} }
+// Exists requires that the key exists.
+func Exists[T any](k keys.Key[T]) Guard { return Guard{k.String(), -1} }
 
-// Missing demands that the key does not exist.
-func Missing[T any](k Key[T]) Guard { return Guard{k.String(), 0} }
+// Missing requires that the key does not exist.
+func Missing[T any](k keys.Key[T]) Guard { return Guard{k.String(), 0} }
 
-// Write is the change of one key with the comparison that guards it.
+// Write is the change of one key with its comparison.
 type Write struct {
 	key    string
 	value  string
@@ -60,17 +61,17 @@ type Write struct {
 	err    error
 }
 
-// Key is the key the write changes.
+// Key returns the key that the write changes.
 func (w Write) Key() string { return w.key }
 
-// Create writes a key that must not exist.
-func Create[T any](k Key[T], v T) Write { return put(k.String(), v, 0) }
+// Create returns a write of a key that must not exist.
+func Create[T any](k keys.Key[T], v T) Write { return put(k.String(), v, 0) }
 
-// Replace writes a key that must still be at modRev. With modRev 0 it is Create.
-func Replace[T any](k Key[T], v T, modRev int64) Write { return put(k.String(), v, modRev) }
+// Replace returns a write of a key that must still be at modRev. With modRev 0 it is Create.
+func Replace[T any](k keys.Key[T], v T, modRev int64) Write { return put(k.String(), v, modRev) }
 
-// Remove deletes a key that must still be at modRev.
-func Remove[T any](k Key[T], modRev int64) Write {
+// Remove returns the deletion of a key that must still be at modRev.
+func Remove[T any](k keys.Key[T], modRev int64) Write {
 	return Write{key: k.String(), remove: true, modRev: modRev}
 }
 
@@ -79,23 +80,24 @@ func put(key string, v any, modRev int64) Write {
 	return Write{key: key, value: s, modRev: modRev, err: err}
 }
 
-// Txn is a set of changes that happen together or not at all.
+// Txn is a set of changes that happen completely or not at all.
 type Txn struct {
-	// Fences are the ownerships the changes are made under.
+	// Fences are the ownerships under which the changes are made.
 	Fences []Fence
 	Guards []Guard
 	Writes []Write
 }
 
-// Size is the number of comparisons, which is at least that of writes, to compare with MaxOps.
+// Size returns the number of comparisons, to compare with MaxOps. There are at most as many
+// writes.
 func (t Txn) Size() int { return len(t.Fences) + len(t.Guards) + len(t.Writes) }
 
-// FullBytes is when a transaction that is filled bit by bit is full. What one more
-// addition brings stays below etcd's limit on a request, 1.5 MiB: a group's spec and the
-// values given at start are bounded (GroupSpec.Validate), so that none is 384 KiB large.
+// FullBytes is the size at which a transaction that is filled step by step is full. One more
+// addition stays below etcd's request limit of 1.5 MiB, because a group's spec and start values
+// are bounded (GroupSpec.Validate): none exceeds 384 KiB.
 const FullBytes = 1 << 20
 
-// Bytes is about what the transaction takes of a request.
+// Bytes returns the approximate size of the transaction in a request.
 func (t Txn) Bytes() int {
 	const perKey = 64 // of framing and comparisons
 	n := 0
@@ -113,18 +115,18 @@ func (t Txn) Bytes() int {
 
 // LostError says which comparisons of a transaction failed.
 type LostError struct {
-	// Fence is true when an ownership was lost: the author must step down.
+	// Fence is true if an ownership was lost: the author must stop.
 	Fence bool
 	// Keys are the keys whose comparison failed, in the order of the transaction.
 	Keys []string
-	// Existed is true when each failed comparison was a Create of an existing key.
+	// Existed is true if each failed comparison was a Create of an existing key.
 	Existed bool
 }
 
-// Error names the keys.
+// Error implements error.
 func (e *LostError) Error() string { return "comparison failed on " + strings.Join(e.Keys, ", ") }
 
-// Lost is the LostError in err's chain, nil when there is none.
+// Lost returns the LostError in err's chain, or nil.
 func Lost(err error) *LostError {
 	var e *LostError
 	if errors.As(err, &e) {
@@ -133,31 +135,30 @@ func Lost(err error) *LostError {
 	return nil
 }
 
-// readBackTimeout bounds the question whether a write with a lost answer happened.
+// readBackTimeout bounds the check whether a write with a lost answer happened.
 const readBackTimeout = 3 * time.Second
 
-// Commit performs the transaction and returns its revision. Errors: Fenced when
-// an ownership was lost, AlreadyExists when only creates met existing keys,
-// Conflict for other failed comparisons (each with a LostError), Unavailable when
-// the outcome is unknown or etcd is away: look at the state again before retrying.
-// An etcd that is not the one that was joined (ForeignError) is away too.
+// Commit commits the transaction and returns its revision. The error is Fenced if an ownership was
+// lost, AlreadyExists if only creates failed, and Conflict for other failed comparisons, each with
+// a LostError. It is Unavailable if the outcome is unknown or etcd is away: read the state again
+// before retrying. An etcd other than the one joined (ForeignError) counts as away.
 func (c *Client) Commit(ctx context.Context, t Txn) (int64, error) {
 	return c.commit(ctx, t, c.line.identity())
 }
 
-// commit performs the transaction where the meta record reads identity; anywhere
-// when that is empty.
+// commit commits the transaction if the meta record equals identity, or in any case if identity is
+// empty.
 func (c *Client) commit(ctx context.Context, t Txn, identity string) (int64, error) {
 	cmps, ops, probes, err := t.build()
 	if err != nil {
 		return 0, errs.Wrap("store.Commit", err)
 	}
 	if identity != "" {
-		cmps = append(cmps, clientv3.Compare(clientv3.Value(MetaKey().String()), "=", identity))
-		probes = append(probes, clientv3.OpGet(MetaKey().String()))
+		cmps = append(cmps, clientv3.Compare(clientv3.Value(keys.Meta().String()), "=", identity))
+		probes = append(probes, clientv3.OpGet(keys.Meta().String()))
 	}
 	if len(cmps) > c.maxOps {
-		return 0, errs.As(errs.TooLarge, "store.Commit", fmt.Errorf("%d comparisons, the limit is %d", len(cmps), c.maxOps))
+		return 0, errs.WrapAs(errs.TooLarge, "store.Commit", fmt.Errorf("%d comparisons; the limit is %d", len(cmps), c.maxOps))
 	}
 	defer trace.StartRegion(ctx, t.name()).End()
 	before := c.line.now()
@@ -172,7 +173,7 @@ func (c *Client) commit(ctx context.Context, t Txn, identity string) (int64, err
 	return resp.Header.Revision, c.refusal(t, resp, identity)
 }
 
-// name names the transaction in an execution trace, by the first key that it writes.
+// name returns the transaction's name in an execution trace, derived from the first key it writes.
 func (t Txn) name() string {
 	if !trace.IsEnabled() || len(t.Writes) == 0 {
 		return "commit"
@@ -180,8 +181,8 @@ func (t Txn) name() string {
 	return "commit " + t.Writes[0].key
 }
 
-// build makes one comparison per fence, guard and write, and for the case that
-// one fails a key-only read of each.
+// build returns one comparison per fence, guard and write, and key-only reads of the same keys for
+// the case that a comparison fails.
 func (t Txn) build() (cmps []clientv3.Cmp, ops, probes []clientv3.Op, err error) {
 	n := t.Size()
 	cmps, ops, probes = make([]clientv3.Cmp, 0, n), make([]clientv3.Op, 0, len(t.Writes)), make([]clientv3.Op, 0, n)
@@ -191,7 +192,7 @@ func (t Txn) build() (cmps []clientv3.Cmp, ops, probes []clientv3.Op, err error)
 	}
 	for _, f := range t.Fences {
 		if f.createRev <= 0 {
-			return nil, nil, nil, errs.New(errs.Fenced, "nothing is owned under %q", f.key)
+			return nil, nil, nil, errs.New(errs.Fenced, "there is no ownership under %q", f.key)
 		}
 		add(f.key, clientv3.Compare(clientv3.CreateRevision(f.key), "=", f.createRev))
 	}
@@ -215,8 +216,7 @@ func (g Guard) compare() clientv3.Cmp {
 	return unchanged(g.key, g.modRev)
 }
 
-// unchanged compares a key's mod-revision. It is clientv3.Compare without the copy
-// that makes of everything.
+// unchanged compares a key's mod-revision. It is clientv3.Compare without its copies.
 func unchanged(key string, modRev int64) clientv3.Cmp {
 	c := clientv3.ModRevision(key)
 	c.GetCompare().TargetUnion = &etcdserverpb.Compare_ModRevision{ModRevision: modRev} // "equal" is the zero result
@@ -233,7 +233,7 @@ func (w Write) op() clientv3.Op {
 	return clientv3.OpPut(w.key, w.value)
 }
 
-// explain turns the probes of a failed transaction into a typed error.
+// explain turns the reads of a failed transaction into a typed error.
 func (t Txn) explain(resp *clientv3.TxnResponse) error {
 	lost := &LostError{Existed: true}
 	i := 0
@@ -246,7 +246,7 @@ func (t Txn) explain(resp *clientv3.TxnResponse) error {
 	}
 	for _, f := range t.Fences {
 		if create, _ := state(); create != f.createRev {
-			if f.refused != nil && !lost.Fence { // once, however many were lost
+			if f.refused != nil && !lost.Fence { // count once per transaction
 				f.refused.Inc()
 			}
 			lost.Fence, lost.Existed = true, false
@@ -272,12 +272,12 @@ func (t Txn) explain(resp *clientv3.TxnResponse) error {
 	case lost.Existed && len(lost.Keys) > 0:
 		kind = errs.AlreadyExists
 	}
-	return errs.As(kind, "store.Commit", lost)
+	return errs.WrapAs(kind, "store.Commit", lost)
 }
 
-// readBack resolves a transaction whose answer was lost: it happened when all it
-// wrote stands as written, by one revision. Anything else stays unknown, and the
-// cause is returned.
+// readBack resolves a transaction whose answer was lost. It happened if everything it wrote is
+// stored as written, at a single revision. Otherwise the outcome stays unknown and the cause is
+// returned.
 func (c *Client) readBack(ctx context.Context, t Txn, cause error) (int64, error) {
 	if errs.Is(cause, errs.Fenced) || errs.Is(cause, errs.TooLarge) || errs.Is(cause, errs.Denied) || errs.Is(cause, errs.Exhausted) {
 		return 0, cause
@@ -294,7 +294,7 @@ func (c *Client) readBack(ctx context.Context, t Txn, cause error) (int64, error
 	}
 	var rev int64
 	for i, w := range t.Writes {
-		if w.modRev == anyRev { // others move it at once; the rest of the transaction tells
+		if w.modRev == anyRev { // others may have changed it since; the other writes decide
 			continue
 		}
 		kvs := resp.Responses[i].GetResponseRange().GetKvs()
@@ -314,7 +314,7 @@ func (c *Client) readBack(ctx context.Context, t Txn, cause error) (int64, error
 		}
 		rev = kv.ModRevision
 	}
-	if rev == 0 { // only removals: somebody else's would look the same
+	if rev == 0 { // only removals, which another client could have made
 		return 0, cause
 	}
 	return rev, nil

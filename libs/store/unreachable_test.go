@@ -15,7 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-func TestOnlyCallsThatEtcdDidNotAnswerAreUnreachable(t *testing.T) {
+func TestUnreachableMarksUnansweredCalls(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		err         error

@@ -24,31 +24,31 @@ import (
 	"github.com/orreryhq/orrery/libs/lifecycle"
 )
 
-// DefaultAdminAddress is a free port on loopback.
+// DefaultAdminAddress is a free port on the loopback interface.
 const DefaultAdminAddress = "127.0.0.1:0"
 
-// AdminOptions says what the admin listener serves.
+// AdminOptions configures the admin listener.
 type AdminOptions struct {
-	// Address is host:port; "" means DefaultAdminAddress.
+	// Address is host:port. Empty means DefaultAdminAddress.
 	Address string
-	// Gatherer feeds /metrics.
+	// Gatherer provides the metrics of /metrics.
 	Gatherer prometheus.Gatherer
-	// Ready feeds /readyz: whether the service is ready, and what it waits for; a
-	// service that is ready may name what it does without. lifecycle's Gates.Ready
-	// fits. Nil means always ready.
+	// Ready provides the answer of /readyz: whether the service is ready, and what it waits for.
+	// A ready service may list what it currently works without. lifecycle's Gates.Ready fits.
+	// Nil means always ready.
 	Ready func() (ready bool, waiting []string)
-	// Secret is the bearer token that profiles demand. Empty: profiles are refused.
+	// Secret is the bearer token for profiles. If it is empty, profiles are refused.
 	Secret string
-	// Log takes what goes wrong while serving.
+	// Log receives errors while serving.
 	Log *slog.Logger
 }
 
 // Admin is the admin listener:
 //
 //	/livez          200 while the process serves
-//	/readyz         200 when ready, with what it does without, else 503 with what it waits for
+//	/readyz         200 when ready, else 503 with what it waits for
 //	/metrics        Prometheus text format
-//	/debug/pprof/   profiles, for whoever sends the secret
+//	/debug/pprof/   profiles, for callers with the secret
 type Admin struct {
 	options  AdminOptions
 	server   *http.Server
@@ -56,7 +56,7 @@ type Admin struct {
 	addr     atomic.Value // string
 }
 
-// NewAdmin makes an admin listener that Component runs.
+// NewAdmin returns an admin listener. Component runs it.
 func NewAdmin(o AdminOptions) *Admin {
 	if o.Address == "" {
 		o.Address = DefaultAdminAddress
@@ -72,15 +72,15 @@ func NewAdmin(o AdminOptions) *Admin {
 	return a
 }
 
-// Addr is the address the listener has, "" before it was started.
+// Addr returns the address of the listener, "" before it is started.
 func (a *Admin) Addr() string {
 	addr, _ := a.addr.Load().(string)
 	return addr
 }
 
-// Component listens at its start, so that a taken address fails the program's
-// start, and serves until it is stopped. Put it first: it is then the last to go
-// and shows what the others wait for.
+// Component starts to listen in Start, so that an address in use fails the program's start, and
+// serves until it is stopped. Put it first in the list: it then stops last and shows what the
+// other components wait for.
 func (a *Admin) Component() lifecycle.Component {
 	return lifecycle.Component{Name: "admin", Start: a.start, Run: a.run, Stop: a.stop, StopTimeout: 2 * time.Second}
 }
@@ -101,9 +101,9 @@ func (a *Admin) start(ctx context.Context) error {
 
 func whyNot(address string, err error) string {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Sprintf("admin.address %s is taken by another process: choose another port, or 0 for a free one", address)
+		return fmt.Sprintf("admin.address %s is in use by another process: choose another port, or 0 for a free one", address)
 	}
-	return fmt.Sprintf("admin.address %s cannot be listened on", address)
+	return fmt.Sprintf("cannot listen on admin.address %s", address)
 }
 
 func (a *Admin) run(context.Context) error {
@@ -113,7 +113,7 @@ func (a *Admin) run(context.Context) error {
 	return nil
 }
 
-// stop lets short requests end; a profile that still runs is cut off.
+// stop lets short requests finish. A running profile is interrupted.
 func (a *Admin) stop(ctx context.Context) error {
 	if err := a.server.Shutdown(ctx); err != nil {
 		return a.server.Close()
@@ -121,9 +121,9 @@ func (a *Admin) stop(ctx context.Context) error {
 	return nil
 }
 
-// byAddress refuses requests that name another host than localhost or an IP address. A web page
-// can have its own name resolve to loopback and read, in the browser of a person on this host,
-// what loopback serves without a token.
+// byAddress refuses requests whose Host is neither localhost nor an IP address. Otherwise a web
+// page whose name resolves to loopback could read, in the browser of a user of this host, what the
+// listener serves without a token (DNS rebinding).
 func byAddress(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -131,14 +131,14 @@ func byAddress(next http.Handler) http.Handler {
 			host = h
 		}
 		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && host != "localhost" {
-			answer(w, http.StatusForbidden, "this listener is on loopback and answers requests for localhost or its IP address only, not for "+strconv.Quote(r.Host))
+			answer(w, http.StatusForbidden, "this listener is on loopback and only answers requests for localhost or its IP address, not for "+strconv.Quote(r.Host))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// Handler serves the admin endpoints, for a service that has a listener already.
+// Handler returns the admin endpoints, for a service that already has a listener.
 func (a *Admin) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") })
@@ -156,28 +156,28 @@ func (a *Admin) Handler() http.Handler {
 	return mux
 }
 
-// demandSecret refuses a profile to callers without the secret: it shows memory, and
-// taking one costs time.
+// demandSecret refuses profiles to callers without the secret, because profiles show memory and
+// cost time.
 func (a *Admin) demandSecret(profile http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, sent := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		switch {
 		case a.options.Secret == "":
-			answer(w, http.StatusForbidden, "profiles demand the cluster secret, and this program was given none: set cluster.secret")
+			answer(w, http.StatusForbidden, "profiles require the cluster secret, and this program has none: set cluster.secret")
 		case !sent || subtle.ConstantTimeCompare([]byte(token), []byte(a.options.Secret)) != 1:
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			answer(w, http.StatusUnauthorized, "profiles demand the cluster secret: send it as a bearer token")
+			answer(w, http.StatusUnauthorized, "profiles require the cluster secret: send it as a bearer token")
 		default:
 			profile.ServeHTTP(w, r)
 		}
 	})
 }
 
-// unsaid logs what is wrong with metrics, but not that a client went away before it had all
-// of them, which is said for each family that is left.
+// unsaid logs errors of metrics except network errors: when a client disconnects, one would be
+// logged for every remaining metric family.
 type unsaid struct{ *log.Logger }
 
-// Println logs it.
+// Println implements promhttp.Logger.
 func (u unsaid) Println(v ...any) {
 	for _, one := range v {
 		if err, ok := one.(error); ok {
@@ -209,5 +209,5 @@ func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text + "\n")) // a probe that hung up needs no answer
+	_, _ = w.Write([]byte(text + "\n")) // the client may have disconnected
 }

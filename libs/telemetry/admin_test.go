@@ -82,7 +82,7 @@ func TestAdminServesUntilItIsStopped(t *testing.T) {
 	}
 }
 
-func TestAServiceMayBeReadyWithoutSomething(t *testing.T) {
+func TestReadyServiceListsMissingParts(t *testing.T) {
 	admin := newAdmin(t, "", func() (bool, []string) { return true, []string{"store: away"} })
 	w := httptest.NewRecorder()
 	admin.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
@@ -91,7 +91,7 @@ func TestAServiceMayBeReadyWithoutSomething(t *testing.T) {
 	}
 }
 
-func TestATakenAddressSaysSo(t *testing.T) {
+func TestAddressInUseIsReported(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestATakenAddressSaysSo(t *testing.T) {
 	defer l.Close()
 	admin := newAdmin(t, l.Addr().String(), nil)
 	err = lifecycle.Run(t.Context(), slog.New(slog.DiscardHandler), admin.Component())
-	if !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "is taken by another process") {
+	if !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "is in use by another process") {
 		t.Errorf("got %v", err)
 	}
 	if errs.FieldOf(err) != "admin.address" {
@@ -107,7 +107,7 @@ func TestATakenAddressSaysSo(t *testing.T) {
 	}
 }
 
-func TestWithoutAReadinessCheckItIsReady(t *testing.T) {
+func TestNilReadyMeansReady(t *testing.T) {
 	admin := newAdmin(t, "", nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	check := lifecycle.Component{Name: "check", Start: func(context.Context) error {
@@ -122,14 +122,14 @@ func TestWithoutAReadinessCheckItIsReady(t *testing.T) {
 	}
 }
 
-// broken is a client that went away.
+// broken is the connection of a client that has disconnected.
 type broken struct{ http.ResponseWriter }
 
 func (broken) Write([]byte) (int, error) {
 	return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 }
 
-func TestAClientThatGoesAwayFromTheMetricsIsInNoLog(t *testing.T) {
+func TestDisconnectedMetricsClientIsNotLogged(t *testing.T) {
 	var said bytes.Buffer
 	registry := prometheus.NewRegistry()
 	for _, name := range []string{"a", "b"} {
@@ -142,7 +142,7 @@ func TestAClientThatGoesAwayFromTheMetricsIsInNoLog(t *testing.T) {
 	}
 }
 
-func TestAListenerOnLoopbackAnswersNoForeignName(t *testing.T) {
+func TestLoopbackListenerRefusesForeignHosts(t *testing.T) {
 	var gates lifecycle.Gates
 	admin := newAdmin(t, "", gates.Ready)
 	check := lifecycle.Component{Name: "check", Start: func(ctx context.Context) error {
@@ -178,7 +178,7 @@ func TestAListenerOnLoopbackAnswersNoForeignName(t *testing.T) {
 	}
 }
 
-func TestProfilesDemandTheSecret(t *testing.T) {
+func TestProfilesRequireTheSecret(t *testing.T) {
 	const secret = "the cluster secret of this test."
 	profiles := []string{
 		"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=2", "/debug/pprof/cmdline", "/debug/pprof/symbol",
@@ -198,7 +198,7 @@ func TestProfilesDemandTheSecret(t *testing.T) {
 		a := telemetry.NewAdmin(telemetry.AdminOptions{Gatherer: prometheus.NewRegistry(), Secret: c.secret, Log: slog.New(slog.DiscardHandler)})
 		for _, path := range profiles {
 			if c.status == http.StatusOK && strings.Contains(path, "seconds") {
-				continue // it takes its time, and shows no more than the others
+				continue // slow, and covered by the others
 			}
 			r := httptest.NewRequest(http.MethodGet, path, nil)
 			r.Header.Set("Authorization", c.header)

@@ -5,21 +5,21 @@ import (
 	"log/slog"
 )
 
-// LogOptions says how a logger is made.
+// LogOptions configures a logger.
 type LogOptions struct {
-	// Service and Replica stand in every line; an empty Replica is left out.
+	// Service and Replica are attributes of every line. An empty Replica is omitted.
 	Service, Replica string
 	// Level is debug, info, warn or error.
 	Level string
 	// Format is text or json.
 	Format string
-	// Writer takes the lines, one Write each. Mains pass os.Stderr.
+	// Writer receives the lines, one Write each. Mains pass os.Stderr.
 	Writer io.Writer
-	// Ring keeps the last records; nil keeps none.
+	// Ring keeps the last records. It may be nil.
 	Ring *Ring
 }
 
-// NewLogger makes a service's logger. A wrong level or format is Invalid.
+// NewLogger returns a service's logger. The error is Invalid for a wrong level or format.
 func NewLogger(o LogOptions) (*slog.Logger, error) {
 	level, err := parseLevel(o.Level)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// NewRegistry makes a process' registry with the collectors of the Go runtime
-// and the process, and orrery_<service>_build_info with the version.
+// NewRegistry returns a process's registry with the collectors of the Go runtime and the process,
+// and orrery_<service>_build_info with the version.
 func NewRegistry(service, version string) (*prometheus.Registry, error) {
 	reg := prometheus.NewRegistry()
 	m := NewMetrics(reg, service)
@@ -25,9 +25,9 @@ func NewRegistry(service, version string) (*prometheus.Registry, error) {
 	return reg, m.Err()
 }
 
-// Name builds orrery_<service>_<noun>_<unit>. It is Invalid when a part is not
-// lower-case words joined by underscores, or when the unit is not a base unit
-// (seconds, bytes, ratio, or the plural of what is counted).
+// Name returns orrery_<service>_<noun>_<unit>. The error is Invalid if a part is not lower-case
+// words joined by underscores, or if the unit is not a base unit (seconds, bytes, ratio, or the
+// plural of the counted things).
 func Name(service, noun, unit string) (string, error) {
 	word := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 	name := strings.Join([]string{"orrery", service, noun, unit}, "_")
@@ -42,7 +42,7 @@ func Name(service, noun, unit string) (string, error) {
 	return name, nil
 }
 
-// unitAdvice says what is wrong with a unit, "" if nothing.
+// unitAdvice returns what is wrong with a unit, or "".
 func unitAdvice(unit string) string {
 	switch unit {
 	case "ns", "us", "ms", "s", "nanoseconds", "microseconds", "milliseconds", "minutes", "hours", "days":
@@ -69,9 +69,9 @@ type Definition struct {
 	Labels []string
 }
 
-// Metrics makes the metrics of one service. Mistakes in names are collected: a
-// service makes all its metrics when it is built and then checks Err once. A
-// metric with a mistake works, but is not exported. Not safe for concurrent use.
+// Metrics creates the metrics of one service. It collects mistakes in names: a service creates all
+// its metrics first and then checks Err once. A metric with a mistake works but is not exported.
+// It is not safe for concurrent use.
 type Metrics struct {
 	reg     prometheus.Registerer
 	service string
@@ -79,18 +79,19 @@ type Metrics struct {
 	errs    []error
 }
 
-// NewMetrics makes metrics named orrery_<service>_… on a registry, which several services may share.
+// NewMetrics returns a Metrics for names orrery_<service>_…. Several services may share a
+// registry.
 func NewMetrics(reg prometheus.Registerer, service string) *Metrics {
 	return &Metrics{reg: reg, service: service}
 }
 
-// Err joins the mistakes made so far; nil if there are none.
+// Err returns the mistakes made so far, joined.
 func (m *Metrics) Err() error { return errors.Join(m.errs...) }
 
-// Definitions lists the metrics made so far.
+// Definitions returns the metrics created so far.
 func (m *Metrics) Definitions() []Definition { return slices.Clone(m.defs) }
 
-// define records a metric and returns its name; failed names are not registered.
+// define records a metric and returns its name. ok is false if it must not be registered.
 func (m *Metrics) define(typ, noun, unit, help string, labels []string) (name string, ok bool) {
 	name, err := Name(m.service, noun, unit)
 	isCounter := typ == "counter"
@@ -99,7 +100,7 @@ func (m *Metrics) define(typ, noun, unit, help string, labels []string) (name st
 	case help == "":
 		err = errs.New(errs.Invalid, "metric %s has no help", name)
 	case isCounter != (unit == "total"):
-		err = errs.New(errs.Invalid, "metric %s is a %s: counters, and only they, end in total", name, typ)
+		err = errs.New(errs.Invalid, "metric %s is a %s: all counters, and only counters, must end in total", name, typ)
 	}
 	if err != nil {
 		m.errs = append(m.errs, err)
@@ -111,11 +112,11 @@ func (m *Metrics) define(typ, noun, unit, help string, labels []string) (name st
 
 func (m *Metrics) register(name string, c prometheus.Collector) {
 	if err := m.reg.Register(c); err != nil {
-		m.errs = append(m.errs, errs.As(errs.Invalid, strings.TrimSpace("metric "+name), err))
+		m.errs = append(m.errs, errs.WrapAs(errs.Invalid, strings.TrimSpace("metric "+name), err))
 	}
 }
 
-// Counter makes orrery_<service>_<noun>_total. A unit is part of the noun: "sent_bytes".
+// Counter creates orrery_<service>_<noun>_total. A unit is part of the noun: "sent_bytes".
 func (m *Metrics) Counter(noun, help string, labels ...string) *prometheus.CounterVec {
 	name, ok := m.define("counter", noun, "total", help, labels)
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -125,7 +126,7 @@ func (m *Metrics) Counter(noun, help string, labels ...string) *prometheus.Count
 	return c
 }
 
-// Gauge makes orrery_<service>_<noun>_<unit>.
+// Gauge creates orrery_<service>_<noun>_<unit>.
 func (m *Metrics) Gauge(noun, unit, help string, labels ...string) *prometheus.GaugeVec {
 	name, ok := m.define("gauge", noun, unit, help, labels)
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
@@ -135,39 +136,40 @@ func (m *Metrics) Gauge(noun, unit, help string, labels ...string) *prometheus.G
 	return g
 }
 
-// GaugeFunc makes orrery_<service>_<noun>_<unit>, read by f when asked for. f must be fast and safe for concurrent use.
+// GaugeFunc creates orrery_<service>_<noun>_<unit>. f is called on every scrape. It must be fast
+// and safe for concurrent use.
 func (m *Metrics) GaugeFunc(noun, unit, help string, f func() float64) {
 	if name, ok := m.define("gauge", noun, unit, help, nil); ok {
 		m.register(name, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
 	}
 }
 
-// GaugesFunc makes orrery_<service>_<noun>_<unit> with labels, read by f when asked for: it
-// tells a value for each set of labels, and of those it does not tell there is none. f must be
-// fast and safe for concurrent use.
+// GaugesFunc creates orrery_<service>_<noun>_<unit> with labels. f is called on every scrape and
+// must call tell once per set of labels. It must be fast and safe for concurrent use.
 func (m *Metrics) GaugesFunc(noun, unit, help string, labels []string, f func(tell func(v float64, labels ...string))) {
 	if name, ok := m.define("gauge", noun, unit, help, labels); ok {
 		m.register(name, gauges{prometheus.NewDesc(name, help, labels, nil), f})
 	}
 }
 
-// gauges are the values of a gauge that is read when asked for.
+// gauges is a collector that calls read on every scrape.
 type gauges struct {
 	desc *prometheus.Desc
 	read func(tell func(v float64, labels ...string))
 }
 
-// Describe tells the one gauge.
+// Describe implements prometheus.Collector.
 func (g gauges) Describe(to chan<- *prometheus.Desc) { to <- g.desc }
 
-// Collect reads it.
+// Collect implements prometheus.Collector.
 func (g gauges) Collect(to chan<- prometheus.Metric) {
 	g.read(func(v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v, labels...)
 	})
 }
 
-// Histogram makes orrery_<service>_<noun>_<unit>. Nil buckets are Prometheus' defaults, 5 ms to 10 s.
+// Histogram creates orrery_<service>_<noun>_<unit>. Nil buckets mean Prometheus's defaults, 5 ms
+// to 10 s.
 func (m *Metrics) Histogram(noun, unit, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	name, ok := m.define("histogram", noun, unit, help, labels)
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)

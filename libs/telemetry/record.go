@@ -9,36 +9,36 @@ import (
 	"unicode/utf8"
 )
 
-// What of a record is kept, in bytes; the rest is left out.
+// Limits of a kept record, in bytes.
 const (
 	maxMessage   = 4 << 10
 	maxThrowable = 8 << 10
 	maxValue     = 1 << 10
-	// maxAttrs is the number of attributes.
+	// maxAttrs is the maximum number of attributes.
 	maxAttrs = 32
 )
 
-// modulePrefix is what the names of all of Orrery's packages begin with.
+// modulePrefix is the common prefix of Orrery's package paths.
 const modulePrefix = "github.com/orreryhq/orrery/"
 
-// Handler passes on what another handler takes, and keeps it.
+// Handler returns a handler that adds the records next handles to the ring.
 func (r *Ring) Handler(next slog.Handler) slog.Handler { return keeper{next: next, ring: r} }
 
-// keeper is a handler that keeps records.
+// keeper adds records to a ring and passes them on.
 type keeper struct {
 	next slog.Handler
 	ring *Ring
-	// attrs are those of all records, group what the names of others begin with.
+	// attrs are the attributes of all records, group the prefix of the names of others.
 	attrs []slog.Attr
 	group string
 }
 
-// Enabled says what the other handler takes.
+// Enabled implements slog.Handler.
 func (k keeper) Enabled(ctx context.Context, level slog.Level) bool {
 	return k.next.Enabled(ctx, level)
 }
 
-// WithAttrs is the handler of records that have these attributes.
+// WithAttrs implements slog.Handler.
 func (k keeper) WithAttrs(attrs []slog.Attr) slog.Handler {
 	k.next = k.next.WithAttrs(attrs)
 	k.attrs = k.attrs[:len(k.attrs):len(k.attrs)]
@@ -49,7 +49,7 @@ func (k keeper) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return k
 }
 
-// WithGroup is the handler of records whose attributes are in a group.
+// WithGroup implements slog.Handler.
 func (k keeper) WithGroup(name string) slog.Handler {
 	k.next = k.next.WithGroup(name)
 	if name != "" {
@@ -58,7 +58,7 @@ func (k keeper) WithGroup(name string) slog.Handler {
 	return k
 }
 
-// Handle keeps a record and passes it on.
+// Handle implements slog.Handler.
 func (k keeper) Handle(ctx context.Context, rec slog.Record) error {
 	out := Record{Level: levelOf(rec.Level), Logger: loggerOf(rec.PC), Message: clip(rec.Message, maxMessage)}
 	for _, a := range k.attrs {
@@ -76,7 +76,7 @@ func (k keeper) Handle(ctx context.Context, rec slog.Record) error {
 	return k.next.Handle(ctx, rec)
 }
 
-// attribute adds an attribute, or those of a group.
+// attribute adds an attribute, or all attributes of a group.
 func (r *Record) attribute(group string, a slog.Attr) {
 	value := a.Value.Resolve()
 	if value.Kind() == slog.KindGroup {
@@ -108,8 +108,8 @@ func (r *Record) attribute(group string, a slog.Attr) {
 	r.MDC[group+a.Key] = text
 }
 
-// namesSecret reports whether what has a name is nobody's to read: who may read a log over
-// the API is not always who may use what the log of a process tells its operator.
+// namesSecret reports whether an attribute's value must be masked because its name suggests a
+// secret. Users who read logs over the API are not always allowed to use secrets in them.
 func namesSecret(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range []string{"token", "password", "secret", "ticket", "authorization", "cookie", "credential", "credentials"} {
@@ -120,7 +120,7 @@ func namesSecret(name string) bool {
 	return false
 }
 
-// levelOf is the name of the level a record counts as.
+// levelOf returns the name of the level.
 func levelOf(l slog.Level) string {
 	switch {
 	case l < slog.LevelInfo:
@@ -133,7 +133,7 @@ func levelOf(l slog.Level) string {
 	return "ERROR"
 }
 
-// loggerOf is the package of who wrote a record; empty when that is not known.
+// loggerOf returns the package that wrote the record, "" if unknown.
 func loggerOf(pc uintptr) string {
 	if pc == 0 {
 		return ""
@@ -147,7 +147,7 @@ func loggerOf(pc uintptr) string {
 	return strings.TrimPrefix(name, modulePrefix)
 }
 
-// clip is the beginning of a text of at most so many bytes, in whole characters.
+// Clip shortens a text to at most most bytes without splitting a character.
 func clip(text string, most int) string {
 	if len(text) <= most {
 		return text

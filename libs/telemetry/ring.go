@@ -10,45 +10,45 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// DefaultKept is how many records a Ring keeps unless told otherwise.
+// DefaultKept is the default number of records a Ring keeps.
 const DefaultKept = 2000
 
-// MaxKept is how many it keeps at most.
+// MaxKept is the maximum number of records a Ring keeps.
 const MaxKept = 100_000
 
-// Record is one record of a service's log. Attributes that are named like a secret have
-// lost their value.
+// Record is one record of a service's log. The values of attributes with a secret's name are
+// masked.
 type Record struct {
-	// Seq is higher than that of every record before it in its Ring. It is about the number of
-	// microseconds since 1970, so that records of several processes are put in order by it.
+	// Seq increases with every record of a Ring. It is approximately the number of microseconds
+	// since 1970, so that it also orders the records of several processes.
 	Seq int64 `json:"seq"`
-	// TS is when it was written, in milliseconds since 1970.
+	// TS is the time of the record, in milliseconds since 1970.
 	TS int64 `json:"ts"`
 	// Level is DEBUG, INFO, WARN or ERROR.
 	Level string `json:"level"`
-	// Logger is the package that wrote it, below Orrery's module: "apigateway/internal/rest".
+	// Logger is the package that wrote it, relative to Orrery's module: "apigateway/internal/api".
 	Logger string `json:"logger"`
 	// Thread names the process that wrote it.
 	Thread  string `json:"thread"`
 	Message string `json:"message"`
-	// Throwable is the text of the error it tells of; empty when there is none.
+	// Throwable is the text of the record's error, if any.
 	Throwable string `json:"throwable,omitempty"`
-	// MDC are its other attributes; those in a group are named group.attribute.
+	// MDC are the other attributes. Those in a group are named group.attribute.
 	MDC map[string]string `json:"mdc,omitempty"`
 }
 
-// levels are the names of levels, the lowest first.
+// levels are the names of the levels, lowest first.
 var levels = [...]string{"DEBUG", "INFO", "WARN", "ERROR"}
 
-// RecordFilter chooses records. The zero value takes all.
+// RecordFilter selects records. The zero value selects all.
 type RecordFilter struct {
-	// Level is the lowest that is taken: DEBUG, INFO, WARN or ERROR; empty takes all.
+	// Level is the lowest selected level: DEBUG, INFO, WARN or ERROR. Empty selects all.
 	Level string
-	// Logger is how the name of the logger begins.
+	// Logger is a prefix of the logger's name.
 	Logger string
 }
 
-// ParseRecordFilter reads a filter as people write it. Malformed when there is no such level.
+// ParseRecordFilter parses a filter in any case. The error is Malformed for an unknown level.
 func ParseRecordFilter(level, logger string) (RecordFilter, error) {
 	f := RecordFilter{Level: strings.ToUpper(strings.TrimSpace(level)), Logger: strings.TrimSpace(logger)}
 	switch f.Level {
@@ -63,7 +63,7 @@ func ParseRecordFilter(level, logger string) (RecordFilter, error) {
 	return f, nil
 }
 
-// rank is a level's place among all; -1 when there is no such level.
+// rank returns the index of a level, -1 if it is unknown.
 func rank(level string) int {
 	for n, l := range levels {
 		if l == level {
@@ -73,30 +73,30 @@ func rank(level string) int {
 	return -1
 }
 
-// Takes reports whether a record is chosen.
+// Takes reports whether the filter selects a record.
 func (f RecordFilter) Takes(r Record) bool {
 	return (f.Level == "" || rank(r.Level) >= rank(f.Level)) && strings.HasPrefix(r.Logger, f.Logger)
 }
 
-// Ring keeps the last records of a log, for those who read it while the process runs. Who
-// follows it reads at its own pace: nobody is waited for, and who was too slow is told that
-// something is missing. It is safe for concurrent use.
+// Ring keeps the last records of a log so that they can be read while the process runs. Followers
+// read at their own pace and never block the log. A follower that is too slow learns that records
+// are missing. It is safe for concurrent use.
 type Ring struct {
 	name string
 	size int
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu sync.Mutex
-	// kept are the records, from the one at oldest on and around.
+	// kept are the records as a ring buffer that starts at oldest.
 	kept   []Record
 	oldest int
-	// last is the highest number given, gone the highest of those not kept. At first both are
-	// when the ring was made: what was before is not known.
+	// last is the highest Seq assigned, gone the highest Seq no longer kept. Both start with the
+	// time at which the ring was created.
 	last, gone int64
 	more       chan struct{} // closed and renewed with every record
 }
 
-// NewRing makes a ring of size records, 0 for DefaultKept. name is told as their Thread.
+// NewRing returns a ring of size records, 0 for DefaultKept. Records get name as their Thread.
 func NewRing(name string, size int) *Ring {
 	if size <= 0 {
 		size = DefaultKept
@@ -105,21 +105,21 @@ func NewRing(name string, size int) *Ring {
 	return &Ring{name: name, size: min(size, MaxKept), last: now, gone: now, more: make(chan struct{})}
 }
 
-// Capacity is how many records it keeps at most, Size how many it has.
+// Capacity is the maximum number of records.
 func (r *Ring) Capacity() int { return r.size }
 
-// Size is how many records there are now.
+// Size is the current number of records.
 func (r *Ring) Size() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.kept)
 }
 
-// add numbers a record and keeps it in place of the oldest.
+// add assigns a Seq to a record and stores it, replacing the oldest one if the ring is full.
 func (r *Ring) add(rec Record, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last = max(r.last+1, at.UnixMicro()) // also when the clock was set back
+	r.last = max(r.last+1, at.UnixMicro()) // increases even if the clock was set back
 	rec.Seq, rec.TS, rec.Thread = r.last, at.UnixMilli(), r.name
 	if len(r.kept) < r.size {
 		r.kept = append(r.kept, rec)
@@ -132,17 +132,17 @@ func (r *Ring) add(rec Record, at time.Time) {
 	r.more = make(chan struct{})
 }
 
-// at is the n-th record from the oldest.
+// at returns the n-th record, counted from the oldest.
 func (r *Ring) at(n int) Record { return r.kept[(r.oldest+n)%len(r.kept)] }
 
-// Last are the last records that a filter takes, at most n, the oldest first.
+// Last returns the last n records that the filter selects, oldest first.
 func (r *Ring) Last(f RecordFilter, n int) []Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.taken(f, r.first(f, n), len(r.kept))
 }
 
-// first is the place of the first of the last n records that a filter takes.
+// first returns the index of the first of the last n records that the filter selects.
 func (r *Ring) first(f RecordFilter, n int) int {
 	from := len(r.kept)
 	for at := from; at > 0 && n > 0; {
@@ -154,7 +154,7 @@ func (r *Ring) first(f RecordFilter, n int) int {
 	return from
 }
 
-// taken are the chosen ones of a part of the records.
+// taken returns the selected records of a range.
 func (r *Ring) taken(f RecordFilter, from, to int) []Record {
 	out := []Record{}
 	for ; from < to; from++ {
@@ -165,24 +165,24 @@ func (r *Ring) taken(f RecordFilter, from, to int) []Record {
 	return out
 }
 
-// page is what a Ring has after a number.
+// page is what a Ring contains after a Seq.
 type page struct {
 	records []Record
-	// next is the number to read on from.
+	// next is the Seq to continue from.
 	next int64
-	// gap is true when there were records after the number that are not kept, or the number is of
-	// a time to come: whoever gave it had another clock, and what it has seen is not known.
+	// gap is true if records after the Seq are no longer kept, or if the Seq is in the future,
+	// because then it came from another clock and the position is unknown.
 	gap bool
-	// more is closed when there is more; nil when there is already.
+	// more is closed when there are new records. It is nil if there are already more.
 	more <-chan struct{}
 }
 
-// after are the records after a number that a filter takes, of the next n.
+// after returns the selected ones of the next n records after a Seq.
 func (r *Ring) after(seq int64, f RecordFilter, n int) page {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	gap := seq < r.gone
-	if seq > r.last { // of a ring that logged more, or by a clock that is ahead
+	if seq > r.last { // from another ring or a clock that is ahead
 		gap = seq > time.Now().UnixMicro()
 		seq = r.last
 	}
@@ -198,7 +198,7 @@ func (r *Ring) after(seq int64, f RecordFilter, n int) page {
 	return p
 }
 
-// tail is where who wants the last n chosen records begins to read.
+// tail returns the Seq from which to read the last n selected records.
 func (r *Ring) tail(f RecordFilter, n int) (seq int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,14 +208,15 @@ func (r *Ring) tail(f RecordFilter, n int) (seq int64) {
 	return r.last
 }
 
-// Follower reads a Ring at its own pace. It is for one goroutine.
+// Follower reads a Ring at its own pace. It is not safe for concurrent use.
 type Follower struct {
 	ring   *Ring
 	filter RecordFilter
 	next   int64
 }
 
-// Follow reads on after a number, or when that is 0 from the last n records that the filter takes.
+// Follow returns a follower that starts after a Seq or, if it is 0, with the last n selected
+// records.
 func (r *Ring) Follow(f RecordFilter, after int64, n int) *Follower {
 	if after == 0 {
 		after = r.tail(f, n)
@@ -223,12 +224,12 @@ func (r *Ring) Follow(f RecordFilter, after int64, n int) *Follower {
 	return &Follower{ring: r, filter: f, next: after}
 }
 
-// followPage is how many records are looked at, at once.
+// followPage is the number of records examined per step.
 const followPage = 256
 
-// Next waits for records, at most so long: then there are none. gap is true when records
-// before them are missing: they are not kept any more, or the number to begin after was of a
-// time to come. Canceled when ctx ends.
+// Next waits for records until the timeout, and then returns none. gap is true if earlier records
+// are missing: they are no longer kept, or the Seq to start from was in the future. The error is
+// Canceled when ctx ends.
 func (f *Follower) Next(ctx context.Context, most time.Duration) (records []Record, gap bool, err error) {
 	silent := time.NewTimer(most)
 	defer silent.Stop()
@@ -246,7 +247,7 @@ func (f *Follower) Next(ctx context.Context, most time.Duration) (records []Reco
 		case <-silent.C:
 			return nil, false, nil
 		case <-ctx.Done():
-			return nil, false, errs.As(errs.Canceled, "telemetry.Next", ctx.Err())
+			return nil, false, errs.WrapAs(errs.Canceled, "telemetry.Next", ctx.Err())
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// logInto is a logger whose records a ring keeps.
+// logInto returns a logger that writes to a ring.
 func logInto(r *telemetry.Ring, level slog.Level) *slog.Logger {
 	return slog.New(r.Handler(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: level})))
 }
@@ -29,7 +29,7 @@ func messages(records []telemetry.Record) (out []string) {
 	return out
 }
 
-func TestARecordHasWhatWasLogged(t *testing.T) {
+func TestRingRecordHasLoggedFields(t *testing.T) {
 	ring := telemetry.NewRing("apigateway/a1", 0)
 	before := time.Now()
 	logInto(ring, slog.LevelDebug).With("node", "n1").WithGroup("http").With("path", "/x").
@@ -55,7 +55,7 @@ func TestARecordHasWhatWasLogged(t *testing.T) {
 	}
 }
 
-func TestWhatIsNamedLikeASecretIsNotKept(t *testing.T) {
+func TestRingMasksSecretAttributes(t *testing.T) {
 	ring := telemetry.NewRing("x", 10)
 	logInto(ring, slog.LevelDebug).With("cluster.secret", "s3cret").Info("m", "token", "s3cret", "adminPassword", "s3cret", "Authorization", "s3cret", "tokenId", "t1")
 	got := ring.Last(telemetry.RecordFilter{}, 1)[0]
@@ -67,7 +67,7 @@ func TestWhatIsNamedLikeASecretIsNotKept(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatTheLogTakesIsKept(t *testing.T) {
+func TestRingRespectsLogLevel(t *testing.T) {
 	ring := telemetry.NewRing("x", 10)
 	log := logInto(ring, slog.LevelInfo)
 	log.Debug("not this")
@@ -77,7 +77,7 @@ func TestOnlyWhatTheLogTakesIsKept(t *testing.T) {
 	}
 }
 
-func TestAHugeRecordIsCut(t *testing.T) {
+func TestRingClipsHugeRecords(t *testing.T) {
 	ring := telemetry.NewRing("x", 10)
 	huge := strings.Repeat("ü", 100_000)
 	var attrs []any
@@ -94,7 +94,7 @@ func TestAHugeRecordIsCut(t *testing.T) {
 	}
 }
 
-func TestTheOldestRecordsGo(t *testing.T) {
+func TestRingDropsOldestRecords(t *testing.T) {
 	ring := telemetry.NewRing("x", 3)
 	log := logInto(ring, slog.LevelInfo)
 	for n := range 5 {
@@ -108,7 +108,7 @@ func TestTheOldestRecordsGo(t *testing.T) {
 	}
 }
 
-func TestFiltersTakeByLevelAndBeginningOfTheLogger(t *testing.T) {
+func TestRecordFilterByLevelAndLogger(t *testing.T) {
 	ring := telemetry.NewRing("x", 10)
 	log := logInto(ring, slog.LevelDebug)
 	log.Debug("d")
@@ -136,7 +136,7 @@ func TestFiltersTakeByLevelAndBeginningOfTheLogger(t *testing.T) {
 	}
 }
 
-// nextOf are the messages that a follower has next; it must not have to wait.
+// nextOf returns the next messages of a follower, which must be available at once.
 func nextOf(t *testing.T, f *telemetry.Follower) (out []string, gap bool) {
 	t.Helper()
 	records, gap, err := f.Next(t.Context(), time.Minute)
@@ -146,7 +146,7 @@ func nextOf(t *testing.T, f *telemetry.Follower) (out []string, gap bool) {
 	return messages(records), gap
 }
 
-func TestAFollowerReadsOnAndIsToldOfAGap(t *testing.T) {
+func TestFollowerReportsGaps(t *testing.T) {
 	ring := telemetry.NewRing("x", 4)
 	log, all := logInto(ring, slog.LevelInfo), telemetry.RecordFilter{}
 	log.Info("0")
@@ -180,7 +180,7 @@ func TestAFollowerReadsOnAndIsToldOfAGap(t *testing.T) {
 	}
 }
 
-func TestAFollowerThatIsAheadOfARingIsToldOfAGapAndReadsOnFromItsEnd(t *testing.T) {
+func TestFollowerAheadOfRingReportsGap(t *testing.T) {
 	ring := telemetry.NewRing("x", 4)
 	log, all := logInto(ring, slog.LevelInfo), telemetry.RecordFilter{}
 	log.Info("0")
@@ -188,7 +188,7 @@ func TestAFollowerThatIsAheadOfARingIsToldOfAGapAndReadsOnFromItsEnd(t *testing.
 	if records, gap, err := ahead.Next(t.Context(), time.Minute); len(records) > 0 || !gap || err != nil {
 		t.Fatalf("%v, gap %v, %v", records, gap, err)
 	}
-	// of another ring that logged later, by a clock that goes as this one's: nothing is missing
+	// From another ring that logged later, with the same clock: nothing is missing.
 	later := ring.Follow(all, time.Now().UnixMicro(), 0)
 	if records, gap, err := later.Next(t.Context(), time.Nanosecond); len(records) > 0 || gap || err != nil {
 		t.Fatalf("%v, gap %v, %v", records, gap, err)
@@ -201,7 +201,7 @@ func TestAFollowerThatIsAheadOfARingIsToldOfAGapAndReadsOnFromItsEnd(t *testing.
 	}
 }
 
-func TestAFollowerIsWokenByWhatItWaitsFor(t *testing.T) {
+func TestFollowerWakesOnNewRecords(t *testing.T) {
 	ring := telemetry.NewRing("x", 10)
 	log := logInto(ring, slog.LevelInfo)
 	f := ring.Follow(telemetry.RecordFilter{Level: "WARN"}, 0, 10)
@@ -217,7 +217,7 @@ func TestAFollowerIsWokenByWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-func TestManyRecordsThatAreNotChosenHideNone(t *testing.T) {
+func TestFilterSkipsManyRecords(t *testing.T) {
 	ring := telemetry.NewRing("x", 2000)
 	log := logInto(ring, slog.LevelInfo)
 	f := ring.Follow(telemetry.RecordFilter{Level: "WARN"}, 0, 0)
@@ -230,7 +230,7 @@ func TestManyRecordsThatAreNotChosenHideNone(t *testing.T) {
 	}
 }
 
-func TestNumbersRiseWhoeverLogs(t *testing.T) {
+func TestSeqIncreasesAcrossGoroutines(t *testing.T) {
 	ring := telemetry.NewRing("x", 1000)
 	log := logInto(ring, slog.LevelInfo)
 	var all sync.WaitGroup

@@ -1,13 +1,10 @@
-// Package telemetry is what operators see of a service: its log, its metrics and
-// its admin listener (/livez, /readyz, /metrics, /debug/pprof/).
+// Package telemetry provides a service's log, its metrics and its admin listener (/livez, /readyz,
+// /metrics, /debug/pprof/).
 //
 // Invariants:
-//   - Loggers and registries are made here and passed on. The process-wide slog
-//     and Prometheus defaults are never read nor set.
-//   - Every metric is named orrery_<service>_<noun>_<unit> in base units, and a
-//     name that breaks the rule is an error at start, not a surprise on a dashboard.
-//   - The admin listener changes nothing. It listens on loopback by default.
-//     Profiles show memory, so they demand the cluster secret.
+//   - Loggers and registries are created here and passed on. The process-wide defaults of slog and Prometheus are not used.
+//   - Every metric is named orrery_<service>_<noun>_<unit> in base units. A name that breaks the rule is an error at start.
+//   - The admin listener is read-only and listens on loopback by default. Profiles show memory, so they require the cluster secret.
 package telemetry
 
 import (
@@ -18,7 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Config are the settings every service has. Embed it in the service's settings.
+// Config contains the settings that every service has. Embed it in the service's settings.
 type Config struct {
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `config:"log.level" default:"info" usage:"lowest level logged: debug, info, warn or error"`
@@ -28,7 +25,7 @@ type Config struct {
 	AdminAddress string `config:"admin.address" default:"127.0.0.1:0" usage:"address of /livez, /readyz, /metrics and, with the cluster secret as bearer token, /debug/pprof; port 0 picks a free one"`
 }
 
-// Validate names the settings that cannot be used.
+// Validate returns an error for each setting with a wrong value.
 func (c *Config) Validate() []error {
 	var problems []error
 	if _, err := parseLevel(c.LogLevel); err != nil {
@@ -43,7 +40,7 @@ func (c *Config) Validate() []error {
 	return problems
 }
 
-// CheckKept names the setting log.keep when a Ring cannot keep so many records.
+// CheckKept returns an error for the setting log.keep if it is out of range.
 func CheckKept(n int) []error {
 	if n > 0 && n <= MaxKept {
 		return nil
@@ -72,10 +69,10 @@ func checkFormat(s string) error {
 	return nil
 }
 
-// version is set by the linker: see the target build of the Makefile.
+// version is set by the linker; see the target build of the Makefile.
 var version string
 
-// Version is the version that the program was built as: the linker's, else the module's, else
+// Version returns the version of the program: the one set by the linker, else the module's, else
 // the commit, else "devel".
 func Version() string {
 	if version != "" {

@@ -54,7 +54,7 @@ func TestEveryLineNamesServiceAndReplica(t *testing.T) {
 	}
 }
 
-func TestLoggersRefuseWhatTheyDoNotKnow(t *testing.T) {
+func TestNewLoggerRejectsUnknownSettings(t *testing.T) {
 	for _, o := range []telemetry.LogOptions{{Level: "loud", Format: "text"}, {Level: "info", Format: "xml"}} {
 		if _, err := telemetry.NewLogger(o); !errs.Is(err, errs.Invalid) {
 			t.Errorf("%+v: got %v", o, err)
@@ -102,7 +102,7 @@ func TestMetricsCollectTheirMistakes(t *testing.T) {
 	m.Counter("placements", "The same again.", "result").WithLabelValues("ok").Inc()
 	m.Gauge("free", "mb", "Memory.").WithLabelValues().Set(1)
 	m.Gauge("nodes", "known", "").WithLabelValues().Set(1)
-	for _, want := range []string{"only they, end in total", "placements_total", "sizes are in bytes", "has no help"} {
+	for _, want := range []string{"only counters, must end in total", "placements_total", "sizes are in bytes", "has no help"} {
 		if err := m.Err(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}
@@ -139,7 +139,7 @@ func TestServicesOfOneProcessShareARegistry(t *testing.T) {
 	}
 }
 
-func TestGaugesAreReadWhenTheyAreAskedFor(t *testing.T) {
+func TestGaugesAreReadOnScrape(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := telemetry.NewMetrics(reg, "test")
 	n := 1.0

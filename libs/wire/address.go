@@ -5,10 +5,9 @@ import (
 	"os"
 )
 
-// URLOf is the URL under which others reach a listener of this host. A listener
-// on all addresses has none of its own: it is named by the host's name, which is
-// for whoever runs the hosts to make resolvable; where it is not, a service is
-// told its URL. Without a host name the address stays as it is.
+// URLOf returns the URL at which others reach a listener of this host. For a listener on all
+// addresses it uses the host's name, which must be resolvable; otherwise configure the service's
+// URL. Without a host name the address stays unchanged.
 func URLOf(listener net.Addr) string {
 	address := listener.String()
 	host, port, err := net.SplitHostPort(address)

@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-func TestAListenerOnAllAddressesIsNamedByItsHost(t *testing.T) {
+func TestURLOfUsesHostName(t *testing.T) {
 	name, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)

@@ -16,17 +16,16 @@ import (
 	"github.com/orreryhq/orrery/libs/nesting"
 )
 
-// BodyLimit is the size of the largest JSON body a service reads, in bytes.
+// BodyLimit is the maximum size of a JSON body, in bytes.
 const BodyLimit int64 = 1 << 20
 
-// DecodeJSON reads exactly one JSON value from r into the struct or map that
-// into points at. It fails with Malformed for bad syntax, a wrong type, an unknown field
-// (a known one in other letters, "Name" for "name", is unknown), an empty body, another
-// value where an object belongs, a key given twice, and anything behind the value; with TooLarge past limit bytes (0 or less means BodyLimit). Messages name
-// the field and what it wants. Errors of Kind that an UnmarshalJSON of the target
-// returns keep their Kind.
+// DecodeJSON decodes exactly one JSON value from r into the struct or map that into points at. The
+// error is Malformed for bad syntax, a wrong type, an unknown field (names are case-sensitive), an
+// empty body, a value that is not an object, a duplicate key, and data after the value. It is
+// TooLarge beyond limit bytes (0 or less means BodyLimit). Messages name the field and what it
+// requires. Errors with a Kind returned by an UnmarshalJSON method keep their Kind.
 //
-// into may be partly filled when DecodeJSON fails.
+// into may be partly filled after an error.
 func DecodeJSON(r io.Reader, limit int64, into any) error {
 	body, err := readBody(r, limit)
 	if err != nil {
@@ -35,9 +34,8 @@ func DecodeJSON(r io.Reader, limit int64, into any) error {
 	return decode(body, into, true)
 }
 
-// DecodeJSONLenient is DecodeJSON that ignores unknown fields and returns the
-// names of those at the top level, sorted. Nested ones are ignored silently. A known field
-// is taken in other letters too, but not twice. into must point at a struct.
+// DecodeJSONLenient is DecodeJSON except that it ignores unknown fields and the case of names. It
+// returns the sorted unknown names at the top level. into must point to a struct.
 func DecodeJSONLenient(r io.Reader, limit int64, into any) (ignored []string, err error) {
 	body, err := readBody(r, limit)
 	if err != nil {
@@ -72,7 +70,7 @@ func readBody(r io.Reader, limit int64) ([]byte, error) {
 	case errors.As(err, &tooLarge):
 		return nil, errs.New(errs.TooLarge, "the body is larger than %d bytes", tooLarge.Limit)
 	case err != nil:
-		return nil, &errs.Error{Kind: errs.Malformed, Message: "the body could not be read to its end", Err: err}
+		return nil, &errs.Error{Kind: errs.Malformed, Message: "the body could not be read completely", Err: err}
 	case int64(len(body)) > limit:
 		return nil, errs.New(errs.TooLarge, "the body is larger than %d bytes", limit)
 	case len(bytes.TrimSpace(body)) == 0:
@@ -84,7 +82,7 @@ func readBody(r io.Reader, limit int64) ([]byte, error) {
 }
 
 func decode(body []byte, into any, strict bool) error {
-	if bytes.Equal(bytes.TrimSpace(body), []byte("null")) { // json would take it for "nothing given"
+	if bytes.Equal(bytes.TrimSpace(body), []byte("null")) { // encoding/json would ignore it
 		return malformed("the body must be %s, not null", expected(reflect.TypeOf(into)))
 	}
 	if nesting.Exceeds(body, nesting.Max) {
@@ -103,7 +101,7 @@ func decode(body []byte, into any, strict bool) error {
 	return keys{strict}.check(body, reflect.TypeOf(into))
 }
 
-// explain words a decoder's error for whoever wrote the body.
+// explain translates a decoder's error for the author of the body.
 func explain(body []byte, into reflect.Type, err error) error {
 	var (
 		own     *errs.Error
@@ -139,8 +137,8 @@ func wrongType(into reflect.Type, e *json.UnmarshalTypeError) error {
 	}
 }
 
-// withoutEmbedded drops the names of embedded structs from a decoder's path:
-// whoever wrote the body never saw them.
+// withoutEmbedded removes the names of embedded structs from a decoder's path, because they do not
+// occur in the body.
 func withoutEmbedded(t reflect.Type, path []string) []string {
 	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map) {
 		t = t.Elem()
@@ -161,7 +159,7 @@ func withoutEmbedded(t reflect.Type, path []string) []string {
 	return path
 }
 
-// jsonName puts an article before the decoder's name of a value ("number 1.5", "array").
+// jsonName adds an article to the decoder's name of a value ("number 1.5", "array").
 func jsonName(value string) string {
 	switch value {
 	case "array":
@@ -178,7 +176,7 @@ func jsonName(value string) string {
 	return value
 }
 
-// expected says in JSON's words what a Go type is filled from.
+// expected describes, in terms of JSON, the values a Go type accepts.
 func expected(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -203,7 +201,7 @@ func expected(t reflect.Type) string {
 	}
 }
 
-// position is where in the body an offset lies, for a person with an editor.
+// position returns the line and column of an offset in the body.
 func position(body []byte, offset int64) string {
 	head := body[:min(max(offset, 0), int64(len(body)))]
 	line := bytes.Count(head, []byte("\n")) + 1
@@ -211,8 +209,8 @@ func position(body []byte, offset int64) string {
 	return fmt.Sprintf("line %d, column %d", line, column)
 }
 
-// fieldNames lists the JSON names a struct takes, those of embedded structs
-// included. Anything but a struct has none.
+// fieldNames lists the JSON names of a struct's fields, including those of embedded structs. It is
+// empty for other types.
 func fieldNames(t reflect.Type) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

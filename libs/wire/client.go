@@ -10,12 +10,12 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// errorBodyLimit bounds what a client reads of an error reply: 64 KiB.
+// errorBodyLimit bounds how much of an error reply a client reads.
 const errorBodyLimit = 64 << 10
 
-// DecodeError turns an error reply of any dialect back into an *errs.Error: the
-// Kind from "kind", else from code and status. It is nil for a status below 400.
-// The reply's body is read but not closed: that stays with the caller.
+// DecodeError turns an error reply of any dialect into an *errs.Error. The Kind comes from "kind",
+// else from code and status. It is nil for a status below 400. It reads the reply's body but does
+// not close it.
 func DecodeError(resp *http.Response) error {
 	if resp.StatusCode < http.StatusBadRequest {
 		return nil
@@ -28,7 +28,7 @@ func DecodeError(resp *http.Response) error {
 	return e
 }
 
-// fill reads the envelope of any dialect into e.
+// fill decodes the envelope of any dialect into e.
 func fill(e *errs.Error, status int, body []byte) bool {
 	var v1 v1Envelope
 	if err := json.Unmarshal(body, &v1); err == nil && v1.Error.Message != "" {
@@ -47,7 +47,7 @@ func fill(e *errs.Error, status int, body []byte) bool {
 	return false
 }
 
-// operation names the request, without its query: queries carry tickets.
+// operation names the request without its query, because queries may contain tickets.
 func operation(resp *http.Response) string {
 	if resp.Request == nil || resp.Request.URL == nil {
 		return ""
@@ -55,8 +55,7 @@ func operation(resp *http.Response) string {
 	return resp.Request.Method + " " + resp.Request.URL.Path
 }
 
-// foreign words the reply of somebody who speaks none of the dialects, e.g. a
-// proxy in between.
+// foreign returns a message for a reply in no known dialect, e.g. from a proxy in between.
 func foreign(status int, body []byte) string {
 	const keep = 200
 	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body[:min(len(body), keep)]), "")), " ")

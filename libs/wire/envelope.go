@@ -13,10 +13,10 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// RetryAfter is the delay a 503 asks its caller for, in whole seconds on the wire.
+// RetryAfter is the delay that a 503 asks the caller to wait. It is sent in whole seconds.
 const RetryAfter = time.Second
 
-// Dialect is the shape of an error reply.
+// Dialect is the format of an error reply.
 type Dialect uint8
 
 // The Dialects.
@@ -25,13 +25,13 @@ const (
 	V1 Dialect = iota
 	// Universe is {"error":"text"}.
 	Universe
-	// Internal is V1 with "kind" and, if a field is to blame, "field": what our
-	// services speak to each other.
+	// Internal is V1 with "kind" and, for input errors, "field". Orrery's services use it among
+	// themselves.
 	Internal
 )
 
-// Status is the HTTP status of a Kind in this dialect. They differ in one row:
-// Universe answers 503 where a capacity is exhausted.
+// Status returns the HTTP status of a Kind in this dialect. The dialects differ only for
+// Exhausted, where Universe sends 503.
 func (d Dialect) Status(kind errs.Kind) int {
 	r := rowOf(kind)
 	if d == Universe && r.universe != 0 {
@@ -40,8 +40,8 @@ func (d Dialect) Status(kind errs.Kind) int {
 	return r.status
 }
 
-// Reply is an error as it goes over the wire. Build it by hand only for statuses
-// that have no Kind: 405, 412, 429 and codes of one route.
+// Reply is an error reply. Build it by hand only for statuses without a Kind (405, 412, 429) and
+// for codes of a single route.
 type Reply struct {
 	// Status is the HTTP status, 400 to 599.
 	Status int
@@ -49,18 +49,19 @@ type Reply struct {
 	Code string
 	// Message is the sentence for the user.
 	Message string
-	// Field is the input field to blame, "" if none.
+	// Field is the wrong input field, or "".
 	Field string
-	// Kind is sent in Internal only.
+	// Kind is only sent in Internal.
 	Kind errs.Kind
-	// RetryAfter asks the caller to wait before the next try, rounded up to seconds. 0 sends no header.
+	// RetryAfter asks the caller to wait before the next attempt. It is rounded up to seconds; 0
+	// sends no header.
 	RetryAfter time.Duration
 }
 
-// ReplyTo turns an error into a Reply: status and code by Kind, message and field
-// of the error, nothing of the cause. The message is bare; Write puts the field
-// before it in the dialects users read, and sends it apart in Internal, so that
-// an error that crosses two hops is prefixed once.
+// ReplyTo turns an error into a Reply: status and code from the Kind, message and field from the
+// error, and nothing of the cause. The message does not contain the field. Write adds it in the
+// dialects for users and sends it separately in Internal, so that it is added only once after two
+// hops.
 func (d Dialect) ReplyTo(requestID string, err error) Reply {
 	r := rowOf(errs.KindOf(err))
 	rep := Reply{
@@ -79,8 +80,7 @@ func (d Dialect) ReplyTo(requestID string, err error) Reply {
 	return rep
 }
 
-// message is the sentence for the user. Internal errors keep even their own
-// Message back: what failed inside is none of the caller's business.
+// message returns the sentence for the user. Internal errors do not show their own message.
 func message(r row, requestID string, err error) string {
 	if r.kind == errs.Internal {
 		if requestID == "" {
@@ -89,14 +89,14 @@ func message(r row, requestID string, err error) string {
 		return r.fallback + ": report it with request id " + requestID
 	}
 	msg := errs.MessageOf(err)
-	if msg == errs.MessageOf(nil) { // the neutral sentence: the Kind's own says more
+	if msg == errs.MessageOf(nil) { // generic; the Kind's fallback says more
 		msg = r.fallback
 	}
 	return msg
 }
 
-// Encode answers a request with an error. requestID may be "". It must be called
-// before anything else was written.
+// Encode answers a request with an error. requestID may be empty. Call it before anything else is
+// written.
 func Encode(w http.ResponseWriter, d Dialect, requestID string, err error) {
 	Write(w, d, d.ReplyTo(requestID, err))
 }
@@ -118,12 +118,12 @@ func Write(w http.ResponseWriter, d Dialect, rep Reply) {
 		h.Set("Retry-After", strconv.Itoa(int((rep.RetryAfter+time.Second-1)/time.Second)))
 	}
 	w.WriteHeader(rep.Status)
-	_, _ = w.Write(body.Bytes()) // the caller is gone if this fails; nobody is left to tell
+	_, _ = w.Write(body.Bytes()) // on failure the caller has disconnected
 }
 
 type universeEnvelope struct {
 	Error string `json:"error"`
-	// RetryAfterMs is sent with 429 only.
+	// RetryAfterMs is only sent with 429.
 	RetryAfterMs int64 `json:"retryAfterMs,omitempty"`
 }
 
@@ -157,11 +157,11 @@ func (d Dialect) envelope(rep Reply) any {
 	return v1Envelope{Error: v1Error{Code: rep.Code, Message: named(rep.Field, rep.Message), Status: rep.Status}}
 }
 
-// maxMessage bounds a message, in bytes.
+// maxMessage bounds a message in bytes.
 const maxMessage = 8 << 10
 
-// shortened cuts a text where it repeats more of a request than anybody would read: a word
-// after maxTold bytes, and the whole after maxMessage. It is valid UTF-8 then.
+// shortened limits how much of a request a message repeats: a word to maxTold bytes and the whole
+// text to maxMessage. The result is valid UTF-8.
 func shortened(s string) string {
 	if len(s) <= maxTold {
 		return s
@@ -188,7 +188,7 @@ func shortened(s string) string {
 	return out.String()
 }
 
-// named puts the field before the message unless it stands there already.
+// named puts the field before the message unless the message already starts with it.
 func named(field, msg string) string {
 	if field == "" {
 		return msg
@@ -199,7 +199,8 @@ func named(field, msg string) string {
 	return field + " " + msg
 }
 
-// startsWithWord tells "port" from "ports": a field stands in a message only as a whole word.
+// startsWithWord reports whether s continues a word, so that "ports" does not count as the field
+// "port".
 func startsWithWord(s string) bool {
 	r, _ := utf8.DecodeRuneInString(s)
 	return unicode.IsLetter(r) || unicode.IsDigit(r)

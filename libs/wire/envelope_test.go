@@ -95,7 +95,7 @@ func TestEncode(t *testing.T) {
 			422, `{"error":{"code":"VALIDATION_ERROR","message":"is empty","status":422,"field":"name","kind":"invalid"}}`,
 		},
 		{
-			"an internal error shows only the request id", wire.V1, errs.As(errs.Internal, "store.Put", errs.New(errs.NotFound, "secret")),
+			"an internal error shows only the request id", wire.V1, errs.WrapAs(errs.Internal, "store.Put", errs.New(errs.NotFound, "secret")),
 			500, `{"error":{"code":"INTERNAL_ERROR","message":"internal error: report it with request id 01J","status":500}}`,
 		},
 		{
@@ -103,7 +103,7 @@ func TestEncode(t *testing.T) {
 			500, `{"error":"internal error: report it with request id 01J"}`,
 		},
 		{
-			"a cause never leaves", wire.V1, errs.As(errs.Unavailable, "store.Get", errors.New("dial tcp 10.0.0.1: refused")),
+			"a cause never leaves", wire.V1, errs.WrapAs(errs.Unavailable, "store.Get", errors.New("dial tcp 10.0.0.1: refused")),
 			503, `{"error":{"code":"UNAVAILABLE","message":"a part of the system does not answer now: retry","status":503}}`,
 		},
 		{
@@ -156,7 +156,7 @@ func TestDecodeErrorReadsEveryDialect(t *testing.T) {
 	}
 }
 
-func TestDecodeErrorOfStrangers(t *testing.T) {
+func TestDecodeErrorOfUnknownFormat(t *testing.T) {
 	cases := []struct {
 		name    string
 		status  int
@@ -194,7 +194,7 @@ func TestASuccessIsNoError(t *testing.T) {
 	}
 }
 
-func TestWhatIsRepeatedOfARequestIsCut(t *testing.T) {
+func TestRepeatedRequestTextIsShortened(t *testing.T) {
 	for name, d := range dialects {
 		for text, most := range map[string]int{
 			strings.Repeat("x", 100_000): 1000, strings.Repeat("é", 100_000): 1000, strings.Repeat("\xff", 100_000): 1000,

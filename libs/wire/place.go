@@ -11,22 +11,22 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/spelling"
+	"github.com/orreryhq/orrery/libs/suggest"
 )
 
-// keys are looked at in a body for what its decoder took silently: a key that an object has
-// two times, of which it takes the last; and, where strict, a field in other letters than it
-// is known by.
+// keys checks a body for what the decoder accepts silently: duplicate keys, and, if strict, names
+// in another case.
 type keys struct{ strict bool }
 
-// check is Malformed with the path of the first such key of a body that was decoded.
+// check returns a Malformed error with the path of the first such key. The body must already have
+// been decoded.
 func (k keys) check(body []byte, into reflect.Type) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	return k.value(dec, into, "")
 }
 
-// value reads one value of a type, nil for any, which stands at a path.
+// value checks the next value at path at. of is its type, nil if any.
 func (k keys) value(dec *json.Decoder, of reflect.Type, at string) error {
 	t, err := dec.Token()
 	if err != nil {
@@ -78,7 +78,7 @@ func (k keys) object(dec *json.Decoder, of reflect.Type, at string) error {
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// plain is what a type points at; nil for one that reads JSON in a way of its own.
+// plain returns the type without pointers, nil if it has its own UnmarshalJSON.
 func plain(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -96,14 +96,13 @@ func join(at, name string) string {
 	return at + "." + name
 }
 
-// unknown is a field that a type does not know: its path, and what is known in its place.
+// unknown is the path of an unknown field and the known names at that place.
 type unknown struct {
 	path  string
 	known []string
 }
 
-// unknownAt finds the field of that name that a type does not know; where it is not found,
-// its path is the name alone.
+// unknownAt finds the unknown field of that name. If it is not found, the path is the name itself.
 func unknownAt(body []byte, into reflect.Type, name string) unknown {
 	var value any
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(&value); err != nil && err != io.EOF {
@@ -147,25 +146,25 @@ func unknownIn(value any, t reflect.Type, name, at string) unknown {
 }
 
 const (
-	// fewFields are told in full.
+	// fewFields is the number of known names up to which all are listed.
 	fewFields = 8
 	// maxTold bounds how much of a path is repeated, in bytes.
 	maxTold = 200
 )
 
-// error says what is known instead.
+// error names the unknown field and suggests known ones.
 func (u unknown) error(name string) error {
 	path := strings.ToValidUTF8(u.path[:min(len(u.path), maxTold)], "")
 	text := path + " is not a known field"
-	if nearest := spelling.Nearest(name, u.known); nearest != "" {
+	if nearest := suggest.Nearest(name, u.known); nearest != "" {
 		text += ": did you mean " + nearest + "?"
 	} else if n := len(u.known); n > 0 && n <= fewFields {
-		text += ": there is " + strings.Join(u.known, ", ")
+		text += ": known fields are " + strings.Join(u.known, ", ")
 	}
 	return &errs.Error{Kind: errs.Malformed, Field: path, Message: text}
 }
 
-// sorted yields an object's fields in order of name.
+// sorted yields an object's fields sorted by name.
 func sorted(m map[string]any) func(yield func(string, any) bool) {
 	return func(yield func(string, any) bool) {
 		keys := make([]string, 0, len(m))
@@ -181,15 +180,15 @@ func sorted(m map[string]any) func(yield func(string, any) bool) {
 	}
 }
 
-// fields are what a type takes, by JSON names.
+// fields are the fields that a type accepts.
 type fields struct {
-	// named are a struct's, each with its type; nil where any name is taken.
+	// named maps the JSON names of a struct to their types. It is nil if any name is accepted.
 	named map[string]reflect.Type
-	// each is the type of a map's values; a nil one takes anything.
+	// each is the type of a map's values. Nil accepts anything.
 	each reflect.Type
 }
 
-// fieldsOf are those of a struct, of a map, or of anything.
+// fieldsOf returns the fields of a struct or map. For other types it accepts any field.
 func fieldsOf(t reflect.Type) fields {
 	switch {
 	case t == nil:
@@ -208,7 +207,7 @@ func fieldsOf(t reflect.Type) fields {
 	return fields{}
 }
 
-// find is the field that a name in any letters is taken for: what it is known by, and its type.
+// find returns the field for a name, ignoring case: its exact name and type.
 func (f fields) find(name string) (known string, inner reflect.Type, ok bool) {
 	if f.named == nil {
 		return name, f.each, true

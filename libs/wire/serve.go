@@ -12,13 +12,13 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Serve serves until ctx ends, then lets calls under way finish for a time and cuts
-// what is left. Unavailable when the listener fails before.
+// Serve serves until ctx ends, then lets current requests finish for at most drain and closes the
+// rest. The error is Unavailable if the listener fails before that.
 func Serve(ctx context.Context, s *http.Server, l net.Listener, drain time.Duration) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return errs.As(errs.Unavailable, "wire.Serve", err)
+			return errs.WrapAs(errs.Unavailable, "wire.Serve", err)
 		}
 		return nil
 	})

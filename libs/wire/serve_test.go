@@ -11,7 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// serving runs a server whose only call lasts until release is closed.
+// serving runs a server with one call that lasts until release is closed.
 func serving(t *testing.T, drain time.Duration) (url string, begun, release chan struct{}, stop func() error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,7 +33,7 @@ func serving(t *testing.T, drain time.Duration) (url string, begun, release chan
 	}
 }
 
-func TestACallUnderWayIsFinished(t *testing.T) {
+func TestServeFinishesCurrentCalls(t *testing.T) {
 	url, begun, release, stop := serving(t, time.Minute)
 	answer := make(chan string, 1)
 	go func() {
@@ -58,7 +58,7 @@ func TestACallUnderWayIsFinished(t *testing.T) {
 	}
 }
 
-func TestACallThatLastsTooLongIsCut(t *testing.T) {
+func TestServeClosesSlowCalls(t *testing.T) {
 	url, begun, release, stop := serving(t, time.Millisecond)
 	cut := make(chan error, 1)
 	go func() {
@@ -78,7 +78,7 @@ func TestACallThatLastsTooLongIsCut(t *testing.T) {
 	close(release)
 }
 
-func TestAListenerThatFailsEndsIt(t *testing.T) {
+func TestServeFailsWithItsListener(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

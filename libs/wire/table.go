@@ -1,18 +1,16 @@
-// Package wire is how errors and JSON bodies cross HTTP.
+// Package wire transfers errors and JSON bodies over HTTP.
 //
-// One table (this file) says which status and code a Kind of errs has, and which
-// Kind a status has when a reply comes back. Servers answer with Encode, clients
-// read with DecodeError, bodies are read with DecodeJSON.
+// One table (in this file) maps each Kind of errs to a status and code, and a status back to a
+// Kind. Servers answer with Encode, clients decode with DecodeError, and bodies are decoded with
+// DecodeJSON.
 //
 // Invariants:
-//   - Every Kind has a row, so no switch over Kinds exists elsewhere.
-//   - Between our own services (dialect Internal) a Kind and a field survive the
-//     hop unchanged: DecodeError(Encode(err)) has the Kind of err.
-//   - A cause never leaves the process. An Internal error shows nothing but the
-//     request id, in every dialect.
+//   - Every Kind has a row, so no other code switches over Kinds.
+//   - Between Orrery's services (dialect Internal) the Kind and field survive the hop: DecodeError(Encode(err)) has the Kind of err.
+//   - Causes never leave the process. An Internal error shows only the request ID, in every dialect.
 //   - Bad input is never Internal: DecodeJSON fails with Malformed or TooLarge.
 //
-// The package does not log, route or limit rates; it knows no service.
+// The package does not log, route or limit rates, and knows no service.
 package wire
 
 import (
@@ -21,23 +19,23 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// StatusClientClosed is the status of a request whose caller gave up. Nobody
-// reads it but the access log.
+// StatusClientClosed is the status of a request that its caller cancelled. Only the access log
+// shows it.
 const StatusClientClosed = 499
 
-// row is what HTTP says about a Kind.
+// row maps a Kind to HTTP.
 type row struct {
 	kind   errs.Kind
 	status int
-	// universe is the status in the Universe dialect where it differs, else 0.
+	// universe is the status in the Universe dialect if it differs, else 0.
 	universe int
 	code     string
-	// fallback is the message when nobody wrote one.
+	// fallback is the message for errors without one.
 	fallback string
 }
 
-// table holds one row per Kind. Where two Kinds share a status, the first row
-// wins on the way back, unless code or kind in the reply tell them apart.
+// table has one row per Kind. If two Kinds share a status, the first row wins in the reverse
+// direction, unless the code or kind of the reply distinguishes them.
 var table = [...]row{
 	{errs.Malformed, http.StatusBadRequest, 0, "BAD_REQUEST", "the request could not be read"},
 	{errs.Invalid, http.StatusUnprocessableEntity, 0, "VALIDATION_ERROR", "the request is not acceptable"},
@@ -63,15 +61,15 @@ func rowOf(kind errs.Kind) row {
 	return rowOf(errs.Internal)
 }
 
-// Status is the HTTP status of a Kind in the V1 and Internal dialects.
+// Status returns the HTTP status of a Kind in the V1 and Internal dialects.
 func Status(kind errs.Kind) int { return rowOf(kind).status }
 
-// Code is the machine-readable code of a Kind, e.g. NOT_FOUND.
+// Code returns the machine-readable code of a Kind, e.g. NOT_FOUND.
 func Code(kind errs.Kind) string { return rowOf(kind).code }
 
-// KindOf is the Kind of a reply with an error status and a code ("" if unknown).
-// The code decides between Kinds of one status; a status outside the table takes
-// the Kind that asks its receiver for the same: retry, correct or report.
+// KindOf returns the Kind of a reply with an error status and a code ("" if unknown). The code
+// distinguishes Kinds of the same status. A status outside the table gets the Kind that requires
+// the same reaction: retry, correct or report.
 func KindOf(status int, code string) errs.Kind {
 	for _, r := range table {
 		if r.status == status && r.code == code {
@@ -99,7 +97,7 @@ func KindOf(status int, code string) errs.Kind {
 	return errs.Internal
 }
 
-// kindNamed finds a Kind by the name it has in replies between services.
+// kindNamed finds a Kind by its name in replies between services.
 func kindNamed(name string) (errs.Kind, bool) {
 	for _, k := range errs.Kinds {
 		if k.String() == name {

@@ -10,73 +10,73 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// Cache is what a node keeps of templates.
+// Cache describes a node's cache of template content.
 type Cache struct {
-	// TotalBytes is all of it. LimitBytes is what it may be but for what is in use; 0: no limit.
+	// TotalBytes is its size. LimitBytes bounds it, not counting content in use; 0 means no limit.
 	TotalBytes int64 `json:"totalBytes"`
 	LimitBytes int64 `json:"limitBytes"`
-	// Versions are in order of their last use, the latest first.
+	// Versions are ordered by their last use, the latest first.
 	Versions []CachedVersion `json:"versions"`
-	// MoreVersions is how many are left out.
+	// MoreVersions is the number of omitted versions.
 	MoreVersions int `json:"moreVersions,omitempty"`
-	// Artifacts are those of the catalog that are there, in order of their last use; 500 at most.
+	// Artifacts are the cached artifacts of the catalog, at most 500, ordered by their last use.
 	Artifacts []CachedArtifact `json:"artifacts,omitempty"`
 }
 
 // CachedArtifact is an artifact of the catalog on a node.
 type CachedArtifact struct {
-	// SHA256 is its hash, hex, Bytes what it holds.
+	// SHA256 is its hexadecimal hash, and Bytes its size.
 	SHA256 string `json:"sha256"`
 	Bytes  int64  `json:"bytes"`
-	// CachedAt is when it came, UsedAt when it was used last.
+	// CachedAt is when it was fetched, and UsedAt when it was last used.
 	CachedAt time.Time `json:"cachedAt"`
 	UsedAt   time.Time `json:"usedAt"`
 }
 
-// maxCached is how many versions are read of a node, and a few more.
+// maxCached bounds the versions that Cache reads, rounded up to a page.
 const maxCached = 5000
 
-// CachedVersion is a template version a node knows.
+// CachedVersion is a template version in a node's cache.
 type CachedVersion struct {
 	Digest string `json:"digest"`
-	// Bytes is what its files hold, each content once.
+	// Bytes is the size of its files; equal contents count once.
 	Bytes int64 `json:"bytes"`
-	// Complete is true when all of it is there.
+	// Complete is true if all of its content is cached.
 	Complete bool      `json:"complete"`
 	UsedAt   time.Time `json:"usedAt"`
-	// InUse is true while a directory is built of it, an instance runs that was, or it is warmed.
+	// InUse is true while a directory is built from it, an instance with it runs, or it is warmed.
 	InUse bool `json:"inUse,omitempty"`
 }
 
-// WarmRequest asks a node to have template versions at hand.
+// WarmRequest asks a node to fetch template versions into its cache.
 type WarmRequest struct {
-	// Digests are the versions; 256 at most.
+	// Digests are the versions, at most 256.
 	Digests []string `json:"digests"`
 }
 
-// What comes of warming a version.
+// The results of warming a version.
 const (
-	WarmOK     = "OK" // all of it is there, every hash verified
+	WarmOK     = "OK" // all content is cached and its hashes are verified
 	WarmFailed = "FAILED"
 )
 
-// WarmAnswer says what came of each, in the order they were asked for.
+// WarmAnswer contains the result of each version, in the order of the request.
 type WarmAnswer struct {
 	Versions []WarmedVersion `json:"versions"`
 }
 
-// WarmedVersion is what came of one.
+// WarmedVersion is the result of warming a version.
 type WarmedVersion struct {
 	Digest string `json:"digest"`
 	// Status is WarmOK or WarmFailed.
 	Status string `json:"status"`
-	// Bytes is what was fetched; 0 when it was there.
+	// Bytes is how much was fetched; 0 if it was cached.
 	Bytes int64 `json:"bytes"`
 	// Error says why it failed.
 	Error string `json:"error,omitempty"`
 }
 
-// Cache reads what the node keeps of templates, page by page; about 5,000 versions at most.
+// Cache reads the node's cache page by page, at most about 5,000 versions.
 func (c *Client) Cache(ctx context.Context) (Cache, error) {
 	var all []CachedVersion
 	var artifacts []CachedArtifact
@@ -96,8 +96,8 @@ func (c *Client) Cache(ctx context.Context) (Cache, error) {
 	}
 }
 
-// Warm has the node fetch template versions and answers when all are there or have
-// failed, which takes ten minutes at most. Invalid when more than 256 are asked for.
+// Warm makes the node fetch template versions. It returns when all are cached or have failed,
+// after at most ten minutes. Invalid for more than 256 digests.
 func (c *Client) Warm(ctx context.Context, digests []string) (WarmAnswer, error) {
 	var answer WarmAnswer
 	err := wire.Call(ctx, c.http, wire.Request{

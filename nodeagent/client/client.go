@@ -1,6 +1,7 @@
-// Package client calls a node's agent: live figures, log, console and heartbeat of
-// an instance, the node's cache of templates, and what the agent itself logs. Errors keep the Kind they had in the agent; an agent that does not
-// answer is Unavailable. It retries nothing and holds no breaker: callers do.
+// Package client calls a node's agent: live figures, log, console and heartbeat of an
+// instance, the node's template cache, and the agent's own log. Errors have the Kind they had
+// in the agent; Unavailable if the agent does not answer. It does not retry and has no circuit
+// breaker: that is up to the caller.
 package client
 
 import (
@@ -14,10 +15,12 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// Instance is what an agent knows of an instance at this moment.
+// Instance is the current state of an instance.
 type Instance struct {
 	ID         fleet.InstanceID `json:"id"`
 	Name       string           `json:"name"`
@@ -26,64 +29,64 @@ type Instance struct {
 	State      fleet.State      `json:"state"`
 	Reason     fleet.Reason     `json:"reason"`
 	Message    string           `json:"message,omitempty"`
-	// PID is the server's process id, 0 when none runs; Port its main port, 0 when it has none.
+	// PID is the server's process id, 0 without one. Port is its main port, 0 without one.
 	PID  int `json:"pid,omitempty"`
 	Port int `json:"port,omitempty"`
-	// ChangedAt is since when the instance is in its state.
+	// ChangedAt is when the instance entered its state.
 	ChangedAt time.Time `json:"changedAt,omitzero"`
 	// Orphan is true when the store has no record of the instance.
 	Orphan    bool      `json:"orphan,omitempty"`
 	Restarts  int       `json:"restarts,omitempty"`
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	OnlineAt  time.Time `json:"onlineAt,omitzero"`
-	// UptimeMillis is the time since the process was started; 0 when none runs.
+	// UptimeMillis is the time since the process was started; 0 without one.
 	UptimeMillis int64 `json:"uptimeMillis,omitempty"`
 	Players      int   `json:"players"`
 	MaxPlayers   int   `json:"maxPlayers"`
-	// PlayersKnown is true when the instance said how many there are, or answered when it was asked.
+	// PlayersKnown is true if the instance reported its players, or answered a probe for them.
 	PlayersKnown bool `json:"playersKnown,omitempty"`
-	// TPS is ticks per second as the instance last said; 0 when it never did.
+	// TPS is the last reported ticks per second; 0 if never reported.
 	TPS float64 `json:"tps,omitempty"`
-	// LastHeartbeat is when the instance last spoke from inside; zero when never.
+	// LastHeartbeat is the time of the last heartbeat; zero if there was none.
 	LastHeartbeat time.Time `json:"lastHeartbeat,omitzero"`
-	// SaidState is the state it then gave itself; empty when it never did.
+	// SaidState is the state in it; empty if never reported.
 	SaidState string `json:"saidState,omitempty"`
-	// Attach is the shell command that shows its terminal on its node; empty when it has none.
+	// Attach is the shell command that shows its terminal on its node; empty without a terminal.
 	Attach string `json:"attach,omitempty"`
-	// Usage is how much memory, processor time and disk it uses.
-	Usage fleet.Usage `json:"usage,omitzero"`
+	// Usage is its memory, CPU and disk usage.
+	Usage reports.Usage `json:"usage,omitzero"`
 }
 
 // Line is one line of output with the offset of its first byte in the log.
 type Line struct {
 	Offset int64  `json:"offset"`
 	Text   string `json:"text"`
-	// At is when it was written, to a second; zero when nobody was there to see.
+	// At is when it was written, to a second; zero if unknown.
 	At time.Time `json:"at,omitzero"`
 }
 
-// Log is the end of an instance's output.
+// Log is a page of an instance's output.
 type Log struct {
 	Lines []Line `json:"lines"`
-	// More is true when older lines may belong to the answer: ask for those before Before.
+	// More is true if there may be older matching lines, before the offset Before.
 	More   bool  `json:"more,omitempty"`
 	Before int64 `json:"before,omitempty"`
-	// Total is the number of lines in the log, whether they belong to the answer or not; 0
-	// unless Query.Count asked for it.
+	// Total is the number of lines in the log, independent of the query; 0 unless
+	// Query.Count requested it.
 	Total int64 `json:"total,omitempty"`
 }
 
-// Query asks for a page of output: the last Lines of those that lie before an offset,
-// were written within a time and match.
+// Query selects a page of output: the last Lines before an offset that were written within a
+// time range and match a pattern.
 type Query struct {
 	Lines int
-	// Before is the offset the page ends at; 0 means the end.
+	// Before is the offset at which the page ends; 0 means the end.
 	Before int64
-	// Since and Until bound the time; zero sets no bound.
+	// Since and Until bound the time; zero means no bound.
 	Since, Until time.Time
 	// Match is a regular expression (RE2); empty matches all.
 	Match string
-	// Count has the answer tell how many lines the log has.
+	// Count requests the number of lines in the log.
 	Count bool
 }
 
@@ -110,7 +113,7 @@ func (q Query) values() url.Values {
 // Chunk is a piece of an instance's output.
 type Chunk struct {
 	Data []byte `json:"data"`
-	// Next is the offset after the piece: what to ask for next.
+	// Next is the offset after the piece.
 	Next int64 `json:"next"`
 }
 
@@ -124,39 +127,39 @@ type RemoteCommand struct {
 	Command string `json:"command"`
 }
 
-// RemoteAnswer is what the server answers to it.
+// RemoteAnswer is the server's answer to it.
 type RemoteAnswer struct {
 	Answer string `json:"answer"`
-	// Incomplete is true when the server has the command but did not say all of it.
+	// Incomplete is true if the server received the command but its answer may be incomplete.
 	Incomplete bool `json:"incomplete,omitempty"`
 }
 
-// Heartbeat is what an instance says of itself; nil where it does not.
+// Heartbeat is what an instance reports about itself. Nil values are not reported.
 type Heartbeat struct {
-	// State is the state it gives itself, ONLINE when it serves; empty says nothing.
+	// State is the state it reports, ONLINE if it is ready; empty for none.
 	State      string   `json:"state,omitempty"`
 	Players    *int     `json:"players,omitempty"`
 	MaxPlayers *int     `json:"maxPlayers,omitempty"`
 	TPS        *float64 `json:"tps,omitempty"`
-	// At is when it was said; zero means now.
+	// At is when it was sent; zero means now.
 	At time.Time `json:"at,omitzero"`
-	// Sequence numbers what a run says, each higher than the one before; 0 is no number.
+	// Sequence numbers the heartbeats of a run in increasing order; 0 means none.
 	Sequence int64 `json:"sequence,omitempty"`
-	// Joined is a player who is there: Player, Name, Proxy, On, Group and Edition count. Left is
-	// one who is not any more.
-	Joined *fleet.Presence `json:"joined,omitempty"`
-	Left   fleet.PlayerID  `json:"left,omitempty"`
-	// Measured are the figures it has of itself; their time is the agent's to tell.
+	// Joined is a player who joined, with Player, Name, Proxy, On, Group and Edition. Left is
+	// one who left.
+	Joined *players.Presence `json:"joined,omitempty"`
+	Left   players.PlayerID  `json:"left,omitempty"`
+	// Measured are the instance's own metrics. The agent sets their time.
 	Measured *Measured `json:"measured,omitempty"`
 }
 
-// Measured are figures that an instance has of itself.
+// Measured are an instance's own metrics.
 type Measured struct {
-	// At is when they came.
+	// At is when the agent received them.
 	At time.Time `json:"at,omitzero"`
 	// Proxy is true for those of a proxy.
 	Proxy bool `json:"proxy,omitempty"`
-	// Figures are a JSON object of 64 KiB at most, which the agent does not look into.
+	// Figures is a JSON object of at most 64 KiB, which the agent does not interpret.
 	Figures json.RawMessage `json:"figures"`
 }
 
@@ -167,12 +170,12 @@ type Client struct {
 	secret string
 }
 
-// New makes a client of the agent at baseURL; it opens no connection. secret is the cluster secret.
+// New returns a client of the agent at baseURL without connecting to it. secret is the cluster secret.
 func New(httpClient *http.Client, baseURL, secret string) *Client {
 	return &Client{http: httpClient, base: strings.TrimSuffix(baseURL, "/"), secret: secret}
 }
 
-// Instance reads an instance's live figures. NotFound when the node does not have it.
+// Instance reads an instance. NotFound if the node does not have it.
 func (c *Client) Instance(ctx context.Context, id fleet.InstanceID) (Instance, error) {
 	var i Instance
 	err := c.call(ctx, http.MethodGet, id, "", nil, &i)
@@ -185,8 +188,8 @@ func (c *Client) Tail(ctx context.Context, id fleet.InstanceID, lines int) ([]Li
 	return l.Lines, err
 }
 
-// Find reads a page of an instance's output, oldest line first. Invalid when what is
-// to match is no regular expression.
+// Find reads a page of an instance's output, oldest line first. Invalid if Match is not a
+// regular expression.
 func (c *Client) Find(ctx context.Context, id fleet.InstanceID, q Query) (Log, error) {
 	var l Log
 	err := c.call(ctx, http.MethodGet, id, "/log?"+q.values().Encode(), nil, &l)
@@ -204,29 +207,29 @@ func (c *Client) Read(ctx context.Context, id fleet.InstanceID, offset int64, ma
 	return chunk, errs.Wrap("nodeagent.Read", err)
 }
 
-// WriteLine types a line into an instance's console, byte for byte. Conflict when it does
-// not run, or does not read, Invalid for control characters.
+// WriteLine types a line into an instance's console, byte for byte. Conflict if the instance
+// does not run or does not read, Invalid for control characters.
 func (c *Client) WriteLine(ctx context.Context, id fleet.InstanceID, line string) error {
 	return errs.Wrap("nodeagent.WriteLine", c.call(ctx, http.MethodPost, id, "/console", ConsoleLine{line}, nil))
 }
 
-// RCON gives an instance's server a command over its remote console and returns what it
-// answers. Conflict when it does not run, has no remote console, or does not answer there.
+// RCON sends a command over a server's remote console and returns its answer. Conflict if the
+// instance does not run, has no remote console, or does not answer.
 func (c *Client) RCON(ctx context.Context, id fleet.InstanceID, command string) (RemoteAnswer, error) {
 	var a RemoteAnswer
 	err := c.call(ctx, http.MethodPost, id, "/rcon", RemoteCommand{command}, &a)
 	return a, errs.Wrap("nodeagent.RCON", err)
 }
 
-// Heartbeat passes on what an instance says of itself. Conflict when it does not run,
-// AlreadyExists when its sequence is not higher than the one before, Exhausted when
-// there are too many players.
+// Heartbeat forwards a heartbeat of an instance. Conflict if the instance does not run,
+// AlreadyExists if the sequence number is not higher than the last one, Exhausted if there are
+// too many players.
 func (c *Client) Heartbeat(ctx context.Context, id fleet.InstanceID, h Heartbeat) error {
 	return errs.Wrap("nodeagent.Heartbeat", c.call(ctx, http.MethodPut, id, "/heartbeat", h, nil))
 }
 
-// Measured reads the figures that an instance last told of itself in its present run. NotFound when it
-// told none.
+// Measured reads the metrics that an instance last reported in its current run. NotFound if it
+// reported none.
 func (c *Client) Measured(ctx context.Context, id fleet.InstanceID) (Measured, error) {
 	var m Measured
 	err := c.call(ctx, http.MethodGet, id, "/measured", nil, &m)

@@ -11,20 +11,20 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// ExportReportName is the last entry of an export, an ExportReport as JSON: an archive
-// without it broke off. No template may hold such a name.
+// ExportReportName is the last entry of an export, an ExportReport as JSON. An archive without
+// it is incomplete. No template may contain this name.
 const ExportReportName = ".orrery/report.json"
 
-// ExportReport says what an export holds and what not.
+// ExportReport describes the content of an export.
 type ExportReport struct {
-	// Files is how many files the export holds.
+	// Files is the number of exported files.
 	Files int `json:"files"`
-	// Unchanged is how many files are left out because they are what the templates made.
+	// Unchanged is the number of files omitted because they equal those of the templates.
 	Unchanged int `json:"unchanged,omitempty"`
-	// Skipped are those that were left out, 500 at most; MoreSkipped is how many more there are.
+	// Skipped are the skipped files, at most 500. MoreSkipped is the number of the others.
 	Skipped     []SkippedFile `json:"skipped"`
 	MoreSkipped int           `json:"moreSkipped,omitempty"`
-	// Truncated says why not all was looked at; empty when it was.
+	// Truncated says why some files were not examined; empty if all were.
 	Truncated string `json:"truncated,omitempty"`
 }
 
@@ -34,11 +34,11 @@ type SkippedFile struct {
 	Reason string `json:"reason"` // for people, such as "not text" or "a world"
 }
 
-// Export opens a tar archive of an instance's configuration: those of its text
-// files below a prefix, or all for an empty one, that are not as its templates made
-// them, placeholders being placeholders again. Its last entry
-// is the report. The caller closes it. Conflict when the instance does not run, NotFound
-// when it or the prefix is not there, Invalid for a prefix that leads out.
+// Export opens a tar archive of an instance's configuration: its text files below a prefix
+// (empty for all) that differ from its templates, with placeholders instead of their values.
+// The last entry is the report. The caller closes it. Conflict if the instance does not run,
+// NotFound if the instance or the prefix does not exist, Invalid if the prefix leads out of the
+// directory.
 func (c *Client) Export(ctx context.Context, id fleet.InstanceID, prefix string) (io.ReadCloser, error) {
 	resp, err := wire.Send(ctx, c.http, wire.Request{
 		Method: http.MethodGet, Token: c.secret,

@@ -11,38 +11,38 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Directory is what lies in a directory of an instance.
+// Directory lists a directory of an instance.
 type Directory struct {
-	Entries []FileEntry `json:"entries"` // by name, 1000 at most
-	// More is true when there is more than that.
+	Entries []FileEntry `json:"entries"` // by name, at most 1000
+	// More is true if there are more entries.
 	More bool `json:"more,omitempty"`
 }
 
-// FileEntry is a file, a directory, or Other: a link that leads nowhere or out, a pipe.
+// FileEntry is a file, a directory, or Other: a broken or outside link, or a pipe.
 type FileEntry struct {
 	Name  string `json:"name"`
 	Dir   bool   `json:"dir,omitempty"`
 	Other bool   `json:"other,omitempty"`
 	Size  int64  `json:"size"`
-	// ModifiedAt is when it was written last; zero where nobody knows.
+	// ModifiedAt is when it was last written; zero if unknown.
 	ModifiedAt time.Time `json:"modifiedAt,omitzero"`
 }
 
-// FileContent is a part of a file, without the values of secrets.
+// FileContent is a part of a file. The values of secrets are hidden.
 type FileContent struct {
 	Text string `json:"text"`
-	// Size is the whole file's, in bytes.
+	// Size is the size of the whole file in bytes.
 	Size int64 `json:"size"`
-	// Cut is true when Text is not all of it.
+	// Cut is true if Text is only a part of the file.
 	Cut bool `json:"cut,omitempty"`
-	// Binary is true when the file is not text; then there is no Text.
+	// Binary is true if the file is not text; Text is empty then.
 	Binary bool `json:"binary,omitempty"`
 }
 
-// Files lists a directory of an instance, "" being its own. NotFound when the node does not
-// have the instance. Errors with the field path: NotFound when nothing is there, Invalid when
-// it leads out, Conflict when it is no directory. Conflict without it when the instance's
-// secrets are not known.
+// Files lists a directory of an instance; "" is its own. NotFound if the node does not have the
+// instance. Errors with the field path: NotFound if it does not exist, Invalid if it leads out
+// of the directory, Conflict if it is not a directory. Conflict without a field if the values
+// of the instance's secrets are unknown.
 func (c *Client) Files(ctx context.Context, id fleet.InstanceID, path string) (Directory, error) {
 	var d Directory
 	err := c.call(ctx, http.MethodGet, id, "/files?"+url.Values{"path": {path}}.Encode(), nil, &d)
@@ -50,7 +50,8 @@ func (c *Client) Files(ctx context.Context, id fleet.InstanceID, path string) (D
 }
 
 // File reads at most maxBytes (1 MiB at most) of a file's beginning, or with tail of its end.
-// Errors as of Files.
+// File reads at most maxBytes (up to 1 MiB) from the beginning of a file, or with tail from its
+// end. Errors as of Files.
 func (c *Client) File(ctx context.Context, id fleet.InstanceID, path string, maxBytes int, tail bool) (FileContent, error) {
 	q := url.Values{"path": {path}, "maxBytes": {strconv.Itoa(maxBytes)}, "tail": {strconv.FormatBool(tail)}}
 	var f FileContent

@@ -20,10 +20,10 @@ import (
 // SocketName is the agent's local socket in its data directory.
 const SocketName = "agent.sock"
 
-// ErrNoAgent is the cause of an error when no agent serves the data directory.
+// ErrNoAgent is the cause of an error if no agent serves the data directory.
 var ErrNoAgent = errors.New("no agent serves this data directory")
 
-// Agent is what an agent says of itself.
+// Agent is the state of an agent.
 type Agent struct {
 	Node      fleet.NodeID `json:"node"`
 	DataDir   string       `json:"dataDir"`
@@ -33,28 +33,28 @@ type Agent struct {
 	Etcd      Etcd         `json:"etcd"`
 	// Instances counts the instances by state.
 	Instances map[fleet.State]int `json:"instances"`
-	// Orphans run without a record in the store.
+	// Orphans counts the running instances without a record in the store.
 	Orphans int `json:"orphans"`
-	// Held is how many instances wait for the node to join, since the host was
+	// Held counts the instances that wait until the node has joined, because the host was
 	// restarted or the data directory is a copy.
 	Held int `json:"held,omitempty"`
-	// LocalRestarts is how many runs this agent began in place by itself.
+	// LocalRestarts counts the restarts in place that this agent started by itself.
 	LocalRestarts int `json:"localRestarts"`
-	// Unwritten is how many statuses the store does not have yet, UnwrittenSince since
-	// when the oldest waits; zero when none does.
+	// Unwritten counts the statuses that are not yet written to the store. UnwrittenSince is
+	// when the oldest of them was reported, or zero.
 	Unwritten      int       `json:"unwritten"`
 	UnwrittenSince time.Time `json:"unwrittenSince,omitzero"`
 }
 
-// Etcd is how an agent stands with the store.
+// Etcd is an agent's connection to the store.
 type Etcd struct {
-	// Reachable is false when an answer is overdue; Since is since when it is so, zero
-	// when the store was never reached.
+	// Reachable is false if an answer is overdue. Since is when this state began, or zero if
+	// the store was never reached.
 	Reachable bool      `json:"reachable"`
 	Since     time.Time `json:"since,omitzero"`
-	// LastContact is when the store last answered; zero when it never did.
+	// LastContact is when the store last answered, or zero.
 	LastContact time.Time `json:"lastContact,omitzero"`
-	// SessionAlive is false when others take the node for lost.
+	// SessionAlive is false if the control plane may consider the node lost.
 	SessionAlive bool  `json:"sessionAlive"`
 	Epoch        int64 `json:"epoch,omitempty"`
 	// Cluster identifies the store that was joined last.
@@ -63,53 +63,53 @@ type Etcd struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Instances are all instances an agent knows, by name and id.
+// Instances are all instances of an agent, by name and id.
 type Instances struct {
 	Instances []Instance `json:"instances"`
 }
 
-// Stop asks for a stop. Exactly one of Instances, Group and All is to be given.
+// Stop requests stops. Exactly one of Instances, Group and All must be set.
 type Stop struct {
 	Instances []fleet.InstanceID `json:"instances,omitempty"`
 	Group     fleet.GroupName    `json:"group,omitempty"`
 	All       bool               `json:"all,omitempty"`
-	// Force kills at once instead of asking.
+	// Force kills the instances at once.
 	Force bool `json:"force,omitempty"`
 }
 
-// Stopping is the answer to a Stop: what was journalled and is under way.
+// Stopping is the answer to a Stop. The stops in it are journalled and under way.
 type Stopping struct {
-	// Instances are those that were told, as they stood then; what had ended before is left out.
+	// Instances are the stopping instances as they were before. Ended ones are omitted.
 	Instances []Instance `json:"instances"`
-	// Problems are those it is not sure of, by name and id; where there are only such, the call fails.
+	// Problems are the instances that may not stop, by name and id. If there are only such
+	// instances, the call fails.
 	Problems []Problem `json:"problems,omitempty"`
-	// Note says what the control plane will make of it.
+	// Note says how the control plane will react.
 	Note string `json:"note"`
 }
 
-// Problem is why an order is not sure to be carried out.
+// Problem says why an instance may not stop.
 type Problem struct {
 	ID      fleet.InstanceID `json:"id"`
 	Name    string           `json:"name"`
 	Message string           `json:"message"`
 }
 
-// Local calls the agent of a data directory on the same host through its socket:
-// no store, gateway or secret is needed, only the right to open the socket.
+// Local calls the agent of a data directory on the same host through its socket. It needs no
+// store, gateway or secret, only permission to open the socket.
 type Local struct {
 	*Client
 }
 
-// NewLocal makes a client of the agent on a data directory; it opens no
-// connection. Where no agent answers, the calls' errors are Unavailable with the
-// cause ErrNoAgent.
+// NewLocal returns a client of the agent on a data directory without connecting to it. If no
+// agent answers, calls return Unavailable with the cause ErrNoAgent.
 func NewLocal(dataDir string) *Local {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dataDir) }
 	h := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	return &Local{New(h, "http://agent", "")}
 }
 
-// Agent reads what the agent says of itself.
+// Agent reads the state of the agent.
 func (l *Local) Agent(ctx context.Context) (Agent, error) {
 	var a Agent
 	err := l.get(ctx, "/v1/agent", &a)
@@ -123,8 +123,8 @@ func (l *Local) Instances(ctx context.Context) ([]Instance, error) {
 	return all.Instances, errs.Wrap("nodeagent.Instances", err)
 }
 
-// Stop has instances stopped. NotFound names those that are not on the node; then
-// nothing is stopped. Unavailable when none of them is sure to be.
+// Stop stops instances. NotFound names instances that are not on the node; nothing is stopped
+// then. Unavailable if none of them can be stopped for sure.
 func (l *Local) Stop(ctx context.Context, s Stop) (Stopping, error) {
 	var out Stopping
 	err := wire.Call(ctx, l.http, wire.Request{Method: http.MethodPost, URL: l.base + "/v1/stop", Body: s}, &out)
@@ -135,16 +135,15 @@ func (l *Local) get(ctx context.Context, path string, into any) error {
 	return wire.Call(ctx, l.http, wire.Request{Method: http.MethodGet, URL: l.base + path}, into)
 }
 
-// dialSocket connects to a data directory's socket. The path of a socket may have
-// 107 bytes; a directory's own may be longer, so it is opened first and the socket
-// named through it.
+// dialSocket connects to a data directory's socket. The path of a socket is limited to 107
+// bytes, so the directory is opened first and the socket addressed relative to it.
 func dialSocket(ctx context.Context, dataDir string) (net.Conn, error) {
 	dir, err := os.Open(dataDir)
 	if errors.Is(err, os.ErrPermission) {
 		return nil, denied(err, dataDir)
 	}
 	if err != nil {
-		return nil, noAgent(err, "the data directory %s cannot be opened: %s", dataDir, reason(err))
+		return nil, noAgent(err, "cannot open the data directory %s: %s", dataDir, reason(err))
 	}
 	defer dir.Close()
 	path := filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), SocketName)
@@ -155,17 +154,17 @@ func dialSocket(ctx context.Context, dataDir string) (net.Conn, error) {
 	case errors.Is(err, os.ErrPermission):
 		return nil, denied(err, dataDir)
 	case errors.Is(err, unix.ECONNREFUSED):
-		return nil, noAgent(err, "no agent runs on this data directory: %s (the socket there was left by one that died; its instances run on, and an agent that is started adopts them)", dataDir)
+		return nil, noAgent(err, "no agent runs on this data directory: %s (its socket is left from an agent that died; its instances keep running, and the next agent adopts them)", dataDir)
 	case errors.Is(err, unix.ENOENT):
 		return nil, noAgent(err, "no agent runs on this data directory: %s", dataDir)
 	}
-	return nil, errs.As(errs.Unavailable, "nodeagent.dial", err)
+	return nil, errs.WrapAs(errs.Unavailable, "nodeagent.dial", err)
 }
 
 func denied(cause error, dataDir string) error {
 	return &errs.Error{
 		Op: "nodeagent.dial", Kind: errs.Denied, Err: cause,
-		Message: "the agent's socket in " + dataDir + " may be opened by the agent's own user and by root only: run this as one of them",
+		Message: "only the agent's own user and root may open the agent's socket in " + dataDir + ": run this as one of them",
 	}
 }
 

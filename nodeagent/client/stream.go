@@ -10,14 +10,14 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// Stream is what an agent tells as it comes, frame by frame. Close it.
+// Stream is a stream of frames from an agent. The caller closes it.
 type Stream[T any] struct {
 	body io.ReadCloser
 	in   *json.Decoder
 }
 
-// stream opens what the agent streams at a path. Errors are the agent's, and Unavailable
-// when it does not answer.
+// stream opens a stream at a path. Errors are the agent's, or Unavailable if it does not
+// answer.
 func stream[T any](ctx context.Context, c *Client, path string) (*Stream[T], error) {
 	resp, err := wire.Send(ctx, c.http, wire.Request{Method: http.MethodGet, URL: c.base + path, Token: c.secret})
 	if err != nil {
@@ -26,10 +26,10 @@ func stream[T any](ctx context.Context, c *Client, path string) (*Stream[T], err
 	return &Stream[T]{resp.Body, json.NewDecoder(resp.Body)}, nil
 }
 
-// Next waits for the next frame. Unavailable when the stream broke off.
+// Next waits for the next frame. Unavailable if the stream was interrupted.
 func (s *Stream[T]) Next() (T, error) {
 	var f T
-	return f, errs.As(errs.Unavailable, "nodeagent.Next", s.in.Decode(&f))
+	return f, errs.WrapAs(errs.Unavailable, "nodeagent.Next", s.in.Decode(&f))
 }
 
 // Close ends the stream.

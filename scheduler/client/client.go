@@ -1,10 +1,10 @@
-// Package client asks a scheduler questions: why an instance is where it is or
-// waits, and what would happen if. Answers change nothing, and nothing may depend on
-// them for correctness.
+// Package client asks a scheduler why an instance runs where it does or waits, and what
+// would happen in a given case. The answers are for people: nothing may depend on them for
+// correctness.
 //
-// Errors keep the Kind they had in the scheduler; one that does not answer is
-// Unavailable, one that answers enough others already Exhausted. The client retries
-// nothing and holds no breaker: callers do.
+// Errors keep the Kind they had in the scheduler. The client returns Unavailable when the
+// scheduler does not respond, and Exhausted when it is busy. The client does not retry and
+// has no circuit breaker; both are up to the caller.
 package client
 
 import (
@@ -26,14 +26,15 @@ type Client struct {
 	secret string
 }
 
-// New makes a client of the scheduler at baseURL; it opens no connection. secret is the cluster secret.
+// New creates a client for the scheduler at baseURL without connecting. secret is the
+// cluster secret.
 func New(httpClient *http.Client, baseURL, secret string) *Client {
 	return &Client{http: httpClient, base: strings.TrimSuffix(baseURL, "/"), secret: secret}
 }
 
-// Explain asks what placement says of an instance now, at a revision of the store
-// that is at least the given one if the scheduler reaches it soon; 0 takes any.
-// NotFound when there is no such instance, Conflict when it has ended or is not to run.
+// Explain asks how placement would judge an instance now. The scheduler waits briefly for
+// revision atLeast; 0 takes any. Explain fails with NotFound when the instance does not
+// exist, and with Conflict when it has ended or should not run.
 func (c *Client) Explain(ctx context.Context, id fleet.InstanceID, atLeast int64) (Explanation, error) {
 	var out Explanation
 	err := wire.Call(ctx, c.http, wire.Request{
@@ -42,8 +43,8 @@ func (c *Client) Explain(ctx context.Context, id fleet.InstanceID, atLeast int64
 	return out, errs.Wrap("scheduler.Explain", err)
 }
 
-// Simulate asks what would happen, at a revision as in Explain. Invalid when the
-// question cannot be asked so, NotFound when its group or node is not there, Conflict
+// Simulate asks what would happen. For atLeast, see Explain. It fails with Invalid for an
+// invalid question, with NotFound when the group or node does not exist, and with Conflict
 // when the answer takes too long.
 func (c *Client) Simulate(ctx context.Context, q Question, atLeast int64) (Simulation, error) {
 	var out Simulation

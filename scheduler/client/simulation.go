@@ -7,23 +7,23 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Question is what a simulation is asked. Exactly one part is to be set.
+// Question is the input of a simulation. Set exactly one field.
 type Question struct {
 	// Place asks where new instances of a group would go.
 	Place *PlaceQuestion `json:"place,omitempty"`
-	// Drain asks where what is on a node would go if the node were emptied.
+	// Drain asks where the instances on a node would go if it were drained.
 	Drain *NodeQuestion `json:"drain,omitempty"`
-	// Lose asks what would follow if a node were lost.
+	// Lose asks what would happen if a node were lost.
 	Lose *NodeQuestion `json:"lose,omitempty"`
 }
 
-// PlaceQuestion names a group and how many more of its instances are wanted.
+// PlaceQuestion names a group and the number of additional instances.
 type PlaceQuestion struct {
 	Group fleet.GroupName `json:"group"`
 	// Count is from 1 to MaxPlace.
 	Count int `json:"count"`
-	// Spec is the group's as it would be; nil: as it is. It is taken to be valid, and the group
-	// need not exist.
+	// Spec is a hypothetical spec of the group; nil means its current one. It must be
+	// valid. With a Spec, the group need not exist.
 	Spec *fleet.GroupSpec `json:"spec,omitempty"`
 }
 
@@ -32,11 +32,11 @@ type NodeQuestion struct {
 	Node fleet.NodeID `json:"node"`
 }
 
-// MaxPlace bounds PlaceQuestion.Count.
+// MaxPlace is the maximum of PlaceQuestion.Count.
 const MaxPlace = 10_000
 
-// Validate is an Invalid error that names the field which cannot be used, nil when
-// the question can be asked.
+// Validate returns an Invalid error that names the wrong field, or nil for a valid
+// question.
 func (q Question) Validate() error {
 	set := 0
 	for _, on := range []bool{q.Place != nil, q.Drain != nil, q.Lose != nil} {
@@ -61,7 +61,7 @@ func (q Question) Validate() error {
 	return nil
 }
 
-// What the question is about, in a few words.
+// String returns a short description of the question.
 func (q Question) String() string {
 	switch {
 	case q.Place != nil:
@@ -74,44 +74,46 @@ func (q Question) String() string {
 	return "nothing"
 }
 
-// Simulation is what would happen.
+// Simulation is the answer to a Question.
 type Simulation struct {
-	// Revision is the store's revision the answer was computed from.
+	// Revision is the store revision that the answer is based on.
 	Revision int64 `json:"revision"`
-	// Placed, Pending, Kept and Stopped count the outcomes by what would happen.
+	// Placed, Pending, Kept and Stopped count the outcomes by effect.
 	Placed  int `json:"placed"`
 	Pending int `json:"pending"`
 	Kept    int `json:"kept"`
 	Stopped int `json:"stopped"`
-	// Instances are the outcomes in the order they would be decided in.
+	// Instances are the outcomes, in the order of the decisions.
 	Instances []Outcome `json:"instances"`
-	// Unfit says why instances would wait, once for all that wait alike.
+	// Unfit lists the reasons for waiting, once for all instances of a group that share
+	// one.
 	Unfit []Waiting `json:"unfit,omitempty"`
-	// Notes say what placement alone does not know, a sentence each.
+	// Notes are sentences about what lies outside of placement.
 	Notes []string `json:"notes,omitempty"`
 }
 
 // Effect is what would happen to an instance.
 type Effect string
 
-// The effects.
+// Effects of a simulated change.
 const (
 	EffectPlaced  Effect = "placed"  // it would go to Node
-	EffectPending Effect = "pending" // it would wait for room
+	EffectPending Effect = "pending" // it would wait for resources
 	EffectKept    Effect = "kept"    // it would stay, or wait for its node
-	EffectStopped Effect = "stopped" // nothing would take its place
+	EffectStopped Effect = "stopped" // it would not be replaced
 )
 
 // Outcome is what would happen to one instance.
 type Outcome struct {
-	// Instance is an instance that exists; empty for one that would be made.
+	// Instance is an existing instance; empty for a new one.
 	Instance fleet.InstanceID `json:"instance,omitempty"`
-	// Name is the instance's, or the one it would get.
+	// Name is the name that the instance has or would get.
 	Name  string          `json:"name"`
 	Group fleet.GroupName `json:"group"`
-	// Replaces is the name of the instance whose place it would take; empty when none.
+	// Replaces is the name of the instance that it would replace; empty when it replaces
+	// none.
 	Replaces string `json:"replaces,omitempty"`
-	// From is the node it is on, or the one it replaces; empty when on none.
+	// From is the current node of the instance, or of the one it replaces.
 	From   fleet.NodeID `json:"from,omitempty"`
 	Effect Effect       `json:"effect"`
 	// Node, Port, Ports and Score are set when it would be placed.
@@ -119,18 +121,19 @@ type Outcome struct {
 	Port  int                `json:"port,omitempty"`
 	Ports map[string]int     `json:"ports,omitempty"`
 	Score map[string]float64 `json:"score,omitempty"`
-	// Reason and Message say why, unless it would be placed; of those that wait
-	// Waiting says more.
+	// Reason and Message say why it would not be placed. For waiting instances, Waiting
+	// says more.
 	Reason  fleet.Reason `json:"reason,omitempty"`
 	Message string       `json:"message,omitempty"`
 }
 
-// Waiting is a reason to wait that instances of a group would share.
+// Waiting is a reason for waiting that instances of one group share.
 type Waiting struct {
 	Group     fleet.GroupName `json:"group"`
 	Instances int             `json:"instances"`
 	Unfit
-	// Nodes is how many nodes were looked at, Lost how many of them each filter excluded.
+	// Nodes is the number of joined nodes; Lost counts how many of them each filter
+	// excluded.
 	Nodes int                `json:"nodes"`
 	Lost  []fleet.FilterLoss `json:"lost,omitempty"`
 }

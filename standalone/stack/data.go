@@ -15,17 +15,17 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// dataDir is the one directory standalone keeps everything in.
+// dataDir is the directory that holds all of standalone's data.
 //
 //	DIR/etcd/             the store
 //	DIR/etcd-access/      the store's socket, and certificates for -etcd-listen
 //	DIR/templates/        the operator's templates, <group>/<name>/
 //	DIR/blobs/            templatesvc's content-addressed files
 //	DIR/node/             the agent: instance directories, logs, journal, cache
-//	DIR/cluster-secret    what the services prove themselves to each other with
+//	DIR/cluster-secret    the secret with which the services authenticate to each other
 //	DIR/admin-password    the generated password of the first user
-//	DIR/ready.json        there while everything serves
-//	DIR/lock              held while a standalone runs here
+//	DIR/ready.json        exists while everything is ready
+//	DIR/lock              locked while a standalone runs here
 type dataDir struct {
 	path string
 	lock *os.File
@@ -33,11 +33,11 @@ type dataDir struct {
 
 func (d dataDir) join(name string) string { return filepath.Join(d.path, name) }
 
-// openDataDir makes the directory, proves that it can be written and locks it.
+// openDataDir creates the directory, checks that it is writable and locks it.
 func openDataDir(path string) (*dataDir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return nil, errs.As(errs.Invalid, "stack.openDataDir", err)
+		return nil, errs.WrapAs(errs.Invalid, "stack.openDataDir", err)
 	}
 	if err := os.MkdirAll(abs, 0o755); err != nil {
 		return nil, dirError(abs, err)
@@ -60,7 +60,7 @@ func openDataDir(path string) (*dataDir, error) {
 	return d, nil
 }
 
-// claim writes our pid into the lock and removes what an earlier run left.
+// claim writes our PID into the lock file and deletes what an earlier run left.
 func (d *dataDir) claim() error {
 	if err := d.lock.Truncate(0); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (d *dataDir) claim() error {
 	return d.closeTemplates()
 }
 
-// closeTemplates makes the directory of templates, and keeps other users of the host, such
-// as those that instances run as, from reading it.
+// closeTemplates creates the directory of templates and makes it unreadable for other users
+// of the host, such as those that run instances.
 func (d *dataDir) closeTemplates() error {
 	dir := d.join("templates")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -98,7 +98,7 @@ func dirError(path string, err error) error {
 		"the data directory %s cannot be written: %v; make it writable, or choose another with -data", path, rootCause(err))}
 }
 
-// rootCause is the system's own word, without the operation and path around it.
+// rootCause returns the operating system's error without operation and path.
 func rootCause(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -109,7 +109,7 @@ func rootCause(err error) error {
 
 const secretFile = "cluster-secret"
 
-// clusterSecret reads the secret, or makes one at the first start.
+// clusterSecret reads the secret, or generates one at the first start.
 func (d *dataDir) clusterSecret() (string, error) {
 	path := d.join(secretFile)
 	b, err := os.ReadFile(path)
@@ -127,13 +127,14 @@ func (d *dataDir) clusterSecret() (string, error) {
 
 const readyFile = "ready.json"
 
-// Ready is what ready.json tells scripts about a serving standalone. Paths are absolute.
+// Ready is the content of ready.json, which tells scripts about a running standalone. Paths
+// are absolute.
 type Ready struct {
 	API string `json:"api"`
-	// Etcd is the URL of the unix socket of the embedded etcd.
+	// Etcd is the URL of the embedded etcd's Unix socket.
 	Etcd string `json:"etcd"`
-	// EtcdTLS is the URL of the listener that -etcd-listen opened, EtcdCertificates the
-	// directory with the certificates that it demands. Both are empty without that flag.
+	// EtcdTLS is the URL of the -etcd-listen listener, and EtcdCertificates the directory
+	// with the certificates it requires. Both are empty without that flag.
 	EtcdTLS          string `json:"etcdTLS,omitempty"`
 	EtcdCertificates string `json:"etcdCertificates,omitempty"`
 	User             string `json:"user"`
@@ -144,15 +145,15 @@ type Ready struct {
 func (d *dataDir) writeReady(r Ready) error {
 	b, err := json.Marshal(r)
 	if err != nil {
-		return errs.As(errs.Internal, "stack.writeReady", err)
+		return errs.WrapAs(errs.Internal, "stack.writeReady", err)
 	}
 	return writeFile(d.join(readyFile), append(b, '\n'), 0o600)
 }
 
-// removeReady removes our own ready.json.
+// removeReady deletes our ready.json.
 func (d *dataDir) removeReady() { _ = os.Remove(d.join(readyFile)) }
 
-// writeFile writes by rename, so that a reader sees all of it or nothing.
+// writeFile writes atomically by rename.
 func writeFile(path string, b []byte, mode os.FileMode) error {
 	tmp := path + ".new"
 	if err := os.WriteFile(tmp, b, mode); err != nil {

@@ -17,35 +17,36 @@ import (
 )
 
 const (
-	// maxTxnOps lets one transaction carry some hundred placements; etcd's own default is 128.
+	// maxTxnOps allows some hundred placements per transaction; etcd's default is 128.
 	maxTxnOps = 1024
-	// One member elects itself, but only after its election timeout: with etcd's
-	// own of a second that would be most of the start.
+	// tickMs and electionMs shorten the start. A single member elects itself only after its
+	// election timeout, and etcd's default of a second would dominate the start.
 	tickMs, electionMs = 80, 400
-	// retention is how much history resuming event streams can go back to.
+	// retention is how far back event streams can resume.
 	retention = "10m"
-	// quotaBytes is how large the database may grow before etcd refuses writes.
+	// quotaBytes is the database size above which etcd refuses writes.
 	quotaBytes = 4 << 30
-	// defragmentMB is how much a start must be able to free before it defragments the database.
+	// defragmentMB is how much a defragmentation at the start must at least free.
 	defragmentMB = 256
-	// etcdReady bounds the start of a healthy member with a large database.
+	// etcdReady limits the start of a healthy member with a large database.
 	etcdReady = 60 * time.Second
 )
 
-// etcd is the embedded member. The services use it in process. Other programs of the
-// same user, such as etcdctl, reach it through a unix socket in a private directory.
-// With Options.EtcdListen, programs with a client certificate reach it over TCP too.
-// It has no peer listener and no JSON gateway.
+// etcd is the embedded member. The services use it in process. Other programs of the same
+// user, such as etcdctl, use a Unix socket in a private directory. With Options.EtcdListen,
+// programs with a client certificate may use TCP. It has no peer listener and no JSON
+// gateway.
 type etcd struct {
 	server *embed.Etcd
 	client *store.Client
 	close  func() error
-	// Endpoint is the URL of the socket, TLSEndpoint that of the TCP listener, "" for none.
+	// Endpoint is the URL of the socket, and TLSEndpoint the URL of the TCP listener, ""
+	// for none.
 	Endpoint, TLSEndpoint string
 }
 
-// startEtcd runs a one-member etcd with its data in dir/etcd. Its error says
-// which address or directory is to blame.
+// startEtcd runs a one-member etcd with its data in dir/etcd. Its errors name the address
+// or directory that causes the problem.
 func startEtcd(ctx context.Context, o Options, secret string) (*etcd, error) {
 	cfg, err := etcdConfig(o, time.Now())
 	if err != nil {
@@ -68,7 +69,7 @@ func startEtcd(ctx context.Context, o Options, secret string) (*etcd, error) {
 		return nil, etcdError(o, err)
 	case <-ctx.Done():
 		server.Close()
-		return nil, errs.As(errs.Canceled, "stack.etcd", ctx.Err())
+		return nil, errs.WrapAs(errs.Canceled, "stack.etcd", ctx.Err())
 	case <-timer.C:
 		server.Close()
 		return nil, errs.New(errs.Unavailable, "the embedded etcd in %s did not become ready within %v", cfg.Dir, etcdReady)
@@ -79,7 +80,8 @@ func startEtcd(ctx context.Context, o Options, secret string) (*etcd, error) {
 	return e, nil
 }
 
-// etcdConfig prepares the socket's directory, and the certificates of the TCP listener.
+// etcdConfig also prepares the socket's directory, and the certificates of the TCP
+// listener.
 func etcdConfig(o Options, now time.Time) (*embed.Config, error) {
 	dir, err := socketDir(o.DataDir)
 	if err != nil {
@@ -104,7 +106,7 @@ func etcdConfig(o Options, now time.Time) (*embed.Config, error) {
 	cfg.EnableGRPCGateway = false
 	cfg.CORS = map[string]struct{}{cfg.ListenClientUrls[0].String(): {}} // no web page has this origin; an empty map allows all
 	cfg.ListenPeerUrls = nil
-	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}} // a member needs a peer URL; nobody dials it
+	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}} // a member needs a peer URL; nothing dials it
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, retention
 	cfg.QuotaBackendBytes, cfg.BootstrapDefragThresholdMegabytes = quotaBytes, defragmentMB
@@ -114,7 +116,7 @@ func etcdConfig(o Options, now time.Time) (*embed.Config, error) {
 	return cfg, nil
 }
 
-// reachable is the URL of a listener as a client on this host dials it.
+// reachable returns the URL with which a client on this host dials a listener.
 func reachable(listen url.URL) string {
 	if ip := net.ParseIP(listen.Hostname()); ip != nil && ip.IsUnspecified() {
 		listen.Host = net.JoinHostPort("127.0.0.1", listen.Port())
@@ -122,15 +124,15 @@ func reachable(listen url.URL) string {
 	return listen.String()
 }
 
-// stop ends the member; everything written stays on disk.
+// stop stops the member. All written data is on disk.
 func (e *etcd) stop() {
 	_ = e.close()
-	e.server.Server.HardStop() // one member: there is nobody to hand leadership to
+	e.server.Server.HardStop() // a single member has no other to transfer leadership to
 	e.server.Close()
 }
 
-// freeAddress checks that an address can be listened on and says so if not. Port
-// 0 is resolved here, so that the advertised URL has the real port.
+// freeAddress checks that an address is free to listen on. It resolves port 0, so that the
+// advertised URL has the real port.
 func freeAddress(address, flag string) (url.URL, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

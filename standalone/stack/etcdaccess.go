@@ -16,29 +16,29 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/pki"
 )
 
 const (
-	// accessDir is where the data directory keeps the socket of etcd and its certificates.
+	// accessDir is the directory of etcd's socket and certificates in the data directory.
 	accessDir  = "etcd-access"
 	socketName = "etcd.sock"
 	// maxSocketPath is a length in bytes that every system accepts; Linux accepts 107.
 	maxSocketPath = 100
-	// authorityYears and leafYears are how long certificates are valid. The authority is
+	// authorityYears and leafYears are the validity of certificates. The authority is
 	// replaced when a leaf would outlive it.
 	authorityYears, leafYears = 10, 1
 )
 
-// The files of the opt-in listener, in PEM.
+// The files of the optional listener, in PEM.
 const (
 	authorityFile = "ca"
 	serverFile    = "server"
 	clientFile    = "client"
 )
 
-// privateDir makes a directory that only this user can enter.
+// privateDir creates a directory that only this user can enter.
 func privateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -46,9 +46,9 @@ func privateDir(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-// socketDir is the directory for the socket of etcd: in the data directory, or, when
-// the socket's path would be too long, in the temporary directory under a name that
-// follows from the data directory.
+// socketDir returns the directory for etcd's socket. It is in the data directory. If the
+// socket's path would be too long, it is in the temporary directory, under a name derived
+// from the data directory.
 func socketDir(dataDir string) (string, error) {
 	dir := filepath.Join(dataDir, accessDir)
 	if err := privateDir(dir); err != nil {
@@ -65,7 +65,8 @@ func socketDir(dataDir string) (string, error) {
 	return dir, ownTempDir(dir)
 }
 
-// ownTempDir makes a directory where everybody may, and proves that it is ours.
+// ownTempDir creates a directory in the shared temporary directory and checks that this
+// user owns it.
 func ownTempDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return tempDirError(dir, err)
@@ -88,9 +89,9 @@ func tempDirError(dir string, err error) error {
 		"the directory %s for the embedded etcd's socket cannot be used: %v; remove it, or set TMPDIR to another directory", dir, rootCause(err))}
 }
 
-// demandCertificates makes etcd's TCP listener demand client certificates. It writes
-// what the listener and its clients need into dir. Client certificates of earlier starts
-// stay valid: the authority is kept.
+// demandCertificates makes etcd's TCP listener require client certificates. It writes the
+// files for the listener and its clients into dir. It keeps the authority, so that client
+// certificates of earlier starts stay valid.
 func demandCertificates(cfg *embed.Config, dir string, listen url.URL, now time.Time) error {
 	hosts, err := certificateHosts(listen.Hostname())
 	if err != nil {
@@ -122,8 +123,8 @@ func demandCertificates(cfg *embed.Config, dir string, listen url.URL, now time.
 	return nil
 }
 
-// keptAuthority is the authority of an earlier start, or a new one when there is none
-// that is valid until a time.
+// keptAuthority returns the authority of an earlier start if it is valid until the given
+// time, or else a new one.
 func keptAuthority(dir string, now, until time.Time) (*pki.Authority, error) {
 	cert, certErr := os.ReadFile(certFile(dir, authorityFile))
 	key, keyErr := os.ReadFile(keyFile(dir, authorityFile))
@@ -139,8 +140,8 @@ func keptAuthority(dir string, now, until time.Time) (*pki.Authority, error) {
 	return fresh, writePair(dir, authorityFile, fresh.Pair())
 }
 
-// certificateHosts are the names and addresses that a server certificate for a
-// listener carries: all of this host's when it listens everywhere.
+// certificateHosts returns the names and addresses for a listener's server certificate: all
+// of this host's when it listens on all addresses.
 func certificateHosts(host string) ([]string, error) {
 	ip := net.ParseIP(host)
 	if host != "" && (ip == nil || !ip.IsUnspecified()) {
@@ -152,7 +153,7 @@ func certificateHosts(host string) ([]string, error) {
 	}
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "stack.certificateHosts", err)
+		return nil, errs.WrapAs(errs.Unavailable, "stack.certificateHosts", err)
 	}
 	for _, a := range addresses {
 		if network, ok := a.(*net.IPNet); ok {
@@ -172,9 +173,10 @@ func writePair(dir, name string, p pki.Pair) error {
 	return writeFile(certFile(dir, name), p.Cert, 0o600)
 }
 
-// EtcdctlFlags are the flags, quoted for a shell, with which etcdctl reaches the listener that -etcd-listen opened.
+// EtcdctlFlags returns the flags, quoted for a shell, with which etcdctl reaches the
+// -etcd-listen listener.
 func (r Ready) EtcdctlFlags() string {
-	q := fleet.ShellQuote
+	q := compose.ShellQuote
 	return fmt.Sprintf("--endpoints=%s --cacert=%s --cert=%s --key=%s", q(r.EtcdTLS),
 		q(certFile(r.EtcdCertificates, authorityFile)), q(certFile(r.EtcdCertificates, clientFile)), q(keyFile(r.EtcdCertificates, clientFile)))
 }

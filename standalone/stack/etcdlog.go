@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// etcdLog gives etcd a logger that passes on why etcd ends the process, which it
-// does when it cannot write, and its other errors to whoever debugs.
+// etcdLog returns a logger for etcd. It forwards the reason why etcd ends the process, such
+// as a failed write, and etcd's other errors at debug level.
 func etcdLog(log *slog.Logger) *zap.Logger { return zap.New(etcdCore{log: log}) }
 
 type etcdCore struct {
@@ -41,7 +41,7 @@ func (c etcdCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	for _, k := range slices.Sorted(maps.Keys(enc.Fields)) {
 		attrs = append(attrs, k, enc.Fields[k])
 	}
-	if e.Level == zapcore.ErrorLevel { // it goes on, and every orderly end is full of them
+	if e.Level == zapcore.ErrorLevel { // etcd continues after these, and every clean shutdown logs many
 		c.log.Debug("etcd: "+e.Message, attrs...)
 		return nil
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// Login logs a user in with the password in a file and returns the token, over
-// the API like anybody else. Unauthenticated when the password is wrong, NotFound
-// when there is no such file.
+// Login logs in over the API with the password in a file and returns the token. It fails
+// with Unauthenticated for a wrong password, and with NotFound when the file does not
+// exist.
 func Login(ctx context.Context, api, user, passwordFile string) (token string, err error) {
 	password, err := os.ReadFile(passwordFile)
 	if err != nil {
-		return "", errs.As(errs.NotFound, "stack.Login", err)
+		return "", errs.WrapAs(errs.NotFound, "stack.Login", err)
 	}
 	var answer struct {
 		Token string `json:"token"`
@@ -28,19 +28,20 @@ func Login(ctx context.Context, api, user, passwordFile string) (token string, e
 	return answer.Token, errs.Wrap("stack.Login", err)
 }
 
-// CreateGroup declares a group through the API. Conflict when there is one of that name.
+// CreateGroup creates a group through the API. It fails with Conflict when the name is
+// taken.
 func CreateGroup(ctx context.Context, api, token string, spec map[string]any) error {
 	r := wire.Request{Method: http.MethodPost, URL: api + "/api/v1/groups", Token: token, Body: spec}
 	return errs.Wrap("stack.CreateGroup", call(ctx, r, nil))
 }
 
-// PatchGroup changes the given fields of a group through the API and leaves the others.
+// PatchGroup changes the given fields of a group through the API.
 func PatchGroup(ctx context.Context, api, token, name string, fields map[string]any) error {
 	r := wire.Request{Method: http.MethodPatch, URL: api + "/api/v1/groups/" + name, Token: token, Body: fields}
 	return errs.Wrap("stack.PatchGroup", call(ctx, r, nil))
 }
 
-// call makes one request on a connection of its own.
+// call sends one request on its own connection.
 func call(ctx context.Context, r wire.Request, into any) error {
 	transport := &http.Transport{DisableKeepAlives: true}
 	return wire.Call(ctx, &http.Client{Transport: transport}, r, into)

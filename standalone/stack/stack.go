@@ -1,12 +1,11 @@
-// Package stack runs all of Orrery in one process: embedded etcd, the five
-// services, one node. It is what the standalone program is made of and what tests
-// start.
+// Package stack runs all of Orrery in one process: an embedded etcd, the five services, and
+// one node. The standalone program and tests use it.
 //
-// Nothing is short-circuited: the services are the same packages their own
-// programs run, they meet in etcd and speak HTTP to each other. Only three things
-// differ from a distributed set-up: etcd is reached in process, the control
-// plane's services share one view of it, and the lock on the data directory proves
-// that a predecessor is dead, so its sessions are taken over at once.
+// The services are the same packages that their separate programs run. They coordinate
+// through etcd and talk HTTP to each other. A stack differs from a distributed installation
+// in three ways: the services reach etcd in process, the control plane shares one view of
+// it, and sessions of a predecessor are taken over at once, because the lock on the data
+// directory proves that it is dead.
 package stack
 
 import (
@@ -23,6 +22,7 @@ import (
 	"github.com/orreryhq/orrery/enforcer"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -33,54 +33,61 @@ import (
 	templates "github.com/orreryhq/orrery/templatesvc/client"
 )
 
-// Options say what to run. The zero value of a field means the default of the
-// flag of the same name.
+// Options configure the stack. The zero value of a field means the default of the flag of
+// the same name.
 type Options struct {
-	// DataDir holds everything; see dataDir.
+	// DataDir is the directory of all data; see dataDir.
 	DataDir string
-	// CacheMiB is the bound of the node's cache, see nodeagent.Config.
+	// CacheMiB is the limit of the node's cache, see nodeagent.Config.
 	CacheMiB int
-	// SecretsDir and SecretsEnvPrefix bound what references of secrets lead to, see nodeagent.Config.
+	// SecretsDir and SecretsEnvPrefix restrict what references to secrets can read, see
+	// nodeagent.Config.
 	SecretsDir, SecretsEnvPrefix string
-	// ProvidersDir is the directory of programs that give placeholders, see nodeagent.Config.
+	// ProvidersDir is the directory of programs that provide placeholders, see
+	// nodeagent.Config.
 	ProvidersDir string
-	// ConfigurationsDir is what sources of configurations read, see templatesvc.Config.
-	ConfigurationsDir string
-	// ProgramsDir is the directory of programs that sources may name, by absolute path, see
+	// ConfigurationsDir is the directory that configuration sources read, see
 	// templatesvc.Config.
+	ConfigurationsDir string
+	// ProgramsDir is the directory of programs that sources may run, as an absolute path,
+	// see templatesvc.Config.
 	ProgramsDir string
-	// MetricsPublic shows the metrics without a token, see apigateway.Config.
+	// MetricsPublic serves the metrics without a token, see apigateway.Config.
 	MetricsPublic bool
-	// EgressProxy is the HTTP proxy of sources and the catalog, see templatesvc.Config.
+	// EgressProxy is the HTTP proxy for sources and the catalog, see templatesvc.Config.
 	EgressProxy string
-	// RunDir is for what runs need only while the machine is up, see nodeagent.Config.
+	// RunDir is the directory for files that are only needed while the machine is up, see
+	// nodeagent.Config.
 	RunDir string
-	// Listen is the API's address. Port 0 picks a free one.
+	// Listen is the API's address. Port 0 chooses a free port.
 	Listen string
-	// EtcdListen is an address where the embedded etcd serves clients with certificates. Port 0
-	// picks a free one; empty opens no such listener.
+	// EtcdListen is an address where the embedded etcd serves clients with certificates.
+	// Port 0 chooses a free port; empty disables the listener.
 	EtcdListen string
-	// Node is the id of the one node.
+	// Node is the ID of the node.
 	Node fleet.NodeID
-	// MemoryMiB and CPU (hundredths of a core) are the node's capacity. 0 means what the machine has.
+	// MemoryMiB and CPU (hundredths of a core) are the node's capacity. 0 means the
+	// machine's.
 	MemoryMiB, CPU int
-	// Room says how much of that instances may reserve.
+	// Room says how much of the capacity instances may reserve.
 	Room fleet.NodeRoom
-	// MaxCPUPercent is when a node is too busy to take more, see scheduler.Config.
+	// MaxCPUPercent is the load above which a node takes no new instance, see
+	// scheduler.Config.
 	MaxCPUPercent int
-	// Lockout says when a user name is locked out; the zero value has the gateway's defaults.
+	// Lockout says when a user name is locked out. The zero value means the gateway's
+	// defaults.
 	Lockout apigateway.Lockout
-	// Reset says how users are told of what resets a forgotten password; the zero value resets none.
+	// Reset says how users receive the means to reset a forgotten password. The zero value
+	// disables resets.
 	Reset apigateway.PasswordReset
-	// AuditSink is where entries of the audit are also written, see apigateway.Config.
+	// AuditSink is an additional destination for audit entries, see apigateway.Config.
 	AuditSink string
-	// Keep decides, when the stack is asked to end, whether the instances run on and the
-	// next start adopts them. They run on in any case when the stack ends because something
-	// failed. Nil stops them.
+	// Keep decides at shutdown whether the instances continue, so that the next start
+	// adopts them. After a failure they always continue. Nil stops them.
 	Keep func(context.Context) bool
-	// UnsafeNoFsync lets etcd answer before data is on disk: for tests only.
+	// UnsafeNoFsync lets etcd answer before data is on disk. It is for tests only.
 	UnsafeNoFsync bool
-	// SessionTTL is how long a session outlives its last keep-alive. 0 means store.DefaultTTL.
+	// SessionTTL is the TTL of sessions. 0 means store.DefaultTTL.
 	SessionTTL time.Duration
 	// Guard is the command that runs a guard, see nodeagent.Config.
 	Guard []string
@@ -89,12 +96,14 @@ type Options struct {
 	// Confine is the command that confines what it becomes, see nodeagent.Config.
 	Confine []string
 	Version string
-	// Now reads the wall clock of all services, with a monotonic reading. Nil means time.Now.
+	// Now returns the wall clock for all services, with a monotonic reading. Nil means
+	// time.Now.
 	Now func() time.Time
 	Log *slog.Logger
-	// Prepare is called once the data directory is ours and before anything runs, with its absolute path. Optional.
+	// Prepare is called with the absolute path of the locked data directory before anything
+	// runs. Optional.
 	Prepare func(dataDir string) error
-	// OnReady is called once when everything serves. Optional.
+	// OnReady is called once when everything is ready. Optional.
 	OnReady func(Ready)
 }
 
@@ -106,7 +115,8 @@ const (
 	replica        = "standalone"
 	adminUser      = "admin"
 	passwordFile   = "admin-password"
-	// stopBound is how long the agent may take to stop its instances by their own graces.
+	// stopBound limits how long the agent may take to stop its instances within their grace
+	// periods.
 	stopBound = 10 * time.Minute
 )
 
@@ -129,10 +139,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run runs the stack until ctx ends, then stops it in reverse order: the API
-// first, so that nobody asks for more; then what decides; then the node; etcd
-// last. Errors of Kind Invalid are the user's to mend (an address in use, a
-// directory that cannot be written) and say how.
+// Run runs the stack until ctx ends. It then stops the components in reverse order: the API
+// first, so that no new requests arrive, then the services that decide, then the node, etcd
+// last. The user must fix errors of Kind Invalid, such as an address in use or an
+// unwritable directory; the message says how.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	records := telemetry.NewRing("standalone", telemetry.DefaultKept)
@@ -184,11 +194,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer data.removeReady() // for a start that was abandoned in its last step
+	defer data.removeReady() // in case the start failed in its last step
 	return lifecycle.Run(ctx, o.Log, components...)
 }
 
-// warnOfRoom logs what will make etcd refuse writes.
+// warnOfRoom logs what will soon make etcd refuse writes.
 func warnOfRoom(ctx context.Context, o Options, db *etcd) error {
 	warnings, err := db.client.RoomWarnings(ctx, o.Now())
 	for _, w := range warnings {
@@ -197,16 +207,16 @@ func warnOfRoom(ctx context.Context, o Options, db *etcd) error {
 	return errs.Wrap("stack.warnOfRoom", err)
 }
 
-// stack holds what the components are made from.
+// stack holds the parts that the components share.
 type stack struct {
 	o        Options
 	data     *dataDir
 	db       *etcd
-	meta     fleet.Meta
+	meta     cluster.Meta
 	secret   string
 	listener net.Listener
 	registry *prometheus.Registry
-	// records are the last ones of the whole process' log.
+	// records are the latest log records of the process.
 	records *telemetry.Ring
 
 	view      *view.View
@@ -217,9 +227,9 @@ type stack struct {
 
 func (s *stack) apiURL() string { return "http://" + s.listener.Addr().String() }
 
-// components wires the services by hand, in the order they start.
-// stopInstances reports whether the end stops the instances; otherwise they run on and
-// the next start adopts them.
+// components creates the services in the order in which they start. stopInstances reports
+// whether the end stops the instances; otherwise they continue and the next start adopts
+// them.
 func (s *stack) components(stopInstances func() bool) ([]lifecycle.Component, error) {
 	s.view = view.New(s.db.client, s.o.Log)
 	var err error
@@ -288,8 +298,8 @@ func (s *stack) gatewayConfig() apigateway.Config {
 	}
 }
 
-// playerAddress is where players reach the node: the API's host when it is bound
-// to one, else loopback.
+// playerAddress returns the address at which players reach the node: the API's host if it
+// listens on a specific one, else loopback.
 func (s *stack) playerAddress() string {
 	if host, _, err := net.SplitHostPort(s.o.Listen); err == nil && host != "" {
 		if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
@@ -299,8 +309,8 @@ func (s *stack) playerAddress() string {
 	return "127.0.0.1"
 }
 
-// awaitReady waits until templates are published, the node offers its runtimes
-// and the API answers, then tells the world.
+// awaitReady waits until templates are published, the node offers its runtimes and the API
+// answers. It then writes ready.json and calls OnReady.
 func (s *stack) awaitReady(ctx context.Context) error {
 	for _, ready := range []<-chan struct{}{s.templates.Synced(), s.agent.Ready(), s.gateway.Ready()} {
 		select {
@@ -309,7 +319,8 @@ func (s *stack) awaitReady(ctx context.Context) error {
 			return errs.Wrap("stack.awaitReady", ctx.Err())
 		}
 	}
-	// No login proves it: of a password that was changed each start would count as a wrong one.
+	// It uses no login, because after a password change each start would count as a failed
+	// login.
 	if err := call(ctx, wire.Request{Method: http.MethodGet, URL: s.apiURL() + "/readyz"}, nil); err != nil {
 		return errs.Wrap("stack.awaitReady", err)
 	}
@@ -326,8 +337,8 @@ func (s *stack) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// unready is the first step of the end: whoever waits for ready.json must not
-// find it while instances take their time to stop.
+// unready deletes ready.json as the first step of the shutdown, because stopping the
+// instances may take a while.
 func (s *stack) unready(context.Context) error {
 	s.data.removeReady()
 	return nil

@@ -1,10 +1,9 @@
-// Package client speaks to templatesvc: manifests and blobs for agents,
-// rollbacks for the gateway.
+// Package client is the client of templatesvc. Agents use it to read manifests and blobs,
+// and the API gateway to manage templates.
 //
-// It tries the live replicas in turn until one answers; one that is silent in the
-// middle of content is asked last for a while. What it returns is not verified,
-// because whoever stores a blob hashes it anyway. Errors keep the Kind they had in
-// the service.
+// It tries the live replicas in random order until one answers. A replica that stops
+// sending in the middle of content is tried last for a while. The client does not verify
+// content, because whoever stores a blob hashes it anyway. Errors keep their Kind.
 package client
 
 import (
@@ -23,22 +22,23 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// Config is what a client needs.
+// Config is what a Client needs.
 type Config struct {
-	// Resolve returns the base URLs of the live replicas, asked anew for each call.
+	// Resolve returns the base URLs of the live replicas. It is called for each request.
 	Resolve func() []string
-	// Secret is the cluster secret every internal call carries.
+	// Secret is the cluster secret, which authenticates internal calls.
 	Secret string
-	// HTTP performs the calls. Nil means a client of its own without a time limit: contexts bound calls.
+	// HTTP performs the calls. Nil means a new client without a timeout, because contexts
+	// limit calls.
 	HTTP *http.Client
-	// Patience is how long content is waited for that does not come, before another
-	// replica is asked. 0 means DefaultPatience.
+	// Patience is how long a read waits for data before another replica is tried. 0 means
+	// DefaultPatience.
 	Patience time.Duration
-	// Log hears of replicas that did not answer. Nil discards.
+	// Log receives failures of replicas. Nil discards them.
 	Log *slog.Logger
 }
 
@@ -48,10 +48,10 @@ type Client struct {
 	decoders sync.Pool // of *zstd.Decoder
 
 	mu     sync.Mutex
-	silent map[string]time.Time // replicas that were, until when they are asked last
+	silent map[string]time.Time // silent replicas, and until when they are tried last
 }
 
-// New makes a client; it opens no connection.
+// New returns a Client. It opens no connection.
 func New(cfg Config) *Client {
 	if cfg.HTTP == nil {
 		cfg.HTTP = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}}
@@ -63,18 +63,18 @@ func New(cfg Config) *Client {
 	return &Client{cfg: cfg, silent: map[string]time.Time{}}
 }
 
-// answerLimit bounds an answer in JSON.
+// answerLimit is the maximum size of a JSON answer in bytes.
 const answerLimit = 64 << 20
 
-// RollbackRequest asks for an older version to become the head again.
+// RollbackRequest requests that an older version becomes the head.
 type RollbackRequest struct {
-	// Digest is the version wanted; empty means the one before the head.
+	// Digest is the requested version; empty means the previous one.
 	Digest string `json:"digest,omitempty"`
 }
 
-// Rollback moves a template's head to an older version. NotFound when template
-// or version do not exist, Conflict when the head moved meanwhile.
-func (c *Client) Rollback(ctx context.Context, ref fleet.TemplateRef, r RollbackRequest, by Asked) (fleet.TemplateHead, error) {
+// Rollback moves a template's head to an older version. It returns NotFound when the
+// template or the version does not exist, and Conflict when the head has moved meanwhile.
+func (c *Client) Rollback(ctx context.Context, ref content.TemplateRef, r RollbackRequest, by Asked) (content.TemplateHead, error) {
 	head, err := c.manage(ctx, http.MethodPost, templatePath(ref)+"/rollback", r, by)
 	return head, errs.Wrap("templatesvc.Rollback", err)
 }
@@ -83,13 +83,13 @@ func (c *Client) callJSON(ctx context.Context, method, path string, body, into a
 	return c.callAs(ctx, method, path, nil, body, into)
 }
 
-// callAs is callJSON with further headers.
+// callAs is callJSON with additional headers.
 func (c *Client) callAs(ctx context.Context, method, path string, header http.Header, body, into any) error {
 	var payload []byte
 	if body != nil {
 		var err error
 		if payload, err = json.Marshal(body); err != nil {
-			return errs.As(errs.Internal, "templatesvc.encode", err)
+			return errs.WrapAs(errs.Internal, "templatesvc.encode", err)
 		}
 	}
 	resp, err := c.call(ctx, method, path, header, payload)
@@ -98,14 +98,14 @@ func (c *Client) callAs(ctx context.Context, method, path string, header http.He
 	}
 	defer resp.Body.Close()
 	if err := json.NewDecoder(io.LimitReader(resp.Body, answerLimit)).Decode(into); err != nil {
-		return errs.As(errs.Unavailable, "templatesvc.decode", err)
+		return errs.WrapAs(errs.Unavailable, "templatesvc.decode", err)
 	}
 	return nil
 }
 
-// call asks the replicas in random order until one answers. A replica that says
-// NotFound may only not have heard of it yet, and one that is Exhausted has a full disk, so
-// the next one is asked as well.
+// call tries the replicas in random order until one answers. It also tries the next one
+// after NotFound, because a replica may not know the object yet, and after Exhausted, which
+// means a full disk.
 func (c *Client) call(ctx context.Context, method, path string, header http.Header, payload []byte) (*http.Response, error) {
 	urls := c.cfg.Resolve()
 	if len(urls) == 0 {
@@ -126,15 +126,15 @@ func (c *Client) call(ctx context.Context, method, path string, header http.Head
 	return nil, last
 }
 
-// elsewhere reports whether another replica may do what one could not: it does not answer,
-// has not heard of it, or has no room on its disk.
+// elsewhere reports whether another replica may succeed: this one does not answer, does not
+// know the object yet, or has a full disk.
 func elsewhere(err error) bool {
 	k := errs.KindOf(err)
 	return k == errs.Unavailable || k == errs.NotFound || k == errs.Exhausted
 }
 
-// worse is which of two replicas' errors is told: the later one, but a full disk, which would
-// have to be mended, before all others.
+// worse returns which of two replicas' errors to report: the later one, but a full disk
+// first, because an operator has to fix it.
 func worse(last, err error) error {
 	if errs.Is(last, errs.Exhausted) {
 		return last
@@ -145,7 +145,7 @@ func worse(last, err error) error {
 func (c *Client) try(ctx context.Context, method, target string, header http.Header, payload []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(payload))
 	if err != nil {
-		return nil, errs.As(errs.Internal, "templatesvc.call", err)
+		return nil, errs.WrapAs(errs.Internal, "templatesvc.call", err)
 	}
 	maps.Copy(req.Header, header)
 	req.Header.Set("Authorization", "Bearer "+c.cfg.Secret)
@@ -158,7 +158,7 @@ func (c *Client) try(ctx context.Context, method, target string, header http.Hea
 		if ctx.Err() != nil {
 			return nil, errs.Wrap("templatesvc.call", ctx.Err())
 		}
-		return nil, errs.As(errs.Unavailable, "templatesvc.call", fmt.Errorf("%s: %w", target, err))
+		return nil, errs.WrapAs(errs.Unavailable, "templatesvc.call", fmt.Errorf("%s: %w", target, err))
 	}
 	if resp.StatusCode >= 400 {
 		defer resp.Body.Close()
@@ -171,10 +171,10 @@ func (c *Client) try(ctx context.Context, method, target string, header http.Hea
 	return resp, nil
 }
 
-// noReplica is the error of a call that nobody could be asked.
+// noReplica returns the error of a call when no replica is live.
 func noReplica() error {
 	return errs.New(errs.Unavailable, "the template service does not run: start templatesvc, or retry when it is back")
 }
 
-// errFinal is in an error that no other replica would answer otherwise.
+// errFinal marks an error that every replica would return.
 var errFinal = errors.New("no other replica knows better")

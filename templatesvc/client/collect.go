@@ -8,15 +8,14 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Collected is what a collection came to.
+// Collected is the result of a collection.
 type Collected struct {
-	Marked  int   `json:"marked"`  // blobs that are referred to
-	Removed int   `json:"removed"` // blobs that were not
-	Bytes   int64 `json:"bytes"`   // what they took on the disk
+	Marked  int   `json:"marked"`  // referenced blobs
+	Removed int   `json:"removed"` // removed blobs
+	Bytes   int64 `json:"bytes"`   // their size on the disk
 }
 
-// Collect makes one replica remove what nothing refers to now. It waits for publishes
-// that are under way.
+// Collect makes one replica remove unreferenced content now. It waits for open publishes.
 func (c *Client) Collect(ctx context.Context) (Collected, error) {
 	var r Collected
 	err := c.callJSON(ctx, http.MethodPost, "/v1/collect", nil, &r)
@@ -25,12 +24,12 @@ func (c *Client) Collect(ctx context.Context) (Collected, error) {
 
 // Replicated says where a version's content was copied to.
 type Replicated struct {
-	// Store is the id of the directory of blobs: replicas that share one have the same.
+	// Store is the ID of the replica's store. Replicas that share a store have the same ID.
 	Store string `json:"store"`
 }
 
-// Replicate makes a replica copy what it lacks of a version from the others, and returns
-// the id of its store when all of it is there and on the disk.
+// Replicate makes a replica copy the missing content of a version from the others. It
+// returns the ID of the replica's store when everything is on the disk.
 func (c *Client) Replicate(ctx context.Context, digest string) (id string, err error) {
 	var r Replicated
 	err = c.callJSON(ctx, http.MethodPost, "/v1/replicate?digest="+url.QueryEscape(digest), nil, &r)

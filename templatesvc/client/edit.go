@@ -15,77 +15,78 @@ import (
 	"sync"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// Headers of a change; their text is escaped as in a query.
+// Headers of a change. Their text is escaped as in a query.
 const (
-	// HeaderActor names who makes a change.
+	// HeaderActor is the header with the author of a change.
 	HeaderActor = "X-Orrery-Actor"
-	// HeaderMessage says what for.
+	// HeaderMessage is the header with the message of a change.
 	HeaderMessage = "X-Orrery-Message"
 )
 
-// Stale is the field that an error of Kind Conflict blames when IfMatch did not hold.
+// Stale is the field of a Conflict when IfMatch or the revision does not match.
 const Stale = "If-Match"
 
-// Reused is the field that an error of Kind Invalid blames when another change was made
-// under the same Asked.Operation within the hour: of another template, kind or content.
+// Reused is the field of an Invalid error when Asked.Operation was used for another change
+// within the last hour: of another template, kind or content.
 const Reused = "Idempotency-Key"
 
-// Change says what is changed, by whom and under which conditions.
+// Change describes a change of a template and its preconditions.
 type Change struct {
-	Ref fleet.TemplateRef
+	Ref content.TemplateRef
 	Asked
 	Message string
-	// Kind is edit, or import of an archive or form, when it is empty.
-	Kind fleet.MoveKind
-	// Create makes the template when it does not exist.
+	// Kind defaults to edit, or import for an archive or form.
+	Kind content.MoveKind
+	// Create creates the template if it does not exist.
 	Create bool
 	// Draft stages the change in the author's draft instead of publishing it.
 	Draft bool
-	// DryRun changes nothing and tells what would.
+	// DryRun only computes the result of the change.
 	DryRun bool
-	// Path is the file or directory that is changed, IfMatch the hash the file there
-	// must have, "*" any; empty demands nothing.
+	// Path is the changed file or directory. IfMatch is the required hash of the file
+	// there; "*" means any file, "" no condition.
 	Path, IfMatch string
 }
 
-// Edited is what a change came to.
+// Edited is the result of a change.
 type Edited struct {
-	Head fleet.TemplateHead `json:"head"`
-	// Revision is the head's in the store.
+	Head content.TemplateHead `json:"head"`
+	// Revision is the revision of the head in the store.
 	Revision int64 `json:"revision"`
-	// Paths are the files an upload wrote.
+	// Paths lists the files that an upload wrote.
 	Paths []string `json:"paths,omitempty"`
-	// Files counts what the archives held that operations extracted.
+	// Files is the number of files in the extracted archives.
 	Files int `json:"files,omitempty"`
-	// Changes are the files that a dry run would have changed, without the chunks of
-	// large ones; More says that there are others.
-	Changes []fleet.FileChange `json:"changes,omitempty"`
-	More    bool               `json:"more,omitempty"`
+	// Changes lists the files that a dry run would change, without the chunks of large
+	// files. More is true when there are others.
+	Changes []content.FileChange `json:"changes,omitempty"`
+	More    bool                 `json:"more,omitempty"`
 }
 
 // Op is one operation: mkdir, rename, delete or extract.
 type Op struct {
 	Op   string `json:"op"`
 	Path string `json:"path"`
-	// To is a rename's new path.
+	// To is the new path of a rename.
 	To string `json:"to,omitempty"`
-	// Remove deletes an archive that was extracted.
+	// Remove deletes the archive after extract.
 	Remove bool `json:"remove,omitempty"`
 }
 
-// Ops are operations, performed in order, all or none.
+// Ops are operations that are performed in order, all or none.
 type Ops struct {
 	Ops []Op `json:"ops"`
 }
 
-// PutFile writes what body yields into the file c.Path. mode 0 keeps the file's; only
-// refuses to write over one. Malformed for a path that leads out, AlreadyExists as only
-// says, Conflict when something else stands in the way or the template comes from a
-// source; blaming Stale when IfMatch does not hold.
+// PutFile writes the file c.Path. Mode 0 keeps the mode of an existing file. With only,
+// PutFile does not overwrite a file. It returns Malformed for an invalid path,
+// AlreadyExists because of only, and Conflict when a directory or link is in the way or the
+// template belongs to a source. If IfMatch does not match, the Conflict has the field
+// Stale.
 func (c *Client) PutFile(ctx context.Context, ch Change, mode uint32, only bool, body io.Reader) (Edited, error) {
 	q := url.Values{}
 	if mode != 0 {
@@ -97,13 +98,14 @@ func (c *Client) PutFile(ctx context.Context, ch Change, mode uint32, only bool,
 	return c.change(ctx, ch, http.MethodPut, "/file", q, upload{body: body})
 }
 
-// Edit performs operations in order, all or none. Errors as of PutFile.
+// Edit performs operations in order, all or none. It returns the errors of PutFile.
 func (c *Client) Edit(ctx context.Context, ch Change, ops ...Op) (Edited, error) {
 	return c.changeJSON(ctx, ch, http.MethodPost, "/edits", Ops{ops})
 }
 
-// Import lays an archive over the directory c.Path of a template, or with replace puts it
-// in the place of all its files. format is zip, tar, tar.gz or tar.zst; empty: found out.
+// Import adds the files of an archive to the directory c.Path of a template or, with
+// replace, replaces all files by them. format is zip, tar, tar.gz or tar.zst; "" means that
+// it is detected.
 func (c *Client) Import(ctx context.Context, ch Change, replace bool, format string, body io.Reader) (Edited, error) {
 	q := url.Values{"format": {format}}
 	if replace {
@@ -112,36 +114,37 @@ func (c *Client) Import(ctx context.Context, ch Change, replace bool, format str
 	return c.change(ctx, ch, http.MethodPost, "/archive", q, upload{body: body})
 }
 
-// Upload writes the files of a form into the directory c.Path; with extract, what the
-// archives among them hold. contentType tells the form's boundary.
+// Upload writes the files of a form into the directory c.Path. With extract, it unpacks
+// them as archives. contentType has the boundary of the form.
 func (c *Client) Upload(ctx context.Context, ch Change, extract bool, contentType string, form io.Reader) (Edited, error) {
 	return c.change(ctx, ch, http.MethodPost, "/upload", url.Values{"extract": {strconv.FormatBool(extract)}}, upload{body: form, kind: contentType})
 }
 
-// CreateOf makes a template of a form with the fields name, description, platform and file.
+// CreateOf creates a template from a form with the fields name, description, platform and
+// file.
 func (c *Client) CreateOf(ctx context.Context, ch Change, contentType string, form io.Reader) (Edited, error) {
 	var out Edited
 	err := c.send(ctx, http.MethodPost, "/v1/imports?dryRun="+strconv.FormatBool(ch.DryRun), ch, upload{body: form, kind: contentType}, &out)
 	return out.revised(), errs.Wrap("templatesvc.CreateOf", err)
 }
 
-// Definitions are the definitions of a template's variables.
+// Definitions are the variable definitions of a template.
 type Definitions struct {
-	Variables []fleet.Variable `json:"variables"`
+	Variables []content.Variable `json:"variables"`
 }
 
-// Define replaces the definitions of a template's variables. Errors as of PutFile.
+// Define replaces the variable definitions of a template. It returns the errors of PutFile.
 func (c *Client) Define(ctx context.Context, ch Change, d Definitions) (Edited, error) {
 	return c.changeJSON(ctx, ch, http.MethodPut, "/variables", d)
 }
 
-// PublishDraft makes what c.Author has staged the head; without a draft that stays as it
-// is. Conflict, naming the files, when others changed them since.
+// PublishDraft publishes the draft of c.Author; without a draft, the head stays as it is.
+// It returns Conflict, with the files, when others have changed them meanwhile.
 func (c *Client) PublishDraft(ctx context.Context, ch Change) (Edited, error) {
 	return c.changeJSON(ctx, ch, http.MethodPost, "/draft/publish", nil)
 }
 
-// DropDraft forgets what c.Author has staged. NotFound when there is nothing.
+// DropDraft deletes the draft of c.Author. It returns NotFound when there is none.
 func (c *Client) DropDraft(ctx context.Context, ch Change) error {
 	_, err := c.changeJSON(ctx, ch, http.MethodDelete, "/draft", nil)
 	return err
@@ -150,7 +153,7 @@ func (c *Client) DropDraft(ctx context.Context, ch Change) error {
 func (c *Client) changeJSON(ctx context.Context, ch Change, method, what string, body any) (Edited, error) {
 	payload, err := json.Marshal(body)
 	if err != nil {
-		return Edited{}, errs.As(errs.Internal, "templatesvc.encode", err)
+		return Edited{}, errs.WrapAs(errs.Internal, "templatesvc.encode", err)
 	}
 	return c.change(ctx, ch, method, what, url.Values{}, upload{payload: payload, kind: "application/json"})
 }
@@ -172,7 +175,7 @@ func (c *Client) change(ctx context.Context, ch Change, method, what string, q u
 	return out.revised(), errs.Wrap("templatesvc.change", err)
 }
 
-// revised is the outcome with the revision in the head, where it does not travel.
+// revised sets the revision of the head, which its JSON does not contain.
 func (e Edited) revised() Edited {
 	e.Head.SetRev(e.Head.CreateRev, e.Revision)
 	return e
@@ -182,11 +185,11 @@ func (e Edited) revised() Edited {
 type upload struct {
 	body    io.Reader
 	payload []byte
-	kind    string // its media type; empty: bytes
+	kind    string // media type; "" means bytes
 }
 
-// send makes a call. Where its body cannot be repeated, another replica is asked only as
-// long as nothing of it was read. All tries are one operation.
+// send makes a call. If the body cannot be repeated, it tries another replica only if
+// nothing of the body was read. All tries use the same operation ID.
 func (c *Client) send(ctx context.Context, method, path string, ch Change, up upload, into any) error {
 	urls := c.cfg.Resolve()
 	err := noReplica()
@@ -204,7 +207,7 @@ func (c *Client) send(ctx context.Context, method, path string, ch Change, up up
 		err = c.sendTo(ctx, method, urls[n]+path, header, body, into)
 		began, broke := body.state()
 		switch {
-		case broke != nil: // nobody is at fault but who sends it
+		case broke != nil: // the sender's fault, so no other replica helps
 			return broke
 		case !errs.Is(err, errs.Unavailable), began && up.payload == nil:
 			return err
@@ -216,7 +219,7 @@ func (c *Client) send(ctx context.Context, method, path string, ch Change, up up
 func (c *Client) sendTo(ctx context.Context, method, target string, header http.Header, body io.Reader, into any) error {
 	req, err := http.NewRequestWithContext(ctx, method, target, io.NopCloser(body))
 	if err != nil {
-		return errs.As(errs.Internal, "templatesvc.send", err)
+		return errs.WrapAs(errs.Internal, "templatesvc.send", err)
 	}
 	maps.Copy(req.Header, header)
 	req.Header.Set("Authorization", "Bearer "+c.cfg.Secret)
@@ -225,16 +228,16 @@ func (c *Client) sendTo(ctx context.Context, method, target string, header http.
 		if ctx.Err() != nil {
 			return errs.Wrap("templatesvc.send", ctx.Err())
 		}
-		return errs.As(errs.Unavailable, "templatesvc.send", err)
+		return errs.WrapAs(errs.Unavailable, "templatesvc.send", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= http.StatusBadRequest {
 		return wire.DecodeError(resp)
 	}
-	return errs.As(errs.Unavailable, "templatesvc.decode", json.NewDecoder(io.LimitReader(resp.Body, fleet.MaxManifestBytes)).Decode(into))
+	return errs.WrapAs(errs.Unavailable, "templatesvc.decode", json.NewDecoder(io.LimitReader(resp.Body, content.MaxManifestBytes)).Decode(into))
 }
 
-// tracked knows whether a body was begun, and what it failed with.
+// tracked records whether reading a body has begun, and its error.
 type tracked struct {
 	r io.Reader
 
@@ -243,7 +246,7 @@ type tracked struct {
 	err   error
 }
 
-// Read reads on.
+// Read implements io.Reader.
 func (t *tracked) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
 	t.mu.Lock()
@@ -255,7 +258,7 @@ func (t *tracked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// state is whether the body was begun, and why it could not be read to its end.
+// state returns whether reading has begun, and why the body could not be read completely.
 func (t *tracked) state() (began bool, broke error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

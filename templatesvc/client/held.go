@@ -7,29 +7,29 @@ import (
 	"net/url"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// Held opens a blob, or a large file whole, that a replica has itself: replicas ask each
-// other so. NotFound when none of them has it, Unavailable when one may that does not
-// answer.
+// Held opens a blob or a large file that a replica stores itself. Replicas use it among
+// each other. It returns NotFound when none of them has it, and Unavailable when a replica
+// that may have it does not answer.
 func (c *Client) Held(ctx context.Context, sha256 string) (io.ReadCloser, error) {
 	body, err := c.held(ctx, "/v1/held/blobs/"+url.PathEscape(sha256))
 	return body, errs.Wrap("templatesvc.Held", err)
 }
 
-// Recipe is what a replica joins a large file from. Errors as of Held.
-func (c *Client) Recipe(ctx context.Context, sha256 string) (recipe fleet.Content, err error) {
+// Recipe returns the chunks of a large file from a replica. It returns the errors of Held.
+func (c *Client) Recipe(ctx context.Context, sha256 string) (recipe content.Content, err error) {
 	body, err := c.held(ctx, "/v1/held/recipes/"+url.PathEscape(sha256))
 	if err != nil {
 		return recipe, errs.Wrap("templatesvc.Recipe", err)
 	}
 	defer body.Close()
 	err = json.NewDecoder(io.LimitReader(body, answerLimit)).Decode(&recipe)
-	return recipe, errs.As(errs.Unavailable, "templatesvc.Recipe", err)
+	return recipe, errs.WrapAs(errs.Unavailable, "templatesvc.Recipe", err)
 }
 
-// held asks all replicas in turn: one that does not answer may have what the others have not.
+// held asks all replicas in turn. It returns NotFound only if all of them answer so.
 func (c *Client) held(ctx context.Context, path string) (io.ReadCloser, error) {
 	var none error = errs.New(errs.NotFound, "this content is damaged or lost here, and no other replica has it: publish its file again, by an upload or by touching it in its directory")
 	for _, base := range c.order() {

@@ -18,31 +18,32 @@ import (
 )
 
 const (
-	// DefaultPatience is how long content is waited for that does not come.
+	// DefaultPatience is how long a read waits for data.
 	DefaultPatience = 15 * time.Second
-	// silenceKept is how long a replica that was silent is asked last.
+	// silenceKept is how long a silent replica is tried last.
 	silenceKept = time.Minute
 )
 
-// HeaderSize is the size of a blob's content in bytes, however it is sent.
+// HeaderSize is the header with the size of a blob's content in bytes, uncompressed.
 const HeaderSize = "X-Orrery-Size"
 
-// Manifest opens a version's manifest, as the bytes that its digest is the hash of. The
-// caller closes it and verifies them. NotFound when no replica has it. A replica that
-// sends nothing any more fails a read with Unavailable; opened again, another is asked.
+// Manifest opens a version's manifest: the bytes that its digest is the hash of. The caller
+// closes it and verifies the hash. It returns NotFound when no replica has it. If the
+// replica stops sending, a read fails with Unavailable; the next call tries another
+// replica.
 func (c *Client) Manifest(ctx context.Context, digest string) (io.ReadCloser, error) {
 	body, err := c.read(ctx, "/v1/manifests/"+url.PathEscape(digest))
 	return body, errs.Wrap("templatesvc.Manifest", err)
 }
 
-// Blob opens a blob by the hash of its content, in the same way.
+// Blob opens a blob by its hash, like Manifest.
 func (c *Client) Blob(ctx context.Context, sha256 string) (io.ReadCloser, error) {
 	body, err := c.read(ctx, "/v1/blobs/"+url.PathEscape(sha256))
 	return body, errs.Wrap("templatesvc.Blob", err)
 }
 
-// Suspect says that what was sent under a hash did not have it: each replica looks at
-// its own and gets it anew if it is damaged. Unavailable when none could be told.
+// Suspect reports that content had a wrong hash. Each replica verifies its own copy and
+// replaces it if it is damaged. Suspect returns Unavailable when it reaches no replica.
 func (c *Client) Suspect(ctx context.Context, sha256 string) error {
 	urls := c.cfg.Resolve()
 	failed := make([]error, 0, len(urls))
@@ -70,8 +71,8 @@ func (c *Client) suspect(ctx context.Context, target string) error {
 	return resp.Body.Close()
 }
 
-// read asks the replicas in turn until one sends content. One whose disk is full is told of
-// when no other has it, since it might.
+// read tries the replicas in turn until one sends content. If none does, it reports a full
+// disk first, because that replica could have fetched the content.
 func (c *Client) read(ctx context.Context, path string) (io.ReadCloser, error) {
 	last := noReplica()
 	for _, base := range c.order() {
@@ -88,7 +89,7 @@ func (c *Client) read(ctx context.Context, path string) (io.ReadCloser, error) {
 	return nil, last
 }
 
-// order is the order in which replicas are asked: any, but those last that were silent.
+// order returns the replicas in random order, with silent ones last.
 func (c *Client) order() []string {
 	urls := slices.Clone(c.cfg.Resolve())
 	rand.Shuffle(len(urls), func(i, j int) { urls[i], urls[j] = urls[j], urls[i] })
@@ -108,7 +109,7 @@ func asInt(b bool) int {
 	return 0
 }
 
-// wasSilent has a replica asked last for a while.
+// wasSilent makes a replica be tried last for a while.
 func (c *Client) wasSilent(base string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,12 +146,12 @@ func (c *Client) readFrom(outer context.Context, base, path string) (io.ReadClos
 		b.content = b.decoder
 	}
 	if err != nil {
-		return nil, errors.Join(errs.As(errs.Unavailable, "templatesvc.read", err), b.Close())
+		return nil, errors.Join(errs.WrapAs(errs.Unavailable, "templatesvc.read", err), b.Close())
 	}
 	return b, nil
 }
 
-// decoder is one that was used before, where there is one: they are costly to make.
+// decoder returns a pooled decoder if there is one, because they are expensive to create.
 func (c *Client) decoder(r io.Reader) (*zstd.Decoder, error) {
 	if d, ok := c.decoders.Get().(*zstd.Decoder); ok {
 		return d, d.Reset(r)
@@ -158,21 +159,21 @@ func (c *Client) decoder(r io.Reader) (*zstd.Decoder, error) {
 	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(64<<20))
 }
 
-// body is content on its way from one replica.
+// body is content that is being read from a replica.
 type body struct {
 	client  *Client
 	base    string
 	cancel  context.CancelFunc
-	timer   *time.Timer // runs while something is waited for
-	silent  atomic.Bool // it ran out
+	timer   *time.Timer // runs during each wait for data
+	silent  atomic.Bool // the timer has expired
 	raw     io.ReadCloser
-	content io.Reader // raw, watched and decoded
+	content io.Reader // raw, with timeouts and decoded
 	decoder *zstd.Decoder
 }
 
 func (b *body) Read(p []byte) (int, error) { return b.content.Read(p) }
 
-// Close ends the call. It is called once.
+// Close ends the call. Call it once.
 func (b *body) Close() error {
 	b.timer.Stop()
 	if b.decoder != nil {
@@ -186,16 +187,16 @@ func (b *body) Close() error {
 	return err
 }
 
-// word says of a failure that nothing came, where it is that.
+// word returns an error that names the silent replica if the timer has expired.
 func (b *body) word(err error) error {
 	if !b.silent.Load() {
 		return err
 	}
 	b.client.wasSilent(b.base)
-	return errs.As(errs.Unavailable, "templatesvc.read", fmt.Errorf("%s has sent nothing for %v", b.base, b.client.cfg.Patience))
+	return errs.WrapAs(errs.Unavailable, "templatesvc.read", fmt.Errorf("%s has sent nothing for %v", b.base, b.client.cfg.Patience))
 }
 
-// watched is a body's content as it comes, each piece of which is waited for so long.
+// watched reads the raw body with a timeout for each read.
 type watched struct{ *body }
 
 func (w watched) Read(p []byte) (int, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
-// replica is a server whose handler a test gives.
+// replica starts a server with a handler and returns its URL.
 func replica(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -26,7 +26,8 @@ func replica(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// mute answers nothing, or the beginning of something, until its caller hangs up.
+// mute returns a handler that sends begin, or nothing, and then waits until the client
+// disconnects.
 func mute(begin string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if begin != "" {
@@ -131,7 +132,7 @@ func TestWhatIsCompressedOnTheWayIsReadAsItIs(t *testing.T) {
 		_, _ = io.Copy(enc, bytes.NewReader([]byte(text)))
 		_ = enc.Close()
 	}))
-	for range 3 { // with a decoder that was used before
+	for range 3 { // the second time with a pooled decoder
 		if got, err := all(c.Blob(t.Context(), "x")); err != nil || got != text {
 			t.Fatalf("%d bytes, %v", len(got), err)
 		}

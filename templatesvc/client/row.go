@@ -12,20 +12,22 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// MaxRow is how many blobs may be asked for at once.
+// MaxRow is the maximum number of blobs per request.
 const MaxRow = 64
 
-// HeaderParts says what the body of an answer with several blobs is made of; see FormatParts.
+// HeaderParts is the header that describes the parts of an answer with several blobs; see
+// FormatParts.
 const HeaderParts = "X-Orrery-Parts"
 
-// Part is one blob in an answer with several: so many bytes, compressed by zstd or not.
+// Part is one blob in an answer with several blobs: its size in the body, and whether it is
+// compressed with zstd.
 type Part struct {
 	Bytes  int64
 	Packed bool
 }
 
-// FormatParts writes parts as a header: their bytes with commas between them, a z after
-// those that are compressed.
+// FormatParts formats parts for the header: their sizes, separated by commas, with a z
+// after those that are compressed.
 func FormatParts(parts []Part) string {
 	words := make([]string, 0, len(parts))
 	for _, p := range parts {
@@ -38,7 +40,7 @@ func FormatParts(parts []Part) string {
 	return strings.Join(words, ",")
 }
 
-// parseParts reads what FormatParts wrote.
+// parseParts parses the result of FormatParts.
 func parseParts(header string) ([]Part, error) {
 	words := strings.Split(header, ",")
 	parts := make([]Part, 0, min(len(words), MaxRow))
@@ -53,9 +55,9 @@ func parseParts(header string) ([]Part, error) {
 	return parts, nil
 }
 
-// Row opens several blobs, MaxRow at most, as one reader: the content of the first and, up
-// to one that the replica would have to fetch itself, of those after it. Otherwise as
-// Blob; NotFound also from a templatesvc that does not know how to send several.
+// Row opens several blobs, at most MaxRow, as one reader. The replica sends the first one,
+// and the following ones up to the first that it would have to fetch. Row returns the
+// errors of Blob, and NotFound from an old templatesvc without this request.
 func (c *Client) Row(ctx context.Context, sums []string) (io.ReadCloser, error) {
 	body, err := c.read(ctx, "/v1/blobs?"+url.Values{"sum": sums}.Encode())
 	return body, errs.Wrap("templatesvc.Row", err)
@@ -69,7 +71,7 @@ type row struct {
 	raw  *io.LimitedReader
 }
 
-// Read reads on.
+// Read implements io.Reader.
 func (r *row) Read(p []byte) (int, error) {
 	for {
 		if r.part == nil {
@@ -84,7 +86,7 @@ func (r *row) Read(p []byte) (int, error) {
 		if errors.Is(err, io.EOF) {
 			r.part, err = nil, nil
 			if r.raw.N > 0 {
-				err = errs.As(errs.Unavailable, "templatesvc.Row", io.ErrUnexpectedEOF)
+				err = errs.WrapAs(errs.Unavailable, "templatesvc.Row", io.ErrUnexpectedEOF)
 			}
 		}
 		if n > 0 || err != nil {
@@ -93,7 +95,7 @@ func (r *row) Read(p []byte) (int, error) {
 	}
 }
 
-// next begins with the next part.
+// next starts the next part.
 func (r *row) next() (err error) {
 	r.raw = &io.LimitedReader{R: watched{r.body}, N: r.left[0].Bytes}
 	r.part = r.raw
@@ -106,5 +108,5 @@ func (r *row) next() (err error) {
 		r.part = r.decoder
 	}
 	r.left = r.left[1:]
-	return errs.As(errs.Unavailable, "templatesvc.Row", err)
+	return errs.WrapAs(errs.Unavailable, "templatesvc.Row", err)
 }

@@ -8,39 +8,39 @@ import (
 	"strconv"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// HeaderMode carries a file's permission bits, in octal.
+// HeaderMode is the header with a file's permission bits, in octal.
 const HeaderMode = "X-Orrery-Mode"
 
-// HeaderFinal marks an error that no other replica would answer otherwise.
+// HeaderFinal is the header of an error that every replica would return.
 const HeaderFinal = "X-Orrery-Final"
 
-// Match is a place where a search found its text.
+// Match is a match of a search.
 type Match struct {
 	Path string `json:"path"`
-	// Line and Column count from 1, the column in characters; both are 0 when the
-	// file's name matches.
+	// Line and Column start at 1; the column counts characters. Both are 0 when the file's
+	// name matches.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Preview is the line, or of a long one the part around the match.
+	// Preview is the line, or the part of a long line around the match.
 	Preview string `json:"preview"`
 }
 
-// Found is what a search came to.
+// Found is the result of a search.
 type Found struct {
 	Matches []Match `json:"matches"`
-	// Partial is true when there was more to look at than one search may.
+	// Partial is true when the version has more text than one search reads.
 	Partial bool `json:"partial,omitempty"`
-	// More is true when there may be more matches than were asked for.
+	// More is true when there may be more matches.
 	More bool `json:"more,omitempty"`
 }
 
-// Placeholder is a key that a version's files use.
+// Placeholder is a placeholder that a version's files use.
 type Placeholder struct {
 	Key string `json:"key"`
-	// Uses are where, at most a hundred.
+	// Uses lists the first hundred uses.
 	Uses []Use `json:"uses"`
 }
 
@@ -50,7 +50,7 @@ type Use struct {
 	Line int    `json:"line"`
 }
 
-// Placeholders are the keys that a version's files use, in order.
+// Placeholders are the placeholders that a version's files use, sorted.
 type Placeholders struct {
 	Keys    []Placeholder `json:"keys"`
 	Partial bool          `json:"partial,omitempty"`
@@ -65,21 +65,22 @@ type File struct {
 	Mode   uint32
 }
 
-// Files lists what lies directly in a directory of a version; "" is the template itself.
-// With deep it is everything below. The chunks of large files are not told. NotFound when version or directory do not exist,
-// Malformed when the path is no directory's.
-func (c *Client) Files(ctx context.Context, digest, dir string, deep bool) ([]fleet.ManifestEntry, error) {
+// Files lists the direct entries of a directory of a version; "" is the template itself.
+// With deep, it lists everything below. It omits the chunks of large files. It returns
+// NotFound when the version or the directory does not exist, and Malformed when the path is
+// not a directory.
+func (c *Client) Files(ctx context.Context, digest, dir string, deep bool) ([]content.ManifestEntry, error) {
 	q := url.Values{"path": {dir}}
 	if deep {
 		q.Set("deep", "true")
 	}
-	var out []fleet.ManifestEntry
+	var out []content.ManifestEntry
 	err := c.callJSON(ctx, http.MethodGet, tree(digest, "", q), nil, &out)
 	return out, errs.Wrap("templatesvc.Files", err)
 }
 
-// File opens a file of a version. NotFound when it does not exist, Malformed when the path
-// is no file's. What it yields was not verified.
+// File opens a file of a version. The content is not verified. It returns NotFound when the
+// file does not exist, and Malformed when the path is not a file.
 func (c *Client) File(ctx context.Context, digest, path string) (*File, error) {
 	resp, err := c.call(ctx, http.MethodGet, tree(digest, "/file", url.Values{"path": {path}}), nil, nil)
 	if err != nil {
@@ -92,7 +93,7 @@ func (c *Client) File(ctx context.Context, digest, path string) (*File, error) {
 	return f, nil
 }
 
-// Search looks for a text in a version's files and their names.
+// Search finds a text in a version's files and file names.
 func (c *Client) Search(ctx context.Context, digest, text string, most int) (Found, error) {
 	var out Found
 	q := url.Values{"q": {text}, "max": {strconv.Itoa(most)}}
@@ -100,23 +101,24 @@ func (c *Client) Search(ctx context.Context, digest, text string, most int) (Fou
 	return out, errs.Wrap("templatesvc.Search", err)
 }
 
-// Placeholders are the keys that a version's files use.
+// Placeholders returns the placeholders that a version's files use.
 func (c *Client) Placeholders(ctx context.Context, digest string) (Placeholders, error) {
 	var out Placeholders
 	err := c.callJSON(ctx, http.MethodGet, tree(digest, "/placeholders", nil), nil, &out)
 	return out, errs.Wrap("templatesvc.Placeholders", err)
 }
 
-// Archive packs what lies in a directory of a version, as zip, tar, tar.gz or tar.zst.
-// The caller closes it; an archive that broke off ends with an error. Errors as of Files,
-// and Invalid for an unknown format.
+// Archive packs a directory of a version as zip, tar, tar.gz or tar.zst. The caller closes
+// it; an incomplete archive ends with an error. Archive returns the errors of Files, and
+// Invalid for an unknown format.
 func (c *Client) Archive(ctx context.Context, digest, dir, format string) (io.ReadCloser, error) {
 	return c.archive(ctx, digest, url.Values{"path": {dir}, "format": {format}})
 }
 
-// Export packs a version with the definitions of its variables, so that an import makes an
-// equal one. Defaults that are hidden from who is shown most of values are left out. Otherwise as Archive.
-func (c *Client) Export(ctx context.Context, digest, format string, most fleet.Visibility) (io.ReadCloser, error) {
+// Export packs a version with its variable definitions, so that an import creates an equal
+// one. Defaults that a user with the visibility most may not see are omitted. It returns
+// the errors of Archive.
+func (c *Client) Export(ctx context.Context, digest, format string, most content.Visibility) (io.ReadCloser, error) {
 	return c.archive(ctx, digest, url.Values{"format": {format}, "shown": {string(most)}})
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,19 +68,19 @@ var examples = []example{
 	{"a service may not embed etcd", "apigateway/a_test.go", source("apigateway", "go.etcd.io/etcd/server/v3/embed"), "etcd-server"},
 	{"config may import viper", "libs/config/a.go", source("config", "github.com/spf13/viper"), ""},
 	{"nobody else imports viper", "scheduler/a.go", source("scheduler", "github.com/spf13/viper"), "viper"},
-	{"the gateway may import gin", "apigateway/internal/rest/a.go", source("rest", "github.com/gin-gonic/gin"), ""},
+	{"the gateway may import gin", "apigateway/internal/api/a.go", source("rest", "github.com/gin-gonic/gin"), ""},
 	{"what a gateway is measured beside is gin", "e2e/bench/hello/a.go", source("main", "github.com/gin-gonic/gin"), ""},
 	{"nobody else of e2e imports gin", "e2e/bench/a.go", source("main", "github.com/gin-gonic/gin"), "gin"},
 	{"nobody else imports gin", "templatesvc/a.go", source("templatesvc", "github.com/gin-gonic/gin"), "gin"},
 	{"the docker runtime may import the engine's client", "nodeagent/internal/runtime/docker/a.go", source("docker", "github.com/moby/moby/client"), ""},
 	{"nobody else imports the engine's client", "nodeagent/a.go", source("nodeagent", "github.com/moby/moby/client"), "container-engine"},
-	{"templatesvc may import the S3 client", "templatesvc/internal/origin/bucket/a.go", source("bucket", "github.com/minio/minio-go/v7"), ""},
+	{"templatesvc may import the S3 client", "templatesvc/internal/sources/bucket/a.go", source("bucket", "github.com/minio/minio-go/v7"), ""},
 	{"nobody else imports the S3 client", "nodeagent/a.go", source("nodeagent", "github.com/minio/minio-go/v7"), "s3"},
-	{"the source of repositories may import go-git", "templatesvc/internal/origin/git/a.go", source("git", "github.com/go-git/go-git/v5/plumbing"), ""},
-	{"nobody else imports go-git", "templatesvc/internal/source/a.go", source("source", "github.com/go-git/go-git/v5/plumbing"), "git"},
+	{"the source of repositories may import go-git", "templatesvc/internal/sources/git/a.go", source("git", "github.com/go-git/go-git/v5/plumbing"), ""},
+	{"nobody else imports go-git", "templatesvc/internal/sources/directory/a.go", source("source", "github.com/go-git/go-git/v5/plumbing"), "git"},
 
 	{"a service may import another's client", "apigateway/a.go", source("apigateway", modulePrefix+"nodeagent/client"), ""},
-	{"a service may import its own packages", "nodeagent/a.go", source("nodeagent", modulePrefix+"nodeagent/internal/journal"), ""},
+	{"a service may import its own packages", "nodeagent/a.go", source("nodeagent", modulePrefix+"nodeagent/internal/node/journal"), ""},
 	{"a service may not import another's root", "apigateway/a.go", source("apigateway", modulePrefix+"scheduler"), "services-meet-in-etcd"},
 	{"a service may not import another's internals", "apigateway/a.go", source("apigateway", modulePrefix+"scheduler/internal/place"), "services-meet-in-etcd"},
 	{"the command line may not import a root", "cli/a.go", source("cli", modulePrefix+"apigateway"), "services-meet-in-etcd"},
@@ -108,6 +109,11 @@ var examples = []example{
 	{"a service hides the rest", "nodeagent/journal/a.go", source("journal"), "two-doors"},
 	{"internal may lie deeper", "nodeagent/client/internal/retry/a.go", source("retry"), ""},
 	{"libs shows everything", "libs/telemetry/a.go", source("telemetry"), ""},
+
+	{"a package of the largest size", "libs/wire/a.go", source("wire") + strings.Repeat("\n", maxLines-3), ""},
+	{"a package of more lines", "libs/wire/a.go", source("wire") + strings.Repeat("\n", maxLines), "package-size"},
+	{"a long benchmark", "e2e/bench/a.go", source("main") + strings.Repeat("\n", maxLines), ""},
+	{"long tests", "libs/wire/a_test.go", source("wire") + strings.Repeat("\n", maxLines), ""},
 
 	{"a package without a comment", "libs/wire/a.go", "package wire\n", "package-comment"},
 	{"a detached comment is none", "libs/wire/a.go", "// Package wire is here.\n\npackage wire\n", "package-comment"},
@@ -174,7 +180,7 @@ func TestEveryRuleHasAnExampleThatBreaksIt(t *testing.T) {
 		broken = append(broken, strings.Split(e.broken, ",")...)
 	}
 	for _, r := range rules() {
-		if !slices.Contains(broken, r.name) {
+		if r.survey == nil && !slices.Contains(broken, r.name) {
 			t.Errorf("no example breaks %s", r.name)
 		}
 		if !strings.HasSuffix(r.sentence, ".") {
@@ -202,6 +208,23 @@ func TestADocumentNamesATestThatAPackageHas(t *testing.T) {
 	want := []string{"ARCHITECTURE.md:2: names TestCode, which no package has", "ARCHITECTURE.md:2: names TestOfType, which no package has", "ARCHITECTURE.md:4: names TestHere of cli, which e2e has"}
 	if !slices.Equal(all, want) {
 		t.Errorf("%q, want %q", all, want)
+	}
+}
+
+func TestAnInternalFolderListsAtMost14Entries(t *testing.T) {
+	files := map[string]string{}
+	for i := range maxEntries {
+		files[fmt.Sprintf("scheduler/internal/p%d/inner/a.go", i)] = source("inner")
+	}
+	for _, want := range []int{0, 1} {
+		tree, err := load(fixture(files))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if broken := check(tree, rules()); len(broken) != want || want == 1 && broken[0].rule.name != "internal-entries" {
+			t.Errorf("%d entries break %v", len(files), broken)
+		}
+		files["scheduler/internal/more/a.go"] = source("more")
 	}
 }
 

@@ -14,6 +14,8 @@ type rule struct {
 	check func(p *pkg, found func(f *file, line int, what string))
 	// read looks at one document in the same way. A rule about packages has none.
 	read func(t *tree, d document, found func(line int, what string))
+	// survey looks at the whole tree. Most rules have none.
+	survey func(t *tree, found func(path string, line int, what string))
 }
 
 // finding is one place that breaks a rule.
@@ -50,6 +52,11 @@ func check(t *tree, rules []rule) []breach {
 				})
 			}
 		}
+		if r.survey != nil {
+			r.survey(t, func(path string, line int, what string) {
+				findings = append(findings, finding{path: path, line: line, what: what})
+			})
+		}
 		slices.SortFunc(findings, func(a, b finding) int {
 			return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.line, b.line), cmp.Compare(a.what, b.what))
 		})
@@ -69,10 +76,10 @@ var purePackages = []string{
 	"enforcer/internal/plan",
 	"scheduler/internal/place",
 	"scheduler/internal/budget",
-	"templatesvc/internal/chunk",
+	"templatesvc/internal/store/chunk",
 	"scheduler/internal/preempt",
 	"scheduler/internal/rebalance",
-	"nodeagent/internal/machine",
+	"nodeagent/internal/instance/machine",
 }
 
 // rules is the architecture, one entry per sentence.
@@ -125,10 +132,10 @@ func rules() []rule {
 		},
 		{
 			name:     "git",
-			sentence: "go-git lives in templatesvc/internal/origin/git only.",
+			sentence: "go-git lives in templatesvc/internal/sources/git only.",
 			check: confined(home{
 				imports: []string{"github.com/go-git"},
-				dirs:    []string{"templatesvc/internal/origin/git"},
+				dirs:    []string{"templatesvc/internal/sources/git"},
 			}),
 		},
 		{
@@ -163,6 +170,16 @@ func rules() []rule {
 			name:     "two-doors",
 			sentence: "A service shows its root, its client and its commands; everything else is internal.",
 			check:    twoDoors,
+		},
+		{
+			name:     "package-size",
+			sentence: "A package outside e2e has at most 3,400 lines without its tests: split it by area.",
+			check:    packageSize,
+		},
+		{
+			name:     "internal-entries",
+			sentence: "A folder named internal has at most 14 entries: group packages by the part of the system they belong to.",
+			survey:   internalEntries,
 		},
 		{
 			name:     "package-comment",

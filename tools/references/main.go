@@ -1,5 +1,5 @@
-// Command references writes the pages of docs/reference from their sources, or with
-// -check says which of them are not what the sources say.
+// Command references generates pages of docs/reference from their sources. With -check
+// it writes nothing and reports the pages that are out of date.
 package main
 
 import (
@@ -23,7 +23,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	code := 0
-	for name, make := range map[string]func(root string) ([]byte, error){"config.md": settings, "reasons.md": reasons} {
+	for name, make := range map[string]func(root string) ([]byte, error){
+		"config.md": settings, "group-fields.md": groupFields, "keys.md": keys, "packages.md": packages, "reasons.md": reasons,
+	} {
 		page, err := make(*root)
 		if err != nil {
 			fmt.Fprintln(stderr, err)
@@ -37,7 +39,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// settle writes a page, or compares it.
+// settle writes a page. With check it compares the page with the file instead.
 func settle(path string, page []byte, check bool) error {
 	if !check {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -47,7 +49,7 @@ func settle(path string, page []byte, check bool) error {
 	}
 	have, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(have, page) {
-		return fmt.Errorf("%s is not what its sources say: run make references", path)
+		return fmt.Errorf("%s is out of date: run make references", path)
 	}
 	return nil
 }

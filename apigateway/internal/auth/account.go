@@ -5,15 +5,16 @@ import (
 	"crypto/rand"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// minPassword is the length of the shortest password that may be set, in bytes.
+// minPassword is the minimum length of a new password, in bytes.
 const minPassword = 8
 
-// HashPassword is what is kept of a new password. Invalid, naming the field, when it is too
-// short or too long.
+// HashPassword returns the hash of a new password. It returns Invalid, naming the field, for a wrong
+// length.
 func (s *Service) HashPassword(ctx context.Context, field, password string) (string, error) {
 	if len(password) < minPassword || len(password) > maxPassword {
 		return "", errs.Field(field, "must have %d to %d bytes", minPassword, maxPassword)
@@ -21,12 +22,11 @@ func (s *Service) HashPassword(ctx context.Context, field, password string) (str
 	return s.hasher.hash(ctx, password)
 }
 
-// CheckPassword is the record of who asks, once the password was proven to be theirs.
-// Unauthenticated when it is wrong.
-func (s *Service) CheckPassword(ctx context.Context, who Identity, password string) (*fleet.User, error) {
+// CheckPassword returns the caller's record if the password is correct, else Unauthenticated.
+func (s *Service) CheckPassword(ctx context.Context, who Identity, password string) (*account.User, error) {
 	user, ok := s.User(who.User)
 	if !ok {
-		return nil, errs.New(errs.Unauthenticated, "the user %s does not exist any more", who.User)
+		return nil, errs.New(errs.Unauthenticated, "the user %s no longer exists", who.User)
 	}
 	right, err := s.hasher.verify(ctx, password, user.PasswordHash)
 	if err == nil && !right {
@@ -35,10 +35,10 @@ func (s *Service) CheckPassword(ctx context.Context, who Identity, password stri
 	return user, err
 }
 
-// rehash has a password kept as it would be now, that is still kept as it was once. It is a
-// change of the user's record, which moves its ETag: whoever is refused by that finds in the
-// audit why. What fails is done at another login.
-func (s *Service) rehash(ctx context.Context, user *fleet.User, password string) {
+// rehash stores a password's hash with the current parameters if the old hash has others. This
+// changes the user's record and its ETag; the audit explains why. A failure is ignored: the next
+// login tries again.
+func (s *Service) rehash(ctx context.Context, user *account.User, password string) {
 	hash, err := s.hasher.hash(ctx, password)
 	if err != nil {
 		s.cfg.Log.Debug("a password was not hashed anew", "user", user.Username, "error", err)
@@ -47,19 +47,19 @@ func (s *Service) rehash(ctx context.Context, user *fleet.User, password string)
 	s.later(func(ctx context.Context) error {
 		next := *user
 		next.PasswordHash = hash
-		err := s.cfg.Audited(ctx, user.Username, "user.rehash", user.Username, "the same password is kept as passwords are now", store.Replace(store.UserKey(user.Username), next, user.ModRev))
+		err := s.cfg.Audited(ctx, user.Username, "user.rehash", user.Username, "the same password is kept as passwords are now", store.Replace(keys.User(user.Username), next, user.ModRev))
 		return errs.Wrap("auth.rehash", err)
 	})
 }
 
-// NewLogin is a login of a user that begins now. The caller stores it.
-func (s *Service) NewLogin(user *fleet.User) fleet.Login {
-	return fleet.Login{ID: rand.Text(), UserID: user.ID(), Epoch: user.Epoch, SignedInAt: s.cfg.Now().UTC(), Serial: 1}
+// NewLogin returns a new login of a user. The caller stores it.
+func (s *Service) NewLogin(user *account.User) account.Login {
+	return account.Login{ID: rand.Text(), UserID: user.ID(), Epoch: user.Epoch, SignedInAt: s.cfg.Now().UTC(), Serial: 1}
 }
 
-// Tokens are what a login is used and refreshed with. refresh is empty when the login has no
-// refresh token.
-func (s *Service) Tokens(user *fleet.User, l fleet.Login) (access, refresh string, err error) {
+// Tokens returns the access and refresh tokens of a login. refresh is empty if the login has no refresh
+// token.
+func (s *Service) Tokens(user *account.User, l account.Login) (access, refresh string, err error) {
 	if access, err = s.signer.sign(user, l); err != nil || l.Serial == 0 {
 		return access, "", err
 	}
@@ -67,8 +67,8 @@ func (s *Service) Tokens(user *fleet.User, l fleet.Login) (access, refresh strin
 	return access, refresh, err
 }
 
-// Refreshes is whose login a refresh token is of, and its serial. Unauthenticated when it is
-// no token that was made here, or its login has ended by itself.
+// Refreshes returns the user, login and serial of a refresh token. It returns Unauthenticated if the
+// token was not signed by this cluster or has expired.
 func (s *Service) Refreshes(token string) (user, login string, serial int64, err error) {
 	c, err := s.signer.parseRefresh(token)
 	return c.Subject, c.Login, c.Serial, err

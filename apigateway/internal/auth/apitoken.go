@@ -15,12 +15,14 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/validate"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const (
-	// tokenPrefix marks API tokens, so that scanners of leaked secrets find them.
+	// tokenPrefix marks API tokens for scanners of leaked secrets.
 	tokenPrefix = "ort_"
 	tokenBytes  = 32
 	// tokenDigits is the length of 32 bytes in base 62.
@@ -28,27 +30,27 @@ const (
 	maxTokenName  = 64
 	maxTokens     = 1000
 	maxTokenYears = 10
-	// TokenLife is how long an API token is good for unless its maker says otherwise.
+	// TokenLife is the default lifetime of an API token.
 	TokenLife = 365 * 24 * time.Hour
 )
 
-// TokenWish is what an API token is to be.
+// TokenWish describes an API token to create.
 type TokenWish struct {
 	Name string
 	// ExpiresIn 0 never expires.
 	ExpiresIn time.Duration
-	// Scopes are what of its maker's permissions the token has; nil gives it all of them.
+	// Scopes is a subset of the creator's permissions; nil means all of them.
 	Scopes []Permission
-	// Public tokens only read: without Scopes, what both their maker and the built-in role
-	// VIEWER may. Scopes may also name instances.files, templates.content and groups.env.
+	// Public tokens can only read. Without Scopes they have the permissions that both their creator and the
+	// built-in role VIEWER have. Scopes may also name instances.files, templates.content and groups.env.
 	Public bool
 }
 
-// NewToken is a fresh API token and its record; the token itself is kept nowhere. Invalid
-// names the field at fault; Denied when its maker would give what it does not have, or is an
-// API token that is not for making others. The caller commits the record.
-func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record fleet.APIToken, err error) {
-	if w.Name == "" || utf8.RuneCountInString(w.Name) > maxTokenName || fleet.HasControl(w.Name) {
+// NewToken returns a new API token and its record; the token itself is not stored. It returns Invalid,
+// naming the field, for invalid input, and Denied if the creator lacks a permission or is an API
+// token that may not create others. The caller commits the record.
+func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record account.APIToken, err error) {
+	if w.Name == "" || utf8.RuneCountInString(w.Name) > maxTokenName || validate.HasControl(w.Name) {
 		return "", record, errs.Field("name", "must be 1 to %d characters that say what the token is for", maxTokenName)
 	}
 	if w.ExpiresIn < 0 || w.ExpiresIn > maxTokenYears*365*24*time.Hour {
@@ -66,9 +68,9 @@ func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record fl
 		return "", record, errs.New(errs.Exhausted, "there are %d API tokens, the most there may be: delete some", maxTokens)
 	}
 	token = randomToken()
-	record = fleet.APIToken{
+	record = account.APIToken{
 		ID: strings.ToLower(ulid.Make().String()), Name: w.Name, Hash: hashToken(token), User: owner.User, UserID: owner.UserID,
-		Scopes: scopes, Edition: fleet.PermissionEdition, Public: w.Public, CreatedAt: now,
+		Scopes: scopes, Edition: account.PermissionEdition, Public: w.Public, CreatedAt: now,
 	}
 	if w.ExpiresIn > 0 {
 		record.ExpiresAt = now.Add(w.ExpiresIn)
@@ -76,7 +78,7 @@ func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record fl
 	return token, record, nil
 }
 
-// scopes are the new token's; nil for all that its user may.
+// scopes returns the new token's scopes; nil for all permissions of its user.
 func (w TokenWish) scopes(owner Identity) ([]Permission, error) {
 	reading := builtIn[RoleViewer]
 	public := readable()
@@ -109,9 +111,9 @@ func (w TokenWish) scopes(owner Identity) ([]Permission, error) {
 	return nil, nil
 }
 
-// delegated refuses what an API token may not make: it is given the right by name only, and
-// what it makes ends when it does.
-func (w TokenWish) delegated(by *fleet.APIToken, now time.Time) error {
+// delegated checks a token created by an API token: the creator needs TokensCreate by name, and the new
+// token must not outlive it.
+func (w TokenWish) delegated(by *account.APIToken, now time.Time) error {
 	switch {
 	case by == nil:
 		return nil
@@ -123,7 +125,7 @@ func (w TokenWish) delegated(by *fleet.APIToken, now time.Time) error {
 	return nil
 }
 
-// randomToken is tokenPrefix and 32 random bytes in base 62.
+// randomToken returns tokenPrefix followed by 32 random bytes in base 62.
 func randomToken() string {
 	secret := make([]byte, tokenBytes)
 	_, _ = rand.Read(secret) // never fails
@@ -136,13 +138,13 @@ func hashToken(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// byToken is who an API token belongs to.
+// byToken returns the identity of an API token.
 func (s *Service) byToken(token string) (Identity, error) {
 	record, ok := s.cfg.View.Snapshot().TokenByHash(hashToken(token))
 	if !ok {
 		return Identity{}, errs.New(errs.Unauthenticated, "the API token is not known, or has expired")
 	}
-	who, err := s.Judge(fleet.Credential{User: record.User, TokenID: record.ID, Until: record.ExpiresAt})
+	who, err := s.Judge(account.Credential{User: record.User, TokenID: record.ID, Until: record.ExpiresAt})
 	if err != nil {
 		return Identity{}, err
 	}
@@ -150,17 +152,17 @@ func (s *Service) byToken(token string) (Identity, error) {
 	return who, nil
 }
 
-// useEvery is how exactly it is known when a token was last used.
+// useEvery is the accuracy of a token's last use.
 const useEvery = time.Hour
 
-// noteUse has it written that a token was used, if that is news. It never waits.
-func (s *Service) noteUse(t *fleet.APIToken) {
+// noteUse schedules an update of a token's last use if it is outdated. It never blocks.
+func (s *Service) noteUse(t *account.APIToken) {
 	if s.cfg.Now().Sub(t.LastUsedAt) >= useEvery {
 		s.later(func(ctx context.Context) error { return s.writeUse(ctx, t.ID) })
 	}
 }
 
-// writeUse notes a use unless that was done by now, by whatever gateway.
+// writeUse stores a token's last use unless another gateway has already.
 func (s *Service) writeUse(ctx context.Context, id string) error {
 	now := s.cfg.Now().UTC()
 	t, ok := s.cfg.View.Snapshot().APITokens.Get(id)
@@ -169,8 +171,8 @@ func (s *Service) writeUse(ctx context.Context, id string) error {
 	}
 	used := *t
 	used.LastUsedAt = now
-	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.APITokenKey(id), used, t.ModRev)}})
-	if err == nil || errs.Is(err, errs.Conflict) { // somebody changed it: the next use is noted
+	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(keys.APIToken(id), used, t.ModRev)}})
+	if err == nil || errs.Is(err, errs.Conflict) { // the token changed: the next use is recorded
 		_, err = s.cfg.View.WaitRev(ctx, rev)
 	}
 	return err
@@ -183,7 +185,7 @@ func (s *Service) PruneTokens(ctx context.Context) error {
 		if t.ExpiresAt.IsZero() || t.ExpiresAt.After(limit) {
 			continue
 		}
-		_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Remove(store.APITokenKey(id), t.ModRev)}})
+		_, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Remove(keys.APIToken(id), t.ModRev)}})
 		if err != nil && !errs.Is(err, errs.Conflict) {
 			return errs.Wrap("auth.PruneTokens", err)
 		}

@@ -10,74 +10,73 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/orreryhq/orrery/apigateway/internal/bell"
+	"github.com/orreryhq/orrery/apigateway/internal/stream/notify"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// Config is what the package needs; all but the admin's password is required.
+// Config has what the Service needs. All fields except the admin's password are required.
 type Config struct {
 	Store *store.Client
 	View  *view.View
 	Log   *slog.Logger
 	Now   func() time.Time
-	// Session is how long the token of a login is good for now; nil: SessionTTL.
+	// Session returns the current lifetime of access tokens; nil means SessionTTL.
 	Session func() time.Duration
-	// Audited commits a change of a user on behalf of somebody, with an entry of it in the audit.
+	// Audited commits a change of a user together with an audit entry.
 	Audited func(ctx context.Context, by, action, user, details string, writes ...store.Write) error
-	// ClusterSecret seals the signing key.
+	// ClusterSecret encrypts the signing key.
 	ClusterSecret string
-	// AdminPassword is the first user's; when empty one is generated and written to AdminPasswordFile.
+	// AdminPassword is the first user's password. If empty, one is generated and written to AdminPasswordFile.
 	AdminPassword, AdminPasswordFile string
-	// PasswordCost is the work of hashing a password.
+	// PasswordCost is the cost of hashing a password.
 	PasswordCost Cost
 }
 
-// Service knows users and their tokens. Start it before use.
+// Service authenticates users and instances. Call Start before use.
 type Service struct {
 	cfg    Config
 	hasher hasher
 	signer signer
 	box    seal.Box
 	keys   atomic.Pointer[ring] // not nil after Start
-	// behind are what is to be written behind requests, by Run.
+	// behind is the queue of background writes for Run.
 	behind chan func(context.Context) error
-	// changed rings when somebody may have other rights than before.
-	changed *bell.Bell
-	// lives rings when an instance's own token may have ended.
-	lives *bell.Bell
+	// changed signals that a user's permissions may have changed.
+	changed *notify.Changes
+	// lives signals that an instance's own token may have ended.
+	lives *notify.Changes
 }
 
-// Identity is who makes a request.
+// Identity is an authenticated caller.
 type Identity struct {
 	User string
 	// UserID is the user's fleet.User.ID.
 	UserID string
 	Role   string
-	// Permissions are what the role may do now.
+	// Permissions are the current permissions.
 	Permissions []Permission
-	// TokenID is the API token's, empty for the token of a login.
+	// TokenID is the ID of the API token, empty for a login.
 	TokenID string
-	// Public is true for an API token that may be used so often only.
+	// Public is true for a PUBLIC API token, which has a lower rate limit.
 	Public bool
 
-	credential fleet.Credential
-	// signedInAt is of a login.
+	credential account.Credential
+	// signedInAt is the start of the login.
 	signedInAt time.Time
-	token      *fleet.APIToken
-	// ofRole is what the user's role may, of which the token's scopes are a part.
+	token      *account.APIToken
+	// ofRole has the permissions of the user's role; a token's scopes are a subset.
 	ofRole []Permission
 }
 
 // Can reports whether the identity has a permission.
 func (i Identity) Can(p Permission) bool { return slices.Contains(i.Permissions, p) }
 
-// Lacks says of a permission that the identity has not who lacks it: the role, or only the
-// API token, whose scopes do not name what its user's role may. It ends a sentence, such as
-// "the role VIEWER lacks the permission groups.create".
+// Lacks describes a missing permission: either the role lacks it, or only the API token's scopes do. The
+// text ends a sentence, such as "the role VIEWER lacks the permission groups.create".
 func (i Identity) Lacks(p Permission) string {
 	if i.token != nil && slices.Contains(i.ofRole, p) {
 		return fmt.Sprintf("the API token's scopes lack the permission %s, which its user's role %s has: send a token that names it, or log in", p, i.Role)
@@ -85,24 +84,23 @@ func (i Identity) Lacks(p Permission) string {
 	return fmt.Sprintf("the role %s lacks the permission %s", i.Role, p)
 }
 
-// New makes a service that knows nobody yet. It subscribes to the view.
+// New returns a Service and subscribes it to the view.
 func New(cfg Config) *Service {
 	if cfg.Session == nil {
 		cfg.Session = func() time.Duration { return SessionTTL }
 	}
 	s := &Service{
 		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting, cfg.PasswordCost), behind: make(chan func(context.Context) error, maxBehind),
-		changed: bell.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
-		lives:   bell.New(view.KindStatus, view.KindIntent, view.KindCredential, view.KindRevokedNode),
+		changed: notify.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
+		lives:   notify.New(view.KindStatus, view.KindIntent, view.KindCredential, view.KindRevokedNode),
 	}
-	cfg.View.Subscribe(s.changed.Hear)
-	cfg.View.Subscribe(s.lives.Hear)
+	cfg.View.Subscribe(s.changed.OnBatch)
+	cfg.View.Subscribe(s.lives.OnBatch)
 	return s
 }
 
-// Start makes sure that there is a signing key and a first user. The view must
-// run. Invalid when the cluster secret is not the cluster's, or when there is no
-// way to tell the first user's password.
+// Start creates the signing key and the first user if necessary. The view must run. Start returns
+// Invalid if the cluster secret is wrong, or if there is no way to set the first user's password.
 func (s *Service) Start(ctx context.Context) error {
 	if err := s.firstKey(ctx); err != nil {
 		return err
@@ -111,8 +109,8 @@ func (s *Service) Start(ctx context.Context) error {
 	return s.bootstrap(ctx)
 }
 
-// Login is the user whose password it is. Unauthenticated when user or password are wrong.
-func (s *Service) Login(ctx context.Context, username, password string) (*fleet.User, error) {
+// Login returns the user if the password is correct, else Unauthenticated.
+func (s *Service) Login(ctx context.Context, username, password string) (*account.User, error) {
 	user, known := s.cfg.View.Snapshot().Users.Get(strings.ToLower(username))
 	hash := s.hasher.nobody()
 	if known {
@@ -131,30 +129,32 @@ func (s *Service) Login(ctx context.Context, username, password string) (*fleet.
 	return user, nil
 }
 
-// Refresh is the login of a token, without a refresh token, for Tokens to make another one.
-// Unauthenticated when the login has ended since it was judged: the body of a request may have
-// taken long.
-func (s *Service) Refresh(who Identity) (fleet.Login, error) {
+// Refresh returns the caller's login without its refresh token, so that Tokens can issue an access
+// token. It returns Unauthenticated if the login has ended since authentication, for example while
+// a slow body was read.
+func (s *Service) Refresh(who Identity) (account.Login, error) {
 	user, ok := s.User(who.User)
 	if _, err := s.Judge(who.credential); err != nil {
-		return fleet.Login{}, err
+		return account.Login{}, err
 	}
-	l := fleet.Login{ID: who.credential.Login, SignedInAt: who.signedInAt}
+	l := account.Login{ID: who.credential.Login, SignedInAt: who.signedInAt}
 	if ok {
 		l.UserID, l.Epoch = user.ID(), who.credential.Epoch
 	}
 	if !l.Of(user, s.cfg.Now()) {
-		return fleet.Login{}, errs.New(errs.Unauthenticated, "the login has ended: log in again")
+		return account.Login{}, errs.New(errs.Unauthenticated, "the login has ended: log in again")
 	}
 	return l, nil
 }
 
-// User is a user's record.
-func (s *Service) User(name string) (*fleet.User, bool) { return s.cfg.View.Snapshot().Users.Get(name) }
+// User returns a user's record.
+func (s *Service) User(name string) (*account.User, bool) {
+	return s.cfg.View.Snapshot().Users.Get(name)
+}
 
-// Authenticate says who an Authorization header names. Unauthenticated when it is
-// missing, not a bearer, or its token is not good. Unavailable when this gateway has yet to see
-// the change that the token was issued after, and does not in a few seconds.
+// Authenticate returns the identity of an Authorization header. It returns Unauthenticated if the header
+// is missing, not a bearer token or not valid, and Unavailable if the token is newer than this
+// gateway's view and the view does not catch up within a few seconds.
 func (s *Service) Authenticate(ctx context.Context, header string) (Identity, error) {
 	token, ok := bearer(header)
 	switch {
@@ -167,7 +167,7 @@ func (s *Service) Authenticate(ctx context.Context, header string) (Identity, er
 	if err != nil {
 		return Identity{}, err
 	}
-	credential := fleet.Credential{User: c.Subject, Login: c.login(), Epoch: c.Epoch, Until: c.ExpiresAt.Time}
+	credential := account.Credential{User: c.Subject, Login: c.login(), Epoch: c.Epoch, Until: c.ExpiresAt.Time}
 	if err := s.catchUp(ctx, credential); err != nil {
 		return Identity{}, err
 	}
@@ -178,12 +178,12 @@ func (s *Service) Authenticate(ctx context.Context, header string) (Identity, er
 	return who, err
 }
 
-// catchUpTime bounds the time that a request waits for the view.
+// catchUpTime limits how long a request waits for the view.
 const catchUpTime = 4 * time.Second
 
-// catchUp has the view catch up with etcd when a credential is of a later epoch than its user: then
-// another gateway has changed the user just now, or etcd was restored from an older backup.
-func (s *Service) catchUp(ctx context.Context, c fleet.Credential) error {
+// catchUp waits for the view if a credential's epoch is later than its user's: either another gateway
+// has just changed the user, or etcd was restored from an older backup.
+func (s *Service) catchUp(ctx context.Context, c account.Credential) error {
 	if user, ok := s.User(c.User); !ok || c.Epoch <= user.Epoch {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 )
 
 func TestAPasswordHasItsHashAndNoOther(t *testing.T) {
@@ -79,19 +79,19 @@ func FuzzParsePHC(f *testing.F) {
 	})
 }
 
-// FuzzOwnToken has nothing be taken for the short token of an instance but those that were signed here.
+// FuzzOwnToken checks that only tokens signed here are accepted as short tokens of instances.
 func FuzzOwnToken(f *testing.F) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &Service{cfg: Config{Now: func() time.Time { return now }}, signer: at(now)}
-	issued := fleet.InstanceCredential{
-		Instance: "abc123", Root: strings.Repeat("0", 64), Serial: 3, TokenID: "01j", IssuedAt: now, ExpiresAt: now.Add(fleet.ShortTokenLife),
+	issued := account.InstanceCredential{
+		Instance: "abc123", Root: strings.Repeat("0", 64), Serial: 3, TokenID: "01j", IssuedAt: now, ExpiresAt: now.Add(account.ShortTokenLife),
 	}
 	good, err := s.ShortToken(issued, 2)
 	if err != nil {
 		f.Fatal(err)
 	}
-	want := fleet.OwnToken{Instance: "abc123", Generation: 2, Root: issued.Root, Serial: 3, ExpiresAt: issued.ExpiresAt}
-	login, err := s.signer.sign(&fleet.User{Username: "abc123", Role: RoleAdmin, Epoch: 3}, begun())
+	want := account.OwnToken{Instance: "abc123", Generation: 2, Root: issued.Root, Serial: 3, ExpiresAt: issued.ExpiresAt}
+	login, err := s.signer.sign(&account.User{Username: "abc123", Role: RoleAdmin, Epoch: 3}, begun())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -115,9 +115,9 @@ func FuzzOwnToken(f *testing.F) {
 	})
 }
 
-// begun is a login of the time that the tests tell.
-func begun() fleet.Login {
-	return fleet.Login{ID: "login", SignedInAt: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), Serial: 1}
+// begun returns a login that started at the tests' time.
+func begun() account.Login {
+	return account.Login{ID: "login", SignedInAt: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), Serial: 1}
 }
 
 func at(now time.Time) signer {
@@ -127,7 +127,7 @@ func at(now time.Time) signer {
 
 func TestASessionEndsAfterADay(t *testing.T) {
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	token, err := at(start).sign(&fleet.User{Username: "ann", Role: RoleViewer, Epoch: 7}, begun())
+	token, err := at(start).sign(&account.User{Username: "ann", Role: RoleViewer, Epoch: 7}, begun())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestATokenOfSomebodyElseIsRefused(t *testing.T) {
 	}
 	foreign, audienceless, endless := good(), good(), good()
 	foreign.Issuer, audienceless.Audience, endless.ExpiresAt = "other", nil, nil
-	valid, err := s.sign(&fleet.User{Username: "ann", Role: RoleViewer}, begun())
+	valid, err := s.sign(&account.User{Username: "ann", Role: RoleViewer}, begun())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestATokenIsGoodWhileItsKeyIs(t *testing.T) {
 		return signer{ring: func() *ring { return r }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }}
 	}
 	first, second, third := keyOf([]byte("first")), keyOf([]byte("second")), keyOf([]byte("third"))
-	token, err := with(&ring{current: first}).sign(&fleet.User{Username: "ann"}, begun())
+	token, err := with(&ring{current: first}).sign(&account.User{Username: "ann"}, begun())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,8 +260,7 @@ func TestBuiltInRolesAreSubsetsOfAdmin(t *testing.T) {
 	}
 }
 
-// ofPrexorCloud are the permissions there, and what its roles beside ADMIN have of them, as its
-// clients know them.
+// ofPrexorCloud are PrexorCloud's permissions, and those of its roles other than ADMIN.
 const (
 	ofPrexorCloud = `nodes.view nodes.drain nodes.revoke-cert nodes.shutdown groups.view groups.create groups.update groups.delete groups.start
 		instances.view instances.stop instances.command instances.delete instances.console players.view players.transfer networks.view networks.create

@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// maxBehind bounds what waits to be written behind requests; what does not fit is done
-	// when there is a reason again.
+	// maxBehind is the length of the queue of background writes. Writes that do not fit are dropped; the
+	// next request schedules them again.
 	maxBehind = 64
-	// behindPatience is how long one of them may take.
+	// behindPatience limits one background write.
 	behindPatience = 5 * time.Second
 )
 
-// later has something written behind the request, if there is room. It never waits.
+// later queues a background write if the queue has space. It never blocks.
 func (s *Service) later(write func(context.Context) error) {
 	select {
 	case s.behind <- write:
@@ -21,8 +21,7 @@ func (s *Service) later(write func(context.Context) error) {
 	}
 }
 
-// Run writes what is to be written behind requests, until ctx ends: when API tokens were
-// last used, and passwords that are kept in another way.
+// Run performs the background writes until ctx ends: last uses of API tokens and rehashed passwords.
 func (s *Service) Run(ctx context.Context) {
 	for {
 		select {

@@ -11,8 +11,9 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const (
@@ -20,10 +21,10 @@ const (
 	generatedPassword = 20 // characters; 32 different ones: 100 bits
 )
 
-// bootstrap makes the first user of a store without any. A generated password is
-// written to its file before the user exists, so that no crash can lose it.
+// bootstrap creates the first user of an empty store. A generated password is written to its file
+// before the user exists, so that a crash cannot lose it.
 func (s *Service) bootstrap(ctx context.Context) error {
-	users, _, err := store.List(ctx, s.cfg.Store, store.Users())
+	users, _, err := store.List(ctx, s.cfg.Store, keys.Users())
 	if err != nil || len(users) > 0 {
 		return errs.Wrap("auth.bootstrap", err)
 	}
@@ -41,8 +42,8 @@ func (s *Service) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	user := fleet.User{Username: firstUser, PasswordHash: hash, Role: RoleAdmin, Epoch: 1, CreatedAt: s.cfg.Now().UTC()}
-	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.UserKey(firstUser), user)}})
+	user := account.User{Username: firstUser, PasswordHash: hash, Role: RoleAdmin, Epoch: 1, CreatedAt: s.cfg.Now().UTC()}
+	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(keys.User(firstUser), user)}})
 	switch {
 	case errs.Is(err, errs.AlreadyExists):
 		if generated {
@@ -59,11 +60,10 @@ func (s *Service) bootstrap(ctx context.Context) error {
 	return err
 }
 
-// dropForeign removes the password file when another replica was faster and its
-// password, which holds, is not the one in the file. Replicas that share the file
-// share the password as well.
+// dropForeign removes the password file if another replica created the user with another password.
+// Replicas that share the file share the password too.
 func (s *Service) dropForeign(ctx context.Context, password string) error {
-	user, err := store.Get(ctx, s.cfg.Store, store.UserKey(firstUser))
+	user, err := store.Get(ctx, s.cfg.Store, keys.User(firstUser))
 	if err != nil {
 		return errs.Wrap("auth.bootstrap", err)
 	}
@@ -74,8 +74,8 @@ func (s *Service) dropForeign(ctx context.Context, password string) error {
 	return err
 }
 
-// generatePassword returns the password that stands in a file, making both when
-// there is none. Of several that do so at once all return the same.
+// generatePassword returns the password in a file. It creates both if the file does not exist.
+// Concurrent callers get the same password.
 func generatePassword(path string) (string, error) {
 	fail := func(err error) (string, error) {
 		return "", &errs.Error{
@@ -98,7 +98,7 @@ func generatePassword(path string) (string, error) {
 			return other, nil
 		}
 	}
-	if err != nil { // something else stands there, or the file system has no links
+	if err != nil { // path exists, or the file system has no links
 		err = os.Rename(tmp, path)
 	}
 	if err != nil {
@@ -107,15 +107,14 @@ func generatePassword(path string) (string, error) {
 	return password, nil
 }
 
-// readPassword reads a password that was generated before. ok is false when the
-// file holds nothing of that form.
+// readPassword reads a generated password. ok is false if the file has another format.
 func readPassword(path string) (password string, ok bool) {
 	b, err := os.ReadFile(path)
 	password, line := strings.CutSuffix(string(b), "\n")
 	return password, err == nil && line && len(password) == generatedPassword && !strings.Contains(password, "\n")
 }
 
-// writePassword writes a new file beside path, readable for the owner alone.
+// writePassword writes a new file next to path that only the owner can read.
 func writePassword(path, password string) (name string, err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".password-*") // mode 0600
 	if err != nil {

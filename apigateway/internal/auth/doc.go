@@ -1,20 +1,17 @@
-// Package auth says who makes a request and what that one may do.
+// Package auth authenticates callers and determines their permissions.
 //
-// Somebody proves who they are with a password (once, for a short-lived token), a
-// token of a login, or an API token; an instance with its own token. What is kept
-// of each is a hash, so that who reads the store can log in as nobody.
+// A user authenticates with a password (for a short-lived token), a login token or an API token; an
+// instance with its own token. Only hashes are stored, so the store does not reveal credentials.
 //
 // Invariants:
 //
-//   - A token is judged by the user as the view knows it now: a deleted user's, and
-//     one older than the user's epoch, is worthless at once, on every replica. So is
-//     the role in a token: rights follow from the user's present role, and that from
-//     the role's present permissions. A login that was ended is worthless in the same way.
-//   - A wrong password and an unknown user look alike, in words and in time.
-//   - All replicas sign with one random key and accept the one before. Both stand in the
-//     store encrypted under the cluster secret, and each replica has them from its view.
-//   - First records are create-only: replicas that start together agree.
+//   - A token is checked against the view's current user. Tokens of a deleted user, of an ended
+//     login, or older than the user's epoch are invalid at once, on every replica. Permissions
+//     come from the user's current role and its current permissions, not from the token.
+//   - A wrong password and an unknown user give the same error and take the same time.
+//   - All replicas sign with one random key and accept the previous one. Both are stored encrypted
+//     with the cluster secret, and each replica reads them from its view.
+//   - Initial records are created conditionally, so replicas that start together agree.
 //
-// The package knows no HTTP, limits no rates and locks nobody out: package operate counts
-// wrong passwords.
+// The package does not know HTTP, rate limits or lockouts. Package ops counts wrong passwords.
 package auth

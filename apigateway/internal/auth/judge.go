@@ -4,17 +4,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/orreryhq/orrery/apigateway/internal/bell"
+	"github.com/orreryhq/orrery/apigateway/internal/stream/notify"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 )
 
-// Credential is what the identity was proven with, to be judged again later.
-func (i Identity) Credential() fleet.Credential { return i.credential }
+// Credential returns the credential of the identity, for checking it again later.
+func (i Identity) Credential() account.Credential { return i.credential }
 
-// Judge is who a credential names, and what that one may do now. Unauthenticated when it has
-// ended: it expired, its login or API token is no more, or its user has another password or name.
-func (s *Service) Judge(c fleet.Credential) (Identity, error) {
+// Judge returns the current identity of a credential. It returns Unauthenticated if the credential
+// expired, its login or API token has ended, or its user has a new password or name.
+func (s *Service) Judge(c account.Credential) (Identity, error) {
 	ended := errs.New(errs.Unauthenticated, "the token is no longer good: log in again, or send another API token")
 	if !c.Until.IsZero() && !s.cfg.Now().Before(c.Until) {
 		return Identity{}, ended
@@ -24,7 +24,7 @@ func (s *Service) Judge(c fleet.Credential) (Identity, error) {
 	if !ok {
 		return Identity{}, ended
 	}
-	var token *fleet.APIToken
+	var token *account.APIToken
 	if c.TokenID == "" {
 		if _, revoked := snap.Revocations.Get(c.Login); revoked || c.Epoch != user.Epoch {
 			return Identity{}, ended
@@ -37,32 +37,32 @@ func (s *Service) Judge(c fleet.Credential) (Identity, error) {
 	return who, nil
 }
 
-// While is a context that ends with ctx, and as soon as a credential has ended or who it
-// names lacks one of the permissions; its cause is the error then. leave is to be called at the end.
-// Unauthenticated or Denied when that is so already.
-func (s *Service) While(ctx context.Context, c fleet.Credential, permissions ...Permission) (_ context.Context, leave func(), err error) {
+// While returns a context that ends with ctx, or when the credential ends or loses one of the
+// permissions; the error is its cause. Call leave at the end. While returns Unauthenticated or Denied
+// if that is already the case.
+func (s *Service) While(ctx context.Context, c account.Credential, permissions ...Permission) (_ context.Context, leave func(), err error) {
 	return s.while(ctx, s.changed, c.Until, func() error { return s.May(c, permissions...) })
 }
 
-// WhileInstance is While for what an instance proved itself with.
-func (s *Service) WhileInstance(ctx context.Context, c fleet.Credential) (_ context.Context, leave func(), err error) {
+// WhileInstance is While for an instance's credential.
+func (s *Service) WhileInstance(ctx context.Context, c account.Credential) (_ context.Context, leave func(), err error) {
 	return s.while(ctx, s.lives, time.Time{}, func() error { return s.mayInstance(c) })
 }
 
-// mayInstance is why an instance's credential has ended; nil when it has not.
-func (s *Service) mayInstance(c fleet.Credential) error {
+// mayInstance returns why an instance's credential has ended, or nil.
+func (s *Service) mayInstance(c account.Credential) error {
 	snap := s.cfg.View.Snapshot()
 	i, _ := snap.Instances.Get(c.Instance)
 	known, _ := snap.Credentials.Get(c.Instance)
-	if t := (fleet.OwnToken{Instance: c.Instance, Generation: c.Generation, Root: c.Root}); !t.Of(i) || known.Revoked(c.Root) || s.barred(snap, i) {
+	if t := (account.OwnToken{Instance: c.Instance, Generation: c.Generation, Root: c.Root}); !t.Of(i) || known.Revoked(c.Root) || s.barred(snap, i) {
 		return errs.New(errs.Unauthenticated, "the instance has ended, or its token or its node was revoked")
 	}
 	return nil
 }
 
-// while is a context that ends with ctx, and with the error of judge, which is asked now,
-// whenever a bell rings, and when something expires.
-func (s *Service) while(ctx context.Context, b *bell.Bell, expires time.Time, judge func() error) (_ context.Context, leave func(), err error) {
+// while returns a context that ends with ctx or with the first error of judge, which is called now, on
+// every change, and when the credential expires.
+func (s *Service) while(ctx context.Context, b *notify.Changes, expires time.Time, judge func() error) (_ context.Context, leave func(), err error) {
 	changed := b.Next()
 	if err := judge(); err != nil {
 		return nil, nil, err
@@ -82,9 +82,9 @@ func (s *Service) while(ctx context.Context, b *bell.Bell, expires time.Time, ju
 	return ctx, func() { cancel(context.Canceled); <-watched }, nil
 }
 
-// May is why who a credential names lacks one of the permissions now, Denied, or is nobody any
-// more, Unauthenticated; nil when that one has all.
-func (s *Service) May(c fleet.Credential, permissions ...Permission) error {
+// May returns Denied if a credential lacks one of the permissions, Unauthenticated if it has ended, else
+// nil.
+func (s *Service) May(c account.Credential, permissions ...Permission) error {
 	who, err := s.Judge(c)
 	if err != nil {
 		return err
@@ -97,8 +97,8 @@ func (s *Service) May(c fleet.Credential, permissions ...Permission) error {
 	return nil
 }
 
-// untilLookedAt waits until there is a reason to judge again: a change, or the time at which
-// a credential expires, zero for never. false when ctx ended first.
+// untilLookedAt waits for a reason to judge again: a change, or the expiry (zero for never). It returns
+// false if ctx ended first.
 func (s *Service) untilLookedAt(ctx context.Context, changed <-chan struct{}, expires time.Time) bool {
 	var expired <-chan time.Time
 	if !expires.IsZero() {

@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const (
-	// jwtKeyID names the signing keys among the sealed keys.
+	// jwtKeyID is the name of the signing keys among the sealed keys.
 	jwtKeyID    = "jwt"
 	jwtKeyBytes = 32
-	// keyNameBytes is how much of its hash names a key.
+	// keyNameBytes is the number of bytes of a key's hash in its ID.
 	keyNameBytes = 8
 )
 
-// signingKey signs the tokens of logins. Its id stands in them.
+// signingKey signs login tokens, which contain its ID.
 type signingKey struct {
 	id     string
 	secret []byte
@@ -32,19 +33,19 @@ func keyOf(secret []byte) signingKey {
 	return signingKey{hex.EncodeToString(sum[:keyNameBytes]), secret}
 }
 
-// ring has the keys that are good: all replicas sign with the current one, and accept the
-// one before, nil when there is none.
+// ring has the valid keys: all replicas sign with the current one and accept the previous one, which
+// may be nil.
 type ring struct {
 	current   signingKey
 	previous  *signingKey
 	createdAt time.Time
-	// loginsSince is when logins without a time of their own count as begun.
+	// loginsSince is the assumed start of logins without a timestamp.
 	loginsSince time.Time
 	modRev      int64 // of the record it was read from
 }
 
-// accepted are the keys a token may be signed with: the one of an id, or all for one that
-// names none, as tokens did once.
+// accepted returns the keys that may have signed a token: the one with the ID, or all if the token has
+// no ID, like those of older versions.
 func (r *ring) accepted(id string) (out []signingKey) {
 	for _, k := range []*signingKey{&r.current, r.previous} {
 		if k != nil && (id == "" || id == k.id) {
@@ -54,13 +55,12 @@ func (r *ring) accepted(id string) (out []signingKey) {
 	return out
 }
 
-// firstKey makes sure that there is a key to sign with, and that it can be opened; the first
-// replica makes it.
+// firstKey creates the signing keys if there are none, and checks that they can be decrypted.
 func (s *Service) firstKey(ctx context.Context) (err error) {
 	if s.box, err = seal.NewBox(s.cfg.ClusterSecret, jwtKeyID); err != nil {
 		return err
 	}
-	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.SealedKeyKey(jwtKeyID), s.sealed(nil, s.cfg.Now().UTC()))}})
+	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(keys.SealedKey(jwtKeyID), s.sealed(nil, s.cfg.Now().UTC()))}})
 	if err != nil && !errs.Is(err, errs.AlreadyExists) {
 		return errs.Wrap("auth.firstKey", err)
 	}
@@ -73,9 +73,9 @@ func (s *Service) firstKey(ctx context.Context) (err error) {
 	return err
 }
 
-// datedKey is the record of the keys, at a revision or later. In one of an earlier version it
-// notes that logins without a time of their own count from now on.
-func (s *Service) datedKey(ctx context.Context, rev int64) (*fleet.SealedKey, error) {
+// datedKey returns the record of the keys at rev or later. If it comes from an older version, datedKey
+// adds loginsSince.
+func (s *Service) datedKey(ctx context.Context, rev int64) (*account.SealedKey, error) {
 	for {
 		snap, err := s.cfg.View.WaitRev(ctx, rev)
 		if err != nil {
@@ -90,21 +90,21 @@ func (s *Service) datedKey(ctx context.Context, rev int64) (*fleet.SealedKey, er
 		}
 		dated := *record
 		dated.LoginsSince = s.cfg.Now().UTC()
-		rev, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(store.SealedKeyKey(jwtKeyID), dated, record.ModRev)}})
-		if err != nil && !errs.Is(err, errs.Conflict) { // else another replica was faster
+		rev, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(keys.SealedKey(jwtKeyID), dated, record.ModRev)}})
+		if err != nil && !errs.Is(err, errs.Conflict) { // on Conflict, another replica was faster
 			return nil, err
 		}
 	}
 }
 
-// sealed is a record of a new key and the one before, as that is sealed.
-func (s *Service) sealed(previous []byte, loginsSince time.Time) fleet.SealedKey {
+// sealed returns a record with a new key and the encrypted previous one.
+func (s *Service) sealed(previous []byte, loginsSince time.Time) account.SealedKey {
 	key := make([]byte, jwtKeyBytes)
 	_, _ = rand.Read(key) // never fails
-	return fleet.SealedKey{ID: jwtKeyID, Sealed: s.box.Seal(key), Previous: previous, CreatedAt: s.cfg.Now().UTC(), LoginsSince: loginsSince}
+	return account.SealedKey{ID: jwtKeyID, Sealed: s.box.Seal(key), Previous: previous, CreatedAt: s.cfg.Now().UTC(), LoginsSince: loginsSince}
 }
 
-func (s *Service) open(record *fleet.SealedKey) (*ring, error) {
+func (s *Service) open(record *account.SealedKey) (*ring, error) {
 	current, err := s.box.Open(record.Sealed)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (s *Service) open(record *fleet.SealedKey) (*ring, error) {
 	return out, nil
 }
 
-// ring is as the view has it now. What cannot be read changes nothing.
+// ring returns the keys in the view. If they cannot be decrypted, it returns the previous ring.
 func (s *Service) ring() *ring {
 	known := s.keys.Load()
 	record, ok := s.cfg.View.Snapshot().SealedKeys.Get(jwtKeyID)
@@ -141,15 +141,15 @@ func (s *Service) ring() *ring {
 	return keys
 }
 
-// Keys tells which keys are good, by their ids.
+// Keys has the IDs of the valid keys.
 type Keys struct {
 	Current string `json:"current"`
-	// Previous signs nothing any more, but what it signed is good still; nil when there is none.
+	// Previous no longer signs, but tokens that it signed are valid; nil if there is none.
 	Previous  *string   `json:"previous"`
 	CreatedAt time.Time `json:"createdAt"` // of the current one
 }
 
-// Keys are those that are good now, and the revision of their record.
+// Keys returns the IDs of the valid keys and the revision of their record.
 func (s *Service) Keys() (Keys, int64) {
 	r := s.ring()
 	out := Keys{Current: r.current.id, CreatedAt: r.createdAt}
@@ -159,13 +159,13 @@ func (s *Service) Keys() (Keys, int64) {
 	return out, r.modRev
 }
 
-// RotateKeys is the write by which a new key signs tokens, on every replica as soon as it has
-// it. What the current one signed stays good until the next time; what the one before did
-// ends. Conflict when it is committed after somebody else's.
+// RotateKeys returns a write that makes a new key current. Tokens of the current key stay valid until
+// the next rotation; those of the previous key become invalid. Committing fails with Conflict if
+// another rotation was faster.
 func (s *Service) RotateKeys() (store.Write, error) {
 	record, ok := s.cfg.View.Snapshot().SealedKeys.Get(jwtKeyID)
 	if !ok {
 		return store.Write{}, errs.New(errs.Conflict, "there are no keys now: try again")
 	}
-	return store.Replace(store.SealedKeyKey(jwtKeyID), s.sealed(record.Sealed, record.LoginsSince), record.ModRev), nil
+	return store.Replace(keys.SealedKey(jwtKeyID), s.sealed(record.Sealed, record.LoginsSince), record.ModRev), nil
 }

@@ -7,13 +7,14 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// audienceOwn is whom short tokens of instances are for, so that none is taken for a login's.
+// audienceOwn is the audience of instances' short tokens, so that they are not accepted as login tokens.
 const audienceOwn = "orrery-instance"
 
-// ownClaims are what the short token of an instance says.
+// ownClaims are the claims of an instance's short token.
 type ownClaims struct {
 	jwt.RegisteredClaims
 	Generation int64  `json:"generation"`
@@ -21,8 +22,8 @@ type ownClaims struct {
 	Serial     int64  `json:"serial"`
 }
 
-// ShortToken is the short token of an instance's generation that a record tells of.
-func (s *Service) ShortToken(c fleet.InstanceCredential, generation int64) (string, error) {
+// ShortToken returns the short token for a credential record and generation of an instance.
+func (s *Service) ShortToken(c account.InstanceCredential, generation int64) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, ownClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: issuer, Audience: jwt.ClaimStrings{audienceOwn}, Subject: string(c.Instance), ID: c.TokenID,
@@ -33,64 +34,63 @@ func (s *Service) ShortToken(c fleet.InstanceCredential, generation int64) (stri
 	key := s.signer.ring().current
 	token.Header["kid"] = key.id
 	signed, err := token.SignedString(key.secret)
-	return signed, errs.As(errs.Internal, "auth.ShortToken", err)
+	return signed, errs.WrapAs(errs.Internal, "auth.ShortToken", err)
 }
 
-// shortToken reads one; ok is false for what was not signed here, or has expired and can
-// not be exchanged any more.
-func (s *Service) shortToken(text string) (t fleet.OwnToken, ok bool) {
+// shortToken parses a short token. ok is false if it was not signed here, or expired so long ago that it
+// cannot be refreshed.
+func (s *Service) shortToken(text string) (t account.OwnToken, ok bool) {
 	var c ownClaims
 	_, err := jwt.ParseWithClaims(text, &c, s.signer.ring().keysOf,
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithLeeway(fleet.ShortTokenGrace),
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithLeeway(account.ShortTokenGrace),
 		jwt.WithIssuer(issuer), jwt.WithAudience(audienceOwn), jwt.WithTimeFunc(s.cfg.Now))
 	if err != nil || c.Serial < 1 {
 		return t, false
 	}
-	return fleet.OwnToken{
+	return account.OwnToken{
 		Instance: fleet.InstanceID(c.Subject), Generation: c.Generation, Root: c.Root, Serial: c.Serial, ExpiresAt: c.ExpiresAt.Time,
 	}, true
 }
 
-// ownToken is the token of its own that an instance sends, and the instance; nil when it is
-// of none that lives.
-func (s *Service) ownToken(snap *view.Snapshot, header string) (fleet.OwnToken, *fleet.Instance) {
+// ownToken returns the own token in a header and its instance; nil if no live instance has it.
+func (s *Service) ownToken(snap *view.Snapshot, header string) (account.OwnToken, *fleet.Instance) {
 	text, ok := bearer(header)
 	if !ok {
-		return fleet.OwnToken{}, nil
+		return account.OwnToken{}, nil
 	}
-	if strings.Count(text, ".") == 2 { // a root has none
+	if strings.Count(text, ".") == 2 { // a root token has no dots
 		if t, ok := s.shortToken(text); ok {
 			if i, _ := snap.Instances.Get(t.Instance); t.Of(i) {
 				return t, i
 			}
 		}
-		return fleet.OwnToken{}, nil
+		return account.OwnToken{}, nil
 	}
 	hash := hashToken(text)
 	i, _ := snap.InstanceByToken(hash)
 	return rootOf(hash, i)
 }
 
-// rootOf is an instance's root token, when the hash is of it; else nobody's.
-func rootOf(hash string, i *fleet.Instance) (fleet.OwnToken, *fleet.Instance) {
+// rootOf returns the root token of an instance if its hash matches, else no token.
+func rootOf(hash string, i *fleet.Instance) (account.OwnToken, *fleet.Instance) {
 	if i == nil || i.Status == nil {
-		return fleet.OwnToken{}, nil
+		return account.OwnToken{}, nil
 	}
-	if t := (fleet.OwnToken{Instance: i.Intent.ID, Generation: i.Status.Generation, Root: hash}); t.Of(i) {
+	if t := (account.OwnToken{Instance: i.Intent.ID, Generation: i.Status.Generation, Root: hash}); t.Of(i) {
 		return t, i
 	}
-	return fleet.OwnToken{}, nil
+	return account.OwnToken{}, nil
 }
 
-// barred reports whether an instance's own tokens are refused now, since the node whose agent
-// made them is revoked: who holds that host has them.
+// barred reports whether an instance's own tokens are refused because its node is revoked: whoever
+// controls that host has the tokens.
 func (s *Service) barred(snap *view.Snapshot, i *fleet.Instance) bool {
 	r, ok := snap.RevokedNodes.Get(i.Status.Node)
 	return ok && r.Holds(s.cfg.Now())
 }
 
-// InstanceOf is the instance whose own token an Authorization header carries; nil when
-// it carries none that is good now.
+// InstanceOf returns the instance whose own token is in an Authorization header; nil if there is no
+// valid one.
 func (s *Service) InstanceOf(header string) *fleet.Instance {
 	snap := s.cfg.View.Snapshot()
 	t, i := s.ownToken(snap, header)
@@ -103,9 +103,9 @@ func (s *Service) InstanceOf(header string) *fleet.Instance {
 	return i
 }
 
-// RenewerOf is the instance that may have a short token for the one of its own that an
-// Authorization header carries, and that token; nil when it may not.
-func (s *Service) RenewerOf(header string) (fleet.OwnToken, *fleet.Instance) {
+// RenewerOf returns the own token in an Authorization header and its instance if the token may be
+// exchanged for a short one, else nil.
+func (s *Service) RenewerOf(header string) (account.OwnToken, *fleet.Instance) {
 	snap := s.cfg.View.Snapshot()
 	t, i := s.ownToken(snap, header)
 	if i == nil || s.barred(snap, i) {

@@ -13,11 +13,11 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Cost is the work of hashing a password with argon2id. The zero value is OWASP's second
+// Cost is the cost of hashing a password with argon2id. The zero value means OWASP's second
 // recommended setting.
 type Cost struct{ MemoryKiB, Passes uint32 }
 
-// orDefault is the cost, or OWASP's second recommended setting for the zero value.
+// orDefault returns the cost, with the default for the zero value.
 func (c Cost) orDefault() Cost {
 	if c == (Cost{}) {
 		return Cost{MemoryKiB: 19 * 1024, Passes: 2}
@@ -29,15 +29,14 @@ const (
 	argonThreads  = 1
 	argonKeyBytes = 32
 	saltBytes     = 16
-	// maxPassword bounds what a caller can make us hash, in bytes.
+	// maxPassword limits the length of a password, in bytes, because hashing is expensive.
 	maxPassword = 1024
 )
 
-// maxWaiting bounds the passwords that wait to be looked at: some seconds' work.
+// maxWaiting limits the passwords that wait to be hashed; that is a few seconds of work.
 const maxWaiting = 64
 
-// hasher computes password hashes, a few at a time: each needs 19 MiB. So many wait for
-// their turn, and no more.
+// hasher hashes a few passwords at a time, because each needs 19 MiB, with a bounded queue.
 type hasher struct {
 	cost           Cost
 	slots, waiting chan struct{}
@@ -47,20 +46,20 @@ func newHasher(parallel, waiting int, cost Cost) hasher {
 	return hasher{cost: cost.orDefault(), slots: make(chan struct{}, max(1, parallel)), waiting: make(chan struct{}, waiting)}
 }
 
-// nobody is the hash an unknown user's password is compared with, so that it takes as long
-// as a known one's. No password has it: its key is all zero.
+// nobody is the hash that an unknown user's password is compared with, so that the response takes as
+// long as for a known user. No password matches it: its key is all zero.
 func (h hasher) nobody() string {
 	return h.encode(make([]byte, saltBytes), make([]byte, argonKeyBytes))
 }
 
-// encode is a hash in PHC form.
+// encode returns a hash in PHC format.
 func (h hasher) encode(salt, key []byte) string {
 	enc := base64.RawStdEncoding
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s",
 		argon2.Version, h.cost.MemoryKiB, h.cost.Passes, argonThreads, enc.EncodeToString(salt), enc.EncodeToString(key))
 }
 
-// acquire waits for a turn. Unavailable when too many wait already.
+// acquire waits for a slot. It returns Unavailable if too many callers wait already.
 func (h hasher) acquire(ctx context.Context) error {
 	select {
 	case h.slots <- struct{}{}:
@@ -83,7 +82,7 @@ func (h hasher) acquire(ctx context.Context) error {
 
 func (h hasher) release() { <-h.slots }
 
-// hash is the password's argon2id hash in PHC form.
+// hash returns the password's argon2id hash in PHC format.
 func (h hasher) hash(ctx context.Context, password string) (string, error) {
 	if err := h.acquire(ctx); err != nil {
 		return "", err
@@ -94,7 +93,7 @@ func (h hasher) hash(ctx context.Context, password string) (string, error) {
 	return h.encode(salt, argon2.IDKey([]byte(password), salt, h.cost.Passes, h.cost.MemoryKiB, argonThreads, argonKeyBytes)), nil
 }
 
-// verify reports whether the password has the hash.
+// verify reports whether the password matches the hash.
 func (h hasher) verify(ctx context.Context, password, phc string) (bool, error) {
 	p, err := parsePHC(phc)
 	if err != nil {
@@ -111,7 +110,7 @@ func (h hasher) verify(ctx context.Context, password, phc string) (bool, error) 
 	return subtle.ConstantTimeCompare(got, p.key) == 1, nil
 }
 
-// dated reports whether a hash was not made as hash makes them now.
+// dated reports whether a hash has other parameters than hash uses now.
 func (h hasher) dated(stored string) bool {
 	p, err := parsePHC(stored)
 	return err == nil && (p.memory != h.cost.MemoryKiB || p.time != h.cost.Passes || p.threads != argonThreads || len(p.key) != argonKeyBytes)
@@ -123,7 +122,7 @@ type phc struct {
 	salt, key    []byte
 }
 
-// parsePHC reads a stored hash. The bounds keep a damaged record from costing all memory.
+// parsePHC parses a stored hash. The limits protect against damaged records that would need all memory.
 func parsePHC(s string) (phc, error) {
 	broken := func() (phc, error) {
 		return phc{}, errs.New(errs.Internal, "a stored password hash is not readable")

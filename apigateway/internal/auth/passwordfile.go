@@ -5,9 +5,8 @@ import (
 	"os"
 )
 
-// KeepPasswordFile removes the file with the first user's generated password once that
-// user has another password, changed here or on another gateway, or while this one was
-// down. It returns when the file is gone, or when ctx ends.
+// KeepPasswordFile removes the file with the first user's generated password when the user has another
+// password, no matter where and when it was changed. It returns when the file is gone or ctx ends.
 func (s *Service) KeepPasswordFile(ctx context.Context) {
 	var checked string // the hash that the password in the file was last compared with
 	for {
@@ -29,7 +28,7 @@ func (s *Service) KeepPasswordFile(ctx context.Context) {
 	}
 }
 
-// fileState is what a look at the password file found.
+// fileState is the result of checking the password file.
 type fileState uint8
 
 const (
@@ -38,10 +37,10 @@ const (
 	fileUnchecked
 )
 
-// passwordFile looks whether the file's password has this hash, and removes the file otherwise.
+// passwordFile removes the file unless its password matches the hash.
 func (s *Service) passwordFile(ctx context.Context, hash string) fileState {
 	password, ok := readPassword(s.cfg.AdminPasswordFile)
-	if !ok { // it is missing, or no gateway wrote it
+	if !ok { // missing, or not written by a gateway
 		return fileGone
 	}
 	holds, err := s.hasher.verify(ctx, password, hash)

@@ -1,11 +1,13 @@
 package auth
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"github.com/orreryhq/orrery/libs/fleet/account"
+)
 
-// Permission is the right to do one kind of thing, "<what>.<verb>".
-type Permission = fleet.Permission
+// Permission is the right to do one kind of thing, "<noun>.<verb>".
+type Permission = account.Permission
 
-// The permissions, in the order they are shown.
+// The permissions in display order.
 const (
 	NodesView       Permission = "nodes.view"
 	NodesUpdate     Permission = "nodes.update"
@@ -17,7 +19,7 @@ const (
 	GroupsUpdate    Permission = "groups.update"
 	GroupsDelete    Permission = "groups.delete"
 	GroupsStart     Permission = "groups.start"
-	// GroupsEnv shows the environment that groups declare.
+	// GroupsEnv allows reading the environment of groups.
 	GroupsEnv        Permission = "groups.env"
 	QuotasView       Permission = "quotas.view"
 	QuotasManage     Permission = "quotas.manage"
@@ -26,7 +28,7 @@ const (
 	InstancesCommand Permission = "instances.command"
 	InstancesDelete  Permission = "instances.delete"
 	InstancesConsole Permission = "instances.console"
-	// InstancesFiles reads the files in instances' directories.
+	// InstancesFiles allows reading files in instances' directories.
 	InstancesFiles  Permission = "instances.files"
 	PlayersView     Permission = "players.view"
 	PlayersTransfer Permission = "players.transfer"
@@ -35,7 +37,7 @@ const (
 	NetworksUpdate  Permission = "networks.update"
 	NetworksDelete  Permission = "networks.delete"
 	TemplatesView   Permission = "templates.view"
-	// TemplatesContent reads the files of templates.
+	// TemplatesContent allows reading template files.
 	TemplatesContent  Permission = "templates.content"
 	TemplatesCreate   Permission = "templates.create"
 	TemplatesUpdate   Permission = "templates.update"
@@ -71,7 +73,7 @@ const (
 	ClusterManage     Permission = "cluster.manage"
 )
 
-// permissions are all there are, in the order they are shown.
+// permissions lists all permissions in display order.
 var permissions = []Permission{
 	NodesView, NodesUpdate, NodesDrain, NodesRevokeCert, NodesShutdown, GroupsView, GroupsCreate, GroupsUpdate,
 	GroupsDelete, GroupsStart, GroupsEnv, QuotasView, QuotasManage, InstancesView, InstancesStop, InstancesCommand, InstancesDelete,

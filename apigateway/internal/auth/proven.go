@@ -5,13 +5,12 @@ import (
 	"sync"
 )
 
-// maxProven bounds the tokens that are remembered; past it they are checked anew.
+// maxProven limits the cached tokens. Above it, tokens are verified again.
 const maxProven = 10_000
 
-// proven remembers what tokens of logins say whose signature and form were right, by their
-// hashes: to check that again takes longer than most answers. It holds for the keys it was
-// checked with. Whether such a token is good now, its times, its user and its login, is
-// asked each time. A nil one remembers nothing.
+// proven caches the claims of login tokens whose signature was verified, by hash, because verifying
+// takes longer than most responses. It is valid for one ring of keys. Expiry, user and login are
+// still checked for each request. A nil proven caches nothing.
 type proven struct {
 	mu sync.RWMutex
 	by map[[sha256.Size]byte]proof

@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 )
 
-// What a remembered signature proves ends with the token's time and with its key.
+// A cached signature check must not outlive the token or its key.
 func TestARememberedTokenIsAsGoodAsOneThatIsNot(t *testing.T) {
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	now, keys := start, &ring{current: keyOf([]byte(strings.Repeat("k", 32)))}
 	s := signer{ring: func() *ring { return keys }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }, proven: newProven()}
-	token, err := s.sign(&fleet.User{Username: "ann", Role: RoleViewer, Epoch: 7}, begun())
+	token, err := s.sign(&account.User{Username: "ann", Role: RoleViewer, Epoch: 7}, begun())
 	if err != nil {
 		t.Fatal(err)
 	}

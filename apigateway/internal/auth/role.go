@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -13,12 +13,12 @@ const (
 	RoleAdmin    = "ADMIN"
 	RoleOperator = "OPERATOR"
 	RoleViewer   = "VIEWER"
-	// RoleDaemonHost is for programs on the hosts of nodes.
+	// RoleDaemonHost is for programs on the nodes' hosts.
 	RoleDaemonHost = "DAEMON_HOST"
 )
 
-// builtIn are the permissions of the built-in roles unless somebody changed them. Those of
-// ADMIN nobody can: all but cluster.manage, which is given on purpose only.
+// builtIn has the default permissions of the built-in roles. Those of ADMIN cannot be changed: all except
+// cluster.manage, which has to be granted explicitly.
 var builtIn = map[string][]Permission{
 	RoleAdmin: without(permissions, ClusterManage),
 	RoleOperator: {
@@ -37,12 +37,12 @@ var builtIn = map[string][]Permission{
 	},
 }
 
-// contents are the permissions to read what may hold secrets. They split from permissions that
-// only look; VIEWER and PUBLIC tokens lack them unless somebody grants them.
+// contents are permissions to read data that may contain secrets. Earlier versions included them in
+// read permissions. VIEWER and PUBLIC tokens lack them unless they are granted explicitly.
 var contents = []struct {
 	content Permission
-	// had are the permissions that imply the content in a set from before the split: with
-	// them its holder could look at the same things, and change or command them.
+	// had are two permissions that together imply content in a permission set of an earlier version:
+	// their holder could read the same data, and change it or send commands.
 	had [2]Permission
 }{
 	{InstancesFiles, [2]Permission{InstancesConsole, InstancesCommand}},
@@ -54,7 +54,7 @@ var contents = []struct {
 // split keeps those contents that its holder could change or command; a set that only looks
 // loses them.
 func inEdition(stored []Permission, edition int) []Permission {
-	if edition >= fleet.PermissionEdition {
+	if edition >= account.PermissionEdition {
 		return stored
 	}
 	out := slices.Clone(stored)
@@ -66,7 +66,7 @@ func inEdition(stored []Permission, edition int) []Permission {
 	return out
 }
 
-// readable are the permissions that a PUBLIC token may name: those of VIEWER, and contents.
+// readable returns the permissions that a PUBLIC token may have: those of VIEWER, and contents.
 func readable() []Permission {
 	out := slices.Clone(builtIn[RoleViewer])
 	for _, c := range contents {
@@ -79,17 +79,17 @@ func without(all []Permission, one Permission) []Permission {
 	return slices.DeleteFunc(slices.Clone(all), func(p Permission) bool { return p == one })
 }
 
-// Role is a role as it is now.
+// Role is a role with its current permissions.
 type Role struct {
 	Name string
-	// Permissions are not to be changed.
+	// Permissions must not be modified.
 	Permissions []Permission
 	BuiltIn     bool
-	// ModRev is its record's; 0 for a built-in role that nobody changed.
+	// ModRev is the record's revision; 0 for an unchanged built-in role.
 	ModRev int64
 }
 
-// RoleOf is the role with a name.
+// RoleOf returns the role with a name.
 func RoleOf(s *view.Snapshot, name string) (Role, bool) {
 	own, is := builtIn[name]
 	if stored, ok := s.Roles.Get(name); ok && name != RoleAdmin {
@@ -98,7 +98,7 @@ func RoleOf(s *view.Snapshot, name string) (Role, bool) {
 	return Role{Name: name, Permissions: own, BuiltIn: is}, is
 }
 
-// Roles are all roles in order of name.
+// Roles returns all roles, sorted by name.
 func Roles(s *view.Snapshot) []Role {
 	names := slices.Collect(maps.Keys(builtIn))
 	for name := range s.Roles.All() {
@@ -114,15 +114,15 @@ func Roles(s *view.Snapshot) []Role {
 	return out
 }
 
-// BuiltInPermissions are those a built-in role has unless somebody changed them, nil for
-// another role. Not to be changed.
+// BuiltInPermissions returns the default permissions of a built-in role, nil for other roles. Do not
+// modify the result.
 func BuiltInPermissions(name string) []Permission { return builtIn[name] }
 
-// Known reports whether there is such a permission.
+// Known reports whether a permission exists.
 func Known(p Permission) bool { return slices.Contains(permissions, p) }
 
-// identityOf is who a user is now: one whose role is no more may do nothing.
-func identityOf(s *view.Snapshot, u *fleet.User, token *fleet.APIToken) Identity {
+// identityOf returns the current identity of a user. Without an existing role, it has no permissions.
+func identityOf(s *view.Snapshot, u *account.User, token *account.APIToken) Identity {
 	role, _ := RoleOf(s, u.Role)
 	who := Identity{User: u.Username, UserID: u.ID(), Role: u.Role, Permissions: role.Permissions}
 	if token == nil {
@@ -135,14 +135,14 @@ func identityOf(s *view.Snapshot, u *fleet.User, token *fleet.APIToken) Identity
 	return who
 }
 
-// MayGive reports whether who has some permissions may give one, or change what has it:
-// nobody gives what they lack, but for ClusterManage, which nobody has at first: who may
-// everything else gives it on purpose.
-func MayGive(may []fleet.Permission, p fleet.Permission) bool {
+// MayGive reports whether a caller with some permissions may grant p, or change objects that have it.
+// Callers can grant only what they have, except for ClusterManage, which no user has at first: callers
+// with all other permissions may grant it.
+func MayGive(may []account.Permission, p account.Permission) bool {
 	if slices.Contains(may, p) {
 		return true
 	}
-	return p == ClusterManage && !slices.ContainsFunc(permissions, func(other fleet.Permission) bool {
+	return p == ClusterManage && !slices.ContainsFunc(permissions, func(other account.Permission) bool {
 		return other != ClusterManage && !slices.Contains(may, other)
 	})
 }

@@ -8,30 +8,30 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 )
 
 const (
-	// SessionTTL is how long the token of a login is good for, unless a setting says otherwise.
+	// SessionTTL is the default lifetime of a login token.
 	SessionTTL = 24 * time.Hour
 	issuer     = "orrery"
 	audience   = "orrery-api"
-	// audienceRefresh marks refresh tokens, so that none is taken for an access token.
+	// audienceRefresh distinguishes refresh tokens from access tokens.
 	audienceRefresh = "orrery-refresh"
 )
 
 // claims are what the token of a login says.
 type claims struct {
 	jwt.RegisteredClaims
-	// Role is told to clients; rights follow from the user's present role.
+	// Role is for clients. Permissions come from the user's present role.
 	Role string `json:"role"`
-	// Epoch is the user's when the token was made.
+	// Epoch is the user's epoch when the token was issued.
 	Epoch int64 `json:"epoch"`
-	// Login is the same in all tokens that were made of one another. Empty in those of
-	// earlier versions, which were a login each.
+	// Login is the same in all tokens of one login. It is empty in tokens of
+	// earlier versions, each of which was its own login.
 	Login string `json:"login,omitempty"`
-	// SignedInAt is when the password was proven, in seconds. 0 in tokens of earlier versions,
-	// whose logins count from the upgrade.
+	// SignedInAt is when the password was checked, in Unix seconds. It is 0 in tokens of earlier
+	// versions; their logins count from the upgrade.
 	SignedInAt int64 `json:"auth_time,omitempty"`
 }
 
@@ -50,12 +50,12 @@ type signer struct {
 	ring func() *ring
 	now  func() time.Time
 	life func() time.Duration
-	// proven are those whose signature was checked; nil remembers none.
+	// proven caches tokens with a valid signature; nil disables the cache.
 	proven *proven
 }
 
 // sign makes an access token of a login. It does not outlive the login.
-func (s signer) sign(u *fleet.User, l fleet.Login) (string, error) {
+func (s signer) sign(u *account.User, l account.Login) (string, error) {
 	now := s.now()
 	expires := now.Add(s.life())
 	if ends := l.Ends(); ends.Before(expires) {
@@ -72,7 +72,7 @@ func (s signer) sign(u *fleet.User, l fleet.Login) (string, error) {
 
 // signRefresh makes the newest refresh token of a login. It is the same text each time, as long
 // as the signing key is, so that a repeated request gets the same answer.
-func (s signer) signRefresh(u *fleet.User, l fleet.Login) (string, error) {
+func (s signer) signRefresh(u *account.User, l account.Login) (string, error) {
 	return s.signed(jwt.NewWithClaims(jwt.SigningMethodHS256, refreshClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: issuer, Audience: jwt.ClaimStrings{audienceRefresh}, Subject: u.Username,
@@ -87,7 +87,7 @@ func (s signer) signed(token *jwt.Token) (string, error) {
 	key := s.ring().current
 	token.Header["kid"] = key.id
 	text, err := token.SignedString(key.secret)
-	return text, errs.As(errs.Internal, "auth.sign", err)
+	return text, errs.WrapAs(errs.Internal, "auth.sign", err)
 }
 
 // parseRefresh reads a refresh token. Unauthenticated when it is none, or has expired.

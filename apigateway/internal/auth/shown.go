@@ -1,15 +1,17 @@
 package auth
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"github.com/orreryhq/orrery/libs/fleet/content"
+)
 
-// Shown is what of values that not everybody is shown the identity is: those for
-// administrators to who may change settings, those for operators to who may change groups.
-func (i Identity) Shown() fleet.Visibility {
+// Shown returns which protected values the identity may see: those for administrators if it may change
+// settings, those for operators if it may change groups.
+func (i Identity) Shown() content.Visibility {
 	switch {
 	case i.Can(SystemSettings):
-		return fleet.VisibleToAdmins
+		return content.VisibleToAdmins
 	case i.Can(GroupsUpdate):
-		return fleet.VisibleToOperators
+		return content.VisibleToOperators
 	}
-	return fleet.VisibleToAll
+	return content.VisibleToAll
 }

@@ -1,14 +1,13 @@
-// Package openapi has the description of the API (OpenAPI 3.1), written by hand, and serves
-// it as a document and as a page for people.
+// Package openapi contains the handwritten OpenAPI 3.1 description of the API and serves it as
+// a JSON document and as an HTML page.
 //
-// What is described stands in one pair of files for each area: paths/<area>.json has the
-// area's tag and operations, schemas/<area>.json its schemas; openapi.json is what they are
-// put into. Written once is what all have in common, and added here: the refusals, the
-// parameters that stand in a path, and the operations of a path that another path is an alias
-// of, unless it stands "x-alone". What is "x-later" is not there yet, and always refused.
+// Each area has a pair of files: paths/<area>.json has its tag and operations,
+// schemas/<area>.json its schemas. Document inserts them into openapi.json and adds the common
+// parts: error responses, path parameters, and the operations of alias paths. A path marked
+// "x-alone" has no alias. An operation marked "x-later" is not implemented and always fails.
 //
-// A test holds the document against the routes there are, in both directions; others hold each
-// live answer of the gateway's tests, and of those from end to end, against it.
+// One test compares the document with the registered routes in both directions. The tests of
+// the gateway and the end-to-end tests validate every response against it.
 package openapi
 
 import (
@@ -30,26 +29,26 @@ var sources embed.FS
 // object is a JSON object of the document.
 type object = map[string]any
 
-// area is a file of paths.
+// area is the content of a file in paths/.
 type area struct {
 	Tag   tag               `json:"tag"`
 	Paths map[string]object `json:"paths"`
 }
 
-// tag is what operations of an area are listed under.
+// tag groups the operations of an area.
 type tag struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 }
 
-// aliases are bases of paths that are served as those of another are.
+// aliases maps a path prefix to the prefix whose operations it also serves.
 var aliases = map[string]string{
 	"/api/v1/instances": "/api/v1/services",
 	"/api/proxy":        "/api/plugin",
 }
 
-// Document is the whole description, as a JSON object. Internal when the files do not fit
-// together. version is the gateway's.
+// Document assembles the description for the gateway version. It returns Internal when the
+// embedded files are inconsistent.
 func Document(version string) (map[string]any, error) {
 	doc := object{}
 	if err := read("openapi.json", &doc); err != nil {
@@ -79,7 +78,7 @@ func read(name string, into any) error {
 		err = json.Unmarshal(b, into)
 	}
 	if err != nil {
-		return &errs.Error{Kind: errs.Internal, Op: "openapi", Message: name + " cannot be read", Err: err}
+		return &errs.Error{Kind: errs.Internal, Op: "openapi", Message: "cannot read " + name, Err: err}
 	}
 	return nil
 }
@@ -88,7 +87,7 @@ func allSchemas() (object, error) {
 	all := object{}
 	files, err := fs.Glob(sources, "schemas/*.json")
 	if err != nil {
-		return nil, errs.As(errs.Internal, "openapi.schemas", err)
+		return nil, errs.WrapAs(errs.Internal, "openapi.schemas", err)
 	}
 	for _, name := range files {
 		part := object{}
@@ -97,7 +96,7 @@ func allSchemas() (object, error) {
 		}
 		for schema, v := range part {
 			if all[schema] != nil {
-				return nil, errs.New(errs.Internal, "the schema %s is there twice", schema)
+				return nil, errs.New(errs.Internal, "schema %s is defined twice", schema)
 			}
 			all[schema] = v
 		}
@@ -109,7 +108,7 @@ func allPaths() ([]any, object, error) {
 	tags, all := []any{}, object{}
 	files, err := fs.Glob(sources, "paths/*.json")
 	if err != nil {
-		return nil, nil, errs.As(errs.Internal, "openapi.paths", err)
+		return nil, nil, errs.WrapAs(errs.Internal, "openapi.paths", err)
 	}
 	for _, name := range files {
 		var part area
@@ -120,7 +119,7 @@ func allPaths() ([]any, object, error) {
 		for p, item := range part.Paths {
 			for _, served := range servedAt(p, item) {
 				if all[served] != nil {
-					return nil, nil, errs.New(errs.Internal, "the path %s is there twice", served)
+					return nil, nil, errs.New(errs.Internal, "path %s is defined twice", served)
 				}
 				all[served] = completed(served, item, part.Tag.Name, served != p)
 			}
@@ -129,7 +128,7 @@ func allPaths() ([]any, object, error) {
 	return tags, all, nil
 }
 
-// servedAt are all paths under which what is described of one is served.
+// servedAt returns p and its aliases.
 func servedAt(p string, item object) []string {
 	out := []string{p}
 	for alias, base := range aliases {
@@ -140,7 +139,7 @@ func servedAt(p string, item object) []string {
 	return out
 }
 
-// completed are the operations of a path with what nobody writes.
+// completed returns the operations of a path with the common parts added.
 func completed(p string, item object, tagName string, alias bool) object {
 	out := object{"parameters": inPath(p)}
 	for method, v := range item {
@@ -156,7 +155,7 @@ func completed(p string, item object, tagName string, alias bool) object {
 			op["operationId"] = fmt.Sprint(op["operationId"], "Alias")
 		}
 		responses := object{"default": object{"$ref": "#/components/responses/" + refusal(p)}}
-		if method == "get" && strings.HasSuffix(p, "}") && op["x-later"] != true { // a single object, which has an ETag
+		if method == "get" && strings.HasSuffix(p, "}") && op["x-later"] != true { // a single object has an ETag
 			responses["304"] = object{"$ref": "#/components/responses/Same"}
 		}
 		if open, said := op["security"].([]any); method == "post" && (!said || len(open) > 0) {
@@ -173,7 +172,7 @@ func completed(p string, item object, tagName string, alias bool) object {
 	return out
 }
 
-// refusal is the component that describes a path's refusals.
+// refusal returns the response component for the errors of a path.
 func refusal(p string) string {
 	if server.DialectOf(p) == wire.Universe {
 		return "UniverseRefused"
@@ -181,17 +180,17 @@ func refusal(p string) string {
 	return "Refused"
 }
 
-// rest is the parameter that takes the rest of a path.
+// rest is the name of a path parameter that matches all remaining segments.
 const rest = "path"
 
-// inPath are the parameters that stand in a path.
+// inPath returns the parameters of a path.
 func inPath(p string) []any {
 	out := []any{}
 	for _, part := range strings.Split(p, "/") {
 		if strings.HasPrefix(part, "{") {
 			param := object{"name": strings.Trim(part, "{}"), "in": "path", "required": true, "schema": object{"type": "string"}}
 			if param["name"] == rest {
-				param["description"] = "All that follows, with its slashes."
+				param["description"] = "The rest of the path, including slashes."
 			}
 			out = append(out, param)
 		}

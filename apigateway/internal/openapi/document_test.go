@@ -21,7 +21,7 @@ func walk(v any, at string, visit func(at string, o object)) {
 	}
 }
 
-// follow is where a reference leads; nil when it leads nowhere.
+// follow resolves a reference; nil when the target does not exist.
 func follow(doc object, ref string) any {
 	var at any = doc
 	for _, key := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
@@ -34,7 +34,7 @@ func follow(doc object, ref string) any {
 	return at
 }
 
-func TestReferencesLeadSomewhereAndEverySchemaIsUsed(t *testing.T) {
+func TestReferencesResolveAndComponentsAreUsed(t *testing.T) {
 	doc, err := Document("")
 	if err != nil {
 		t.Fatal(err)
@@ -46,20 +46,20 @@ func TestReferencesLeadSomewhereAndEverySchemaIsUsed(t *testing.T) {
 			return
 		}
 		if used[ref] = true; !strings.HasPrefix(ref, "#/") || follow(doc, ref) == nil {
-			t.Errorf("%s: %s leads nowhere", at, ref)
+			t.Errorf("%s: reference %s does not resolve", at, ref)
 		}
 	})
 	for _, kind := range []string{"schemas", "responses", "parameters"} {
 		part, _ := follow(doc, "#/components/"+kind).(object)
 		for name := range part {
 			if ref := "#/components/" + kind + "/" + name; !used[ref] {
-				t.Errorf("nothing refers to %s", ref)
+				t.Errorf("%s is not referenced", ref)
 			}
 		}
 	}
 }
 
-func TestOperationsSayWhatTheyAreFor(t *testing.T) {
+func TestOperationsAreDescribed(t *testing.T) {
 	doc, err := Document("")
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestOperationsSayWhatTheyAreFor(t *testing.T) {
 			}
 			name := method + " " + path
 			if other, taken := ids[op["operationId"]]; taken || op["operationId"] == nil {
-				t.Errorf("%s: the operationId %v is that of %q too", name, op["operationId"], other)
+				t.Errorf("%s: operationId %v is also used by %q", name, op["operationId"], other)
 			}
 			ids[op["operationId"]] = name
 			if op["summary"] == nil || op["x-permission"] == nil {
@@ -90,13 +90,13 @@ func TestOperationsSayWhatTheyAreFor(t *testing.T) {
 				}
 			}
 			if later := op["x-later"] == true; later != (done == 0) {
-				t.Errorf("%s succeeds in %d ways; is it not there yet: %v", name, done, later)
+				t.Errorf("%s has %d success responses, but x-later is %v", name, done, later)
 			}
 		}
 	}
 }
 
-func TestEveryAreaStandsInOneGroupOfThePage(t *testing.T) {
+func TestEveryTagIsInOneTagGroup(t *testing.T) {
 	doc, err := Document("")
 	if err != nil {
 		t.Fatal(err)
@@ -112,10 +112,10 @@ func TestEveryAreaStandsInOneGroupOfThePage(t *testing.T) {
 	areas, _ := doc["tags"].([]any)
 	for _, a := range areas {
 		if name := a.(object)["name"]; shown[name] != 1 {
-			t.Errorf("%q stands in %d groups of x-tagGroups in openapi.json, not in one", name, shown[name])
+			t.Errorf("%q is in %d groups of x-tagGroups in openapi.json, want 1", name, shown[name])
 		}
 	}
 	if len(shown) != len(areas) {
-		t.Errorf("%d areas are in groups, and there are %d", len(shown), len(areas))
+		t.Errorf("x-tagGroups has %d tags, want %d", len(shown), len(areas))
 	}
 }

@@ -18,42 +18,43 @@ import (
 //go:embed docs/docs.html docs/docs.js docs/docs.css docs/home.html docs/home.txt
 var docs embed.FS
 
-// Pages serves the document, and a page that shows it. Make it with New.
+// Pages serves the OpenAPI document, its HTML page and the API's start page. Create it with New.
 type Pages struct {
 	document            func() (file, error)
 	page, script, style file
-	// home is the first page, homeText the same for whoever does not take HTML.
+	// home is the start page; homeText is its version for clients that do not accept HTML.
 	home, homeText file
 }
 
-// file is an answer that is always the same.
+// file is a constant response body.
 type file struct {
 	content []byte
 	etag    string
 }
 
-// New returns the pages of a version. The document is put together when it is first asked for,
-// since that takes longer than most of a gateway's start. Internal when a file is missing.
+// New returns the pages of a gateway version. The document is assembled on its first request,
+// because that takes longer than most of a gateway's start. New returns Internal when an
+// embedded file is missing.
 func New(version string) (*Pages, error) {
 	p := &Pages{document: sync.OnceValues(func() (file, error) { return encoded(version) })}
 	for name, into := range map[string]*file{"docs.html": &p.page, "docs.js": &p.script, "docs.css": &p.style, "home.html": &p.home, "home.txt": &p.homeText} {
 		content, err := docs.ReadFile("docs/" + name)
 		if err != nil {
-			return nil, errs.As(errs.Internal, "openapi.New", err)
+			return nil, errs.WrapAs(errs.Internal, "openapi.New", err)
 		}
 		*into = fileOf(content)
 	}
 	return p, nil
 }
 
-// encoded is the document as a file. Internal when its parts do not fit together.
+// encoded returns the document as JSON. It returns Internal when its parts are inconsistent.
 func encoded(version string) (file, error) {
 	doc, err := Document(version)
 	if err != nil {
 		return file{}, err
 	}
 	content, err := json.Marshal(doc)
-	return fileOf(content), errs.As(errs.Internal, "openapi.encoded", err)
+	return fileOf(content), errs.WrapAs(errs.Internal, "openapi.encoded", err)
 }
 
 func fileOf(content []byte) file {
@@ -61,8 +62,8 @@ func fileOf(content []byte) file {
 	return file{content: content, etag: `"` + hex.EncodeToString(sum[:8]) + `"`}
 }
 
-// Routes are the first page, the document and its page; those below /openapi are how Universe called them.
-// JSON is YAML too, so the document is one and the same under both names.
+// Routes returns the routes of the pages. Universe uses the paths below /openapi. JSON is valid
+// YAML, so both document paths serve the same content.
 func (p *Pages) Routes() []server.Route {
 	page := p.page.as("text/html; charset=utf-8")
 	return []server.Route{
@@ -76,10 +77,10 @@ func (p *Pages) Routes() []server.Route {
 	}
 }
 
-// policy lets the page load nothing that the gateway does not serve itself.
+// policy restricts the pages to content from the gateway itself.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// first serves the first page, as HTML to whoever takes that, else as text.
+// first serves the start page as HTML, or as text if the client does not accept HTML.
 func (p *Pages) first(c *gin.Context) {
 	c.Writer.Header().Add("Vary", "Accept")
 	if strings.Contains(c.GetHeader("Accept"), "text/html") {
@@ -89,7 +90,7 @@ func (p *Pages) first(c *gin.Context) {
 	p.homeText.as("text/plain; charset=utf-8")(c)
 }
 
-// as serves the document as a media type.
+// as serves the document with a media type.
 func (p *Pages) as(media string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		document, err := p.document()
@@ -101,11 +102,11 @@ func (p *Pages) as(media string) gin.HandlerFunc {
 	}
 }
 
-// as serves the file as a media type, or says that the caller has it.
+// as serves the file with a media type, or 304 when the client's copy is current.
 func (f file) as(media string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Header("ETag", f.etag)
-		c.Header("Cache-Control", "no-cache") // to be asked for again: it is cheap when it is known
+		c.Header("Cache-Control", "no-cache") // revalidate each time; a 304 is cheap
 		if strings.Contains(c.GetHeader("If-None-Match"), f.etag) {
 			c.Status(http.StatusNotModified)
 			return

@@ -17,8 +17,8 @@ import (
 
 const headerIdempotencyKey = "Idempotency-Key"
 
-// Asked is who asks for a change of a template, by what name it is made once, and what is
-// asked for under that name, as far as the body was read.
+// Asked returns the author of a template change, with the idempotency name of the request and the
+// fingerprint of the body read so far.
 func Asked(c *gin.Context) client.Asked {
 	by := client.Asked{Author: Actor(c).User, Owner: Actor(c).ID, Operation: operation(c), Shown: Shown(c)}
 	if body, ok := c.Request.Body.(*fingerprinted); ok {
@@ -27,19 +27,19 @@ func Asked(c *gin.Context) client.Asked {
 	return by
 }
 
-// fingerprinted is a body that is told from others, to nobody who lacks the cluster secret:
-// it may hold values that are kept from whoever reads the store.
+// fingerprinted is a body that computes an HMAC while it is read. It is keyed with the cluster
+// secret, because the body may contain values that readers of the store must not be able to guess.
 type fingerprinted struct {
 	io.ReadCloser
 	mac hash.Hash
-	// whole is true when all of it was read once already, and is read again.
+	// whole is true if the body was already read completely and is read again.
 	whole bool
 }
 
-// sum is what it is told by, as far as it was read.
+// sum returns the fingerprint of the part read so far.
 func (f *fingerprinted) sum() string { return hex.EncodeToString(f.mac.Sum(nil)) }
 
-// Read reads on.
+// Read reads and updates the fingerprint.
 func (f *fingerprinted) Read(p []byte) (int, error) {
 	n, err := f.ReadCloser.Read(p)
 	if !f.whole {
@@ -48,9 +48,9 @@ func (f *fingerprinted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fingerprint has the body of a request with an Idempotency-Key told from others: what is
-// made of it, such as what is sealed, may be another each time. What is passed on as it
-// comes is not: there the content counts, which its receiver knows.
+// fingerprint computes a fingerprint of the body of a request with an Idempotency-Key. The result of
+// a request cannot be compared instead: encrypted values, for example, differ each time. Raw bodies
+// are excluded: their receiver compares the content.
 func (s *Server) fingerprint(c *gin.Context) {
 	if c.GetHeader(headerIdempotencyKey) == "" || s.routeOf(c).Body.Raw {
 		return
@@ -59,9 +59,10 @@ func (s *Server) fingerprint(c *gin.Context) {
 	c.Request.Body = &fingerprinted{ReadCloser: c.Request.Body, mac: mac}
 }
 
-// operation names what a request asks for by its Idempotency-Key: the same for one that
-// is sent again, another for each caller, whatever they are called, and each API token, which may be told less than
-// its user, method, path and query, dryRun aside. It tells whose it is. Empty without a key.
+// operation returns the name under which a request is remembered: the same for a retry, and different
+// for each caller (by ID), API token, method, path and query, ignoring dryRun. API tokens are
+// separate because they may see less than their user. The name starts with the owner. Empty
+// without an Idempotency-Key.
 func operation(c *gin.Context) string {
 	key := c.GetHeader(headerIdempotencyKey)
 	if key == "" {

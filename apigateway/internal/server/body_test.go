@@ -16,7 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// sendsPart sends a request to a handler, whose body stops in the middle, and returns the answer.
+// sendsPart sends a request whose body stops in the middle to a handler and returns the response.
 func sendsPart(t *testing.T, within time.Duration, h gin.HandlerFunc) *http.Response {
 	t.Helper()
 	e := newEngine()
@@ -71,7 +71,7 @@ func TestARefusalKeepsTheConnectionOfWhoSentASmallBody(t *testing.T) {
 		"one of unknown length": {body: "{}", chunked: true, closes: true},
 		"one that is asked for": {body: "{}", expect: "100-continue", closes: true},
 	} {
-		await.That(t, name, func() string { // what is small may come late on a machine with other work
+		await.That(t, name, func() string { // a small response may be late on a loaded machine
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/api/v1/x", strings.NewReader(c.body))
 			if err != nil {
 				t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// unlessSame answers 304 to who has the object as it is: a GET whose If-None-Match has the
-// ETag of the answer, where that names all there is in it; see WholeETag.
+// unlessSame answers 304 to a GET whose If-None-Match has the ETag of the response, unless the
+// response contains more than its ETag covers; see WholeETag.
 func unlessSame(c *gin.Context) {
 	known := every(c, "If-None-Match")
 	if known == "" || c.Request.Method != http.MethodGet && c.Request.Method != http.MethodHead {
@@ -21,16 +21,16 @@ func unlessSame(c *gin.Context) {
 	c.Next()
 }
 
-// conditional drops an answer that its reader has.
+// conditional drops a response that the client already has.
 type conditional struct {
 	gin.ResponseWriter
 	known string
-	// more is true when the answer has more than its ETag names.
+	// more is true if the response has more than its ETag covers.
 	more bool
 	same bool
 }
 
-// WriteHeader turns the status of what is known into 304.
+// WriteHeader turns 200 into 304 if the client has the response.
 func (w *conditional) WriteHeader(status int) {
 	if etag := w.Header().Get("ETag"); status == http.StatusOK && !w.more && etag != "" && knows(w.known, etag) {
 		w.same = true
@@ -40,7 +40,7 @@ func (w *conditional) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write writes what is not known.
+// Write discards the body of a 304.
 func (w *conditional) Write(p []byte) (int, error) {
 	if !w.same && !w.Written() {
 		w.WriteHeader(w.Status())
@@ -57,8 +57,8 @@ func (w *conditional) WriteString(s string) (int, error) { return w.Write([]byte
 // Unwrap is for http.ResponseController.
 func (w *conditional) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Same is the ETag of an answer that is a file of a hash, and reports whether the caller has
-// it: then it was answered.
+// Same sets the ETag to the hash of the response's file and reports whether the client has it. If so,
+// it has answered with 304.
 func Same(c *gin.Context, hash string) bool {
 	etag := strconv.Quote(hash)
 	c.Header("ETag", etag)
@@ -70,7 +70,7 @@ func Same(c *gin.Context, hash string) bool {
 	return true
 }
 
-// knows reports whether a list of ETags has one, strong or weak.
+// knows reports whether a list of ETags contains one, strong or weak.
 func knows(list, etag string) bool {
 	etag = strings.TrimPrefix(etag, "W/")
 	for one := range strings.SplitSeq(list, ",") {

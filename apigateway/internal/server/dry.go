@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// rehearsals refuses a dry run where there is none, so that it is never a real change.
+// rehearsals refuses dryRun on routes without a dry run, so that it never becomes a real change.
 func (s *Server) rehearsals(c *gin.Context) {
 	if c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead || !DryRun(c) || s.routeOf(c).Dry || c.FullPath() == "" {
 		return
@@ -17,8 +17,8 @@ func (s *Server) rehearsals(c *gin.Context) {
 	Fail(c, &errs.Error{Kind: errs.Malformed, Field: "dryRun", Message: "is not offered here: nothing was changed"})
 }
 
-// conditions refuses If-Match and If-None-Match with what changes something where nothing is
-// compared with them, so that nobody takes for unchanged, or for new, what was not looked at.
+// conditions refuses If-Match and If-None-Match on changing routes that ignore them, so that
+// clients do not rely on a precondition that was not checked.
 func (s *Server) conditions(c *gin.Context) {
 	if c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead || c.FullPath() == "" {
 		return
@@ -45,7 +45,7 @@ func (s *Server) conditions(c *gin.Context) {
 	Fail(c, errs.New(errs.Malformed, "%s", why))
 }
 
-// every is all that was sent under a header, which says the same on one line or on several.
+// every returns all values of a header, joined with commas.
 func every(c *gin.Context, header string) string {
 	return strings.TrimSpace(strings.Join(c.Request.Header.Values(header), ", "))
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// packedFrom is the size of the smallest answer that is worth packing, in bytes.
+// packedFrom is the minimum size of a compressed response, in bytes.
 const packedFrom = 1 << 10
 
-// newPackers are writers that are reused: each takes a quarter of a megabyte.
+// newPackers returns a pool of gzip writers. Each takes a quarter of a megabyte.
 func newPackers() *sync.Pool {
 	return &sync.Pool{New: func() any {
-		w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails for levels that there are not
+		w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only for invalid levels
 		return w
 	}}
 }
 
-// packing packs answers of text for who takes that. Streams, and what is packed or may be read
-// in parts, go as they are. The ETag stays as it is, so that If-Match takes it back: it names
-// the object's revision, not these bytes.
+// packing compresses text responses for clients that accept gzip. Streams, compressed responses and
+// those that support ranges are sent unchanged. The ETag is kept, so that If-Match accepts it: it
+// names the object's revision, not these bytes.
 func (s *Server) packing(c *gin.Context) {
 	if !takesGzip(every(c, "Accept-Encoding")) {
 		return
 	}
-	if c.Request.Method == http.MethodHead { // it is answered as a GET would be
+	if c.Request.Method == http.MethodHead { // same headers as GET
 		varies(c.Writer.Header())
 		return
 	}
@@ -40,8 +40,7 @@ func (s *Server) packing(c *gin.Context) {
 	w.end()
 }
 
-// varies has an answer say that it depends on what encodings are taken, beside what else it
-// depends on.
+// varies adds Accept-Encoding to Vary.
 func varies(h http.Header) {
 	const on = "Accept-Encoding"
 	if !slices.Contains(h.Values("Vary"), on) {
@@ -49,7 +48,7 @@ func varies(h http.Header) {
 	}
 }
 
-// takesGzip reports whether a list of encodings has gzip, and does not refuse it.
+// takesGzip reports whether an Accept-Encoding list accepts gzip.
 func takesGzip(accepted string) bool {
 	for one := range strings.SplitSeq(accepted, ",") {
 		name, parameters, _ := strings.Cut(one, ";")
@@ -63,17 +62,17 @@ func takesGzip(accepted string) bool {
 	return false
 }
 
-// packed packs what is written once there is enough of it.
+// packed compresses a response once it is long enough.
 type packed struct {
 	gin.ResponseWriter
 	packers *sync.Pool
-	// waiting is what was written before it was decided.
+	// waiting has what was written before the decision.
 	waiting []byte
 	decided bool
-	gz      *gzip.Writer // nil: it goes as it is
+	gz      *gzip.Writer // nil: not compressed
 }
 
-// WriteHeader has an answer that its reader has say what it depends on, as it did when it was sent.
+// WriteHeader sets Vary on a 304, as on the full response.
 func (w *packed) WriteHeader(status int) {
 	if status == http.StatusNotModified {
 		varies(w.Header())
@@ -81,7 +80,7 @@ func (w *packed) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write packs, or waits until there is enough.
+// Write compresses, or buffers until the response is long enough.
 func (w *packed) Write(p []byte) (int, error) {
 	if !w.decided && w.text() && len(w.waiting)+len(p) < packedFrom {
 		w.waiting = append(w.waiting, p...)
@@ -99,7 +98,7 @@ func (w *packed) Write(p []byte) (int, error) {
 // WriteString is Write.
 func (w *packed) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
 
-// text reports whether the answer may be packed.
+// text reports whether the response may be compressed.
 func (w *packed) text() bool {
 	h := w.Header()
 	if h.Get("Content-Encoding") != "" || h.Get("Accept-Ranges") != "" || h.Get("Content-Range") != "" || w.Status() == http.StatusPartialContent {
@@ -115,7 +114,7 @@ func (w *packed) text() bool {
 	return strings.HasPrefix(media, "text/")
 }
 
-// decide begins the answer, packed or as it is, with what has waited.
+// decide starts the response, compressed or not, with the buffered part.
 func (w *packed) decide(pack bool) error {
 	if w.decided {
 		return nil
@@ -139,7 +138,7 @@ func (w *packed) decide(pack bool) error {
 	return err
 }
 
-// end sends what is left. What is short goes as it is.
+// end sends the rest. A short response is sent uncompressed.
 func (w *packed) end() {
 	if !w.decided && len(w.waiting) > 0 {
 		varies(w.Header())
@@ -149,12 +148,12 @@ func (w *packed) end() {
 		return
 	}
 	_ = w.gz.Close()
-	w.gz.Reset(nil) // a writer that waits for the next answer holds on to none
+	w.gz.Reset(nil) // a pooled writer must not keep the response
 	w.packers.Put(w.gz)
 	w.gz = nil
 }
 
-// WriteHeaderNow begins an answer before there is any of it: a stream.
+// WriteHeaderNow starts a response without a body so far: a stream.
 func (w *packed) WriteHeaderNow() {
 	if len(w.waiting) == 0 {
 		_ = w.decide(false)
@@ -162,7 +161,7 @@ func (w *packed) WriteHeaderNow() {
 	}
 }
 
-// Flush sends what there is.
+// Flush sends what was written.
 func (w *packed) Flush() {
 	_ = w.decide(false)
 	if w.gz != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/orreryhq/orrery/apigateway/internal/encoded"
+	"github.com/orreryhq/orrery/apigateway/internal/server/bodycache"
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
@@ -24,9 +24,9 @@ func TestTextIsPackedForWhoTakesThat(t *testing.T) {
 	e := gin.New()
 	e.Use((&Server{packers: newPackers()}).packing, unlessSame)
 	e.GET("/json", func(c *gin.Context) { ETag(c, 7); c.Data(200, "application/json; charset=utf-8", []byte(long)) })
-	kept := encoded.NewBody([]byte(long))
+	kept := bodycache.NewBody([]byte(long))
 	e.GET("/kept", func(c *gin.Context) { ETag(c, 7); SendKept(c, kept) })
-	e.GET("/kept/short", func(c *gin.Context) { SendKept(c, encoded.NewBody([]byte(`"lobby"`))) })
+	e.GET("/kept/short", func(c *gin.Context) { SendKept(c, bodycache.NewBody([]byte(`"lobby"`))) })
 	e.GET("/pieces", func(c *gin.Context) {
 		c.Header("Content-Type", "text/plain")
 		for _, b := range []byte(long) {
@@ -127,7 +127,7 @@ func TestWhoHasItIsToldThatItIsTheSame(t *testing.T) {
 		{"GET", "/one", `"5", W/"7"`, 304},
 		{"GET", "/one", `*`, 304},
 		{"GET", "/copied", `"7"`, 304},
-		{"GET", "/live", `"7"`, 200}, // it may have other figures
+		{"GET", "/live", `"7"`, 200}, // its figures may differ
 		{"GET", "/one", `"6"`, 200},
 		{"GET", "/one", `7`, 200},
 		{"GET", "/one", ``, 200},
@@ -157,7 +157,7 @@ func TestWhoHasItIsToldThatItIsTheSame(t *testing.T) {
 func TestWhatAnAnswerDependsOnIsSaidWithoutItsBodyToo(t *testing.T) {
 	e := gin.New()
 	e.Use((&Server{packers: newPackers()}).packing, func(c *gin.Context) { c.Writer.Header().Add("Vary", "Origin") })
-	kept := encoded.NewBody([]byte(long))
+	kept := bodycache.NewBody([]byte(long))
 	for path, answer := range map[string]gin.HandlerFunc{
 		"/json": func(c *gin.Context) { c.Data(200, "application/json", []byte(long)) },
 		"/kept": func(c *gin.Context) { SendKept(c, kept) },

@@ -11,26 +11,28 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// callerKey is where a request's context has who makes it.
+// callerKey is the context key of the caller.
 type callerKey struct{}
 
-// asking is who makes a request. It is never changed.
+// asking is the caller of a request. It is immutable.
 type asking struct {
-	by operate.Actor
-	// who is there when known is true.
+	by txn.Actor
+	// who is set if known is true.
 	who   auth.Identity
 	known bool
-	// own is the instance that asks with its own token; nil for other callers.
+	// own is the instance that sent its own token; nil for other callers.
 	own *fleet.Instance
 }
 
-// asked is who makes the request; the zero value before anybody looked.
+// asked returns the caller, or the zero value before authentication.
 func asked(c *gin.Context) *asking {
 	if a, ok := c.Request.Context().Value(callerKey{}).(*asking); ok {
 		return a
@@ -38,19 +40,19 @@ func asked(c *gin.Context) *asking {
 	return &asking{}
 }
 
-// note has the request made by somebody from here on.
+// note sets the caller of the request.
 func note(c *gin.Context, a *asking) {
 	c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), callerKey{}, a))
 }
 
-// Identity is who makes the request; ok is false on public routes without a token.
+// Identity returns the caller. ok is false on public routes without a token.
 func Identity(c *gin.Context) (auth.Identity, bool) {
 	a := asked(c)
 	return a.who, a.known
 }
 
-// OwnInstance is the instance that makes the request with its own token; "" for other callers,
-// and on routes that are not for instances.
+// OwnInstance returns the instance that sent its own token; "" for other callers and on routes that
+// are not for instances.
 func OwnInstance(c *gin.Context) fleet.InstanceID {
 	if i := asked(c).own; i != nil {
 		return i.Intent.ID
@@ -58,8 +60,8 @@ func OwnInstance(c *gin.Context) fleet.InstanceID {
 	return ""
 }
 
-// OwnGroup is the group of OwnInstance; "" for other callers. It stays the same when the
-// instance ends during the request: the instance never becomes a caller that may see more.
+// OwnGroup returns the group of OwnInstance; "" for other callers. It does not change when the
+// instance ends during the request, so the instance never gets to see more.
 func OwnGroup(c *gin.Context) fleet.GroupName {
 	if i := asked(c).own; i != nil {
 		return i.Intent.Group
@@ -67,22 +69,22 @@ func OwnGroup(c *gin.Context) fleet.GroupName {
 	return ""
 }
 
-// Actor is who makes the request, for the records.
-func Actor(c *gin.Context) operate.Actor { return asked(c).by }
+// Actor returns the caller for the audit.
+func Actor(c *gin.Context) txn.Actor { return asked(c).by }
 
-// Allowed reports whether the caller has a permission beside the route's own.
+// Allowed reports whether the caller has a permission in addition to the route's own.
 func Allowed(c *gin.Context, p auth.Permission) bool {
 	who, ok := Identity(c)
 	return ok && who.Can(p)
 }
 
-// Shown is what of values that not everybody is shown the caller is.
-func Shown(c *gin.Context) fleet.Visibility {
+// Shown returns which protected values the caller may see.
+func Shown(c *gin.Context) content.Visibility {
 	who, _ := Identity(c)
 	return who.Shown()
 }
 
-// guard finds out who asks, counts those who do not say, and refuses who may not.
+// guard authenticates the caller, applies the rate limits and checks the route's demand.
 func (s *Server) guard(c *gin.Context) {
 	demand := s.routeOf(c).Demand
 	if demand.caller == itself {
@@ -97,7 +99,7 @@ func (s *Server) guard(c *gin.Context) {
 			return
 		}
 	}
-	by := operate.Actor{User: who.User, ID: who.UserID, Role: who.Role, TokenID: who.TokenID, IP: c.ClientIP(), RequestID: RequestID(c)}
+	by := txn.Actor{User: who.User, ID: who.UserID, Role: who.Role, TokenID: who.TokenID, IP: c.ClientIP(), RequestID: RequestID(c)}
 	from := &asking{by: by, known: err == nil}
 	if err == nil {
 		from.who = who
@@ -121,7 +123,7 @@ func (s *Server) guard(c *gin.Context) {
 		return
 	}
 	switch {
-	case demand.Open(), demand.caller == ticketHolder: // 404 and 405 come after
+	case demand.Open(), demand.caller == ticketHolder: // 404 and 405 are decided later
 	case err != nil:
 		c.Header("WWW-Authenticate", `Bearer realm="orrery"`)
 		Fail(c, err)
@@ -132,8 +134,8 @@ func (s *Server) guard(c *gin.Context) {
 	}
 }
 
-// own lets an instance through that sends its own token; renewing, also one that can only be
-// exchanged any more.
+// own authenticates an instance by its own token. With renewing, it also accepts a token that is
+// only good for a refresh.
 func (s *Server) own(c *gin.Context, renewing bool) {
 	i := s.cfg.Auth.InstanceOf(c.GetHeader("Authorization"))
 	if renewing && i == nil {
@@ -146,13 +148,13 @@ func (s *Server) own(c *gin.Context, renewing bool) {
 		}
 		return
 	}
-	by := operate.Actor{User: actorOf(i), IP: c.ClientIP(), RequestID: RequestID(c)}
+	by := txn.Actor{User: actorOf(i), IP: c.ClientIP(), RequestID: RequestID(c)}
 	note(c, &asking{by: by, own: i})
 	s.withinInstance(c, by.User)
 }
 
-// actorOf is the name that an instance acts under.
-func actorOf(i *fleet.Instance) string { return fleet.InstanceActor(i.Intent.ID) }
+// actorOf returns the actor name of an instance.
+func actorOf(i *fleet.Instance) string { return account.InstanceActor(i.Intent.ID) }
 
 func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) {
 	for _, p := range permissions {
@@ -163,10 +165,10 @@ func require(c *gin.Context, who auth.Identity, permissions ...auth.Permission) 
 	}
 }
 
-// instance judges a request that an instance makes with its own token on a route that others
-// use too. It counts as the instance's, never as anonymous.
+// instance handles a request with an instance's own token on a route that others use too. It counts
+// against the instance's limit, not as anonymous.
 func (s *Server) instance(c *gin.Context, d Demand, i *fleet.Instance) {
-	from := &asking{by: operate.Actor{User: actorOf(i), IP: c.ClientIP(), RequestID: RequestID(c)}}
+	from := &asking{by: txn.Actor{User: actorOf(i), IP: c.ClientIP(), RequestID: RequestID(c)}}
 	_, ticket := Ticket(c)
 	own := d.caller == knownOrInstance || d.caller == knownOrItself && s.isNamed(c, i)
 	if own {
@@ -182,13 +184,13 @@ func (s *Server) instance(c *gin.Context, d Demand, i *fleet.Instance) {
 	}
 }
 
-// isNamed reports whether the path names an instance as :id.
+// isNamed reports whether the path parameter :id names the instance.
 func (s *Server) isNamed(c *gin.Context, i *fleet.Instance) bool {
 	named, ok := s.cfg.View.Snapshot().Find(c.Param("id"))
 	return ok && named.Intent.ID == i.Intent.ID
 }
 
-// probe reports whether a route is for load balancers, who ask often and have no token.
+// probe reports whether a route is for load balancers, which send many requests without a token.
 func probe(route string) bool {
 	switch route {
 	case "/livez", "/readyz", "/health", "/ready":
@@ -199,12 +201,12 @@ func probe(route string) bool {
 
 const anonymously = "requests without a valid token"
 
-// withinAddress counts a request of an address and refuses it with 429 when they are too many.
+// withinAddress counts a request of an address and answers 429 above the limit.
 func (s *Server) withinAddress(c *gin.Context, l *limiter[netip.Addr], what string) bool {
 	return s.within(c, what, "from your address", l.allow(caller(c.ClientIP())))
 }
 
-// withinUser counts a request of a user, and of a PUBLIC token.
+// withinUser counts a request of a user or a PUBLIC token.
 func (s *Server) withinUser(c *gin.Context, who auth.Identity) bool {
 	if who.Public && !s.within(c, "requests", "with this PUBLIC token", s.public.allow(who.TokenID)) {
 		return false
@@ -212,33 +214,31 @@ func (s *Server) withinUser(c *gin.Context, who auth.Identity) bool {
 	return s.within(c, "requests", "of "+who.User, s.users.allow(who.User))
 }
 
-// Instances are let do what takes so many requests of one in so long at this gateway: a proxy
-// that all its players come back to at once sends two for each.
+// Limit of an instance's requests to this gateway. A proxy sends two requests for each player when
+// all its players reconnect at once.
 const (
 	instanceLimit = 2000
 	instanceSpan  = 10 * time.Second
 )
 
-// withinInstance counts a request of an instance, by the name that it acts under.
+// withinInstance counts a request of an instance, by its actor name.
 func (s *Server) withinInstance(c *gin.Context, actor string) bool {
 	return s.within(c, "requests", "of this instance", s.instances.allow(actor))
 }
 
-// WithinName counts an attempt to log in under a user name; false means that there were too
-// many and the request was answered.
+// WithinName counts a login attempt for a user name. It answers 429 and returns false above the limit.
 func (s *Server) WithinName(c *gin.Context, name string) bool {
 	return s.within(c, "logins", "under this user name", s.names.allow(sha256.Sum256([]byte(strings.ToLower(name)))))
 }
 
-// pictureLimit is how many pictures of a user each gateway takes in an hour. It is not shared
-// out: what it bounds is disk, and a browser stays at one gateway.
+// pictureLimit limits the uploads of one user's pictures per hour and gateway. It is not divided by the
+// number of gateways: it protects the disk, and a browser stays at one gateway.
 const pictureLimit = 10
 
-// alone is the count of gateways for a limit that each has for itself.
+// alone is the number of gateways for limits that are not shared.
 func alone() int { return 1 }
 
-// WithinPictures counts a picture of the user with an id; false means that there were too
-// many and the request was answered.
+// WithinPictures counts an upload of a user's picture. It answers 429 and returns false above the limit.
 func (s *Server) WithinPictures(c *gin.Context, user string) bool {
 	counted := s.pictures.allow(user)
 	if counted.over {
@@ -247,7 +247,7 @@ func (s *Server) WithinPictures(c *gin.Context, user string) bool {
 	return !counted.over
 }
 
-// within refuses a request with 429 that was too many by a count.
+// within answers 429 if the limit was exceeded.
 func (s *Server) within(c *gin.Context, what, whose string, counted verdict) bool {
 	if counted.over {
 		s.limited(c, what, "too many "+what+" "+whose+": wait a moment", counted.wait)
@@ -255,7 +255,7 @@ func (s *Server) within(c *gin.Context, what, whose string, counted verdict) boo
 	return !counted.over
 }
 
-// limited refuses what was too many until a time is over.
+// limited answers 429.
 func (s *Server) limited(c *gin.Context, what, message string, wait time.Duration) {
 	s.metrics.limited.WithLabelValues(what).Inc()
 	Refuse(c, wire.Reply{Status: http.StatusTooManyRequests, Code: "RATE_LIMITED", RetryAfter: max(wait, time.Second), Message: message})

@@ -7,8 +7,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// endWithNewline ends JSON for a client in a terminal with a newline, so that the prompt does not
-// follow it on the same line. Other clients get the JSON alone.
+// endWithNewline appends a newline to JSON for terminal clients, so that the shell prompt starts on
+// its own line.
 func endWithNewline(c *gin.Context) {
 	if c.Request.Method == http.MethodHead || !isTerminalClient(c.Request.UserAgent()) {
 		return
@@ -23,7 +23,7 @@ func endWithNewline(c *gin.Context) {
 	}
 }
 
-// isTerminalClient reports whether a client prints answers to a terminal.
+// isTerminalClient reports whether a client prints responses to a terminal.
 func isTerminalClient(agent string) bool {
 	name, _, _ := strings.Cut(agent, "/")
 	switch strings.ToLower(name) {
@@ -33,17 +33,17 @@ func isTerminalClient(agent string) bool {
 	return false
 }
 
-// lined remembers the last byte of an answer. encoded is true for one that its handler has
-// packed: nothing can be added to it.
+// lined remembers the last byte of a response. encoded is true if the handler compressed it, so that
+// nothing can be appended.
 type lined struct {
 	gin.ResponseWriter
 	last    byte
 	encoded bool
 }
 
-// Write sends a part of the answer.
+// Write writes a part of the response.
 func (w *lined) Write(p []byte) (int, error) {
-	if w.last == 0 { // later the packing has set it
+	if w.last == 0 { // later writes: compression may have set the header
 		w.encoded = w.Header().Get("Content-Encoding") != ""
 	}
 	n, err := w.ResponseWriter.Write(p)

@@ -7,27 +7,26 @@ import (
 )
 
 const (
-	// limitWindow is what rates are counted over unless a limiter says otherwise.
+	// limitWindow is the default window of a limiter.
 	limitWindow = time.Minute
-	// maxCallers bounds the callers remembered: past it the oldest windows are
-	// swept, and if all are young, new callers share one window.
+	// maxCallers limits the tracked callers. Above it, expired windows are removed. If there are none,
+	// new callers share one window.
 	maxCallers = 65_536
 )
 
-// limiter counts requests per caller in fixed windows that begin with the caller's
-// first request. The limit may change at any time; one of 0 allows everything. Each replica
-// counts for itself: it allows its share of the limit, so that all of them together allow the
-// limit and, since shares are whole, at most one request more for each replica but one.
+// limiter counts requests per caller in fixed windows that start with the caller's first request. The
+// limit may change at any time; 0 is no limit. Each replica allows an equal share of the limit,
+// rounded up, so together they may exceed it by at most one request per additional replica.
 type limiter[K comparable] struct {
 	limit func() int
 	now   func() time.Time
-	// span is what is counted over.
+	// span is the length of a window.
 	span time.Duration
-	// replicas is how many share the limit now, 1 or more.
+	// replicas returns the number of replicas that share the limit, at least 1.
 	replicas func() int
 
 	mu      sync.Mutex
-	callers map[K]*window // the zero caller's is for all who are too many
+	callers map[K]*window // the zero key is shared by all callers above maxCallers
 }
 
 type window struct {
@@ -39,15 +38,15 @@ func newLimiter[K comparable](limit func() int, now func() time.Time, replicas f
 	return &limiter[K]{limit: limit, now: now, span: limitWindow, replicas: replicas, callers: map[K]*window{}}
 }
 
-// per has a limiter count over another span.
+// per sets the length of the window.
 func (l *limiter[K]) per(span time.Duration) *limiter[K] {
 	l.span = span
 	return l
 }
 
-// verdict is what came of a count.
+// verdict is the result of counting a request.
 type verdict struct {
-	// over is true when the limit was exceeded; then wait is how long until the window ends.
+	// over is true above the limit; wait is the time until the window ends.
 	over bool
 	wait time.Duration
 }
@@ -92,7 +91,7 @@ func (l *limiter[K]) window(who K, now time.Time) *window {
 	return w
 }
 
-// caller is who an address counts as: of IPv6 the /64, since a host has all of it.
+// caller returns the address that requests are counted by: for IPv6 the /64, which one host owns.
 func caller(ip string) netip.Addr {
 	a, err := netip.ParseAddr(ip)
 	if err != nil {

@@ -27,8 +27,8 @@ const (
 	maxCorrelationID    = 128
 )
 
-// ids gives the request its id and repeats the caller's own, cleaned, so that both
-// can be found in logs.
+// ids sets the request ID, and the correlation ID from the client's header, sanitized. Both appear
+// in the logs.
 func ids(c *gin.Context) {
 	id := ulid.Make().String()
 	c.Header(headerRequestID, id)
@@ -42,7 +42,7 @@ func ids(c *gin.Context) {
 	watchBody(c)
 }
 
-// clean keeps what is harmless in headers and logs.
+// clean removes characters that are unsafe in headers and logs.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -54,7 +54,7 @@ func clean(s string) string {
 	return s[:min(len(s), maxCorrelationID)]
 }
 
-// recover turns a panic into a 500 that tells nothing but the request's id.
+// recover turns a panic into a 500 that reveals only the request ID.
 func (s *Server) recover(c *gin.Context) {
 	defer func() {
 		p := recover()
@@ -62,7 +62,7 @@ func (s *Server) recover(c *gin.Context) {
 			return
 		}
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-			panic(p) // net/http's own way to hang up
+			panic(p) // aborts the connection in net/http
 		}
 		s.cfg.Log.Error("panic while serving", "panic", p, "route", c.FullPath(), "requestId", RequestID(c), "stack", string(debug.Stack()))
 		if c.Writer.Written() {
@@ -74,9 +74,8 @@ func (s *Server) recover(c *gin.Context) {
 	c.Next()
 }
 
-// queries refuses what would be read otherwise than it was meant: a parameter that
-// cannot be parsed would be dropped in silence, and a dry run that was not
-// understood would be a real one.
+// queries refuses query strings that would be misread: invalid parameters would be dropped
+// silently, and a misspelled dry run would be a real change.
 func queries(c *gin.Context) {
 	if c.Request.URL.RawQuery == "" {
 		return
@@ -91,7 +90,7 @@ func queries(c *gin.Context) {
 			Fail(c, errs.New(errs.Malformed, "the query is not valid UTF-8"))
 			return
 		}
-		if name != "dryRun" && strings.EqualFold(name, "dryRun") { // left alone, the change would be a real one
+		if name != "dryRun" && strings.EqualFold(name, "dryRun") { // otherwise the change would be carried out
 			Fail(c, &errs.Error{Kind: errs.Malformed, Message: "a dry run is asked for by dryRun=true, in these letters: nothing was changed", Field: "dryRun"})
 			return
 		}
@@ -102,29 +101,27 @@ func queries(c *gin.Context) {
 }
 
 const (
-	// drained is how much of a body that is too large is read after the answer, in bytes,
-	// and lingering how long: a client that is still sending when the connection is closed
-	// would not see the answer.
+	// drained (bytes) and lingering (time) limit how much of an oversized body is read after the
+	// response. A client that is still sending when the connection closes would not see the response.
 	drained   = 16 * wire.BodyLimit
 	lingering = 3 * time.Second
-	// A refusal waits for the rest of a body of at most small bytes, which as a rule has come
-	// with the headers, and not longer than soon: a connection that is closed has to be made anew.
+	// An error response waits for the rest of a body of at most small bytes, for at most soon, because
+	// closing the connection would force the client to open a new one.
 	small = 4 << 10
 	soon  = 100 * time.Millisecond
 )
 
-// bodyKey is where a request's context has its arrivingBody.
+// bodyKey is the context key of the request's arrivingBody.
 const bodyKey = "orrery.body"
 
-// arrivingBody is a body of which is known how much of it came.
+// arrivingBody tracks how far a body was read.
 type arrivingBody struct {
 	io.ReadCloser
-	// ended is true when all of it was read, or nothing more can be; late when it did not come
-	// in time.
+	// ended is true if the body was read to its end or failed; late if it did not arrive in time.
 	ended, late atomic.Bool
 }
 
-// watchBody has it known how much of the body came.
+// watchBody tracks how far the body is read.
 func watchBody(c *gin.Context) {
 	if c.Request.Body != nil && c.Request.Body != http.NoBody {
 		b := &arrivingBody{ReadCloser: c.Request.Body}
@@ -133,7 +130,7 @@ func watchBody(c *gin.Context) {
 	}
 }
 
-// Read reads on.
+// Read reads and records the end of the body.
 func (b *arrivingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
@@ -145,26 +142,26 @@ func (b *arrivingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// comes reads the rest of a small body. It is false when that does not come soon, and when
-// nobody can tell: what is large, or has no length, or is sent only when it is asked for.
+// comes reads the rest of a small body. It returns false if the rest does not arrive soon, or if
+// the body is large, of unknown length, or waits for 100 Continue.
 func (b *arrivingBody) comes(c *gin.Context) bool {
 	if n := c.Request.ContentLength; n <= 0 || n > small || c.GetHeader("Expect") != "" {
 		return false
 	}
 	rc := http.NewResponseController(c.Writer)
-	if rc.SetReadDeadline(time.Now().Add(soon)) != nil { // then it could be waited for without an end
+	if rc.SetReadDeadline(time.Now().Add(soon)) != nil { // without a deadline the wait could be endless
 		return false
 	}
 	if _, err := io.Copy(io.Discard, b.ReadCloser); err != nil {
 		return false
 	}
-	_ = rc.SetReadDeadline(time.Time{}) // nothing more is read of this request
+	_ = rc.SetReadDeadline(time.Time{}) // no more of this request is read
 	b.ended.Store(true)
 	return true
 }
 
-// leaveBody has a refusal wait for nothing more of the body than comes at once: it closes the
-// connection, else all of that would have to come before the answer goes.
+// leaveBody prepares an error response sent before the body was read completely. It closes the
+// connection unless the rest arrives at once; otherwise the server would read the rest first.
 func leaveBody(c *gin.Context) (late bool) {
 	b, ok := c.Value(bodyKey).(*arrivingBody)
 	if !ok {
@@ -172,26 +169,25 @@ func leaveBody(c *gin.Context) (late bool) {
 	}
 	if b.late.Load() || !b.ended.Load() && !b.comes(c) {
 		c.Header("Connection", "close")
-		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(lingering)) // unsupported is as good
+		_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(lingering)) // may be unsupported
 	}
 	return b.late.Load()
 }
 
-// refuseBody answers that a body is too large before any of it is read, and closes the
-// connection.
+// refuseBody refuses a body that is too large before reading it, and closes the connection.
 func refuseBody(c *gin.Context, limit int64) {
 	rc := http.NewResponseController(c.Writer)
-	_ = rc.EnableFullDuplex() // else the answer waits for the body; unsupported is as good
+	_ = rc.EnableFullDuplex() // else the response waits for the body; may be unsupported
 	c.Header("Connection", "close")
 	Fail(c, errs.New(errs.TooLarge, "the body is larger than %d bytes: send less at once", limit))
-	if c.GetHeader("Expect") != "" || rc.Flush() != nil { // who asks first has not begun to send
+	if c.GetHeader("Expect") != "" || rc.Flush() != nil { // with Expect, the client has not begun to send
 		return
 	}
 	_ = rc.SetReadDeadline(time.Now().Add(lingering))
 	_, _ = io.CopyN(io.Discard, c.Request.Body, drained)
 }
 
-// bodies bounds what a request may send, and refuses what the route does not read.
+// bodies limits the request body and refuses media types that the route does not read.
 func (s *Server) bodies(c *gin.Context) {
 	body := s.routeOf(c).Body
 	limit := body.Limit
@@ -215,8 +211,8 @@ func (s *Server) bodies(c *gin.Context) {
 	}
 }
 
-// queue lets only so many large bodies come at the same time: who sends slowly keeps a
-// connection, and a place where the body goes, for as long as it takes.
+// queue limits concurrent large uploads: a slow one occupies a connection and disk space for its
+// whole duration.
 func (s *Server) queue(c *gin.Context) {
 	if s.routeOf(c).Body.Limit < UploadLimit {
 		return
@@ -235,10 +231,10 @@ func (s *Server) queue(c *gin.Context) {
 
 const corsMethods = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// cors lets browsers of the allowed origins in, and answers their preflights. No
-// credentials are allowed: tokens travel in a header a page has to set itself. Pages of the
-// gateway's own origin need no permission; pages of other origins change nothing, since some
-// routes, such as the login, act without a token.
+// cors handles CORS for the allowed origins and answers preflight requests. Credentials are never
+// allowed: pages set the token header themselves. Pages of the gateway's own origin are always
+// allowed. Pages of other origins cannot send changes, because some routes, such as the login,
+// work without a token.
 func (s *Server) cors(c *gin.Context) {
 	origin := c.GetHeader("Origin")
 	if origin == "" {
@@ -266,13 +262,13 @@ func (s *Server) cors(c *gin.Context) {
 	}
 }
 
-// changes reports whether requests of a method may change something.
+// changes reports whether requests with a method may change something.
 func changes(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
-// sameOrigin reports whether a page of the address that the browser used sends the request. A
-// reverse proxy may replace the Host header, but no page can set Sec-Fetch-Site.
+// sameOrigin reports whether a page of the gateway's own origin sent the request. A reverse proxy may
+// replace the Host header, but a page cannot set Sec-Fetch-Site.
 func sameOrigin(r *http.Request, origin string) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
 		return site == "same-origin" || site == "none"

@@ -5,16 +5,16 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/settings"
+	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// peerKey is where a request keeps who sent it when that is a proxy.
+// peerKey is the context key of the sender's address when proxies are trusted.
 const peerKey = "orrery.peer"
 
 const headerForwardedFor = "X-Forwarded-For"
 
-// address has a request that a trusted proxy passes on count as its client's from here on.
+// address replaces the remote address of a request from a trusted proxy with its client's address.
 func (s *Server) address(c *gin.Context) {
 	now := s.cfg.Settings.Now()
 	if len(now.Proxies) == 0 {
@@ -30,19 +30,19 @@ func (s *Server) address(c *gin.Context) {
 	}
 }
 
-// AddressUnder is the address a request would count as under other settings; the zero
-// address when it has none.
+// AddressUnder returns the client address of a request under other settings; the zero address if it
+// has none.
 func AddressUnder(c *gin.Context, other settings.Settings) netip.Addr {
 	kept, _ := c.Get(peerKey)
 	peer, ok := kept.(netip.Addr)
-	if !ok { // nobody's word was taken for it
+	if !ok { // no trusted proxy named another address
 		peer, _ = settings.Address(c.Request.RemoteAddr)
 	}
 	return other.Client(peer, c.Request.Header.Values(headerForwardedFor))
 }
 
-// admit refuses who comes from none of the allowed subnets, except where load balancers and
-// monitoring ask how the gateway is.
+// admit refuses clients outside the allowed subnets, except on health routes for load balancers and
+// monitoring.
 func (s *Server) admit(c *gin.Context) {
 	now := s.cfg.Settings.Now()
 	if len(now.Subnets) == 0 || aboutHealth(c.FullPath()) {
@@ -53,7 +53,7 @@ func (s *Server) admit(c *gin.Context) {
 	}
 }
 
-// aboutHealth reports whether a route tells how the gateway is, and nothing else.
+// aboutHealth reports whether a route only returns the health of the gateway.
 func aboutHealth(route string) bool {
 	switch route {
 	case "/api/v1/system/health", "/api/v1/system/ready", "/api/v1/system/version":

@@ -11,18 +11,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// mounted is a route with its figures, which are looked up by their labels once and not
-// for every request.
+// mounted is a route with its metrics, so that they are not looked up for every request.
 type mounted struct {
 	Route
 
 	mu      sync.RWMutex
 	seconds prometheus.Observer
-	// answers are counted by status, of which a route has few.
+	// answers counts responses by status.
 	answers map[int]prometheus.Counter
 }
 
-// figures are a route's for answers of a status.
+// figures returns the route's metrics for a status.
 func (m *mounted) figures(all metrics, status int) (prometheus.Counter, prometheus.Observer) {
 	m.mu.RLock()
 	count, seconds := m.answers[status], m.seconds
@@ -39,7 +38,7 @@ func (m *mounted) figures(all metrics, status int) (prometheus.Counter, promethe
 	return m.answers[status], m.seconds
 }
 
-// observe measures and logs the request by its route, never by its path: paths are endless.
+// observe measures and logs requests by route, not by path, because paths are unbounded.
 func (s *Server) observe(c *gin.Context) {
 	began := time.Now()
 	c.Next()
@@ -54,7 +53,7 @@ func (s *Server) observe(c *gin.Context) {
 	}
 }
 
-// noPath is the label of requests that go to no route.
+// noPath is the label of requests without a route.
 const noPath = "none"
 
 func (s *Server) measure(c *gin.Context, took time.Duration) {
@@ -72,7 +71,7 @@ func (s *Server) measure(c *gin.Context, took time.Duration) {
 	s.metrics.seconds.WithLabelValues(bounded(method), path).Observe(took.Seconds())
 }
 
-// levelOf is how loud a request is logged that failed.
+// levelOf returns the log level for a failed request.
 func levelOf(status int) slog.Level {
 	switch {
 	case status == http.StatusInternalServerError:
@@ -83,7 +82,7 @@ func levelOf(status int) slog.Level {
 	return slog.LevelDebug
 }
 
-// attrsOf is what is logged of a request.
+// attrsOf returns the log attributes of a request.
 func attrsOf(c *gin.Context, took time.Duration) []slog.Attr {
 	path := c.FullPath()
 	if path == "" {
@@ -94,13 +93,13 @@ func attrsOf(c *gin.Context, took time.Duration) []slog.Attr {
 		slog.Duration("took", took), slog.String("ip", c.ClientIP()), slog.String("requestId", RequestID(c)),
 		slog.String("correlationId", c.Writer.Header().Get(headerCorrelationID)),
 	}
-	if len(c.Errors) > 0 { // the cause, which the caller was not told
+	if len(c.Errors) > 0 { // the cause is not in the response
 		attrs = append(attrs, slog.Any("error", c.Errors.Last().Err))
 	}
 	return attrs
 }
 
-// bounded bounds the label's values: anybody can make up a method.
+// bounded limits the values of the method label, because clients can send any method.
 func bounded(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:

@@ -12,33 +12,32 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
 const (
-	// maxKey is the length of the longest Idempotency-Key.
+	// maxKey is the maximum length of an Idempotency-Key.
 	maxKey = 255
-	// underWay is how long a request without an answer may still be carried out elsewhere.
+	// underWay is how long a request without a stored response may still be running on another gateway.
 	underWay = 10 * time.Second
-	// maxWithheld is how much of an answer waits until it is kept, in bytes; of a larger one
-	// nothing is kept.
+	// maxWithheld limits the size of a stored response, in bytes. Larger ones are not stored.
 	maxWithheld = 256 << 10
-	// headerReplayed says that an answer was given before.
+	// headerReplayed marks a response that was stored earlier.
 	headerReplayed = "Idempotency-Replayed"
 )
 
-// undoneKey is where it stands that an answer tells of something that was not done.
+// undoneKey is the context key that Undone sets.
 const undoneKey = "orrery.undone"
 
-// keptHeaders are those of an answer that are kept with it.
+// keptHeaders are the response headers that are stored.
 var keptHeaders = []string{"Content-Type", "Location", "ETag", "Warning", "Deprecation", headerRevision}
 
-// once has a POST with an Idempotency-Key be carried out once, whichever gateway it is sent to,
-// and however often: the change is remembered in its own transaction, and what it was answered
-// with right after. Changes of templates are remembered by who makes them; see Asked.
+// once executes a POST with an Idempotency-Key only once, over all gateways. The change and the key
+// are stored in one transaction, the response right after. The template service remembers template
+// changes itself; see Asked.
 func (s *Server) once(c *gin.Context) {
 	key := c.GetHeader(headerIdempotencyKey)
 	if key == "" || c.FullPath() == "" {
@@ -55,12 +54,12 @@ func (s *Server) once(c *gin.Context) {
 	if !ok {
 		return
 	}
-	n := &operate.Once{Name: operation(c), Request: body}
+	n := &txn.Once{Name: operation(c), Request: body}
 	if s.replayed(c, n) {
 		return
 	}
-	// It is carried through also when who sent it is gone: the answer is for who sends it again.
-	c.Request = c.Request.WithContext(operate.CarriedOut(context.WithoutCancel(c.Request.Context()), n))
+	// Finish the request even if the client disconnects: the response is for its repetition.
+	c.Request = c.Request.WithContext(txn.CarriedOut(context.WithoutCancel(c.Request.Context()), n))
 	w := &withheld{ResponseWriter: c.Writer}
 	c.Writer = w
 	defer func() { c.Writer = w.ResponseWriter }() // also in a panic
@@ -70,15 +69,14 @@ func (s *Server) once(c *gin.Context) {
 	}
 	if n.Made() {
 		if err := s.keep(c, n, w); err != nil {
-			_ = c.Error(err) // for the log: the change was made
+			_ = c.Error(err) // only for the log: the change was made
 		}
 	}
 	w.send()
 }
 
-// keep has what a request that changed something was answered with be known, and what became
-// of it.
-func (s *Server) keep(c *gin.Context, n *operate.Once, w *withheld) error {
+// keep stores the response of a request that changed something, or that its outcome is unknown.
+func (s *Server) keep(c *gin.Context, n *txn.Once, w *withheld) error {
 	switch ctx := c.Request.Context(); {
 	case w.Status() >= http.StatusMultipleChoices, c.GetBool(undoneKey):
 		return s.cfg.Operations.Unknown(ctx, n)
@@ -89,12 +87,12 @@ func (s *Server) keep(c *gin.Context, n *operate.Once, w *withheld) error {
 	}
 }
 
-// Undone says that what was asked for was not done, or nobody knows, though the status of the
-// answer tells of success: what was begun for the request is not remembered as done.
+// Undone marks the request's outcome as unknown or failed although the response has a success status.
+// The request is then not remembered as done.
 func Undone(c *gin.Context) { c.Set(undoneKey, true) }
 
-// whole reads the body, which handlers then read as it came, and tells it from others. ok is
-// false when the request was answered.
+// whole reads the body completely, makes it readable again and returns its fingerprint. ok is false
+// if an error response was sent.
 func whole(c *gin.Context) (told string, ok bool) {
 	raw, err := io.ReadAll(c.Request.Body)
 	if err != nil {
@@ -102,7 +100,7 @@ func whole(c *gin.Context) (told string, ok bool) {
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 			kind = errs.TooLarge
 		}
-		Fail(c, errs.As(kind, "server.whole", err))
+		Fail(c, errs.WrapAs(kind, "server.whole", err))
 		return "", false
 	}
 	if body, ok := c.Request.Body.(*fingerprinted); ok {
@@ -112,14 +110,14 @@ func whole(c *gin.Context) (told string, ok bool) {
 	return told, true
 }
 
-// replayed answers a request that was carried out before, or refuses it; false when it is to be
-// carried out now.
-func (s *Server) replayed(c *gin.Context, n *operate.Once) bool {
+// replayed answers a request that was executed before, or refuses it. It returns false if the request
+// should be executed now.
+func (s *Server) replayed(c *gin.Context, n *txn.Once) bool {
 	op, done, err := s.cfg.Operations.Remembered(c.Request.Context(), n.Name)
 	if err == nil && !done {
 		return false
 	}
-	if w, ok := c.Writer.(*withheld); ok { // another was faster: what this one would have said is no answer
+	if w, ok := c.Writer.(*withheld); ok { // another handling was faster: drop this response
 		w.drop()
 		c.Writer = w.ResponseWriter
 	}
@@ -134,8 +132,8 @@ func (s *Server) replayed(c *gin.Context, n *operate.Once) bool {
 	return true
 }
 
-// replay gives the answer that was given before.
-func (s *Server) replay(c *gin.Context, op fleet.Operation) {
+// replay sends the stored response, or an error that says why there is none.
+func (s *Server) replay(c *gin.Context, op cluster.Operation) {
 	a, known := s.cfg.Operations.AnswerOf(op)
 	switch {
 	case known:
@@ -146,12 +144,12 @@ func (s *Server) replay(c *gin.Context, op fleet.Operation) {
 		c.Abort()
 		c.Status(a.Status)
 		_, _ = c.Writer.Write(a.Body)
-	case op.Stage == fleet.OperationUnknown, op.Stage == fleet.OperationBegun && s.cfg.Now().Sub(op.At) >= underWay:
+	case op.Stage == cluster.OperationUnknown, op.Stage == cluster.OperationBegun && s.cfg.Now().Sub(op.At) >= underWay:
 		Refuse(c, wire.Reply{
 			Status: http.StatusConflict, Code: "OUTCOME_UNKNOWN",
 			Message: "this was begun (" + described(op) + "), and what came of it is not known: look whether it was done, and ask for what is missing with another " + headerIdempotencyKey,
 		})
-	case op.Stage == fleet.OperationShown, s.routeOf(c).Secret && op.Stage == "":
+	case op.Stage == cluster.OperationShown, s.routeOf(c).Secret && op.Stage == "":
 		Refuse(c, wire.Reply{
 			Status: http.StatusConflict, Code: "SHOWN_ONCE",
 			Message: "this was done (" + described(op) + "), and its answer has a secret that is shown once: where that was lost, take back what was made and ask again with another " + headerIdempotencyKey,
@@ -169,8 +167,8 @@ func (s *Server) replay(c *gin.Context, op fleet.Operation) {
 	}
 }
 
-// described says in a few words what was done.
-func described(op fleet.Operation) string {
+// described returns a short description of an operation.
+func described(op cluster.Operation) string {
 	when := "at " + op.At.UTC().Format(time.RFC3339)
 	if op.Action == "" {
 		return when
@@ -182,14 +180,14 @@ func described(op fleet.Operation) string {
 	return what + " " + when
 }
 
-// withheld keeps an answer back until it is sent. One that grows large goes as it comes.
+// withheld buffers a response until send. A response above maxWithheld is sent at once.
 type withheld struct {
 	gin.ResponseWriter
 	body bytes.Buffer
 	sent bool
 }
 
-// Write keeps back, or sends.
+// Write buffers or sends.
 func (w *withheld) Write(p []byte) (int, error) {
 	if !w.sent && w.body.Len()+len(p) > maxWithheld {
 		w.send()
@@ -203,14 +201,14 @@ func (w *withheld) Write(p []byte) (int, error) {
 // WriteString is Write.
 func (w *withheld) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
 
-// WriteHeaderNow waits with the rest.
+// WriteHeaderNow does nothing while the response is buffered.
 func (w *withheld) WriteHeaderNow() {
 	if w.sent {
 		w.ResponseWriter.WriteHeaderNow()
 	}
 }
 
-// Flush sends what there is: who flushes streams.
+// Flush sends the buffered response: the handler streams.
 func (w *withheld) Flush() {
 	w.send()
 	w.ResponseWriter.Flush()
@@ -222,7 +220,7 @@ func (w *withheld) Written() bool { return w.body.Len() > 0 || w.ResponseWriter.
 // Unwrap is for http.ResponseController.
 func (w *withheld) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// send sends what was kept back.
+// send sends the buffered response.
 func (w *withheld) send() {
 	if w.sent {
 		return
@@ -234,7 +232,7 @@ func (w *withheld) send() {
 	}
 }
 
-// drop forgets what was kept back.
+// drop discards the buffered response.
 func (w *withheld) drop() {
 	w.body.Reset()
 	for _, name := range keptHeaders {
@@ -243,9 +241,9 @@ func (w *withheld) drop() {
 	w.Header().Del("Retry-After")
 }
 
-// answer is what was kept back.
-func (w *withheld) answer() *operate.Answer {
-	a := &operate.Answer{Status: w.Status(), Header: map[string]string{}, Body: w.body.Bytes()}
+// answer returns the buffered response.
+func (w *withheld) answer() *txn.Answer {
+	a := &txn.Answer{Status: w.Status(), Header: map[string]string{}, Body: w.body.Bytes()}
 	for _, name := range keptHeaders {
 		if v := w.Header().Get(name); v != "" {
 			a.Header[name] = v

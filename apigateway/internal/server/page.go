@@ -18,9 +18,8 @@ type Page[T any] struct {
 	Total    int `json:"total"`
 }
 
-// SendPage answers with the page of a list that ?page and ?pageSize ask for; the
-// size is clamped to limit, which is also the default. show is asked for the
-// page's items only. A page past the end is empty.
+// SendPage sends the page of a list that ?page and ?pageSize select. limit is the default and the
+// maximum size. show is called for the items of the page only. A page past the end is empty.
 func SendPage[S, T any](c *gin.Context, all []S, limit int, show func(S) T) {
 	SendPart(c, limit, func(from, n int) ([]S, int, error) {
 		from = min(from, len(all))
@@ -28,8 +27,8 @@ func SendPage[S, T any](c *gin.Context, all []S, limit int, show func(S) T) {
 	}, show)
 }
 
-// SendPart is SendPage of a list of which no more is read than the page: read yields at
-// most n items from the one at from, and tells how many there are.
+// SendPart is SendPage for a list that is read page by page: read returns at most n items
+// starting at from, and the total.
 func SendPart[S, T any](c *gin.Context, limit int, read func(from, n int) (part []S, total int, err error), show func(S) T) {
 	wanted, ok := PageOf(c, limit, limit)
 	if !ok {
@@ -48,14 +47,14 @@ func SendPart[S, T any](c *gin.Context, limit int, read func(from, n int) (part 
 	c.JSON(http.StatusOK, out)
 }
 
-// Wanted is which page of a list a request asks for.
+// Wanted is the page of a list that a request selects.
 type Wanted struct {
-	// Number is 1 for the first; Size is that of each, in items.
+	// Number is 1 for the first page. Size is the number of items per page.
 	Number, Size int
 }
 
-// PageOf is the page that ?page and ?pageSize ask for. The size is clamped to limit, and
-// otherwise where nothing is asked for. ok is false when the request was answered with 400.
+// PageOf parses ?page and ?pageSize. The default size is otherwise, the maximum limit. If ok is
+// false, a 400 was sent.
 func PageOf(c *gin.Context, otherwise, limit int) (w Wanted, ok bool) {
 	number, ok := Number(c, "page", 1)
 	if !ok {
@@ -65,10 +64,10 @@ func PageOf(c *gin.Context, otherwise, limit int) (w Wanted, ok bool) {
 	return Wanted{Number: max(number, 1), Size: min(max(size, 1), limit)}, ok
 }
 
-// from is the place of the page's first item, 0 for the list's first.
+// from returns the index of the page's first item.
 func (w Wanted) from() int { return min(w.Number-1, furthest) * w.Size }
 
-// EncodePage is the body of a page as SendPage sends it, of which show appends each item.
+// EncodePage encodes a page in the format of SendPage. show appends an item.
 func EncodePage[S any](w Wanted, all []S, show func(to []byte, item S) []byte) []byte {
 	out := []byte(`{"data":[`)
 	from := min(w.from(), len(all))
@@ -81,7 +80,7 @@ func EncodePage[S any](w Wanted, all []S, show func(to []byte, item S) []byte) [
 	return fmt.Appendf(out, `],"page":%d,"pageSize":%d,"total":%d}`, w.Number, w.Size, len(all))
 }
 
-// furthest bounds the pages that are looked for: no list is that long.
+// furthest limits page numbers to avoid overflow.
 const furthest = 1 << 30
 
 func number(c *gin.Context, name string, otherwise int) (int, error) {
@@ -96,8 +95,7 @@ func number(c *gin.Context, name string, otherwise int) (int, error) {
 	return n, nil
 }
 
-// Number is a whole number of the query, or otherwise when it is absent. ok is
-// false when the request was answered with 400.
+// Number parses an integer query parameter; otherwise is its default. If ok is false, a 400 was sent.
 func Number(c *gin.Context, name string, otherwise int) (n int, ok bool) {
 	n, err := number(c, name, otherwise)
 	if err != nil {

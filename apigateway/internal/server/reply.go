@@ -8,14 +8,13 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/encoded"
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/apigateway/internal/server/bodycache"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// DialectOf is the dialect a path is answered in: Universe's for what lies under
-// /api without a version, Orrery's own for everything else.
+// DialectOf returns the dialect of a path: Universe below /api without a version, else Orrery's.
 func DialectOf(path string) wire.Dialect {
 	rest, ok := strings.CutPrefix(path, "/api/")
 	if !ok {
@@ -29,10 +28,10 @@ func DialectOf(path string) wire.Dialect {
 	return wire.Universe
 }
 
-// Fail ends a request with an error in the dialect of its path; with 408 when its body did not
-// come in time.
+// Fail ends a request with an error in the dialect of its path, or with 408 if its body did not
+// arrive in time.
 func Fail(c *gin.Context, err error) {
-	var moved *operate.MovedError
+	var moved *txn.MovedError
 	if errors.As(err, &moved) {
 		Refuse(c, wire.Reply{Status: http.StatusPreconditionFailed, Code: "PRECONDITION_FAILED", Message: moved.Error()})
 		return
@@ -48,32 +47,31 @@ func Fail(c *gin.Context, err error) {
 	wire.Encode(c.Writer, DialectOf(c.Request.URL.Path), RequestID(c), err)
 }
 
-// Refuse ends a request with a reply that has no Kind.
+// Refuse ends a request with an error response for which there is no Kind.
 func Refuse(c *gin.Context, r wire.Reply) {
 	c.Abort()
 	leaveBody(c)
 	wire.Write(c.Writer, DialectOf(c.Request.URL.Path), r)
 }
 
-// SendJSON answers with a body that was encoded already.
+// SendJSON sends an encoded JSON body.
 func SendJSON(c *gin.Context, body []byte) {
 	c.Data(http.StatusOK, "application/json; charset=utf-8", body)
 }
 
-// SendKept answers with a body of JSON that is kept, as it is or packed: the same bytes for
-// all who take them.
-func SendKept(c *gin.Context, body *encoded.Body) {
+// SendKept sends a cached JSON body, compressed if the client accepts gzip.
+func SendKept(c *gin.Context, body *bodycache.Body) {
 	bytes := body.Plain
 	if len(bytes) >= packedFrom && c.Request.Method != http.MethodHead && takesGzip(every(c, "Accept-Encoding")) {
 		varies(c.Writer.Header())
 		c.Header("Content-Encoding", "gzip")
-		bytes = body.Packed()
+		bytes = body.Gzipped()
 	}
 	SendJSON(c, bytes)
 }
 
-// Bind reads the JSON body into a struct; false means that the request was
-// answered: 400 names the unknown field, the wrong type or the place of the syntax error.
+// Bind decodes the JSON body. It returns false after sending a 400 that names the unknown field, the
+// wrong type or the position of the syntax error.
 func Bind(c *gin.Context, into any) bool {
 	if err := wire.DecodeJSON(c.Request.Body, 0, into); err != nil {
 		Fail(c, err)
@@ -90,14 +88,14 @@ func BindOptional(c *gin.Context, into any) bool {
 	return Bind(c, into)
 }
 
-// RequestID is the request's id.
+// RequestID returns the request's ID.
 func RequestID(c *gin.Context) string { return c.Writer.Header().Get(headerRequestID) }
 
-// DryRun reports whether the request only asks what would happen.
+// DryRun reports whether the request is a dry run.
 func DryRun(c *gin.Context) bool { return c.Query("dryRun") == "true" }
 
-// IfMatch is the revision an If-Match header demands, 0 without one or for "*".
-// Malformed when it is not a revision.
+// IfMatch returns the revision in the If-Match header, 0 without one or for "*". It returns Malformed
+// for anything else.
 func IfMatch(c *gin.Context) (int64, error) {
 	h := strings.TrimSpace(c.GetHeader("If-Match"))
 	if h == "" || h == "*" {
@@ -110,40 +108,40 @@ func IfMatch(c *gin.Context) (int64, error) {
 	return rev, nil
 }
 
-// Condition is IfMatch on a route that Makes: operate.Present for "*", and operate.Absent for
-// an If-None-Match, which can be nothing but "*" there.
+// Condition is IfMatch for a route that Makes. It returns ops.Present for If-Match: *, and ops.Absent
+// for If-None-Match, which can only be * there.
 func Condition(c *gin.Context) (int64, error) {
 	rev, err := IfMatch(c)
 	switch {
 	case err != nil || rev != 0:
 	case every(c, "If-Match") != "":
-		rev = operate.Present
+		rev = txn.Present
 	case every(c, "If-None-Match") != "":
-		rev = operate.Absent
+		rev = txn.Absent
 	}
 	return rev, err
 }
 
-// ETag tells the revision of the object in the answer, which may have more than its record
-// has, such as figures of the moment: it is for If-Match, and nothing is told to be the same.
+// ETag sends the revision of the object for use in If-Match. The response may have more than the
+// record, such as current figures, so the ETag does not support If-None-Match.
 func ETag(c *gin.Context, rev int64) {
 	WholeETag(c, rev)
 	notAll(c)
 }
 
-// PartETag is ETag for what has no revision: the hash of a file, in an answer that tells more
-// than the file.
+// PartETag is ETag for an object without a revision. hash is the hash of a file.
 func PartETag(c *gin.Context, hash string) {
 	c.Header("ETag", strconv.Quote(hash))
 	notAll(c)
 }
 
-// notAll says that the answer has more than its ETag names.
+// notAll marks the response as having more than its ETag covers.
 func notAll(c *gin.Context) {
 	if w, ok := c.Writer.(*conditional); ok {
 		w.more = true
 	}
 }
 
-// WholeETag is ETag of an answer that has nothing but the record: If-None-Match is for it too.
+// WholeETag is ETag for a response that contains only the record, so that it also works with
+// If-None-Match.
 func WholeETag(c *gin.Context, rev int64) { c.Header("ETag", `"`+strconv.FormatInt(rev, 10)+`"`) }

@@ -9,24 +9,24 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
 const (
-	// headerRevision is the store's revision: of an answer, that of the change that was made,
-	// or the latest where the request's is of a lost past; of a request, the one that its
-	// answer must not be older than.
+	// headerRevision is a revision of the store. In a response it is that of the change, or the latest one
+	// if the requested revision was lost in a restore. In a request it is the minimum revision that
+	// the response must reflect.
 	headerRevision = "Orrery-Revision"
-	// revisionPatience is how long a request waits for a revision.
+	// revisionPatience limits how long a request waits for a revision.
 	revisionPatience = 2 * time.Second
-	// lostAfter is how long it waits before the store is asked whether there is one.
+	// lostAfter is how long a request waits before the store is asked whether the revision exists.
 	lostAfter = 200 * time.Millisecond
 )
 
-// revisions has what a client changed through one gateway be there for it in another: the
-// answer to a change tells its revision, and a request that names one waits for it.
+// revisions lets clients read their own writes through any gateway: the response to a change has its
+// revision, and a request that sends it waits until this gateway has seen it.
 func (s *Server) revisions(c *gin.Context) {
 	if wanted := named(c); wanted != "" && !s.reached(c, wanted) {
 		return
@@ -35,14 +35,14 @@ func (s *Server) revisions(c *gin.Context) {
 		return
 	}
 	last := int64(0)
-	c.Request = c.Request.WithContext(operate.Telling(c.Request.Context(), func(rev int64) {
+	c.Request = c.Request.WithContext(txn.Telling(c.Request.Context(), func(rev int64) {
 		if last = max(last, rev); last > 0 {
 			c.Header(headerRevision, strconv.FormatInt(last, 10))
 		}
 	}))
 }
 
-// named is the revision that a request names; empty when it names none.
+// named returns the revision that a request sends; empty without one.
 func named(c *gin.Context) string {
 	if c.Request.URL.RawQuery != "" {
 		if text := c.Query("minRevision"); text != "" {
@@ -52,16 +52,16 @@ func named(c *gin.Context) string {
 	return c.GetHeader(headerRevision)
 }
 
-// reached waits until the view is at a revision; false when the request was answered. One that
-// the store has not come to is of a past that was lost when it was restored: nothing can be
-// older than that, and whoever names it is told the latest in its place.
+// reached waits until the view has seen a revision. It returns false if an error response was sent. A
+// revision above the store's latest was lost when the store was restored; the request then
+// waits for the latest one, which the response names.
 func (s *Server) reached(c *gin.Context, wanted string) bool {
 	rev, err := strconv.ParseInt(wanted, 10, 64)
 	if err != nil || rev < 0 {
 		Fail(c, &errs.Error{Kind: errs.Malformed, Field: "minRevision", Message: "minRevision must be the " + headerRevision + " of an answer, a whole number"})
 		return false
 	}
-	if probe(c.FullPath()) { // it tells nothing that a revision has, and anybody may send many
+	if probe(c.FullPath()) { // probes need no revision and must stay cheap, because they need no token
 		return true
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), revisionPatience)
@@ -83,7 +83,7 @@ func (s *Server) reached(c *gin.Context, wanted string) bool {
 	return true
 }
 
-// soon reports whether the view comes to a revision before it is worth to ask the store for it.
+// soon reports whether the view reaches a revision before lostAfter.
 func (s *Server) soon(ctx context.Context, rev int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, lostAfter)
 	defer cancel()

@@ -10,37 +10,36 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// Route is one method of one path, and all the frame has to know of it. Make it with Get,
-// Post, Put, Patch or Delete; path parameters are written as gin writes them.
+// Route is one method of one path, with its handler and its rules. Create it with Get, Post, Put, Patch
+// or Delete. Path parameters use gin's syntax.
 type Route struct {
 	Method, Path string
 	Demand       Demand
 	Body         Body
-	// Dry is true where ?dryRun=true is understood, Secret where an answer may have a secret
-	// that is shown once, Unmatched where nothing is compared with If-Match, Making where
-	// If-None-Match: * has only what is not there be made.
+	// Dry: supports ?dryRun=true. Secret: the response may have a secret that is shown only once.
+	// Unmatched: If-Match is not supported. Making: supports If-None-Match: *.
 	Dry, Secret, Unmatched, Making bool
-	// Tickets is true where a user gets a ticket for a stream; Settings.Tickets bounds them.
+	// Tickets: issues a stream ticket, which Settings.Tickets limits.
 	Tickets bool
-	// Audited is the action under which a read is in the audit; empty for routes that read
-	// nothing that is audited, and for those that note it themselves.
+	// Audited is the audit action of a read; empty if reads are not audited or the handler audits
+	// them itself.
 	Audited string
 	Handle  gin.HandlerFunc
 }
 
-// Demand is what a route wants of its caller.
+// Demand is what a route requires of its caller.
 type Demand struct {
 	caller      audience
 	permissions []auth.Permission
-	// renewing also lets in an instance whose token can only be exchanged any more.
+	// renewing also admits an instance whose token is only good for a refresh.
 	renewing bool
 }
 
-// audience is whom a route is for.
+// audience is who may use a route.
 type audience int
 
 const (
@@ -54,87 +53,85 @@ const (
 	knownOrInstance
 )
 
-// What a route may demand beside permissions. The zero Demand lets nobody in.
+// Demands other than permissions. The zero Demand admits no caller.
 var (
 	// Public routes need no token.
 	Public = Demand{caller: everybody}
-	// Login is public too, and counted by the limit of logins.
+	// Login is public and counts against the limit of logins.
 	Login = Demand{caller: loggingIn}
-	// Anyone with a good token may use the route.
+	// Anyone requires a valid token.
 	Anyone = Demand{caller: known}
-	// Ticketed routes look at the caller themselves: a ticket is as good as a token.
+	// Ticketed routes authenticate the caller themselves, by ticket or token.
 	Ticketed = Demand{caller: ticketHolder}
-	// Own routes are for an instance, which is the one whose own token is sent.
+	// Own requires the own token of an instance.
 	Own = Demand{caller: itself}
-	// OwnRenewing is Own for where an instance exchanges its token for another.
+	// OwnRenewing is Own for the route that refreshes an instance's token.
 	OwnRenewing = Demand{caller: itself, renewing: true}
 )
 
-// Needs wants a token of somebody who has all the permissions.
+// Needs requires a token with all the permissions.
 func Needs(permissions ...auth.Permission) Demand {
 	return Demand{caller: known, permissions: permissions}
 }
 
-// NeedsOrSelf is Needs that also lets in the instance that the path names as :id, with its
-// own token.
+// NeedsOrSelf is Needs, and also admits the instance that the path names as :id, with its own token.
 func NeedsOrSelf(permissions ...auth.Permission) Demand {
 	return Demand{caller: knownOrItself, permissions: permissions}
 }
 
-// NeedsOrInstance is Needs that also lets in every instance with its own token. The handler
-// shows it only what OwnGroup may see.
+// NeedsOrInstance is Needs, and also admits every instance with its own token. The handler must
+// restrict the response to what OwnGroup may see.
 func NeedsOrInstance(permissions ...auth.Permission) Demand {
 	return Demand{caller: knownOrInstance, permissions: permissions}
 }
 
-// Open reports whether the route answers who sends no token.
+// Open reports whether the route works without a token.
 func (d Demand) Open() bool { return d.caller == everybody || d.caller == loggingIn }
 
-// Self reports whether the route lets an instance in with its own token.
+// Self reports whether the route admits instances with their own token.
 func (d Demand) Self() bool {
 	return d.caller == itself || d.caller == knownOrItself || d.caller == knownOrInstance
 }
 
-// Permissions are those the caller must have, all of them. Not to be changed.
+// Permissions returns the required permissions, all of which the caller needs. Do not modify them.
 func (d Demand) Permissions() []auth.Permission { return d.permissions }
 
-// Body is what a route reads.
+// Body describes the body that a route reads.
 type Body struct {
-	// Limit is the size of the largest body, in bytes.
+	// Limit is the maximum size in bytes.
 	Limit int64
-	// Raw bodies are of any type; the others are JSON.
+	// Raw bodies may have any type. The others are JSON.
 	Raw bool
 }
 
-// Bodies of routes. Those that may be larger than wire.BodyLimit may take as long as they
-// need, as long as something comes.
+// Bodies of routes. A body with a limit above wire.BodyLimit may take any time as long as data
+// keeps arriving.
 var (
-	// JSON is what is read unless a route says otherwise.
+	// JSON is the default.
 	JSON = Body{Limit: wire.BodyLimit}
-	// Text is a file's text in JSON.
+	// Text is a text file in JSON.
 	Text = Body{Limit: TextLimit}
-	// Upload is a file or an archive; so many come at the same time and no more.
+	// Upload is a file or an archive. Concurrent uploads are limited.
 	Upload = Body{Limit: UploadLimit, Raw: true}
 	// Any is a small body of any type.
 	Any = Body{Limit: wire.BodyLimit, Raw: true}
 )
 
-// Get is a route that reads nothing but the query. It answers HEAD too, unless it is Ticketed.
+// Get returns a route that reads only the query. It also serves HEAD unless it is Ticketed.
 func Get(path string, d Demand, h gin.HandlerFunc) Route { return route(http.MethodGet, path, d, h) }
 
-// Post is a route that makes something or has something done. It is Unconditional, unless
-// it is said to be Conditional.
+// Post returns a route that creates something or performs an action. It is Unconditional by default.
 func Post(path string, d Demand, h gin.HandlerFunc) Route { return route(http.MethodPost, path, d, h) }
 
-// Put is a route that replaces.
+// Put returns a route that replaces something.
 func Put(path string, d Demand, h gin.HandlerFunc) Route { return route(http.MethodPut, path, d, h) }
 
-// Patch is a route that changes a part.
+// Patch returns a route that changes a part.
 func Patch(path string, d Demand, h gin.HandlerFunc) Route {
 	return route(http.MethodPatch, path, d, h)
 }
 
-// Delete is a route that removes.
+// Delete returns a route that removes something.
 func Delete(path string, d Demand, h gin.HandlerFunc) Route {
 	return route(http.MethodDelete, path, d, h)
 }
@@ -143,60 +140,57 @@ func route(method, path string, d Demand, h gin.HandlerFunc) Route {
 	return Route{Method: method, Path: path, Demand: d, Body: JSON, Unmatched: method == http.MethodPost, Handle: h}
 }
 
-// Reads is the route with another body.
+// Reads sets the body that the route reads.
 func (r Route) Reads(b Body) Route {
 	r.Body = b
 	return r
 }
 
-// Rehearses is the route where ?dryRun=true answers what would happen, and nothing does.
+// Rehearses declares support for ?dryRun=true.
 func (r Route) Rehearses() Route {
 	r.Dry = true
 	return r
 }
 
-// ShowsOnce is the route where an answer may have a secret that is shown once: it is kept for
-// nobody who sends the request again. Where few have one, those say so by operate.ShownOnce.
+// ShowsOnce declares that the response may have a secret that is shown only once: it is not stored for
+// retries. Where only a few responses have one, handlers use ops.ShownOnce.
 func (r Route) ShowsOnce() Route {
 	r.Secret = true
 	return r
 }
 
-// Unconditional is the route of what has no revision that a caller could have read: If-Match
-// is refused.
+// Unconditional declares that the object has no revision: If-Match is refused.
 func (r Route) Unconditional() Route {
 	r.Unmatched = true
 	return r
 }
 
-// Conditional is the route of a POST that changes what has a revision, with which If-Match
-// is compared.
+// Conditional declares that a POST changes an object with a revision: If-Match is supported.
 func (r Route) Conditional() Route {
 	r.Unmatched = false
 	return r
 }
 
-// Makes is the route of a PUT that also makes what is not there, unless If-Match says that
-// it must be; with If-None-Match: * nothing that is there is replaced. See Condition.
+// Makes declares that a PUT also creates the object unless If-Match requires it to exist, and supports
+// If-None-Match: *. See Condition.
 func (r Route) Makes() Route {
 	r.Making = true
 	return r
 }
 
-// IssuesTickets is the route that gives a user a ticket for a stream.
+// IssuesTickets declares that the route issues stream tickets.
 func (r Route) IssuesTickets() Route {
 	r.Tickets = true
 	return r
 }
 
-// Audits is the route of a read that is in the audit, under an action.
+// Audits makes reads appear in the audit under an action.
 func (r Route) Audits(action string) Route {
 	r.Audited = action
 	return r
 }
 
-// Under are routes below another path: what they have in common with others but their
-// beginning is written once.
+// Under returns the routes with base prepended to their paths.
 func Under(base string, routes ...Route) []Route {
 	out := slices.Clone(routes)
 	for n := range out {
@@ -205,8 +199,8 @@ func Under(base string, routes ...Route) []Route {
 	return out
 }
 
-// Add mounts routes, those of GET for HEAD too; a stream has no end that could be left out. It
-// panics, as gin does, when a path leads to two of them.
+// Add mounts routes, GET routes also for HEAD unless they are streams. Like gin, it panics if a path
+// is mounted twice.
 func (s *Server) Add(routes ...Route) {
 	for _, r := range routes {
 		s.mount(r)
@@ -236,19 +230,19 @@ func (s *Server) mount(r Route) {
 	byPath[r.Path] = &mounted{Route: r}
 }
 
-// noteRead audits a read of what the path names: an instance, else a template.
+// noteRead audits a read of the instance or template in the path.
 func (s *Server) noteRead(c *gin.Context, action string) {
 	path := cmp.Or(strings.TrimPrefix(c.Param("path"), "/"), c.Query("path"))
 	if i, ok := s.cfg.View.Snapshot().Find(c.Param("id")); ok {
 		s.cfg.Operations.NoteRead(Actor(c), action, "instance", string(i.Intent.ID), path)
 		return
 	}
-	ref := fleet.ParseTemplateRef(c.Param("name"))
+	ref := content.ParseTemplateRef(c.Param("name"))
 	ref.Group = cmp.Or(c.Param("group"), ref.Group)
 	s.cfg.Operations.NoteRead(Actor(c), action, "template", ref.String(), path)
 }
 
-// Routes are all routes that were added, by path and method.
+// Routes returns all mounted routes, sorted by path and method.
 func (s *Server) Routes() []Route {
 	var out []Route
 	for method, byPath := range s.routes {
@@ -265,11 +259,10 @@ func (s *Server) Routes() []Route {
 	return out
 }
 
-// noRoute is what a request to nowhere is judged by: it may be answered to everybody.
+// noRoute applies to requests without a route, which anybody may send.
 var noRoute = &Route{Demand: Public, Body: JSON}
 
-// routeOf is the route a request goes to. One that gin knows and the table does not is
-// open to nobody.
+// routeOf returns the route of a request. A route unknown to the table admits no caller.
 func (s *Server) routeOf(c *gin.Context) *Route {
 	path := c.FullPath()
 	if path == "" {
@@ -281,8 +274,8 @@ func (s *Server) routeOf(c *gin.Context) *Route {
 	return &Route{Body: JSON}
 }
 
-// readable reports whether a route reads bodies of a media type. JSON is also read from
-// who says nothing, or that it is a form, as curl does of all it is given.
+// readable reports whether a route reads bodies of a media type. JSON is also accepted without a
+// type or as a form, which is what curl sends by default.
 func (b Body) readable(contentType string) bool {
 	if b.Raw || contentType == "" {
 		return true

@@ -14,48 +14,47 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
-	"github.com/orreryhq/orrery/apigateway/internal/settings"
+	"github.com/orreryhq/orrery/apigateway/internal/ops"
+	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// publicLimit is how many requests a minute a PUBLIC token is good for, as clients of the
-// older API were told.
+// publicLimit is the limit of requests a minute with a PUBLIC token, which the older API documents.
 const publicLimit = 100
 
-// Config is what the frame needs.
+// Config has the dependencies of a Server.
 type Config struct {
 	Auth *auth.Service
-	// Operations remember what was done for requests that are carried out once.
-	Operations *operate.Operations
+	// Operations remember requests with an Idempotency-Key.
+	Operations *ops.Operations
 	View       *view.View
 	Log        *slog.Logger
 	Metrics    *telemetry.Metrics
 	Now        func() time.Time
 	// Settings may change at any time.
 	Settings *settings.Live
-	// Replicas is how many gateways live, 1 or more; it must be quick.
+	// Replicas returns the number of live gateways, at least 1. It must be fast.
 	Replicas func() int
-	// Secret is the cluster's.
+	// Secret is the cluster secret.
 	Secret string
 }
 
-// Server is the frame, and the handler of all routes that are added to it.
+// Server is the HTTP frame and the handler of its routes.
 type Server struct {
 	engine *gin.Engine
-	// routes are all there are, by method and path.
+	// routes maps method and path to the route.
 	routes map[string]map[string]*mounted
 
 	cfg               Config
 	anonymous, logins *limiter[netip.Addr]
-	public, users     *limiter[string]            // by the id of an API token, and by name
+	public, users     *limiter[string]            // by API token ID and by user name
 	tickets           *limiter[string]            // by the name of the user
 	names             *limiter[[sha256.Size]byte] // by the hash of the name
-	pictures          *limiter[string]            // by the id of the user who shows them
-	instances         *limiter[string]            // by the name of the actor that an instance is
+	pictures          *limiter[string]            // by the user's ID
+	instances         *limiter[string]            // by the instance's actor name
 	uploads           uploads
 	packers           *sync.Pool
 	metrics           metrics
@@ -66,7 +65,7 @@ type metrics struct {
 	seconds           *prometheus.HistogramVec
 }
 
-// New makes a frame without routes.
+// New returns a Server without routes.
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, engine: newEngine(), routes: map[string]map[string]*mounted{}, packers: newPackers(),
@@ -94,14 +93,14 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// spelled is a method as it was sent, for whoever sent it: anybody can make one up.
+// spelled returns the sanitized method for an error message, because clients can send any method.
 func spelled(method string) string {
 	const longest = 32
 	method = clean(method)
 	return cmp.Or(method[:min(len(method), longest)], "this method")
 }
 
-// hint is what may have been meant by a path that is no route; "" when nobody knows.
+// hint suggests a fix for an unknown path; "" if there is none.
 func hint(path string) string {
 	rest, of := strings.CutPrefix(path, "/api/v1/templates/")
 	parts := strings.Split(rest, "/")
@@ -111,11 +110,11 @@ func hint(path string) string {
 	return ": if a template of a group is meant, encode the slash in its name, " + strings.Join(parts[:2], "%2F")
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.engine.ServeHTTP(w, r) }
 
-// newEngine is gin without its guesses: no redirects, no trusted proxies, encoded
-// slashes stay inside their segment.
+// newEngine returns gin without redirects and trusted proxies. Encoded slashes stay inside their
+// segment.
 func newEngine() *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
@@ -123,6 +122,6 @@ func newEngine() *gin.Engine {
 	e.RedirectTrailingSlash, e.RedirectFixedPath = false, false
 	e.HandleMethodNotAllowed = true
 	e.UseRawPath, e.UnescapePathValues = true, true
-	_ = e.SetTrustedProxies(nil) // fails for addresses only, and there are none
+	_ = e.SetTrustedProxies(nil) // fails only for invalid addresses
 	return e
 }

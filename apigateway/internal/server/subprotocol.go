@@ -7,16 +7,15 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// The subprotocols with which a WebSocket says who opens it, for pages in browsers, which
-// can send no header: "Sec-WebSocket-Protocol: orrery.bearer, <token>". Only the first
-// word is repeated in the answer.
+// Subprotocols with which browser pages, which cannot send headers, authenticate a WebSocket:
+// "Sec-WebSocket-Protocol: orrery.bearer, <token>". The response repeats only the first word.
 const (
 	BearerProtocol = "orrery.bearer"
 	TicketProtocol = "orrery.ticket"
 )
 
-// offered is what follows a subprotocol in the list that the client of a WebSocket
-// offers; "" for any other request.
+// offered returns the value after a subprotocol in the list that a WebSocket client offers; "" for any
+// other request.
 func offered(r *http.Request, protocol string) string {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return ""
@@ -29,7 +28,7 @@ func offered(r *http.Request, protocol string) string {
 	return strings.TrimSpace(secret)
 }
 
-// authorization is the request's header Authorization, or what stands for it.
+// authorization returns the Authorization header, or its equivalent in the subprotocol.
 func authorization(r *http.Request) string {
 	header := r.Header.Get("Authorization")
 	if header != "" {
@@ -41,7 +40,7 @@ func authorization(r *http.Request) string {
 	return ""
 }
 
-// Ticket is the ticket of a request for a stream: in its query, or as a subprotocol.
+// Ticket returns the stream ticket of a request, from the query or the subprotocol.
 func Ticket(c *gin.Context) (ticket string, ok bool) {
 	if ticket, ok = c.GetQuery("ticket"); ok {
 		return ticket, true

@@ -13,25 +13,24 @@ import (
 )
 
 const (
-	// UploadLimit is the size of the largest upload, in bytes: 512 MiB and what a form
-	// puts around it.
+	// UploadLimit is the maximum size of an upload in bytes: 512 MiB plus the overhead of a form.
 	UploadLimit = 512<<20 + wire.BodyLimit
-	// TextLimit is the size of the largest body that carries a file of text in JSON.
+	// TextLimit is the maximum size in bytes of a JSON body with a text file.
 	TextLimit = 8 << 20
-	// stall is how long a transfer may stand still before it is given up.
+	// stall is how long a transfer may make no progress.
 	stall = 30 * time.Second
-	// moveEvery is the time between two moves of a transfer's deadline.
+	// moveEvery is the interval for extending a transfer's deadline.
 	moveEvery = time.Second
 )
 
-// patient is a body whose deadline moves on while it comes.
+// patient is a body whose read deadline is extended while data arrives.
 type patient struct {
 	io.ReadCloser
 	rc    *http.ResponseController
 	moved time.Time
 }
 
-// Read reads on. A connection that takes no deadline is as good.
+// Read reads and extends the deadline, if the connection supports one.
 func (p *patient) Read(b []byte) (int, error) {
 	if now := time.Now(); now.Sub(p.moved) >= moveEvery {
 		_ = p.rc.SetReadDeadline(now.Add(stall))
@@ -39,27 +38,27 @@ func (p *patient) Read(b []byte) (int, error) {
 	}
 	n, err := p.ReadCloser.Read(b)
 	if err != nil {
-		_ = p.rc.SetReadDeadline(time.Time{}) // what is done with it may take its time
+		_ = p.rc.SetReadDeadline(time.Time{}) // processing the body may take long
 	}
 	return n, err
 }
 
-// Transfer is an answer that is bytes.
+// Transfer is a binary response.
 type Transfer struct {
-	// Type is its media type; Name makes it an attachment of that name.
+	// Type is the media type. With a Name, the response is an attachment.
 	Type, Name string
-	// Size is in bytes; negative when it is not known.
+	// Size is in bytes; negative if unknown.
 	Size int64
-	// Body is closed when it is sent.
+	// Body is closed by Send.
 	Body io.ReadCloser
 }
 
-// Send streams an answer, which may take as long as it needs while the client takes
-// it. What fails midway cuts the connection, so that nobody takes a part for the whole.
+// Send streams a response, for as long as the client keeps reading. An error midway cuts the
+// connection, so that the client notices the response is incomplete.
 func Send(c *gin.Context, t Transfer) {
 	defer t.Body.Close()
 	rc := http.NewResponseController(c.Writer)
-	_ = rc.SetReadDeadline(time.Time{}) // nothing more is read; unsupported is as good
+	_ = rc.SetReadDeadline(time.Time{}) // nothing more is read; may be unsupported
 	c.Header("Content-Type", t.Type)
 	if t.Size >= 0 {
 		c.Header("Content-Length", strconv.FormatInt(t.Size, 10))
@@ -68,7 +67,7 @@ func Send(c *gin.Context, t Transfer) {
 		c.Header("Content-Disposition", `attachment; filename="`+attachment(t.Name)+`"`)
 	}
 	c.Status(http.StatusOK)
-	if c.Request.Method == http.MethodHead { // that there is a body is all that is asked
+	if c.Request.Method == http.MethodHead { // HEAD has no body
 		c.Writer.WriteHeaderNow()
 		return
 	}
@@ -79,13 +78,13 @@ func Send(c *gin.Context, t Transfer) {
 	_ = rc.SetWriteDeadline(time.Time{})
 }
 
-// Unhurried lets an answer to a request that was read take as long as it needs: the
-// time limit of the connection would end it.
+// Unhurried removes the read deadline of a request that was read, because it would also end a slow
+// response.
 func Unhurried(c *gin.Context) {
-	_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Time{}) // unsupported is as good
+	_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Time{}) // may be unsupported
 }
 
-// unhurried writes under a deadline that moves on.
+// unhurried extends the write deadline while data is written.
 type unhurried struct {
 	w     io.Writer
 	rc    *http.ResponseController
@@ -100,7 +99,7 @@ func (u *unhurried) Write(b []byte) (int, error) {
 	return u.w.Write(b)
 }
 
-// attachment is a file name that stands in a header as it is.
+// attachment returns a file name that is safe in a header.
 func attachment(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || strings.ContainsRune(`"\/%;`, r) {

@@ -14,7 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// bare is a frame of which requests meet a part alone.
+// bare returns a server on which every request runs only part.
 func bare(part func(*Server, *gin.Context)) *Server {
 	s := &Server{engine: newEngine(), routes: map[string]map[string]*mounted{}}
 	s.engine.Use(func(c *gin.Context) { part(s, c) })

@@ -3,20 +3,19 @@ package server
 import "sync"
 
 const (
-	// maxUploads and maxUploadsEach bound the uploads that come at the same time, in all
-	// and of one user.
+	// maxUploads limits concurrent uploads, maxUploadsEach those of one user.
 	maxUploads     = 256
 	maxUploadsEach = 32
 )
 
-// uploads counts those under way. The zero value is ready for use.
+// uploads counts running uploads. The zero value is ready for use.
 type uploads struct {
 	mu  sync.Mutex
 	all int
 	by  map[string]int
 }
 
-// enter begins one for a user, which leave ends. ok is false when there are enough.
+// enter starts an upload of a user; leave ends it. ok is false at the limit.
 func (u *uploads) enter(user string) (leave func(), ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -31,8 +30,8 @@ func (u *uploads) enter(user string) (leave func(), ok bool) {
 	return func() { u.leave(user) }, true
 }
 
-// share is how many one user may have now: beside the first, a quarter of what is free, so
-// that a few users who take all they get leave room for others.
+// share returns how many uploads one user may have now: one, or a quarter of the free ones, so that a
+// few users cannot take all of them.
 func (u *uploads) share() int {
 	return min(max((maxUploads-u.all)/4, 1), maxUploadsEach)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -17,48 +18,48 @@ import (
 
 // Agent is what the gateway asks of a node's agent.
 type Agent interface {
-	// Live are an instance's figures as of now.
+	// Live returns an instance's current figures.
 	Live(ctx context.Context, id fleet.InstanceID) (Live, error)
-	// Log reads a page of an instance's output.
+	// Log returns a page of an instance's output.
 	Log(ctx context.Context, id fleet.InstanceID, q client.Query) (Log, error)
-	// Output reads an instance's output from a byte offset on, and the offset after it.
+	// Output returns an instance's output from a byte offset on, and the offset after it.
 	Output(ctx context.Context, id fleet.InstanceID, offset int64, limit int) (data []byte, next int64, err error)
 	// Console writes one line to an instance's console.
 	Console(ctx context.Context, id fleet.InstanceID, line string) error
-	// RCON gives a command over an instance's remote console and returns the answer.
+	// RCON runs a command over an instance's remote console and returns the response.
 	RCON(ctx context.Context, id fleet.InstanceID, command string) (client.RemoteAnswer, error)
-	// Heartbeat hands over what an instance said of itself.
+	// Heartbeat forwards a heartbeat of an instance.
 	Heartbeat(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error
-	// Measured are the figures an instance last told of itself.
+	// Measured returns the metrics that an instance last reported.
 	Measured(ctx context.Context, id fleet.InstanceID) (client.Measured, error)
-	// Series is how an instance did lately, NodeSeries how the node did.
+	// Series returns an instance's recent metrics over time, NodeSeries those of the node.
 	Series(ctx context.Context, id fleet.InstanceID, w series.Window) (series.Figures, error)
 	NodeSeries(ctx context.Context, w series.Window) (series.Figures, error)
-	// Files lists a directory of an instance, File reads a part of a file there.
+	// Files lists a directory of an instance. File reads a part of a file.
 	Files(ctx context.Context, id fleet.InstanceID, path string) (client.Directory, error)
 	File(ctx context.Context, id fleet.InstanceID, path string, maxBytes int, tail bool) (client.FileContent, error)
-	// Shutdown has the agent, if it is this node's, stop its instances and end, and does not wait for that.
+	// Shutdown makes the agent, if it is this node's, stop its instances and exit. It does not wait.
 	Shutdown(ctx context.Context, id fleet.NodeID, reason string) error
-	// Follow streams an instance's output from a place on.
+	// Follow streams an instance's output from a position on.
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream[client.Frame], error)
-	// Records are the last records of what the agent itself logs.
+	// Records returns the last records of the agent's own log.
 	Records(ctx context.Context, q client.RecordQuery) (client.Records, error)
-	// FollowRecords streams what the agent itself logs.
+	// FollowRecords streams the agent's own log.
 	FollowRecords(ctx context.Context, q client.RecordQuery) (*client.Stream[client.RecordFrame], error)
 	// Export opens an archive of an instance's configuration below a prefix.
 	Export(ctx context.Context, id fleet.InstanceID, prefix string) (io.ReadCloser, error)
-	// Cache is what the node keeps of templates.
+	// Cache returns the node's cached templates.
 	Cache(ctx context.Context) (client.Cache, error)
-	// Warm has the node fetch template versions, and answers when it has.
+	// Warm makes the node download template versions and waits for that.
 	Warm(ctx context.Context, digests []string) (client.WarmAnswer, error)
 }
 
 // Live are an instance's figures.
 type Live struct {
-	Report fleet.InstanceReport
+	Report reports.InstanceReport
 	// PID is the server's process id, 0 when none runs.
 	PID int
-	// Attach is the shell command that shows its terminal on its node; empty when it has none.
+	// Attach is the shell command that opens its terminal on the node; empty if there is none.
 	Attach string
 }
 
@@ -67,49 +68,49 @@ type Log struct {
 	Lines []Line
 	// Total is the number of lines in the log; 0 unless client.Query.Count asked for it.
 	Total int64
-	// Truncated is true when there were more lines than asked for; those lie before the offset Before.
+	// Truncated is true if there are older lines, before the offset Before.
 	Truncated bool
 	Before    int64
 }
 
 // Line is one line of output.
 type Line struct {
-	// Offset is of the line's first byte.
+	// Offset is that of the line's first byte.
 	Offset int64
-	// At is when it was written; zero when nobody was there to see.
+	// At is when the line was written; zero if no agent saw it.
 	At   time.Time
 	Text string
 }
 
 const (
-	// callTimeout bounds a call to an agent.
+	// callTimeout limits a call to an agent.
 	callTimeout = 10 * time.Second
-	// warmTimeout is a little more than an agent warms its cache.
+	// warmTimeout is slightly longer than an agent takes at most to warm its cache.
 	warmTimeout = 11 * time.Minute
-	// maxWarmed is how many versions an agent warms in one call.
+	// maxWarmed is the maximum number of versions in one call.
 	maxWarmed = 256
 )
 
-// Agents reaches the agents of all nodes.
+// Agents calls the agents of all nodes.
 type Agents struct {
 	view     *view.View
 	dial     func(url string) Agent
 	breakers *breakers
-	// live are breakers of their own: figures are asked for with little patience, and
-	// an agent too slow for that may well serve everything else.
+	// live has separate breakers, because calls for figures time out early: an agent too slow for them may
+	// serve everything else.
 	live    *breakers
 	figures *figures
 }
 
-// NewAgents makes a client of all agents in the view; dial makes one of an agent's URL.
+// NewAgents returns a client of all agents in the view. dial returns a client for an agent's URL.
 func NewAgents(h *Health, v *view.View, dial func(url string) Agent) *Agents {
 	return &Agents{view: v, dial: dial, breakers: h.of[kindAgent], live: h.of[kindFigures], figures: newFigures()}
 }
 
-// Live are an instance's figures as the agent of its node told them less than a second ago;
-// it is waited for no longer than liveBudget. Errors as of call.
+// Live returns an instance's figures, at most a second old. It waits at most liveBudget. Errors as of
+// call.
 func (a *Agents) Live(ctx context.Context, i *fleet.Instance) (Live, error) {
-	if _, err := a.node(i); err != nil { // what it told before its node was lost is not of now
+	if _, err := a.node(i); err != nil { // figures from before the node was lost are outdated
 		return Live{}, err
 	}
 	return a.figures.get(ctx, i, func(ctx context.Context) (Live, error) {
@@ -117,7 +118,7 @@ func (a *Agents) Live(ctx context.Context, i *fleet.Instance) (Live, error) {
 	})
 }
 
-// Log reads an instance's last lines. An instance that was never placed has none.
+// Log returns an instance's last lines; none if the instance was never placed.
 func (a *Agents) Log(ctx context.Context, i *fleet.Instance, q client.Query) (Log, error) {
 	if i.Placement == nil {
 		return Log{}, nil
@@ -125,8 +126,8 @@ func (a *Agents) Log(ctx context.Context, i *fleet.Instance, q client.Query) (Lo
 	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (Log, error) { return agent.Log(ctx, i.Intent.ID, q) })
 }
 
-// Output reads an instance's output from a byte offset on, at most limit bytes, and
-// tells the offset after them. An instance that was never placed has none.
+// Output returns at most limit bytes of an instance's output from a byte offset on, and the offset after
+// them; none if the instance was never placed.
 func (a *Agents) Output(ctx context.Context, i *fleet.Instance, offset int64, limit int) (data []byte, next int64, err error) {
 	if i.Placement == nil {
 		return nil, 0, nil
@@ -146,33 +147,33 @@ func (a *Agents) Console(ctx context.Context, i *fleet.Instance, line string) er
 	return err
 }
 
-// RCON gives a command over an instance's remote console and returns the answer.
+// RCON runs a command over an instance's remote console and returns the response.
 func (a *Agents) RCON(ctx context.Context, i *fleet.Instance, command string) (client.RemoteAnswer, error) {
 	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (client.RemoteAnswer, error) {
 		return agent.RCON(ctx, i.Intent.ID, command)
 	})
 }
 
-// Heartbeat hands over what an instance said of itself. Errors as of call, and
-// AlreadyExists when its sequence is not higher than the one before.
+// Heartbeat forwards a heartbeat of an instance. Errors are those of call, and AlreadyExists if its sequence
+// number is not higher than the last one.
 func (a *Agents) Heartbeat(ctx context.Context, i *fleet.Instance, h client.Heartbeat) error {
 	_, err := call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (struct{}, error) {
 		return struct{}{}, agent.Heartbeat(ctx, i.Intent.ID, h)
 	})
-	a.figures.forget(i.Intent.ID) // whoever looks next is told of it
+	a.figures.forget(i.Intent.ID) // the next call sees the new state
 	return err
 }
 
-// Measured are the figures an instance last told of itself. Errors as of call, and NotFound
-// when it told none in its present run.
+// Measured returns the metrics that an instance last reported. Errors are those of call, and NotFound if it has
+// reported none in its current run.
 func (a *Agents) Measured(ctx context.Context, i *fleet.Instance) (client.Measured, error) {
 	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (client.Measured, error) {
 		return agent.Measured(ctx, i.Intent.ID)
 	})
 }
 
-// call reaches the agent of an instance's node. Conflict when the instance has no
-// node yet, Unavailable when the node is not connected or its agent does not answer.
+// call calls the agent of an instance's node. It returns Conflict if the instance has no node yet, and
+// Unavailable if the node is not connected or its agent does not answer.
 func call[T any](ctx context.Context, a *Agents, b *breakers, i *fleet.Instance, f func(context.Context, Agent) (T, error)) (T, error) {
 	var none T
 	node, err := a.node(i)
@@ -186,7 +187,7 @@ func call[T any](ctx context.Context, a *Agents, b *breakers, i *fleet.Instance,
 	})
 }
 
-// node is the node of an instance, which must be connected.
+// node returns the instance's node, which must be connected.
 func (a *Agents) node(i *fleet.Instance) (*fleet.Node, error) {
 	id := i.Node()
 	if id == "" {
@@ -195,10 +196,10 @@ func (a *Agents) node(i *fleet.Instance) (*fleet.Node, error) {
 	return a.connected(id)
 }
 
-// errAway is the cause where there is no agent to ask.
+// errAway is the cause when the agent is not connected.
 var errAway = errors.New("the agent is not connected")
 
-// connected is a node whose agent can be asked. Unavailable when it is not connected.
+// connected returns a node, or Unavailable if its agent is not connected.
 func (a *Agents) connected(id fleet.NodeID) (*fleet.Node, error) {
 	snap := a.view.Snapshot()
 	node, ok := snap.Nodes.Get(id)
@@ -211,9 +212,8 @@ func (a *Agents) connected(id fleet.NodeID) (*fleet.Node, error) {
 	return node, nil
 }
 
-// Follow streams an instance's output from a place on, until ctx ends. Errors as of
-// call, and NotFound when the agent does not have the instance. An agent that does not
-// begin to answer in time is given up; how long it then streams is not bounded.
+// Follow streams an instance's output from a position on, until ctx ends. Errors are those of call, and NotFound
+// if the agent does not have the instance. Only the start of the response has a timeout.
 func (a *Agents) Follow(ctx context.Context, i *fleet.Instance, at client.Place) (*client.Stream[client.Frame], error) {
 	node, err := a.node(i)
 	if err != nil {
@@ -224,8 +224,8 @@ func (a *Agents) Follow(ctx context.Context, i *fleet.Instance, at client.Place)
 	})
 }
 
-// Export opens an archive of an instance's configuration: it lasts until ctx ends. Errors
-// as of call and client.Export. An agent that does not begin in time is given up.
+// Export opens an archive of an instance's configuration, readable until ctx ends. Errors are those of call and
+// client.Export. Only the start of the response has a timeout.
 func (a *Agents) Export(ctx context.Context, i *fleet.Instance, prefix string) (io.ReadCloser, error) {
 	node, err := a.node(i)
 	if err != nil {
@@ -236,7 +236,7 @@ func (a *Agents) Export(ctx context.Context, i *fleet.Instance, prefix string) (
 	})
 }
 
-// opened has an agent begin a stream in time, which then lasts until ctx ends.
+// opened starts a stream within the call timeout. The stream then lasts until ctx ends.
 func opened[T any](ctx context.Context, a *Agents, node *fleet.Node, open func(context.Context, Agent) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(callTimeout, cancel)
@@ -247,22 +247,22 @@ func opened[T any](ctx context.Context, a *Agents, node *fleet.Node, open func(c
 		cancel()
 		return s, err
 	}
-	context.AfterFunc(ctx, cancel) // with the caller's
+	context.AfterFunc(ctx, cancel) // also ends with the caller's context
 	return s, nil
 }
 
-// Cache is what a node keeps of templates. Unavailable when it is not connected or its
-// agent does not answer.
+// Cache returns a node's cached templates. It returns Unavailable if the node is not connected or its agent
+// does not answer.
 func (a *Agents) Cache(ctx context.Context, id fleet.NodeID) (client.Cache, error) {
 	return askNode(ctx, a, id, func(ctx context.Context, agent Agent) (client.Cache, error) { return agent.Cache(ctx) })
 }
 
-// Records are the last records of what a node's agent logs itself. Errors as of Cache.
+// Records returns the last records of a node agent's own log. Errors are those of Cache.
 func (a *Agents) Records(ctx context.Context, id fleet.NodeID, q client.RecordQuery) (client.Records, error) {
 	return askNode(ctx, a, id, func(ctx context.Context, agent Agent) (client.Records, error) { return agent.Records(ctx, q) })
 }
 
-// askNode asks the agent of a node something.
+// askNode calls the agent of a node.
 func askNode[T any](ctx context.Context, a *Agents, id fleet.NodeID, f func(context.Context, Agent) (T, error)) (T, error) {
 	node, err := a.connected(id)
 	if err != nil {
@@ -276,7 +276,7 @@ func askNode[T any](ctx context.Context, a *Agents, id fleet.NodeID, f func(cont
 	})
 }
 
-// FollowRecords streams what a node's agent logs itself, until ctx ends. Errors as of Cache.
+// FollowRecords streams a node agent's own log until ctx ends. Errors are those of Cache.
 func (a *Agents) FollowRecords(ctx context.Context, id fleet.NodeID, q client.RecordQuery) (*client.Stream[client.RecordFrame], error) {
 	node, err := a.connected(id)
 	if err != nil {
@@ -287,8 +287,8 @@ func (a *Agents) FollowRecords(ctx context.Context, id fleet.NodeID, q client.Re
 	})
 }
 
-// Warm has a node fetch template versions and answers when all are there or have failed,
-// which may take minutes. Errors as of Cache.
+// Warm makes a node download template versions and returns when all are done or have failed, which may
+// take minutes. Errors are those of Cache.
 func (a *Agents) Warm(ctx context.Context, id fleet.NodeID, digests []string) (all []client.WarmedVersion, err error) {
 	node, err := a.connected(id)
 	if err != nil {

@@ -12,29 +12,27 @@ import (
 )
 
 const (
-	// silence is how long nothing may come of a call before it is asked whether its replica
-	// answers at all, and how long that answer may take.
+	// silence is how long a call may make no progress before the replica is probed, and the timeout of
+	// the probe.
 	silence = 5 * time.Second
-	// askPatience is how long nothing may come of a question, uploadPatience of what is made
-	// of an upload, from a replica that answers meanwhile. What a URL of the catalog has is
-	// downloaded in the meantime.
+	// askPatience and uploadPatience limit how long a request or an upload may make no progress while the
+	// replica answers probes. templatesvc downloads catalog URLs in that time.
 	askPatience    = 30 * time.Second
 	uploadPatience = 11 * time.Minute
 )
 
-// errSilent is in the error of a call that its replica left unanswered.
+// errSilent is in the error of a call that the replica did not answer.
 var errSilent = errors.New("nothing came for too long")
 
-// attended gives up calls that nothing comes of. How long a call takes in all is not bounded:
-// a body that its sender is slow with is not the replica's fault, and a replica that answers
-// others may need some time for this one.
+// attended cancels calls that make no progress. It does not limit a call's total time: a slow sender of
+// the body is not the replica's fault, and a replica that answers probes may need time.
 type attended struct {
 	next http.RoundTripper
-	// patience is how long nothing may come from a replica that answers others.
+	// patience is how long a replica that answers probes may make no progress.
 	patience time.Duration
 }
 
-// attend is a client whose calls are given up as attended says.
+// attend returns a client whose calls are canceled as described at attended.
 func attend(c *http.Client, patience time.Duration) *http.Client {
 	out := *c
 	next := out.Transport
@@ -65,7 +63,7 @@ func (a attended) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// attendance looks after one call.
+// attendance monitors one call.
 type attendance struct {
 	by     attended
 	call   *http.Request
@@ -74,14 +72,14 @@ type attendance struct {
 
 	mu    sync.Mutex
 	timer *time.Timer
-	// since is since when the replica is waited for; zero while it is not. answered is true
-	// once the answer has begun: then what is sent yet does not count.
+	// since is when waiting for the replica began; zero while not waiting. answered is true once the
+	// response has begun: then sending the rest of the body is no longer monitored.
 	since    time.Time
 	answered bool
 }
 
-// wait begins to wait for the replica, rest ends it; while the call is sent they do nothing
-// any more once it is answered.
+// wait starts waiting for the replica, rest stops it. With sending, both do nothing once the response
+// has begun.
 func (w *attendance) wait(sending bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +98,7 @@ func (w *attendance) rest(sending bool) {
 	}
 }
 
-// answer says that the answer has begun, or will never.
+// answer records that the response has begun or failed.
 func (w *attendance) answer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,8 +106,8 @@ func (w *attendance) answer() {
 	w.timer.Stop()
 }
 
-// look gives the call up, if nothing came of it since: from a replica that answers nobody, or
-// for too long.
+// look cancels the call if it made no progress and the replica does not answer a probe, or if patience
+// is over.
 func (w *attendance) look() {
 	w.mu.Lock()
 	since := w.since
@@ -121,7 +119,7 @@ func (w *attendance) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case !w.since.Equal(since): // something came, and another wait has a look of its own
+	case !w.since.Equal(since): // progress was made; the next wait has its own check
 	case !lives, time.Since(since) >= w.by.patience:
 		w.giveUp(errSilent)
 	default:
@@ -129,7 +127,7 @@ func (w *attendance) look() {
 	}
 }
 
-// lives reports whether the replica answers another call, whatever it says.
+// lives reports whether the replica answers a probe with any status.
 func (w *attendance) lives() bool {
 	ctx, cancel := context.WithTimeout(w.ctx, silence)
 	defer cancel()
@@ -146,15 +144,15 @@ func (w *attendance) lives() bool {
 	return resp.Body.Close() == nil
 }
 
-// word says of a failure that nothing came, where it is that.
+// word adds errSilent to the error of a canceled call.
 func (w *attendance) word(err error) error {
 	if errors.Is(context.Cause(w.ctx), errSilent) {
-		return errs.As(errs.Unavailable, "upstream.call", errSilent)
+		return errs.WrapAs(errs.Unavailable, "upstream.call", errSilent)
 	}
 	return err
 }
 
-// attendedBody is what is sent, for which the replica is waited for unless its source is.
+// attendedBody is a request body. The replica is monitored except while the body's source is read.
 type attendedBody struct {
 	io.ReadCloser
 	w *attendance
@@ -168,7 +166,7 @@ func (b *attendedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// attendedAnswer is an answer, each piece of which is waited for.
+// attendedAnswer is a response body with monitored reads.
 type attendedAnswer struct {
 	io.ReadCloser
 	w *attendance

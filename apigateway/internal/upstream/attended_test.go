@@ -12,16 +12,16 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
 
-// wireTo performs calls; its error is that of whoever gives one up.
+// wireTo is a RoundTripper function.
 type wireTo func(*http.Request) (*http.Response, error)
 
 func (w wireTo) RoundTrip(r *http.Request) (*http.Response, error) { return w(r) }
 
-// stopped answers nobody, after it has read what it is sent.
+// stopped reads the request and never responds.
 func stopped(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -30,12 +30,12 @@ func stopped(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// answered is an answer.
+// answered returns a response.
 func answered(body io.Reader) *http.Response {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(body)}
 }
 
-// slow answers after a time, and at once whether it lives.
+// slow responds after a delay, but answers probes at once.
 func slow(takes time.Duration) wireTo {
 	return func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path == "/livez" {
@@ -53,7 +53,7 @@ func slow(takes time.Duration) wireTo {
 	}
 }
 
-// templatesOver are templates behind a way to their one replica.
+// templatesOver returns a client for templatesvc with one replica behind way.
 func templatesOver(t *testing.T, way wireTo) *Templates {
 	t.Helper()
 	made := func(patience time.Duration) *client.Client {
@@ -65,7 +65,7 @@ func templatesOver(t *testing.T, way wireTo) *Templates {
 	return &Templates{client: made(askPatience), bulk: made(uploadPatience), breakers: newHealth(t).of[kindTemplates]}
 }
 
-// pausing is a body whose sender makes a pause in the middle.
+// pausing is a body with a pause in the middle.
 type pausing struct{ steps int }
 
 func (p *pausing) Read(b []byte) (int, error) {
@@ -76,7 +76,7 @@ func (p *pausing) Read(b []byte) (int, error) {
 	return copy(b, "part"), nil
 }
 
-var change = client.Change{Ref: fleet.TemplateRef{Group: "g", Name: "t"}, Path: "q"}
+var change = client.Change{Ref: content.TemplateRef{Group: "g", Name: "t"}, Path: "q"}
 
 func TestAServiceThatHasStoppedIsGivenUpAndThenNotAsked(t *testing.T) {
 	calls := map[string]func(context.Context, *Templates) error{
@@ -159,7 +159,7 @@ func TestAnAnswerThatStopsInTheMiddleIsGivenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(time.Hour) // nobody reads: the replica is not waited for
+		<-time.After(time.Hour) // nobody reads, so the wait does not count against the replica
 		if _, err := io.ReadFull(f.Body, make([]byte, 4)); err != nil {
 			t.Fatal(err)
 		}

@@ -14,35 +14,34 @@ import (
 )
 
 const (
-	// tripAfter is the number of failures in a row after which nothing is tried for retryAfter.
+	// tripAfter is the number of consecutive failures after which calls stop for retryAfter.
 	tripAfter  = 5
 	retryAfter = 3 * time.Second
-	// maxBreakers bounds the breakers kept; past it they start anew.
+	// maxBreakers limits the number of breakers. Above it, all are dropped.
 	maxBreakers = 10_000
-	// forgetAfter is how long a breaker is kept that nobody uses: its upstream may be gone
-	// for good.
+	// forgetAfter is how long an unused breaker is kept.
 	forgetAfter = 10 * time.Minute
 )
 
-// breakers holds one breaker per upstream of a kind.
+// breakers has one breaker per upstream of a kind.
 type breakers struct {
 	now func() time.Time
-	// failed is told of each call that failed by the upstream's fault.
+	// failed is called for each call that failed because of the upstream.
 	failed func()
-	// turned is told when a breaker stops calls, with true, and when it lets all through again.
+	// turned is called when a breaker opens (true) and when it closes again.
 	turned func(name string, open bool)
 
 	mu sync.Mutex
 	by map[string]*kept
 }
 
-// kept is a breaker and when it was last used.
+// kept is a breaker and the time of its last use.
 type kept struct {
 	*gobreaker.CircuitBreaker[any]
 	used time.Time
 }
 
-// of is the breaker of an upstream, which users know by its name.
+// of returns the breaker of an upstream. name appears in messages.
 func (b *breakers) of(key, name string) *gobreaker.CircuitBreaker[any] {
 	now := b.now()
 	b.mu.Lock()
@@ -69,7 +68,7 @@ func (b *breakers) of(key, name string) *gobreaker.CircuitBreaker[any] {
 	return made
 }
 
-// forget drops the breakers that nobody uses. It is called with the lock held.
+// forget drops unused breakers. The caller holds the lock.
 func (b *breakers) forget(now time.Time) {
 	maps.DeleteFunc(b.by, func(_ string, k *kept) bool { return now.Sub(k.used) >= forgetAfter })
 }
@@ -87,8 +86,8 @@ func (b *breakers) states() map[gobreaker.State]int {
 	return out
 }
 
-// notItsFault reports whether an error says nothing about the upstream's health. One that
-// says in words that something does not answer is the upstream's about somebody else.
+// notItsFault reports whether an error says nothing about the upstream's health. An error response that
+// names another service as unavailable does not.
 func notItsFault(err error) bool {
 	switch errs.KindOf(err) {
 	case errs.Unavailable:
@@ -102,12 +101,11 @@ func notItsFault(err error) bool {
 	return false
 }
 
-// said reports whether an error has words for whoever reads it: those of an answer do,
-// those of a connection that was refused or went silent do not.
+// said reports whether an error has a message for users: error responses have one, connection errors do
+// not.
 func said(err error) bool { return errs.MessageOf(err) != errs.MessageOf(nil) }
 
-// through calls f through the breaker of key. name is how the upstream is called
-// in a message to users.
+// through calls f through the breaker of key. name is the upstream's name in messages.
 func through[T any](b *breakers, key, name string, f func() (T, error)) (T, error) {
 	v, err := b.of(key, name).Execute(func() (any, error) {
 		got, err := f()
@@ -118,16 +116,16 @@ func through[T any](b *breakers, key, name string, f func() (T, error)) (T, erro
 	return got, inWords(name, err)
 }
 
-// count tells of a call that failed by the upstream's fault.
+// count reports a call that failed because of the upstream.
 func (b *breakers) count(err error) {
 	if err != nil && !notItsFault(err) {
 		b.failed()
 	}
 }
 
-// beside calls f, which may take minutes, unless the breaker of key is open. Of what it comes
-// to the breaker hears only that it was left unanswered, or was not: anything else would be told
-// late. And while a breaker tries whether its upstream answers, everything else would wait for it.
+// beside calls f, which may take minutes, unless the breaker of key is open. The breaker learns only
+// whether f was answered, because any other result would come too late. f is never the breaker's
+// trial call, which would block all other calls meanwhile.
 func beside[T any](b *breakers, key, name string, f func() (T, error)) (T, error) {
 	one := b.of(key, name)
 	if one.State() == gobreaker.StateOpen {
@@ -142,14 +140,14 @@ func beside[T any](b *breakers, key, name string, f func() (T, error)) (T, error
 	return got, inWords(name, err)
 }
 
-// inWords says whose fault an error is, where the upstream did not.
+// inWords adds the upstream's name to errors without a message for users.
 func inWords(name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests), errs.Is(err, errs.Unavailable) && !said(err):
 		return &errs.Error{Kind: errs.Unavailable, Message: name + " does not answer now: retry in a moment", Err: err}
-	case errs.Is(err, errs.Unauthenticated), errs.Is(err, errs.Denied) && errs.FieldOf(err) == "": // it refused us; where it blames a field, our caller
+	case errs.Is(err, errs.Unauthenticated), errs.Is(err, errs.Denied) && errs.FieldOf(err) == "": // it refused the gateway; with a field, it refused the caller's request
 		return &errs.Error{
 			Kind: errs.Unavailable, Err: err,
 			Message: name + " refused the gateway: give all services the same cluster secret",
@@ -158,9 +156,8 @@ func inWords(name string, err error) error {
 	return err
 }
 
-// NotDone reports whether of a call that failed nothing can have come: there was nobody to
-// call, the call was not made, no connection came to be, or the answer was a refusal. Of a call
-// that was made and not answered nobody knows.
+// NotDone reports whether a failed call certainly had no effect: there was no upstream, the call was
+// not made, there was no connection, or the response was a refusal.
 func NotDone(err error) bool {
 	if errors.Is(err, errAway) || errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		return true
@@ -169,14 +166,14 @@ func NotDone(err error) bool {
 		return broken.Op == "dial"
 	}
 	for e, ok := errors.AsType[*errs.Error](err); ok; e, ok = errors.AsType[*errs.Error](e.Err) {
-		if refused(e.Kind) { // it may stand below: see inWords
+		if refused(e.Kind) { // it may be wrapped: see inWords
 			return true
 		}
 	}
 	return false
 }
 
-// refused reports whether an answer of a kind says that nothing was done.
+// refused reports whether an error response of a Kind means that nothing was done.
 func refused(k errs.Kind) bool {
 	switch k {
 	case errs.Malformed, errs.Invalid, errs.NotFound, errs.AlreadyExists, errs.Conflict, errs.Exhausted, errs.TooLarge,

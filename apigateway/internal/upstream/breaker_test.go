@@ -44,9 +44,10 @@ func TestAfterFailuresNothingIsTried(t *testing.T) {
 	}
 }
 
-// silent is the error of who did not answer; away of who answered that somebody else did not.
+// silent is the error of an upstream that does not respond, away the error of one that reports another
+// as unavailable.
 var (
-	silent = errs.As(errs.Unavailable, "call", errors.New("connection refused"))
+	silent = errs.WrapAs(errs.Unavailable, "call", errors.New("connection refused"))
 	away   = errs.New(errs.Unavailable, "https://x.example does not answer")
 )
 
@@ -70,7 +71,7 @@ func TestWhatTakesLongIsNeitherCountedNorInTheWay(t *testing.T) {
 		}
 	}
 	_, err := beside(b, "n1", "the agent", func() (int, error) {
-		return through(b, "n1", "the agent", func() (int, error) { return 1, nil }) // while it takes long
+		return through(b, "n1", "the agent", func() (int, error) { return 1, nil }) // call while it is slow
 	})
 	if err != nil {
 		t.Errorf("what is short was refused: %v", err)
@@ -135,8 +136,8 @@ func TestOnlyWhatSurelyWasNotDoneIsToldToBeSo(t *testing.T) {
 		want bool
 	}{
 		"nobody is connected":                   {&errs.Error{Kind: errs.Unavailable, Err: errAway}, true},
-		"no connection came to be":              {errs.As(errs.Unavailable, "call", &url.Error{Op: "Post", Err: refused}), true},
-		"a connection broke":                    {errs.As(errs.Unavailable, "call", &url.Error{Op: "Post", Err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}), false},
+		"no connection came to be":              {errs.WrapAs(errs.Unavailable, "call", &url.Error{Op: "Post", Err: refused}), true},
+		"a connection broke":                    {errs.WrapAs(errs.Unavailable, "call", &url.Error{Op: "Post", Err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}), false},
 		"it was silent for too long":            {errs.Wrap("call", context.DeadlineExceeded), false},
 		"it answers that it cannot":             {errs.New(errs.Conflict, "it does not run"), true},
 		"it answers that it failed":             {errs.New(errs.Internal, "a defect"), false},

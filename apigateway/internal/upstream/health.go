@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// The kinds of upstreams, as metrics name them.
+// The kinds of upstreams in metrics.
 const (
 	kindAgent     = "agent"
 	kindFigures   = "agent-figures"
@@ -17,16 +17,15 @@ const (
 	kindScheduler = "scheduler"
 )
 
-// Health is what is told of all upstreams: in metrics how many breakers are in which state
-// and how many calls failed, by kind, and in the log each upstream that stops answering or
-// answers again. Make it with NewHealth.
+// Health reports on all upstreams: metrics with the state of breakers and failed calls by kind, and log
+// records when an upstream stops answering or answers again. Create it with NewHealth.
 type Health struct {
 	log      *slog.Logger
 	failures *prometheus.CounterVec
 	of       map[string]*breakers
 }
 
-// NewHealth makes the metrics of all upstreams. Mistakes are in m.Err.
+// NewHealth registers the metrics. Errors are in m.Err.
 func NewHealth(m *telemetry.Metrics, log *slog.Logger) *Health {
 	h := &Health{
 		log: log, of: map[string]*breakers{},
@@ -40,7 +39,7 @@ func NewHealth(m *telemetry.Metrics, log *slog.Logger) *Health {
 	return h
 }
 
-// breakers are those of a kind.
+// breakers returns the breakers of a kind.
 func (h *Health) breakers(kind string) *breakers {
 	return &breakers{
 		now: time.Now, by: map[string]*kept{}, failed: h.failures.WithLabelValues(kind).Inc,
@@ -54,7 +53,7 @@ func (h *Health) breakers(kind string) *breakers {
 	}
 }
 
-// states tells the number of breakers by kind and state.
+// states reports the number of breakers by kind and state.
 func (h *Health) states(tell func(v float64, labels ...string)) {
 	for kind, b := range h.of {
 		for state, n := range b.states() {

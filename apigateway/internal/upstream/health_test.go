@@ -13,7 +13,8 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// gauges are the values of a metric by those of its labels, the upstream first; of a counter those above 0.
+// gauges returns a metric's values by its label values, upstream first. Counters with value 0 are left
+// out.
 func gauges(t *testing.T, reg *prometheus.Registry, name string) map[string]float64 {
 	t.Helper()
 	all, err := reg.Gather()
@@ -27,7 +28,7 @@ func gauges(t *testing.T, reg *prometheus.Registry, name string) map[string]floa
 		}
 		for _, m := range family.GetMetric() {
 			key := ""
-			for _, l := range m.GetLabel() { // in the order of their names
+			for _, l := range m.GetLabel() { // sorted by name
 				key = strings.TrimSpace(l.GetValue() + " " + key)
 			}
 			if v := m.GetCounter().GetValue(); v > 0 {
@@ -52,8 +53,8 @@ func TestTheStateOfEachUpstreamIsInTheMetricsAndItsChangesInTheLog(t *testing.T)
 		_, _ = through(b, "n2", "the agent of node n2", fails(silent))
 	}
 	_, _ = through(b, "n2", "the agent of node n2", fails(silent))                   // not tried
-	_, _ = through(b, "n1", "the agent of node n1", fails(away))                     // of somebody else
-	_, _ = beside(h.of[kindTemplates], "all", "the template service", fails(silent)) // told, though it trips nothing
+	_, _ = through(b, "n1", "the agent of node n1", fails(away))                     // not the agent's fault
+	_, _ = beside(h.of[kindTemplates], "all", "the template service", fails(silent)) // reported, but opens no breaker
 	want := map[string]float64{
 		"agent closed": 1, "agent half-open": 0, "agent open": 1,
 		"agent-figures closed": 0, "agent-figures half-open": 0, "agent-figures open": 0,

@@ -10,29 +10,27 @@ import (
 )
 
 const (
-	// liveBudget is how long live figures are waited for: what shows them has the last
-	// reported ones too.
+	// liveBudget limits the wait for live figures; callers fall back to the last reported ones.
 	liveBudget = 150 * time.Millisecond
-	// liveFor is how old figures may be that are shown as live.
+	// liveFor is the maximum age of figures that count as live.
 	liveFor = time.Second
-	// maxFigures bounds the instances whose figures are remembered, twice.
+	// maxFigures limits each of the two generations of cached figures.
 	maxFigures = 16_384
 )
 
-// figures remembers instances' live figures for a moment, so that an agent is asked once
-// whoever looks at an instance, and however many do.
+// figures caches instances' live figures briefly, so that concurrent viewers cause one call.
 type figures struct {
 	mu sync.Mutex
-	// Those that were asked for lately are in young. It becomes old when it is full.
+	// young has the recent entries. When it is full, it replaces old.
 	young, old map[fleet.InstanceID]*figure
 }
 
-// figure is what one question came to.
+// figure is the result of one call.
 type figure struct {
-	// of is what the instance was in when it was asked for.
+	// of is the instance's status at the time of the call.
 	of    *fleet.Status
 	asked time.Time
-	// done is closed when the rest is there.
+	// done is closed when the result is available.
 	done chan struct{}
 	live Live
 	err  error
@@ -40,8 +38,7 @@ type figure struct {
 
 func newFigures() *figures { return &figures{young: map[fleet.InstanceID]*figure{}} }
 
-// get are an instance's figures: those that ask comes to, or what it came to for somebody
-// else less than liveFor ago.
+// get returns an instance's figures, from ask or from a call less than liveFor ago.
 func (f *figures) get(ctx context.Context, i *fleet.Instance, ask func(context.Context) (Live, error)) (Live, error) {
 	one, mine := f.of(i)
 	if mine {
@@ -56,7 +53,7 @@ func (f *figures) get(ctx context.Context, i *fleet.Instance, ask func(context.C
 	}
 }
 
-// answer asks. Others wait for it too, so it does not end with who happens to be the first.
+// answer calls ask. Others wait for the result too, so it does not end with the first caller's context.
 func (f *figure) answer(ctx context.Context, ask func(context.Context) (Live, error)) {
 	defer close(f.done)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), liveBudget)
@@ -64,7 +61,7 @@ func (f *figure) answer(ctx context.Context, ask func(context.Context) (Live, er
 	f.live, f.err = ask(ctx)
 }
 
-// of is the latest question for an instance; mine is true when the caller is to ask it.
+// of returns the latest call for an instance. mine is true if the caller has to make it.
 func (f *figures) of(i *fleet.Instance) (one *figure, mine bool) {
 	id, now := i.Intent.ID, time.Now()
 	f.mu.Lock()
@@ -84,7 +81,7 @@ func (f *figures) of(i *fleet.Instance) (one *figure, mine bool) {
 	return one, true
 }
 
-// forget has an instance's figures asked for anew.
+// forget drops an instance's cached figures.
 func (f *figures) forget(id fleet.InstanceID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// counter answers with how often it was asked.
+// counter returns the number of its calls.
 type counter struct {
 	mu    sync.Mutex
 	asked int
@@ -72,7 +72,7 @@ func TestManyWhoLookAtOnceWaitForOneAnswer(t *testing.T) {
 			all.Go(func() { look(t.Context()) })
 		}
 		synctest.Wait()
-		leave() // the first of them
+		leave() // the first caller gives up
 		all.Wait()
 	})
 }

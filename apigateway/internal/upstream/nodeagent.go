@@ -6,22 +6,23 @@ import (
 	"net/http"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// DialAgents makes clients of agents that share one pool of connections.
+// DialAgents returns a function that creates agent clients sharing one connection pool.
 func DialAgents(httpClient *http.Client, secret string) func(url string) Agent {
 	return func(url string) Agent { return nodeAgent{client.New(httpClient, url, secret)} }
 }
 
-// nodeAgent is an agent over HTTP.
+// nodeAgent calls an agent over HTTP.
 type nodeAgent struct{ client *client.Client }
 
-// Live asks for an instance's figures.
+// Live returns an instance's figures.
 func (a nodeAgent) Live(ctx context.Context, id fleet.InstanceID) (Live, error) {
 	i, err := a.client.Instance(ctx, id)
 	return Live{
-		Report: fleet.InstanceReport{
+		Report: reports.InstanceReport{
 			Players: i.Players, MaxPlayers: i.MaxPlayers, PlayersKnown: i.PlayersKnown, TPS: i.TPS, HeartbeatAt: i.LastHeartbeat, Usage: i.Usage,
 		},
 		PID: i.PID, Attach: i.Attach,
@@ -77,20 +78,20 @@ func (a nodeAgent) Export(ctx context.Context, id fleet.InstanceID, prefix strin
 	return a.client.Export(ctx, id, prefix)
 }
 
-// Cache is what the node keeps of templates.
+// Cache returns the node's cached templates.
 func (a nodeAgent) Cache(ctx context.Context) (client.Cache, error) { return a.client.Cache(ctx) }
 
-// Warm has the node fetch template versions.
+// Warm makes the node download template versions.
 func (a nodeAgent) Warm(ctx context.Context, digests []string) (client.WarmAnswer, error) {
 	return a.client.Warm(ctx, digests)
 }
 
-// Records are the last records of what the agent itself logs.
+// Records returns the last records of the agent's own log.
 func (a nodeAgent) Records(ctx context.Context, q client.RecordQuery) (client.Records, error) {
 	return a.client.Records(ctx, q)
 }
 
-// FollowRecords streams what the agent itself logs.
+// FollowRecords streams the agent's own log.
 func (a nodeAgent) FollowRecords(ctx context.Context, q client.RecordQuery) (*client.Stream[client.RecordFrame], error) {
 	return a.client.FollowRecords(ctx, q)
 }

@@ -8,24 +8,26 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/client"
 )
 
-// schedulerService is how the sessions and shards of schedulers are filed.
+// schedulerService is the service name of schedulers' sessions and shards.
 const schedulerService = "scheduler"
 
 const (
-	// ownerTimeout bounds the question who owns a shard.
+	// ownerTimeout limits the lookup of a shard's owner.
 	ownerTimeout = 500 * time.Millisecond
-	// explainTimeout bounds an explanation: what is stored is shown when it takes longer.
+	// explainTimeout limits an explanation. Without it, the stored reason is shown.
 	explainTimeout = 2 * time.Second
-	// simulateTimeout is a little more than a scheduler works on an answer.
+	// simulateTimeout is slightly longer than a scheduler works on a simulation.
 	simulateTimeout = 12 * time.Second
 )
 
-// Schedulers reaches the schedulers with questions.
+// Schedulers calls the schedulers.
 type Schedulers struct {
 	store    *store.Client
 	view     *view.View
@@ -33,15 +35,15 @@ type Schedulers struct {
 	breakers *breakers
 }
 
-// NewSchedulers makes a client of the replicas in the view, each behind a breaker of its own.
+// NewSchedulers returns a client of the replicas in the view, each with its own breaker.
 func NewSchedulers(h *Health, c *store.Client, v *view.View, secret string, httpClient *http.Client) *Schedulers {
 	dial := func(url string) *client.Client { return client.New(httpClient, url, secret) }
 	return &Schedulers{store: c, view: v, dial: dial, breakers: h.of[kindScheduler]}
 }
 
-// Explain asks the scheduler that decides about an instance's group, and names it.
-// Unavailable when nobody does or it does not answer, Exhausted when it is asked too
-// much, else as client.Explain.
+// Explain asks the scheduler that controls an instance's group, and returns its replica. It returns
+// Unavailable if there is none or it does not answer, Exhausted if it is overloaded, else the errors
+// of client.Explain.
 func (s *Schedulers) Explain(ctx context.Context, i *fleet.Instance) (e client.Explanation, replica string, err error) {
 	at, err := s.owner(ctx, i.Intent.Group)
 	if err != nil {
@@ -55,8 +57,8 @@ func (s *Schedulers) Explain(ctx context.Context, i *fleet.Instance) (e client.E
 	return e, at.Replica, err
 }
 
-// Simulate asks the scheduler that decides about the group in question; about a
-// node, one after the other until one answers. Errors as of Explain and client.Simulate.
+// Simulate asks the scheduler that controls the group in question. For a node it asks one scheduler
+// after the other until one answers. Errors are those of Explain and client.Simulate.
 func (s *Schedulers) Simulate(ctx context.Context, q client.Question) (out client.Simulation, replica string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, simulateTimeout)
 	defer cancel()
@@ -66,7 +68,7 @@ func (s *Schedulers) Simulate(ctx context.Context, q client.Question) (out clien
 		if err != nil {
 			return out, "", err
 		}
-		asked = []*fleet.Session{at}
+		asked = []*cluster.Session{at}
 	}
 	err = errs.New(errs.Unavailable, "no scheduler runs that could be asked: retry when one does")
 	for _, at := range asked {
@@ -80,14 +82,13 @@ func (s *Schedulers) Simulate(ctx context.Context, q client.Question) (out clien
 	return out, "", err
 }
 
-func named(s *fleet.Session) string { return "scheduler " + s.Replica }
+func named(s *cluster.Session) string { return "scheduler " + s.Replica }
 
-// owner is the replica that owns a group's shard. Who that is stands in no view, for
-// it matters to questions only.
-func (s *Schedulers) owner(ctx context.Context, g fleet.GroupName) (*fleet.Session, error) {
+// owner returns the replica that owns a group's shard. It reads etcd, because views do not contain shards.
+func (s *Schedulers) owner(ctx context.Context, g fleet.GroupName) (*cluster.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, ownerTimeout)
 	defer cancel()
-	shard, err := store.Get(ctx, s.store, store.ShardKey(schedulerService, fleet.ShardOf(g)))
+	shard, err := store.Get(ctx, s.store, keys.Shard(schedulerService, fleet.ShardOf(g)))
 	switch {
 	case errs.Is(err, errs.NotFound):
 		return nil, errs.New(errs.Unavailable, "no scheduler decides about group %s now: retry when one runs", g)
@@ -104,9 +105,9 @@ func (s *Schedulers) owner(ctx context.Context, g fleet.GroupName) (*fleet.Sessi
 	return at, nil
 }
 
-// all are the replicas that can be asked, in an order of chance.
-func (s *Schedulers) all() []*fleet.Session {
-	var all []*fleet.Session
+// all returns the reachable replicas in random order.
+func (s *Schedulers) all() []*cluster.Session {
+	var all []*cluster.Session
 	for _, at := range s.view.Snapshot().ServiceSessions(schedulerService) {
 		if at.URL != "" {
 			all = append(all, at)

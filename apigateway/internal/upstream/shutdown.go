@@ -7,8 +7,8 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// Shutdown has a node's agent stop its instances and end, and does not wait for that. Errors
-// as of Cache, and Conflict when another node's agent has its address.
+// Shutdown makes a node's agent stop its instances and exit. It does not wait. Errors are those of Cache, and
+// Conflict if another node's agent has its address.
 func (a *Agents) Shutdown(ctx context.Context, id fleet.NodeID, reason string) error {
 	node, err := a.connected(id)
 	if err != nil {
@@ -22,7 +22,7 @@ func (a *Agents) Shutdown(ctx context.Context, id fleet.NodeID, reason string) e
 	return err
 }
 
-// Shutdown asks for the agent's end, if it is this node's.
+// Shutdown makes the agent exit if it is this node's.
 func (a nodeAgent) Shutdown(ctx context.Context, id fleet.NodeID, reason string) error {
 	return a.client.Shutdown(ctx, client.Shutdown{Node: id, Reason: reason})
 }

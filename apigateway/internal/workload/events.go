@@ -6,24 +6,23 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/events"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/stream/events"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 const (
-	// maxEvents is how many events an instance tells of in a second through a gateway.
+	// maxEvents limits an instance's custom events per second and gateway.
 	maxEvents = 20
-	// maxMeasures is how many of the figures it sends in a second are told of; its agent has all.
+	// maxMeasures limits how many of an instance's metrics reports per second become events.
 	maxMeasures = 2
-	// maxPayload is what one event carries, in bytes of JSON.
+	// maxPayload limits the payload of an event, in bytes of JSON.
 	maxPayload = 16 << 10
 )
 
-// event takes something of the instance's own making and tells it to whoever listens now, at
-// any gateway. Nothing of it is kept.
+// event sends a custom event of an instance to all subscribers, on all gateways. It is not stored.
 func (a *API) event(c *gin.Context) {
 	var b struct {
 		Type string          `json:"type"`
@@ -57,22 +56,22 @@ func (a *API) event(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"status": "ok"})
 }
 
-// tell tells of the instance that asks.
+// tell sends an event about the calling instance.
 func (a *API) tell(c *gin.Context, t events.Type, fields func(*fleet.Instance) events.Fields) {
 	if i, ok := a.cfg.Operations.Snapshot().Instances.Get(server.OwnInstance(c)); ok {
 		a.cfg.Tell(events.Event{Type: t, Group: i.Intent.Group, Fields: fields(i)})
 	}
 }
 
-// tellMetrics tells what a server has measured.
+// tellMetrics sends a server's metrics as an event.
 func (a *API) tellMetrics(c *gin.Context, figures json.RawMessage) {
 	if _, over := a.measures.count(server.OwnInstance(c)); over {
-		return // the figures are with the agent; the streams are for others too
+		return // drop the event: the agent keeps the figures, and the stream is shared
 	}
 	a.tell(c, events.InstanceMetrics, func(i *fleet.Instance) events.Fields {
 		fields := events.Fields{"instanceId": i.Intent.Name, "uid": i.Intent.ID, "group": i.Intent.Group, "collectedAt": a.cfg.Now().UTC()}
 		var measured map[string]json.RawMessage
-		_ = json.Unmarshal(figures, &measured) // they were encoded a moment ago
+		_ = json.Unmarshal(figures, &measured) // figures was encoded above
 		for name, v := range measured {
 			fields[name] = v
 		}

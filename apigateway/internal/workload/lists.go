@@ -10,10 +10,11 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// backend is an instance that players can play on, as servers and proxies are told of it.
+// backend is an instance that players can join, as shown to servers and proxies.
 type backend struct {
 	InstanceID  string          `json:"instanceId"`
 	Group       fleet.GroupName `json:"group"`
@@ -25,17 +26,17 @@ type backend struct {
 	UptimeMs    int64           `json:"uptimeMs"`
 }
 
-// instances lists the instances that have a node and have not ended, but for proxies.
+// instances lists the placed instances that have not ended, except proxies.
 func (a *API) instances(c *gin.Context) {
 	a.listInstances(c, func(i *fleet.Instance) bool { return !i.Terminal() })
 }
 
-// readyInstances lists those to which a proxy may send players: the instances that are ready.
+// readyInstances lists the instances that are ready for players.
 func (a *API) readyInstances(c *gin.Context) {
 	a.listInstances(c, func(i *fleet.Instance) bool { return i.State() == fleet.Online })
 }
 
-// listInstances lists the placed instances that are wanted, by group and ordinal, but for proxies.
+// listInstances lists the selected placed instances except proxies, by group and ordinal.
 func (a *API) listInstances(c *gin.Context, wanted func(*fleet.Instance) bool) {
 	s, now := a.cfg.Operations.Snapshot(), a.cfg.Now()
 	var all []*fleet.Instance
@@ -64,7 +65,7 @@ func (a *API) backendOf(s *view.Snapshot, i *fleet.Instance, now time.Time) back
 	return out
 }
 
-// playersOf is how many players an instance has, as its agent last reported.
+// playersOf returns an instance's number of players, as last reported by its agent.
 func playersOf(s *view.Snapshot, i *fleet.Instance) int {
 	if r, ok := s.Reports.Get(i.Node()); ok {
 		return r.Instances[i.Intent.ID].Players
@@ -72,7 +73,7 @@ func playersOf(s *view.Snapshot, i *fleet.Instance) int {
 	return 0
 }
 
-// placeOf is where an instance is reached.
+// placeOf returns an instance's node, address and port.
 func placeOf(s *view.Snapshot, i *fleet.Instance) (node fleet.NodeID, address string, port int) {
 	p := i.Shown()
 	if p == nil {
@@ -87,21 +88,21 @@ func placeOf(s *view.Snapshot, i *fleet.Instance) (node fleet.NodeID, address st
 	return p.Node, address, p.Port
 }
 
-// isProxy reports whether an instance passes players on.
+// isProxy reports whether an instance is a proxy.
 func isProxy(s *view.Snapshot, id fleet.InstanceID) bool {
 	i, ok := s.Instances.Get(id)
 	return ok && s.RoutesPlayers(i.Intent.Group)
 }
 
-// group is a group as servers and proxies are told of it. Values of its environment may be
-// secret and are told to nobody here.
+// group is a group as shown to servers and proxies. It never has values of the environment, which may
+// be secret.
 type group struct {
 	Name               fleet.GroupName   `json:"name"`
 	Platform           string            `json:"platform"`
 	MinInstances       int               `json:"minInstances"`
 	MaxInstances       int               `json:"maxInstances"`
 	MaxPlayers         int               `json:"maxPlayers"`
-	OnlineCount        int               `json:"onlineCount"` // of players
+	OnlineCount        int               `json:"onlineCount"` // players
 	IsMaintenance      bool              `json:"isMaintenance"`
 	MaintenanceMessage string            `json:"maintenanceMessage"`
 	MaintenanceBypass  []string          `json:"maintenanceBypass"`
@@ -115,7 +116,7 @@ type group struct {
 	NodeAffinity       []string          `json:"nodeAffinity"`
 }
 
-// groups are all groups, by name.
+// groups lists all groups by name.
 func (a *API) groups(c *gin.Context) {
 	s, out := a.cfg.Operations.Snapshot(), []group{}
 	for name, g := range s.Groups.All() {
@@ -140,25 +141,24 @@ func (a *API) groups(c *gin.Context) {
 	c.JSON(http.StatusOK, out)
 }
 
-// player is a player as servers and proxies are told of one.
+// player is a player as shown to servers and proxies.
 type player struct {
-	ID         fleet.PlayerID  `json:"id"`
-	Name       string          `json:"name"`
-	InstanceID string          `json:"instanceId"`
-	Group      fleet.GroupName `json:"group"`
-	Edition    string          `json:"edition"`
+	ID         players.PlayerID `json:"id"`
+	Name       string           `json:"name"`
+	InstanceID string           `json:"instanceId"`
+	Group      fleet.GroupName  `json:"group"`
+	Edition    string           `json:"edition"`
 }
 
-// allPlayers answers with all players.
-func (a *API) allPlayers(c *gin.Context) { a.listPlayers(c, func(fleet.Player) bool { return true }) }
+// allPlayers lists all players.
+func (a *API) allPlayers(c *gin.Context) { a.listPlayers(c, func(players.Player) bool { return true }) }
 
-// playersOfServer answers with the players on the server that asks, connected through it, or
-// on its networks.
+// playersOfServer lists the players on the calling server, connected through it, or on its networks.
 func (a *API) playersOfServer(c *gin.Context) {
 	a.listPlayers(c, within(a.cfg.Operations.Snapshot(), server.OwnInstance(c)))
 }
 
-func (a *API) listPlayers(c *gin.Context, shown func(fleet.Player) bool) {
+func (a *API) listPlayers(c *gin.Context, shown func(players.Player) bool) {
 	s, out := a.cfg.Operations.Snapshot(), []player{}
 	for _, p := range a.cfg.Players.All(s) {
 		if !shown(p) {
@@ -173,11 +173,10 @@ func (a *API) listPlayers(c *gin.Context, shown func(fleet.Player) bool) {
 	c.JSON(http.StatusOK, out)
 }
 
-// within returns whether a player is on an instance, connected through it, or on one of its
-// networks.
-func within(s *view.Snapshot, own fleet.InstanceID) func(fleet.Player) bool {
+// within returns whether a player is on an instance, connected through it, or on one of its networks.
+func within(s *view.Snapshot, own fleet.InstanceID) func(players.Player) bool {
 	peers := peersOf(s, own)
-	return func(p fleet.Player) bool {
+	return func(p players.Player) bool {
 		return p.Server == own || p.Proxy == own || peers(groupOf(s, cmp.Or(p.Server, p.Proxy)))
 	}
 }
@@ -187,7 +186,7 @@ func peersOf(s *view.Snapshot, own fleet.InstanceID) func(fleet.GroupName) bool 
 	return s.NetworkPeers(groupOf(s, own))
 }
 
-// groupOf is the group of an instance, "" when there is no such instance.
+// groupOf returns an instance's group, "" if the instance does not exist.
 func groupOf(s *view.Snapshot, id fleet.InstanceID) fleet.GroupName {
 	if i, ok := s.Instances.Get(id); ok {
 		return i.Intent.Group

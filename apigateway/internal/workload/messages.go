@@ -12,25 +12,26 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// maxPending bounds the messages of one answer; the others come when these were delivered.
+// maxPending limits the messages of a response. The others follow once these were delivered.
 const maxPending = 500
 
-// message is a message between players as known plugins read it.
+// message is a message between players in the format of existing plugins.
 type message struct {
-	ID        string         `json:"id"`
-	FromUUID  fleet.PlayerID `json:"fromUuid"`
-	FromName  string         `json:"fromName"`
-	ToUUID    fleet.PlayerID `json:"toUuid"`
-	ToName    string         `json:"toName"`
-	Content   string         `json:"content"`
-	ReplyToID *string        `json:"replyToId"` // null when it answers to none
-	CreatedAt time.Time      `json:"createdAt"`
+	ID        string           `json:"id"`
+	FromUUID  players.PlayerID `json:"fromUuid"`
+	FromName  string           `json:"fromName"`
+	ToUUID    players.PlayerID `json:"toUuid"`
+	ToName    string           `json:"toName"`
+	Content   string           `json:"content"`
+	ReplyToID *string          `json:"replyToId"` // null if it is not a reply
+	CreatedAt time.Time        `json:"createdAt"`
 }
 
-// sendMessage takes what a player tells another. It waits for the other for a day.
+// sendMessage stores a message to another player for a day.
 func (a *API) sendMessage(c *gin.Context) {
 	var b struct {
 		FromUUID  string          `json:"fromUuid"`
@@ -43,7 +44,7 @@ func (a *API) sendMessage(c *gin.Context) {
 	if !bind(c, &b) {
 		return
 	}
-	m := fleet.PlayerMessage{FromName: b.FromName, ToName: b.ToName, Content: b.Content}
+	m := players.PlayerMessage{FromName: b.FromName, ToName: b.ToName, Content: b.Content}
 	var err error
 	if m.ReplyTo, err = replyTo(b.ReplyToID); err == nil {
 		m.From, err = playerID("fromUuid", b.FromUUID)
@@ -72,14 +73,14 @@ func (a *API) sendMessage(c *gin.Context) {
 	c.JSON(http.StatusCreated, gin.H{"id": id, "status": "QUEUED"})
 }
 
-// replyTo is the message that another answers to: PrexorCloud's plugins send a number, and read
-// a text. "" is none.
+// replyTo parses the ID of the message that is replied to. PrexorCloud's plugins send a number but read
+// a string. "" means none.
 func replyTo(raw json.RawMessage) (string, error) {
 	var id any
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	if len(raw) > 0 {
-		_ = d.Decode(&id) // it is a part of a body that was decoded
+		_ = d.Decode(&id) // never fails: the body was already decoded
 	}
 	switch id := id.(type) {
 	case nil:
@@ -92,22 +93,22 @@ func replyTo(raw json.RawMessage) (string, error) {
 	return "", &errs.Error{Kind: errs.Malformed, Field: "replyToId", Message: "must be the id of a message, a text or a number"}
 }
 
-// maySpeak is Conflict when a player is on another server than the one that wants to send what
-// the player says, and does not tell of the player itself.
-func (a *API) maySpeak(own fleet.InstanceID, id fleet.PlayerID) error {
+// maySpeak returns Conflict if a player is on another server, unless the calling server reports the player
+// too.
+func (a *API) maySpeak(own fleet.InstanceID, id players.PlayerID) error {
 	s := a.cfg.Operations.Snapshot()
 	p, there := a.cfg.Players.Of(s, id)
 	if !there || p.Server == "" || p.Server == own ||
-		slices.ContainsFunc(s.PresencesOf(id), func(t fleet.Presence) bool { return t.By == own }) {
+		slices.ContainsFunc(s.PresencesOf(id), func(t players.Presence) bool { return t.By == own }) {
 		return nil
 	}
 	return errs.New(errs.Conflict, "player %s is on another server, which sends what the player says: who has just come here is known in a moment", id)
 }
 
-// pendingMessages are those for players who came through the proxy that asks, the oldest first.
+// pendingMessages lists messages to players who came through the calling proxy, oldest first.
 func (a *API) pendingMessages(c *gin.Context) {
 	s, own := a.cfg.Operations.Snapshot(), server.OwnInstance(c)
-	mine, out := map[fleet.PlayerID]bool{}, []message{}
+	mine, out := map[players.PlayerID]bool{}, []message{}
 	for id, m := range s.Messages.All() {
 		if _, asked := mine[m.To]; !asked {
 			_, mine[m.To] = a.through(s, own, m.To)
@@ -128,13 +129,13 @@ func (a *API) pendingMessages(c *gin.Context) {
 	c.JSON(http.StatusOK, out)
 }
 
-// ackMessage takes that a player has a message.
+// ackMessage records the delivery of a message.
 func (a *API) ackMessage(c *gin.Context) {
 	if !a.handOver(c, client.Heartbeat{}) {
 		return
 	}
 	s, own := a.cfg.Operations.Snapshot(), server.OwnInstance(c)
-	err := a.cfg.Operations.AckMessage(c.Request.Context(), c.Param("id"), func(id fleet.PlayerID) bool { return !a.anothers(s, own, id) })
+	err := a.cfg.Operations.AckMessage(c.Request.Context(), c.Param("id"), func(id players.PlayerID) bool { return !a.anothers(s, own, id) })
 	if err != nil {
 		server.Fail(c, err)
 		return

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// maxWorlds and maxPings are how many of each are kept.
+	// maxWorlds and maxPings limit the stored entries of each kind.
 	maxWorlds = 100
 	maxPings  = 500
 )
 
-// serverMetrics are what a server measures of itself.
+// serverMetrics are the metrics that a server reports.
 type serverMetrics struct {
 	TPS1m           float64 `json:"tps1m"`
 	TPS5m           float64 `json:"tps5m"`
@@ -49,7 +49,7 @@ type world struct {
 	PlayerCount int    `json:"playerCount"`
 }
 
-// proxyMetrics are what a proxy measures of itself.
+// proxyMetrics are the metrics that a proxy reports.
 type proxyMetrics struct {
 	MemoryUsedMb float64 `json:"proxyMemoryUsedMb"`
 	MemoryMaxMb  float64 `json:"proxyMemoryMaxMb"`
@@ -64,8 +64,7 @@ type ping struct {
 	Ping     int    `json:"ping"`
 }
 
-// serverMetrics takes what a server measures; its players and ticks count as those of a
-// heartbeat.
+// serverMetrics accepts a server's metrics. Its players and ticks count like those of a heartbeat.
 func (a *API) serverMetrics(c *gin.Context) {
 	var b serverMetrics
 	if !bind(c, &b) {
@@ -81,7 +80,7 @@ func (a *API) serverMetrics(c *gin.Context) {
 	a.measured(c, client.Heartbeat{Players: &b.PlayerCount, MaxPlayers: &b.MaxPlayers, TPS: &b.TPS1m}, b, false)
 }
 
-// proxyMetrics takes what a proxy measures.
+// proxyMetrics accepts a proxy's metrics.
 func (a *API) proxyMetrics(c *gin.Context) {
 	var b proxyMetrics
 	if !bind(c, &b) {
@@ -94,7 +93,7 @@ func (a *API) proxyMetrics(c *gin.Context) {
 func (a *API) measured(c *gin.Context, h client.Heartbeat, figures any, proxy bool) {
 	text, err := json.Marshal(figures)
 	if err != nil {
-		server.Fail(c, errs.As(errs.Internal, "workload.measured", err))
+		server.Fail(c, errs.WrapAs(errs.Internal, "workload.measured", err))
 		return
 	}
 	h.Measured = &client.Measured{Proxy: proxy, Figures: text}

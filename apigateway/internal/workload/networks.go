@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// network is a network as proxies read it.
+// network is a network as shown to proxies.
 type network struct {
 	Name                  string            `json:"name"`
 	Description           string            `json:"description"`
@@ -21,7 +21,7 @@ type network struct {
 	BedrockFallbackGroups []fleet.GroupName `json:"bedrockFallbackGroups"`
 }
 
-// networks are all networks, by name.
+// networks lists all networks by name.
 func (a *API) networks(c *gin.Context) {
 	out := []network{}
 	list := func(groups []fleet.GroupName) []fleet.GroupName { return append([]fleet.GroupName{}, groups...) }

@@ -12,8 +12,8 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// pace bounds how often each instance does something at this gateway. All are counted in
-// the same windows, so that nothing is kept of those before.
+// pace limits how often each instance does something at this gateway. All instances share the same time
+// windows, so past windows need no memory.
 type pace struct {
 	limit  int
 	window time.Duration
@@ -24,8 +24,7 @@ type pace struct {
 	counts map[fleet.InstanceID]int
 }
 
-// allow counts one, and refuses what is one too many with 429; false means that the request
-// was answered.
+// allow counts a request. Above the limit it answers 429 and returns false.
 func (p *pace) allow(c *gin.Context, what string) bool {
 	wait, over := p.count(server.OwnInstance(c))
 	if over {
@@ -37,7 +36,7 @@ func (p *pace) allow(c *gin.Context, what string) bool {
 	return !over
 }
 
-// count counts one of an instance, and tells when the window ends.
+// count counts a request of an instance and returns the time until the window ends.
 func (p *pace) count(id fleet.InstanceID) (wait time.Duration, over bool) {
 	now := p.now()
 	p.mu.Lock()

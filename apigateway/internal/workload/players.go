@@ -6,20 +6,21 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// playerID is the UUID that a field of a request has. Malformed names that field.
-func playerID(field, text string) (fleet.PlayerID, error) {
-	id, err := fleet.ParsePlayerID(text)
+// playerID parses the UUID in a request field. It returns Malformed, naming the field.
+func playerID(field, text string) (players.PlayerID, error) {
+	id, err := players.ParsePlayerID(text)
 	if err != nil {
 		return "", &errs.Error{Kind: errs.Malformed, Field: field, Message: errs.MessageOf(err)}
 	}
 	return id, nil
 }
 
-// playerJoin takes that a player is there: on the server that says it, or connected through
-// the proxy that does, which may name the instance it has sent the player to.
+// playerJoin records that a player is on the calling server or connected through the calling proxy, which
+// may name the instance that it sent the player to.
 func (a *API) playerJoin(c *gin.Context, proxy bool) {
 	var b struct {
 		UUID       string `json:"uuid"`
@@ -31,12 +32,12 @@ func (a *API) playerJoin(c *gin.Context, proxy bool) {
 	if !bind(c, &b) {
 		return
 	}
-	id, err := fleet.ParsePlayerID(b.UUID)
+	id, err := players.ParsePlayerID(b.UUID)
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
-	p := fleet.Presence{Player: id, Name: b.Name, Proxy: proxy, Edition: b.Edition}
+	p := players.Presence{Player: id, Name: b.Name, Proxy: proxy, Edition: b.Edition}
 	if g := fleet.GroupName(b.Group); g.Validate() == nil {
 		p.Group = g
 	}
@@ -52,7 +53,7 @@ func (a *API) playerJoin(c *gin.Context, proxy bool) {
 	a.say(c, client.Heartbeat{Joined: &p})
 }
 
-// playerLeave takes that a player is not there any more.
+// playerLeave records that a player left.
 func (a *API) playerLeave(c *gin.Context) {
 	var b struct {
 		UUID string `json:"uuid"`
@@ -60,7 +61,7 @@ func (a *API) playerLeave(c *gin.Context) {
 	if !bind(c, &b) {
 		return
 	}
-	id, err := fleet.ParsePlayerID(b.UUID)
+	id, err := players.ParsePlayerID(b.UUID)
 	if err != nil {
 		server.Fail(c, err)
 		return

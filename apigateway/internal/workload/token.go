@@ -9,12 +9,13 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 )
 
-// maxRefreshes is how many short tokens an instance gets in a minute at a gateway.
+// maxRefreshes limits an instance's short tokens per minute and gateway.
 const maxRefreshes = 30
 
-// ownToken is a short token of an instance as known plugins read it.
+// ownToken is a short token in the format of existing plugins.
 type ownToken struct {
 	Token            string           `json:"token"`
 	TokenID          string           `json:"tokenId"`
@@ -24,15 +25,14 @@ type ownToken struct {
 	ExpiresInSeconds int              `json:"expiresInSeconds"`
 }
 
-// refresh exchanges the token that was sent, the environment's or a short one, for a short
-// one, which takes the place of the short one before. It wants no number and no body: who
-// asks twice gets two, of which the second is good.
+// refresh exchanges the environment's token or a short one for a new short token, which replaces the
+// previous one. It needs no sequence number and no body: of two tokens, the later one is valid.
 func (a *API) refresh(c *gin.Context) {
 	if !a.refreshes.allow(c, "refreshes") {
 		return
 	}
 	sent, i := a.cfg.Auth.RenewerOf(c.GetHeader("Authorization"))
-	if i == nil { // it ended since it was let in
+	if i == nil { // the instance ended during the request
 		server.Fail(c, errs.New(errs.Unauthenticated, "the token is no longer good"))
 		return
 	}
@@ -48,6 +48,6 @@ func (a *API) refresh(c *gin.Context) {
 	c.Header("Cache-Control", "no-store")
 	c.JSON(http.StatusOK, ownToken{
 		Token: token, TokenID: issued.TokenID, InstanceID: issued.Instance, IssuedAt: issued.IssuedAt, ExpiresAt: issued.ExpiresAt,
-		ExpiresInSeconds: int(fleet.ShortTokenLife / time.Second),
+		ExpiresInSeconds: int(account.ShortTokenLife / time.Second),
 	})
 }

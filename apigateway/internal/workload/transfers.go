@@ -7,17 +7,18 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// queue notes that a player is to go where choose says, once the call's number is taken,
-// and answers.
-func (a *API) queue(c *gin.Context, uuid string, choose func(context.Context, operate.Actor, fleet.Player) (*fleet.Instance, error)) {
+// queue records a transfer of a player to the instance that choose returns, after checking the sequence
+// number, and answers.
+func (a *API) queue(c *gin.Context, uuid string, choose func(context.Context, txn.Actor, players.Player) (*fleet.Instance, error)) {
 	id, err := playerID("playerUuid", uuid)
 	if err != nil {
 		server.Fail(c, err)
@@ -40,10 +41,10 @@ func (a *API) queue(c *gin.Context, uuid string, choose func(context.Context, op
 	c.JSON(http.StatusOK, gin.H{"status": "transfer_queued", "playerId": id, "targetInstanceId": to.Intent.Name})
 }
 
-// mayMove is NotFound unless an instance may have a player moved: a proxy every player, a
-// server the players on itself and on its networks. It is Conflict when the server says that
-// it has the player and a server outside of its networks does too.
-func mayMove(s *view.Snapshot, own fleet.InstanceID, id fleet.PlayerID, p fleet.Player, connected bool) error {
+// mayMove returns NotFound unless the instance may move a player: a proxy may move every player, a server
+// those on itself and on its networks. It returns Conflict if both this server and one outside its
+// networks report the player.
+func mayMove(s *view.Snapshot, own fleet.InstanceID, id players.PlayerID, p players.Player, connected bool) error {
 	proxy := isProxy(s, own)
 	switch {
 	case !connected && proxy:
@@ -59,72 +60,71 @@ func mayMove(s *view.Snapshot, own fleet.InstanceID, id fleet.PlayerID, p fleet.
 	return nil
 }
 
-// claimedElsewhere reports whether a live server of a group that is no peer has a player, and no
-// proxy has sent the player away from it. The latest word alone proves nothing: any server
-// can say that any player has joined.
-func claimedElsewhere(s *view.Snapshot, own fleet.InstanceID, id fleet.PlayerID, peers func(fleet.GroupName) bool) bool {
+// claimedElsewhere reports whether a live server of another network reports the player and no proxy has
+// sent the player away from it. The latest report alone proves nothing, because any server can report
+// any player.
+func claimedElsewhere(s *view.Snapshot, own fleet.InstanceID, id players.PlayerID, peers func(fleet.GroupName) bool) bool {
 	told := s.PresencesOf(id)
-	return slices.ContainsFunc(told, func(at fleet.Presence) bool {
+	return slices.ContainsFunc(told, func(at players.Presence) bool {
 		if at.Proxy || at.By == own || peers(groupOf(s, at.By)) || !s.Tells(at.By) {
 			return false
 		}
-		return !slices.ContainsFunc(told, func(by fleet.Presence) bool {
+		return !slices.ContainsFunc(told, func(by players.Presence) bool {
 			return by.Proxy && by.On != "" && by.On != at.By && s.Tells(by.By)
 		})
 	})
 }
 
-// transfer has a player sent to another instance.
+// transfer queues a transfer to another instance.
 func (a *API) transfer(c *gin.Context) {
 	var b struct {
 		PlayerUUID       string `json:"playerUuid"`
 		TargetInstanceID string `json:"targetInstanceId"`
 	}
 	if bind(c, &b) {
-		a.queue(c, b.PlayerUUID, func(ctx context.Context, by operate.Actor, p fleet.Player) (*fleet.Instance, error) {
+		a.queue(c, b.PlayerUUID, func(ctx context.Context, by txn.Actor, p players.Player) (*fleet.Instance, error) {
 			return a.cfg.Operations.Transfer(ctx, by, p.ID, b.TargetInstanceID)
 		})
 	}
 }
 
-// transferToGroup has a player sent to the instance of a group with the fewest players.
+// transferToGroup queues a transfer to the instance of a group with the fewest players.
 func (a *API) transferToGroup(c *gin.Context) {
 	var b struct {
 		PlayerUUID string          `json:"playerUuid"`
 		Group      fleet.GroupName `json:"group"`
 	}
 	if bind(c, &b) {
-		a.queue(c, b.PlayerUUID, func(ctx context.Context, by operate.Actor, p fleet.Player) (*fleet.Instance, error) {
+		a.queue(c, b.PlayerUUID, func(ctx context.Context, by txn.Actor, p players.Player) (*fleet.Instance, error) {
 			return a.cfg.Operations.TransferToGroup(ctx, by, p, b.Group)
 		})
 	}
 }
 
-// pendingTransfer is a player to be sent on, and where to.
+// pendingTransfer is a player to move, with the target.
 type pendingTransfer struct {
-	PlayerUUID       fleet.PlayerID `json:"playerUuid"`
-	TargetInstanceID string         `json:"targetInstanceId"`
-	NodeID           fleet.NodeID   `json:"nodeId"`
-	NodeAddress      string         `json:"nodeAddress"`
-	Port             int            `json:"port"`
+	PlayerUUID       players.PlayerID `json:"playerUuid"`
+	TargetInstanceID string           `json:"targetInstanceId"`
+	NodeID           fleet.NodeID     `json:"nodeId"`
+	NodeAddress      string           `json:"nodeAddress"`
+	Port             int              `json:"port"`
 }
 
-// through is a player who came through a proxy; also one of whom no proxy tells, since any
-// may be it.
-func (a *API) through(s *view.Snapshot, proxy fleet.InstanceID, id fleet.PlayerID) (p fleet.Player, mine bool) {
+// through returns a player who came through a proxy, or whom no proxy reports. In the second case any
+// proxy may be the right one.
+func (a *API) through(s *view.Snapshot, proxy fleet.InstanceID, id players.PlayerID) (p players.Player, mine bool) {
 	p, there := a.cfg.Players.Of(s, id)
 	return p, there && (p.Proxy == "" || p.Proxy == proxy)
 }
 
-// anothers reports whether a player came through another proxy: of who has left, or of whom no
-// proxy tells, any may say that something was done.
-func (a *API) anothers(s *view.Snapshot, proxy fleet.InstanceID, id fleet.PlayerID) bool {
+// anothers reports whether a player came through another proxy. For a player who left, or whom no proxy
+// reports, any proxy may acknowledge.
+func (a *API) anothers(s *view.Snapshot, proxy fleet.InstanceID, id players.PlayerID) bool {
 	p, mine := a.through(s, proxy, id)
 	return p.Proxy != "" && !mine
 }
 
-// pendingTransfers are those of the players who came through the proxy that asks, and of
-// those of whom no proxy tells.
+// pendingTransfers lists transfers of players who came through the calling proxy or whom no proxy reports.
 func (a *API) pendingTransfers(c *gin.Context) {
 	s, own := a.cfg.Operations.Snapshot(), server.OwnInstance(c)
 	if text := c.Query("proxyId"); text != "" {
@@ -149,10 +149,10 @@ func (a *API) pendingTransfers(c *gin.Context) {
 	c.JSON(http.StatusOK, out)
 }
 
-// ackTransfer takes that the proxy has sent a player on. Who is not there in half a minute
-// is pending again. NotFound when the player came through another proxy.
+// ackTransfer records that the proxy moved a player. If the player does not arrive within half a minute,
+// the transfer is pending again. NotFound if the player came through another proxy.
 func (a *API) ackTransfer(c *gin.Context) {
-	id, err := fleet.ParsePlayerID(c.Param("uuid"))
+	id, err := players.ParsePlayerID(c.Param("uuid"))
 	if err != nil {
 		server.Fail(c, err)
 		return

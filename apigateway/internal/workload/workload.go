@@ -1,9 +1,9 @@
-// Package workload serves what servers and proxies call from inside, each for itself: the
-// instance is the one whose own token is sent.
+// Package workload serves the calls of servers and proxies from inside an instance. The token identifies
+// the calling instance.
 //
-// What changes something carries a number that is higher in every call. The instance's
-// agent takes number and content together, so nothing counts twice, whichever gateway it
-// goes through. Bodies are read leniently: known plugins send more than is wanted here.
+// Calls that change something carry an increasing sequence number. The agent stores number and content
+// together, so nothing counts twice on any gateway. Unknown body fields are ignored, because existing
+// plugins send more than is used here.
 package workload
 
 import (
@@ -15,35 +15,36 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/events"
-	"github.com/orreryhq/orrery/apigateway/internal/operate"
-	"github.com/orreryhq/orrery/apigateway/internal/presence"
+	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/stream/events"
+	"github.com/orreryhq/orrery/apigateway/internal/workload/presence"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// headerSequence numbers what an instance says: each call's is higher than the one before.
+// headerSequence has a number that rises with each call of an instance.
 const headerSequence = "X-Prexor-Sequence"
 
-// saysReady is the state an instance gives itself when it serves.
+// saysReady is the state that a ready instance reports.
 const saysReady = "ONLINE"
 
-// Config is what the API needs; all of it is required.
+// Config has what the API needs. All fields are required.
 type Config struct {
-	Operations *operate.Operations
+	Operations *ops.Operations
 	Auth       *auth.Service
-	// Players takes what was handed over.
+	// Players records accepted reports.
 	Players *presence.Table
-	// Tickets open the stream of events; HasRoom reports whether one would find a place there,
-	// and answers who has none.
+	// Tickets issues event stream tickets. HasRoom reports whether another stream is allowed, and otherwise
+	// sends the error response.
 	Tickets *events.Tickets
-	HasRoom func(*gin.Context, fleet.Credential) bool
-	// Tell tells the clients of all gateways of an event that is live only.
+	HasRoom func(*gin.Context, account.Credential) bool
+	// Tell sends a live event to the clients of all gateways.
 	Tell func(events.Event)
-	// StateOf is a state in the words of the known plugins.
+	// StateOf returns a state's name for existing plugins.
 	StateOf func(fleet.State) string
 	Now     func() time.Time
 }
@@ -57,7 +58,7 @@ type API struct {
 	measures  pace
 }
 
-// New wires the API.
+// New returns the API.
 func New(cfg Config) *API {
 	return &API{
 		cfg:       cfg,
@@ -68,7 +69,7 @@ func New(cfg Config) *API {
 	}
 }
 
-// Routes are all routes, of servers and of proxies.
+// Routes returns all routes of servers and proxies.
 func (a *API) Routes() []server.Route {
 	return slices.Concat(a.routes("/api/plugin", false), a.routes("/api/proxy", true))
 }
@@ -81,7 +82,7 @@ func (a *API) routes(base string, proxy bool) []server.Route {
 	return slices.Concat(a.commonRoutes(base, proxy), server.Under(base, own...))
 }
 
-// serverRoutes are those of servers alone, proxyRoutes those of proxies.
+// serverRoutes are for servers only, proxyRoutes for proxies.
 func (a *API) serverRoutes() []server.Route {
 	return []server.Route{
 		server.Post("/metrics", server.Own, a.serverMetrics),
@@ -102,8 +103,8 @@ func (a *API) proxyRoutes() []server.Route {
 	}
 }
 
-// asProxy serves proxies only. A server reads neither all players and networks nor messages
-// and transfers of players, and it acknowledges none.
+// asProxy admits proxies only. Servers may not read all players and networks, nor read or acknowledge
+// messages and transfers.
 func (a *API) asProxy(serve gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		s := a.cfg.Operations.Snapshot()
@@ -135,8 +136,7 @@ func (a *API) commonRoutes(base string, proxy bool) []server.Route {
 	)
 }
 
-// bind reads a body, of which fields that nobody knows are left alone; false means that
-// the request was answered.
+// bind decodes a body and ignores unknown fields. It returns false if the error response was sent.
 func bind(c *gin.Context, into any) bool {
 	if c.Request.ContentLength == 0 {
 		return true
@@ -148,10 +148,10 @@ func bind(c *gin.Context, into any) bool {
 	return true
 }
 
-// ready takes that the instance serves. With readiness heartbeat it is RUNNING then.
+// ready records that the instance is ready. With readiness heartbeat, it becomes RUNNING.
 func (a *API) ready(c *gin.Context) { a.say(c, client.Heartbeat{State: saysReady}) }
 
-// heartbeat takes a sign of life and what the instance knows of its players.
+// heartbeat records a heartbeat with the instance's players.
 func (a *API) heartbeat(c *gin.Context) {
 	var b struct {
 		Players    *int     `json:"players"`
@@ -163,14 +163,14 @@ func (a *API) heartbeat(c *gin.Context) {
 	}
 }
 
-// say hands over what the instance says, with its number, and answers.
+// say forwards a report with its sequence number, and answers.
 func (a *API) say(c *gin.Context, h client.Heartbeat) {
 	if a.handOver(c, h) {
 		c.JSON(http.StatusOK, gin.H{"status": "ok"})
 	}
 }
 
-// handOver gives an instance's agent what it says; false means that the request was answered.
+// handOver forwards a report to the instance's agent. It returns false if the error response was sent.
 func (a *API) handOver(c *gin.Context, h client.Heartbeat) bool {
 	text := c.GetHeader(headerSequence)
 	n, err := strconv.ParseInt(text, 10, 64)
@@ -183,7 +183,7 @@ func (a *API) handOver(c *gin.Context, h client.Heartbeat) bool {
 	h.Sequence = n
 	by := server.OwnInstance(c)
 	err = a.cfg.Operations.Heartbeat(c.Request.Context(), string(by), h)
-	if errs.Is(err, errs.AlreadyExists) { // somebody repeats what was overheard
+	if errs.Is(err, errs.AlreadyExists) { // a replayed request
 		err = &errs.Error{Kind: errs.Unauthenticated, Field: headerSequence, Message: "was used already: " + errs.MessageOf(err), Err: err}
 	}
 	if err != nil {

@@ -1,11 +1,11 @@
-// Command hello answers with what it was given and does nothing else: it is what gin
-// itself does on a machine, beside which e2e/bench measures the API.
+// Command hello serves constant answers. It shows the speed of gin itself on a machine, with
+// which e2e/bench compares the API.
 //
 //	hello -bodies DIRECTORY
 //
-// GET /hello answers with a constant, GET /<name> with the file of that name. It listens
-// on a free port of the loopback, tells its URL in the first line of its output, and
-// ends with SIGTERM.
+// GET /hello answers with a constant, and GET /<name> with the file of that name. The
+// command listens on a free loopback port, prints its URL in its first line of output, and
+// ends on SIGTERM.
 package main
 
 import (

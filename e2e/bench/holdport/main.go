@@ -1,5 +1,5 @@
-// Command holdport is a server that keeps every connection open, as a game server does:
-// e2e/bench kills it to see when its port can be used again.
+// Command holdport is a server that keeps every connection open, as a game server does.
+// e2e/bench kills it to measure when its port can be used again.
 //
 //	holdport [-network udp] [-reuse=false]
 //
@@ -44,7 +44,7 @@ func serve(network, address string, reuse bool) error {
 		}
 	}
 	config := net.ListenConfig{}
-	config.SetMultipathTCP(false) // as other languages' servers
+	config.SetMultipathTCP(false) // as servers in other languages do
 	if !reuse {
 		config.Control = func(_, _ string, c syscall.RawConn) error {
 			return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 0) })
@@ -61,7 +61,7 @@ func serve(network, address string, reuse bool) error {
 			return err
 		}
 		open = append(open, c)
-		if _, err := c.Write([]byte("hello")); err != nil { // whoever hears it has been accepted
+		if _, err := c.Write([]byte("hello")); err != nil { // a client that receives it has been accepted
 			open = open[:len(open)-1]
 		}
 	}

@@ -1,10 +1,9 @@
-// Package proxy is a TCP proxy that can be hurt: the network between two processes
-// of a test.
+// Package proxy is a TCP proxy that simulates network faults between two processes of a
+// test.
 //
-// A proxy passes bytes between whoever connects to its listener and an upstream.
-// Its Fault may change at any time and holds for open connections and new ones.
-// What a cut holds back is delivered when the cut ends, as TCP would deliver it;
-// nothing is dropped, reordered or changed.
+// A proxy copies bytes between its clients and an upstream. Its Fault may change at any
+// time, and applies to open and new connections. Data held back by a cut is delivered when
+// the cut ends, as TCP does. The proxy never drops, reorders or changes data.
 package proxy
 
 import (
@@ -15,17 +14,17 @@ import (
 	"time"
 )
 
-// Fault is what is wrong with the line. The zero value is a good one.
+// Fault describes a network fault. The zero value means no fault.
 type Fault struct {
 	// Delay is added to each chunk, in both directions.
 	Delay time.Duration
-	// CutUp holds back what the connecting side sends, CutDown what the upstream
-	// answers. Both is a partition.
+	// CutUp holds back the client's data, CutDown the upstream's. Both together are a
+	// partition.
 	CutUp, CutDown bool
-	// HalfOpen ends the open connections, accepts new ones and never answers them;
-	// they are ended when the fault is.
+	// HalfOpen closes the open connections, and accepts new ones without ever answering.
+	// These are closed when the fault ends.
 	HalfOpen bool
-	// Refuse ends the open connections, and new ones at once.
+	// Refuse closes the open connections, and new ones at once.
 	Refuse bool
 }
 
@@ -36,7 +35,7 @@ type Dial func(context.Context) (net.Conn, error)
 type Proxy struct {
 	listener net.Listener
 	dial     Dial
-	ctx      context.Context // ends with Close; the connections' own
+	ctx      context.Context // canceled by Close; parent of the connections' contexts
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 
@@ -46,7 +45,7 @@ type Proxy struct {
 	conns   map[net.Conn]bool
 }
 
-// New runs a proxy from a listener, which it closes in the end.
+// New starts a proxy on a listener. Close closes the listener.
 func New(l net.Listener, dial Dial) *Proxy {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Proxy{listener: l, dial: dial, ctx: ctx, cancel: cancel, changed: make(chan struct{}), conns: map[net.Conn]bool{}}
@@ -54,10 +53,10 @@ func New(l net.Listener, dial Dial) *Proxy {
 	return p
 }
 
-// Address is where the proxy listens, host:port.
+// Address returns the listening address as host:port.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// Set changes what is wrong. The zero Fault heals.
+// Set changes the fault. The zero Fault restores the connection.
 func (p *Proxy) Set(f Fault) {
 	p.mu.Lock()
 	was := p.fault
@@ -76,7 +75,7 @@ func (p *Proxy) Set(f Fault) {
 	}
 }
 
-// Close ends the proxy and its connections, and waits.
+// Close stops the proxy, closes its connections and waits.
 func (p *Proxy) Close() {
 	p.cancel()
 	_ = p.listener.Close()
@@ -104,7 +103,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve passes one connection's bytes until either side ends.
+// serve copies one connection's data until either side closes it.
 func (p *Proxy) serve(down net.Conn) {
 	if !p.track(down) {
 		return
@@ -130,7 +129,7 @@ func (p *Proxy) serve(down net.Conn) {
 	pumps.Wait()
 }
 
-// pump copies one direction. Its end ends both.
+// pump copies one direction. When it ends, it closes both sides.
 func (p *Proxy) pump(to, from net.Conn, cut func(Fault) bool) {
 	defer func() { _ = to.Close(); _ = from.Close() }()
 	buf := make([]byte, 32<<10)
@@ -156,8 +155,8 @@ func (p *Proxy) pump(to, from net.Conn, cut func(Fault) bool) {
 	}
 }
 
-// await waits for a duration and then until the fault allows to go on. ok is
-// false when the proxy was closed.
+// await waits for the given time, and then until the fault allows the transfer. ok is false
+// when the proxy was closed.
 func (p *Proxy) await(allowed func(Fault) bool, first time.Duration) (f Fault, ok bool) {
 	if first > 0 {
 		timer := time.NewTimer(first)
@@ -201,7 +200,7 @@ func (p *Proxy) forget(c net.Conn) {
 	_ = c.Close()
 }
 
-// reset ends a connection so that the other side sees an error, not an end.
+// reset closes a connection so that the peer sees an error and not an end of file.
 func reset(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetLinger(0)

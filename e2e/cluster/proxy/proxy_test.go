@@ -12,13 +12,14 @@ import (
 	"github.com/orreryhq/orrery/e2e/cluster/proxy"
 )
 
-// patience bounds what has to happen, impatience is how long is waited for what must not.
+// patience limits the wait for what must happen; impatience is how long to watch for what
+// must not.
 const (
 	patience   = 10 * time.Second
 	impatience = 50 * time.Millisecond
 )
 
-// echo is a proxy to a server that sends everything back.
+// echo returns a proxy to a server that echoes all data.
 func echo(t *testing.T) *proxy.Proxy {
 	t.Helper()
 	upstream := listen(t)
@@ -144,7 +145,7 @@ func TestARefusingLineEndsConnections(t *testing.T) {
 	hear(t, before, "a")
 	p.Set(proxy.Fault{Refuse: true})
 	hearTheEnd(t, before)
-	if c, err := net.DialTimeout("tcp", p.Address(), patience); err == nil { // or it was reset while it was opened
+	if c, err := net.DialTimeout("tcp", p.Address(), patience); err == nil { // or it was reset while connecting
 		hearTheEnd(t, c)
 		_ = c.Close()
 	}

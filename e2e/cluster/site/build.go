@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Programs are built binaries by the last element of their package's path.
+// Programs maps the last element of a package's path to its binary.
 type Programs map[string]string
 
-// Build builds commands of the workspace, "./scheduler/cmd/scheduler", into a
-// directory. It may be called from anywhere within the workspace.
+// Build compiles commands of the workspace, such as "./scheduler/cmd/scheduler", into a
+// directory. It works from any directory of the workspace.
 func Build(ctx context.Context, dir string, race bool, packages ...string) (Programs, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOWORK").Output()
 	root := filepath.Dir(strings.TrimSpace(string(out)))
@@ -37,7 +37,7 @@ func Build(ctx context.Context, dir string, race bool, packages ...string) (Prog
 	return built, nil
 }
 
-// Packages are the commands a site is made of.
+// Packages returns the commands that a site runs.
 func Packages() []string {
 	return []string{
 		"./e2e/cmd/etcd", "./templatesvc/cmd/templatesvc", "./scheduler/cmd/scheduler", "./enforcer/cmd/enforcer",

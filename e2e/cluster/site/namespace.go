@@ -12,15 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network of its own with nothing but a loopback: what makes
-// several nodes on one machine have the same ports. The nil Namespace is the
-// machine's own network.
+// Namespace is a network namespace with only a loopback interface. It lets several nodes on
+// one machine use the same ports. The nil Namespace is the machine's own network.
 type Namespace struct {
 	file *os.File
-	id   string // as the kernel writes it: net:[4026531840]
+	id   string // in the kernel's form: net:[4026531840]
 }
 
-// NewNamespace makes one. It needs the rights of an administrator.
+// NewNamespace creates a namespace. It needs administrator rights.
 func NewNamespace() (*Namespace, error) {
 	n := &Namespace{}
 	err := onThread(func() error {
@@ -44,12 +43,12 @@ func NewNamespace() (*Namespace, error) {
 	return n, nil
 }
 
-// onThread runs f on a thread of its own, which ends with it: whatever f did to
-// the thread is gone.
+// onThread runs f on a new OS thread that ends with f, so that changes to the thread do not
+// persist.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked
+		runtime.LockOSThread() // never unlocked, so that the thread ends
 		done <- f()
 	}()
 	return <-done
@@ -72,7 +71,7 @@ func loopbackUp() error {
 	return nil
 }
 
-// Do runs f inside: sockets it makes and processes it starts belong there. f must
+// Do runs f inside the namespace: sockets and processes that f creates belong to it. f must
 // stay on its goroutine.
 func (n *Namespace) Do(f func() error) error {
 	if n == nil {
@@ -86,7 +85,7 @@ func (n *Namespace) Do(f func() error) error {
 	})
 }
 
-// Listen listens inside.
+// Listen listens inside the namespace.
 func (n *Namespace) Listen(address string) (net.Listener, error) {
 	var l net.Listener
 	err := n.Do(func() (err error) {
@@ -96,7 +95,7 @@ func (n *Namespace) Listen(address string) (net.Listener, error) {
 	return l, err
 }
 
-// Dial connects to an address inside.
+// Dial connects to an address inside the namespace.
 func (n *Namespace) Dial(ctx context.Context, address string) (net.Conn, error) {
 	var c net.Conn
 	err := n.Do(func() (err error) {
@@ -106,7 +105,7 @@ func (n *Namespace) Dial(ctx context.Context, address string) (net.Conn, error) 
 	return c, err
 }
 
-// Processes are the ids of the processes inside; none for the machine's own network.
+// Processes returns the IDs of the processes inside; none for the machine's own network.
 func (n *Namespace) Processes() []int {
 	if n == nil {
 		return nil
@@ -115,7 +114,8 @@ func (n *Namespace) Processes() []int {
 	var out []int
 	for _, link := range links {
 		if id, err := os.Readlink(link); err == nil && id == n.id {
-			// Our own first thread may be the one that entered it: it cannot end before we do.
+			// This process's first thread may have entered the namespace. It cannot end
+			// before the process.
 			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(link)))); err == nil && pid != os.Getpid() {
 				out = append(out, pid)
 			}
@@ -124,14 +124,14 @@ func (n *Namespace) Processes() []int {
 	return out
 }
 
-// Close lets go of it; it ends with its last process.
+// Close releases the namespace. It disappears with its last process.
 func (n *Namespace) Close() {
 	if n != nil && n.file != nil {
 		_ = n.file.Close()
 	}
 }
 
-// NamespacesAllowed reports whether this process may make namespaces.
+// NamespacesAllowed reports whether this process may create namespaces.
 func NamespacesAllowed() bool {
 	n, err := NewNamespace()
 	if err == nil {

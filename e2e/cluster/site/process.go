@@ -16,39 +16,41 @@ import (
 	"github.com/orreryhq/orrery/libs/clock"
 )
 
-// Process is one program of the site, through all its runs. Its methods may be
-// called from any goroutine.
+// Process is a program of the site across all its runs. Its methods are safe for concurrent
+// use.
 type Process struct {
-	// Name is unique in the site: "scheduler-1".
+	// Name is unique in the site, such as "scheduler-1".
 	Name string
 
 	binary    string
 	args      []string
-	log       string // the file of its output, appended to by every run
+	log       string // the log file; every run appends to it
 	namespace *Namespace
-	// clocks are how far the clock of each run is ahead, in turn; none: it is right.
+	// clocks are by how much the clock of each run is ahead, in turn. Empty means that it
+	// is right.
 	clocks []time.Duration
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	done  chan struct{} // closed when cmd has ended
 	err   error         // how cmd ended; valid after done
-	asked bool          // the end of cmd was asked for
+	asked bool          // the end of cmd was requested
 	shot  bool          // cmd was killed
-	ends  []string      // ends nobody asked for
-	runs  int           // how often it was started
+	ends  []string      // unrequested ends
+	runs  int           // number of starts
 }
 
-// NewProcess is a program beside those of a site; its output is appended to a file.
-// It does not run yet.
+// NewProcess returns a process outside of a site. It is not started yet. Its output is
+// appended to the file log.
 func NewProcess(name, binary, log string, args ...string) *Process {
 	return &Process{Name: name, binary: binary, log: log, args: args}
 }
 
-// stopPatience bounds a clean stop.
+// stopPatience limits the time of a clean stop.
 const stopPatience = 30 * time.Second
 
-// Start starts it anew with the same arguments. An error when it runs.
+// Start starts the process again with the same arguments. It fails when the process already
+// runs.
 func (p *Process) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +90,7 @@ func (p *Process) wait(cmd *exec.Cmd, done chan struct{}) {
 	close(done)
 }
 
-// running needs mu.
+// running requires mu.
 func (p *Process) running() bool {
 	if p.cmd == nil {
 		return false
@@ -101,14 +103,14 @@ func (p *Process) running() bool {
 	}
 }
 
-// Running reports whether it runs; a paused one does.
+// Running reports whether the process runs, including while it is paused.
 func (p *Process) Running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.running()
 }
 
-// PID is the id of the process that runs; 0 when none does.
+// PID returns the process ID, or 0 when the process does not run.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,19 +120,19 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Ended are the ends nobody asked for.
+// Ended returns the unrequested ends.
 func (p *Process) Ended() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.ends...)
 }
 
-// Log is all it has said, in every run.
+// Log returns the output of all runs.
 func (p *Process) Log() ([]byte, error) { return os.ReadFile(p.log) }
 
 var adminAddress = regexp.MustCompile(`admin listener is up".* address=(\S+)`)
 
-// AdminAddress is the address of the admin listener that a program's log names last.
+// AdminAddress returns the last admin address in a program's log.
 func AdminAddress(log []byte) (string, error) {
 	found := adminAddress.FindAllSubmatch(log, -1)
 	if found == nil {
@@ -139,7 +141,7 @@ func AdminAddress(log []byte) (string, error) {
 	return string(found[len(found)-1][1]), nil
 }
 
-// Metrics is the text of all metrics that it exports.
+// Metrics returns all its metrics.
 func (p *Process) Metrics(ctx context.Context) ([]byte, error) {
 	log, err := p.Log()
 	if err != nil {
@@ -161,15 +163,16 @@ func (p *Process) Metrics(ctx context.Context) ([]byte, error) {
 	return io.ReadAll(resp.Body)
 }
 
-// Kill ends it at once, as kill -9 does, and waits. It does nothing when it does not run.
+// Kill kills the process with SIGKILL and waits. It does nothing when the process does not
+// run.
 func (p *Process) Kill() {
 	if done, ok := p.signal(syscall.SIGKILL, true); ok {
 		<-done
 	}
 }
 
-// Stop asks it to end and waits. An error when it ended badly or does not end; none
-// when somebody kills it meanwhile.
+// Stop asks the process to end and waits. It returns an error when the process ends badly
+// or not at all, but not when it is killed meanwhile.
 func (p *Process) Stop() error {
 	p.Resume()
 	done, ok := p.signal(syscall.SIGTERM, true)
@@ -192,13 +195,13 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// Pause freezes it until Resume.
+// Pause stops the process until Resume.
 func (p *Process) Pause() { p.signal(syscall.SIGSTOP, false) }
 
-// Resume lets a paused one go on.
+// Resume continues a paused process.
 func (p *Process) Resume() { p.signal(syscall.SIGCONT, false) }
 
-// signal sends a signal to a running process; ok is false when there is none.
+// signal sends a signal to a running process. ok is false when it does not run.
 func (p *Process) signal(s syscall.Signal, end bool) (done <-chan struct{}, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 )
 
-// shell is a process that runs a script; it is killed when the test ends.
+// shell returns a process that runs a script. It is killed when the test ends.
 func shell(t *testing.T, script string) *Process {
 	t.Helper()
 	p := &Process{Name: "shell-1", binary: "/bin/sh", args: []string{"-c", script}, log: filepath.Join(t.TempDir(), "log")}
@@ -20,13 +20,13 @@ func shell(t *testing.T, script string) *Process {
 	return p
 }
 
-// said is what the process has written so far.
+// said returns the process's output so far.
 func (p *Process) said() string {
 	b, _ := os.ReadFile(p.log)
 	return string(b)
 }
 
-// up waits for the line every script says first.
+// up waits for the line that every script prints first.
 func (p *Process) up(t *testing.T) {
 	t.Helper()
 	await.That(t, "the start", func() string { return await.Unless(strings.Contains(p.said(), "up"), "%q", p.said()) })
@@ -52,7 +52,7 @@ func TestAnEndThatWasAskedForIsNoNews(t *testing.T) {
 	if p.Running() || len(p.Ended()) > 0 {
 		t.Errorf("runs %v, ended %q", p.Running(), p.Ended())
 	}
-	p.Kill() // what does not run is left alone
+	p.Kill() // has no effect on a stopped process
 	if err := p.Stop(); err != nil {
 		t.Error(err)
 	}

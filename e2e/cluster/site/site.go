@@ -1,10 +1,10 @@
-// Package site runs a whole Orrery as separate processes on one machine, with a
-// handle on each to kill, pause and restart it, and with a proxy of ours between
-// any two that speak to each other, so that the network can be hurt pair by pair.
+// Package site runs a whole Orrery as separate processes on one machine. Tests can kill,
+// pause and restart each process. A proxy between any two processes that communicate lets
+// tests break the network pair by pair.
 //
-// Every node has a network namespace of its own where the machine allows that
-// (Namespaces), so that nodes have the same ports as real hosts have. Processes
-// reach each other through the proxies alone:
+// Where the machine allows it (Namespaces), every node has its own network namespace, so
+// that nodes have the same ports as real hosts do. Processes reach each other only through
+// the proxies:
 //
 //	service ── proxy (service × member) ──▶ etcd member
 //	agent   ── proxy (agent × member) ──▶ etcd member       from inside its namespace
@@ -28,31 +28,33 @@ import (
 	"github.com/orreryhq/orrery/e2e/cluster/proxy"
 )
 
-// Options say what a site consists of. Numbers of replicas are at least 1.
+// Options configure a site. Numbers of replicas are at least 1.
 type Options struct {
-	// Dir is where everything lies.
+	// Dir is the directory of all data.
 	Dir      string
 	Programs Programs
 	// Members is the number of etcd members: 1 or 3.
 	Members                                  int
 	Schedulers, Enforcers, Gateways, Sources int
 	Nodes                                    int
-	// TTL of all sessions. 0 leaves the services' default.
+	// TTL is the TTL of all sessions. 0 means the services' default.
 	TTL time.Duration
-	// Tick is the heartbeat interval of etcd; an election takes ten to twenty. 0 is 30 ms:
-	// to the TTL of 3 s of the fault harness as etcd's default of 100 ms is to a TTL of 10 s.
+	// Tick is the heartbeat interval of etcd; an election takes ten to twenty. 0 means 30
+	// ms, which fits the fault harness's TTL of 3 s as etcd's default of 100 ms fits a TTL
+	// of 10 s.
 	Tick time.Duration
 	// MemoryMiB and CPU are each node's capacity.
 	MemoryMiB, CPU int
-	// DataDir is the data directory of a node; nil: below Dir.
+	// DataDir returns the data directory of a node. Nil means a directory below Dir.
 	DataDir func(node string) string
 	// StopInstances makes agents stop their instances when they end.
 	StopInstances bool
-	// KeepInstances leaves what runs on the nodes running at the end.
+	// KeepInstances leaves the instances running at the end.
 	KeepInstances bool
-	// Namespaces gives each node a network of its own.
+	// Namespaces gives each node its own network namespace.
 	Namespaces bool
-	// Clocks are how far the clocks of processes are ahead, for each of their runs in turn.
+	// Clocks are by how much the clocks of processes are ahead, for each of their runs in
+	// turn.
 	Clocks map[string][]time.Duration
 }
 
@@ -60,17 +62,17 @@ type Options struct {
 type Site struct {
 	o       Options
 	members []*Member
-	// services are all processes but etcd's, in the order they were started.
+	// services are all processes except etcd's, in the order of their start.
 	services []*Process
 	nodes    []*Node
 	gateways []string
-	// sources are the addresses of templatesvc's replicas by name.
+	// sources maps templatesvc's replicas to their addresses.
 	sources map[string]string
 	links   map[Pair]*proxy.Proxy
 	spaces  []*Namespace
 }
 
-// Pair names a line between two processes, from the one that connects.
+// Pair is a connection between two processes; From is the client.
 type Pair struct{ From, To string }
 
 // Member is a member of etcd.
@@ -82,14 +84,14 @@ type Member struct {
 // Node is a host with its agent.
 type Node struct {
 	*Process
-	// ID is the node's id, DataDir the agent's data directory.
+	// ID is the node's ID, and DataDir the agent's data directory.
 	ID, DataDir string
-	// Space is the node's network, nil when it has none of its own.
+	// Space is the node's namespace; nil when it has none.
 	Space *Namespace
 }
 
-// Start starts all processes; it does not wait until they are ready. A site that
-// was started has to be closed, also after an error.
+// Start starts all processes without waiting until they are ready. Close the site, also
+// after an error.
 func Start(ctx context.Context, o Options) (*Site, error) {
 	s := &Site{o: o, links: map[Pair]*proxy.Proxy{}, sources: map[string]string{}}
 	for _, dir := range []string{s.path("logs"), s.path("etcd"), s.path("templates")} {
@@ -112,7 +114,7 @@ func (s *Site) path(name ...string) string {
 	return filepath.Join(append([]string{s.o.Dir}, name...)...)
 }
 
-// StartEtcd starts the members of etcd alone.
+// StartEtcd starts only the etcd members.
 func StartEtcd(ctx context.Context, o Options) (*Site, error) {
 	s := &Site{o: o}
 	for _, dir := range []string{s.path("logs"), s.path("etcd")} {
@@ -127,13 +129,13 @@ func StartEtcd(ctx context.Context, o Options) (*Site, error) {
 	return s, nil
 }
 
-// Members are the members of etcd.
+// Members returns the etcd members.
 func (s *Site) Members() []*Member { return s.members }
 
-// Nodes are the nodes.
+// Nodes returns the nodes.
 func (s *Site) Nodes() []*Node { return s.nodes }
 
-// Endpoints are the members' own addresses, past all proxies.
+// Endpoints returns the members' own addresses, which bypass all proxies.
 func (s *Site) Endpoints() []string {
 	var out []string
 	for _, m := range s.members {
@@ -142,22 +144,22 @@ func (s *Site) Endpoints() []string {
 	return out
 }
 
-// Gateways are the base URLs of the API.
+// Gateways returns the base URLs of the API.
 func (s *Site) Gateways() []string { return s.gateways }
 
-// TemplateDir is where templates are dropped in.
+// TemplateDir returns the directory from which templates are published.
 func (s *Site) TemplateDir() string { return s.path("templates") }
 
-// PasswordFile holds the admin's password.
+// PasswordFile returns the file with the admin's password.
 func (s *Site) PasswordFile() string { return s.path("admin-password") }
 
-// SecretFile holds the cluster's secret.
+// SecretFile returns the file with the cluster's secret.
 func (s *Site) SecretFile() string { return s.path("cluster-secret") }
 
-// LogDir holds each process' output.
+// LogDir returns the directory with each process's log.
 func (s *Site) LogDir() string { return s.path("logs") }
 
-// Process is a process by name; nil when there is none.
+// Process returns a process by name, or nil.
 func (s *Site) Process(name string) *Process {
 	for _, p := range s.Processes() {
 		if p.Name == name {
@@ -167,7 +169,7 @@ func (s *Site) Process(name string) *Process {
 	return nil
 }
 
-// Processes are all processes.
+// Processes returns all processes.
 func (s *Site) Processes() []*Process {
 	out := slices.Clone(s.services)
 	for _, m := range s.members {
@@ -176,7 +178,7 @@ func (s *Site) Processes() []*Process {
 	return out
 }
 
-// Node is a node by id; nil when there is none.
+// Node returns a node by ID, or nil.
 func (s *Site) Node(id string) *Node {
 	for _, n := range s.nodes {
 		if n.ID == id {
@@ -186,13 +188,13 @@ func (s *Site) Node(id string) *Node {
 	return nil
 }
 
-// AllLinks are all lines.
+// AllLinks returns all connections.
 func (s *Site) AllLinks() []Pair { return slices.Collect(maps.Keys(s.links)) }
 
-// Link is the proxy between a pair; nil when they do not speak.
+// Link returns the proxy of a connection, or nil.
 func (s *Site) Link(p Pair) *proxy.Proxy { return s.links[p] }
 
-// Links are the lines from a process to all members of etcd.
+// Links returns the connections from a process to all etcd members.
 func (s *Site) Links(process string) []Pair {
 	var out []Pair
 	for _, m := range s.members {
@@ -201,12 +203,12 @@ func (s *Site) Links(process string) []Pair {
 	return out
 }
 
-// closing is the order in which programs are ended: first what decides, then the
-// nodes, then what they need.
+// closing is the order in which programs are stopped: first the ones that decide, then the
+// nodes, then their dependencies.
 var closing = []string{"apigateway", "enforcer", "scheduler", "node", "templatesvc"}
 
-// Close ends everything, the nodes with all that runs on them, etcd last. The error
-// tells what ended badly.
+// Close stops everything: the nodes with all their processes first, etcd last. The error
+// lists the processes that ended badly.
 func (s *Site) Close() error {
 	var errs []error
 	for _, l := range s.links {
@@ -236,8 +238,8 @@ func (s *Site) Close() error {
 	return errors.Join(errs...)
 }
 
-// address is a free address on loopback that stays free while its process is
-// away: outside the range that systems take ports of clients from.
+// address returns a free loopback address that stays free while its process is down,
+// because it is outside the range of ephemeral ports.
 func address() (string, error) {
 	for range 1000 {
 		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10000+rand.IntN(20000)))
@@ -249,7 +251,7 @@ func address() (string, error) {
 	return "", errors.New("no port between 10000 and 30000 is free")
 }
 
-// process makes a handle and starts it.
+// process creates a handle and starts the process.
 func (s *Site) process(name, program string, space *Namespace, args ...string) (*Process, error) {
 	p := &Process{
 		Name: name, binary: s.o.Programs[program], args: args, namespace: space, log: s.path("logs", name+".log"), clocks: s.o.Clocks[name],
@@ -257,7 +259,7 @@ func (s *Site) process(name, program string, space *Namespace, args ...string) (
 	return p, p.Start()
 }
 
-// connect puts a proxy between a pair, listening in the connecting one's network.
+// connect starts a proxy for a connection. It listens in the client's network.
 func (s *Site) connect(p Pair, from *Namespace, at string, dial proxy.Dial) (string, error) {
 	l, err := from.Listen(at)
 	if err != nil {
@@ -267,7 +269,7 @@ func (s *Site) connect(p Pair, from *Namespace, at string, dial proxy.Dial) (str
 	return s.links[p].Address(), nil
 }
 
-// endpoints puts proxies between a process and all members.
+// endpoints starts proxies between a process and all etcd members.
 func (s *Site) endpoints(process string, space *Namespace) (string, error) {
 	var out []string
 	for _, m := range s.members {

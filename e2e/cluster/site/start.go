@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// agentPort is where every agent listens in its namespace.
+// agentPort is the port of every agent in its namespace.
 const agentPort = 7070
 
 func (s *Site) startEtcd(ctx context.Context) error {
@@ -33,7 +33,7 @@ func (s *Site) startEtcd(ctx context.Context) error {
 	}
 	for _, m := range s.members {
 		ready := s.path("etcd", m.Name+".ready")
-		_ = os.Remove(ready) // of an earlier start
+		_ = os.Remove(ready) // left by an earlier start
 		p, err := s.process(m.Name, "etcd", nil,
 			"-name", m.Name, "-data", s.path("etcd", m.Name), "-ready", ready,
 			"-client", m.client, "-peer", m.peer, "-members", strings.Join(all, ","), "-tick", cmp.Or(s.o.Tick, 30*time.Millisecond).String())
@@ -64,7 +64,7 @@ func (s *Site) awaitEtcd(ctx context.Context) error {
 	return nil
 }
 
-// common are the settings of every service.
+// common returns the settings that all services have.
 func (s *Site) common(name string, space *Namespace) ([]string, error) {
 	endpoints, err := s.endpoints(name, space)
 	if err != nil {
@@ -111,8 +111,8 @@ func (s *Site) startServices(context.Context) error {
 
 func nothing(string) ([]string, error) { return nil, nil }
 
-// unbounded has schedulers exclude no node for its load: all nodes of a site measure the
-// same processors, at different moments.
+// unbounded disables the load bound of schedulers, because all nodes of a site measure the
+// same CPUs at different moments.
 func unbounded(string) ([]string, error) { return []string{"--max-cpu", "100"}, nil }
 
 func (s *Site) source(name string) ([]string, error) {
@@ -171,8 +171,8 @@ func (s *Site) startNode(id string) error {
 	return nil
 }
 
-// network gives a node its namespace, with lines in both directions, and returns
-// the settings that follow.
+// network creates a node's namespace and its connections in both directions, and returns
+// the resulting settings.
 func (s *Site) network(node *Node) ([]string, error) {
 	if !s.o.Namespaces {
 		return []string{"--listen", "127.0.0.1:0"}, nil
@@ -196,8 +196,8 @@ func (s *Site) network(node *Node) ([]string, error) {
 	return []string{"--listen", listen, "--advertise-url", "http://" + url}, nil
 }
 
-// Instances are the processes on the node beside its agent: all in its namespace, or
-// those that carry an instance's mark and work below its data directory.
+// Instances returns the node's processes other than its agent: those in its namespace, or
+// without one, those that have an instance's mark and work below its data directory.
 func (n *Node) Instances() []int {
 	if n.Space != nil {
 		return slices.DeleteFunc(n.Space.Processes(), func(pid int) bool { return pid == n.PID() })
@@ -217,14 +217,14 @@ func (n *Node) Instances() []int {
 	return out
 }
 
-// holds reports whether a process works below the node's data directory: other
-// sites may have a node of the same name.
+// holds reports whether a process works below the node's data directory. Other sites may
+// have nodes of the same name.
 func (n *Node) holds(pid int) bool {
 	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	return err == nil && strings.HasPrefix(strings.TrimSuffix(dir, " (deleted)"), n.DataDir+string(filepath.Separator))
 }
 
-// KillInstances ends all that runs on the node, at once, and returns what it was.
+// KillInstances kills all instances on the node at once, and returns their processes.
 func (n *Node) KillInstances() []int {
 	pids := n.Instances()
 	for _, pid := range pids {
@@ -233,8 +233,8 @@ func (n *Node) KillInstances() []int {
 	return pids
 }
 
-// PowerCut ends the agent and all that runs on the node, at once, and returns the
-// processes beside the agent's.
+// PowerCut kills the agent and all instances on the node at once, and returns the
+// instances' processes.
 func (n *Node) PowerCut() []int {
 	n.Kill()
 	return n.KillInstances()

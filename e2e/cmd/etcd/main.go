@@ -1,5 +1,5 @@
-// Command etcd is an etcd member for end-to-end tests: the real server, with the
-// few flags they need. A production cluster runs etcd's own program.
+// Command etcd is an etcd member for end-to-end tests: the real server, with only the flags
+// they need. A production cluster runs etcd's own program.
 package main
 
 import (
@@ -90,7 +90,7 @@ func (o options) config() *embed.Config {
 	return cfg
 }
 
-// announce writes a file as a whole.
+// announce writes a file atomically.
 func announce(path, text string) error {
 	tmp := filepath.Clean(path) + ".new"
 	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {

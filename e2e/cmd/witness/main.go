@@ -1,6 +1,5 @@
-// Command witness is a workload that writes down when it ran: see package record.
-// It listens on its port, stops on the line "stop" and on SIGTERM, and can crash of
-// its own accord.
+// Command witness is a workload that records when it ran, see package record. It listens on
+// its port, stops on the line "stop" and on SIGTERM, and can crash by itself.
 package main
 
 import (
@@ -55,7 +54,7 @@ func run(args []string, env func(string) string, stdin io.Reader, stderr io.Writ
 	return code
 }
 
-// witness lives until it is asked to stop or crashes.
+// witness runs until it is asked to stop or crashes.
 func witness(o options, h record.Header, stdin io.Reader) (int, error) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
@@ -125,8 +124,8 @@ func live(o options, w *record.Writer, note func(record.Event) error, signals <-
 	}
 }
 
-// count adds a byte to a file and returns how many it had; unsaved says that it
-// could not be added.
+// count appends a byte to a file and returns the previous length. unsaved means that the
+// append failed.
 func count(path string) (had int, unsaved bool) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -141,7 +140,8 @@ func count(path string) (had int, unsaved bool) {
 	return int(info.Size()), err != nil
 }
 
-// lock takes a lock for as long as the process lives. False: another has it.
+// lock takes a lock for the lifetime of the process. It returns false when another process
+// holds it.
 func lock(path string) (bool, error) {
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
 	if err != nil {
@@ -154,7 +154,7 @@ func lock(path string) (bool, error) {
 	return err == nil, err
 }
 
-// serve takes connections so that a readiness check passes.
+// serve accepts connections so that a readiness check passes.
 func serve(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -165,7 +165,7 @@ func serve(l net.Listener) {
 	}
 }
 
-// lines closes its channel at the line "stop".
+// lines returns a channel that is closed at the line "stop".
 func lines(r io.Reader) <-chan struct{} {
 	stop := make(chan struct{})
 	go func() {

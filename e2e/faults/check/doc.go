@@ -1,4 +1,4 @@
-// Package check says what a fault run broke. Every checker is a pure function of
-// what was recorded, the workloads' own files and etcd's history, and returns one
-// sentence for each thing that must not be.
+// Package check finds the broken promises of a fault run. Every check is a pure function of
+// the records: the workloads' own files and etcd's history. It returns one sentence per
+// problem.
 package check

@@ -9,35 +9,35 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Exits is what Exits looks at.
+// Exits is the input of its method Check.
 type Exits struct {
-	// Runs are all runs; Living and Killed say of a process that it lives, or that
-	// the plan killed it.
+	// Runs are all runs. Living and Killed report whether a process lives and whether the
+	// plan killed it.
 	Runs           []record.Run
 	Living, Killed func(pid int) bool
 	Events         []history.Event
-	// MayShrink reports whether a group's count was lowered, so that instances may be
-	// in excess. They may as well when one was on a lost node.
+	// MayShrink reports whether a group may have surplus instances, because its count was
+	// lowered or because one was on a lost node.
 	MayShrink func(fleet.GroupName) bool
 	// Exclusive reports whether a group's instances end with their node's session.
 	Exclusive func(fleet.GroupName) bool
-	// MayExpire reports whether a node's session may have been about to expire at a
-	// moment: something that it needs had failed shortly before.
+	// MayExpire reports whether a node's session may have been about to expire at a time,
+	// because something it depends on had failed shortly before.
 	MayExpire func(node fleet.NodeID, at record.Time) bool
 	// MayFail reports whether an instance may end or fail to start for a reason.
 	MayFail func(fleet.Reason) bool
 }
 
-// why are the reasons orders may have in any scenario.
+// why lists the reasons that orders may have in any scenario.
 var why = []fleet.Reason{
 	fleet.ReasonStopRequested, fleet.ReasonGroupDeleted, fleet.ReasonRequested, fleet.ReasonRestart,
 }
 
-// shrinking are the reasons orders may have where instances are in excess.
+// shrinking lists the reasons that orders may have when there are surplus instances.
 var shrinking = []fleet.Reason{fleet.ReasonScaledDown, fleet.ReasonAboveMaximum}
 
-// Check returns the runs that ended although nobody ordered it, the orders nobody
-// had a reason for, and the instances that were said to have ended while they lived.
+// Check returns the runs that ended without an order, the orders without a valid reason,
+// and the instances that were reported as ended while they lived.
 func (x Exits) Check() ([]string, error) {
 	seen, err := x.observe()
 	if err != nil {
@@ -61,17 +61,17 @@ type generation struct {
 // observed is what the history says about ends.
 type observed struct {
 	out []string
-	// of is the generation a process belongs to.
+	// of maps a process to its generation.
 	of map[int]generation
-	// ordered are generations that were ordered to end, or made way for a newer one.
+	// ordered are the generations that were ordered to end or replaced by a newer one.
 	ordered map[generation]bool
-	// stopped says that any generation of an instance was.
+	// stopped are the instances with any such generation.
 	stopped map[fleet.InstanceID]bool
-	// expired are generations that ended with the session of a node.
+	// expired are the generations that ended with the session of a node.
 	expired map[generation]fleet.NodeID
-	// lost says that a group had an instance on a lost node.
+	// lost are the groups that had an instance on a lost node.
 	lost map[fleet.GroupName]bool
-	// ended is when a generation's end was reported.
+	// ended maps a generation to the report of its end.
 	ended map[generation]history.Event
 }
 
@@ -139,7 +139,7 @@ func (x Exits) status(o *observed, s fleet.Status, e history.Event) {
 	}
 }
 
-// explain says nothing when the end of a run has a cause.
+// explain returns nothing when the end of a run has a valid cause.
 func (x Exits) explain(r record.Run, o *observed) []string {
 	if _, own := r.Has(record.Failing); own || x.Killed(r.PID) {
 		return nil
@@ -163,7 +163,7 @@ func (x Exits) explain(r record.Run, o *observed) []string {
 	return []string{fmt.Sprintf("unrelated exit: %v ended %s, but %s", r, how, why)}
 }
 
-// early are runs that lived on after their end had been reported.
+// early returns the runs that lived after their end had been reported.
 func (o *observed) early(runs []record.Run) []string {
 	var out []string
 	for _, r := range runs {

@@ -8,11 +8,12 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/history"
 	"github.com/orreryhq/orrery/e2e/faults/record"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// past builds a history; each step is one transaction at the next revision, which
-// begins with 1. The recorder sees revision n at time 10 n.
+// past builds a history. Each step is one transaction at the next revision, starting with
+// 1. The recorder sees revision n at time 10 n.
 type past struct {
 	t       *testing.T
 	rev     int64
@@ -22,7 +23,7 @@ type past struct {
 
 func newPast(t *testing.T) *past { return &past{t: t, created: map[string]int64{}} }
 
-// write is one record of a transaction; a nil value removes the key.
+// write is one record of a transaction. A nil value deletes the key.
 type write struct {
 	key   fmt.Stringer
 	value any
@@ -56,26 +57,26 @@ const (
 	first = fleet.InstanceID("aaaaaa")
 )
 
-func shard() store.Key[fleet.Shard] { return store.ShardKey("scheduler", fleet.ShardOf(group)) }
+func shard() keys.Key[cluster.Shard] { return keys.Shard("scheduler", fleet.ShardOf(group)) }
 
 func intent(id fleet.InstanceID, edit ...func(*fleet.Intent)) write {
 	i := fleet.Intent{ID: id, Name: "lobby-1", Group: group, Desired: fleet.DesiredRunning, Generation: 1}
 	for _, e := range edit {
 		e(&i)
 	}
-	return write{store.IntentKey(id), i}
+	return write{keys.Intent(id), i}
 }
 
-// placement is of generation 1 on node-1 with 400 MiB and port 5, under epoch 1.
+// placement places generation 1 on node-1 with 400 MiB and port 5, under epoch 1.
 func placement(id fleet.InstanceID, edit ...func(*fleet.Placement)) write {
 	p := fleet.Placement{Instance: id, Name: "lobby-1", Group: group, Node: "node-1", Generation: 1, Resources: fleet.Resources{MemoryMiB: 400}, Port: 5, Epoch: 1}
 	for _, e := range edit {
 		e(&p)
 	}
-	return write{store.PlacementKey(p.Node, id), p}
+	return write{keys.Placement(p.Node, id), p}
 }
 
-// status is of generation 1 on node-1 with pid 7, under epoch 2.
+// status reports generation 1 on node-1 with PID 7, under epoch 2.
 func status(id fleet.InstanceID, state fleet.State, edit ...func(*fleet.Status)) write {
 	s := fleet.Status{Instance: id, Group: group, Node: "node-1", Generation: 1, State: state, PID: 7, Epoch: 2}
 	if state.Terminal() {
@@ -84,22 +85,22 @@ func status(id fleet.InstanceID, state fleet.State, edit ...func(*fleet.Status))
 	for _, e := range edit {
 		e(&s)
 	}
-	return write{store.StatusKey(id), s}
+	return write{keys.Status(id), s}
 }
 
 func order(id fleet.InstanceID, reason fleet.Reason) write {
-	return write{store.OrderKey("node-1", id), fleet.Order{Instance: id, Node: "node-1", Generation: 1, Action: fleet.OrderStop, Reason: reason}}
+	return write{keys.Order("node-1", id), fleet.Order{Instance: id, Node: "node-1", Generation: 1, Action: fleet.OrderStop, Reason: reason}}
 }
 
 func session(node fleet.NodeID) write {
-	return write{store.NodeSessionKey(node), fleet.NodeSession{Node: node}}
+	return write{keys.NodeSession(node), fleet.NodeSession{Node: node}}
 }
 
-// begun is a history in which a scheduler owns the shard (epoch 1), node-1 has a
-// session (epoch 2) and 1000 MiB, and the first instance is wanted; revision 4 is next.
+// begun returns a history in which a scheduler owns the shard (epoch 1), node-1 has a
+// session (epoch 2) and 1000 MiB, and the first instance is wanted. Revision 4 is next.
 func begun(t *testing.T) *past {
 	return newPast(t).
-		txn(write{shard(), fleet.Shard{}}).
+		txn(write{shard(), cluster.Shard{}}).
 		txn(session("node-1")).
-		txn(write{store.NodeKey("node-1"), fleet.Node{ID: "node-1", Capacity: fleet.Resources{MemoryMiB: 1000}}}, intent(first))
+		txn(write{keys.Node("node-1"), fleet.Node{ID: "node-1", Capacity: fleet.Resources{MemoryMiB: 1000}}}, intent(first))
 }

@@ -7,16 +7,16 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/faults/history"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// Records are the breaches of what every revision of the records promises:
+// Records returns the violations of what every revision of the records promises:
 //
-//   - a placement carries the epoch of the scheduler that owned the group's shard
-//     when it was written, a status that of its node's session;
-//   - no node's instances reserve more memory than it has, or share a port;
-//   - no generation of an instance is placed twice, and no two living instances
-//     share a name.
+//   - A placement carries the epoch of the scheduler that owned the group's shard when it
+//     was written. A status carries the epoch of its node's session.
+//   - The instances on a node reserve no more memory than it has, and share no port.
+//   - No generation of an instance is placed twice, and no two living instances share a
+//     name.
 func Records(events []history.Event) ([]string, error) {
 	c := &records{}
 	err := history.Walk(events, func(before, after *history.State, txn []history.Event) error {
@@ -37,7 +37,7 @@ func (c *records) broken(rev int64, format string, args ...any) {
 }
 
 func (c *records) event(before, after *history.State, e history.Event) {
-	kind, rest, ok := store.SplitKey(e.Key)
+	kind, rest, ok := keys.Split(e.Key)
 	if !ok {
 		return
 	}
@@ -55,16 +55,16 @@ func (c *records) event(before, after *history.State, e history.Event) {
 	}
 }
 
-// owned demands that the author of a placement owned the shard.
+// owned checks that the author of a placement owned the shard.
 func (c *records) owned(before *history.State, p fleet.Placement) {
-	key := store.ShardKey("scheduler", fleet.ShardOf(p.Group)).String()
+	key := keys.Shard("scheduler", fleet.ShardOf(p.Group)).String()
 	if owner := before.Owners[key]; owner != p.Epoch {
 		c.broken(p.ModRev, "former owner: %s was placed under epoch %d, but %s had %d", p.Name, p.Epoch, key, owner)
 	}
 }
 
-// session demands that the author of a status was the agent of the node's session,
-// or somebody who said that the node is lost, when it had none.
+// session checks that the author of a status was the agent of the node's session, or that
+// the status reports the node as lost while it had no session.
 func (c *records) session(before *history.State, s fleet.Status) {
 	session, ok := before.Sessions[s.Node]
 	switch {
@@ -78,7 +78,7 @@ func (c *records) session(before *history.State, s fleet.Status) {
 	}
 }
 
-// once demands that a generation has one placement.
+// once checks that a generation has one placement.
 func (c *records) once(after *history.State, p fleet.Placement) {
 	for at, other := range after.Placements {
 		if at.Instance == p.Instance && at.Node != p.Node && other.Generation >= p.Generation {
@@ -87,7 +87,7 @@ func (c *records) once(after *history.State, p fleet.Placement) {
 	}
 }
 
-// room demands that what is on a node fits, and that its ports are different.
+// room checks that the instances on a node fit and have different ports.
 func (c *records) room(after *history.State, node fleet.NodeID) {
 	used, ports := 0, map[int]string{}
 	for _, p := range holders(after, node) {
@@ -104,7 +104,7 @@ func (c *records) room(after *history.State, node fleet.NodeID) {
 	}
 }
 
-// holders are the placements that occupy a node.
+// holders returns the placements that occupy a node.
 func holders(s *history.State, node fleet.NodeID) []fleet.Placement {
 	var out []fleet.Placement
 	for at, p := range s.Placements {
@@ -123,7 +123,7 @@ func holders(s *history.State, node fleet.NodeID) []fleet.Placement {
 	return out
 }
 
-// name demands that no other instance which has not ended has the name.
+// name checks that no other living instance has the name.
 func (c *records) name(after *history.State, in fleet.Intent) {
 	if in.Desired != fleet.DesiredRunning {
 		return

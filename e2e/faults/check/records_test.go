@@ -7,7 +7,8 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/history"
 	"github.com/orreryhq/orrery/e2e/faults/record"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func TestWhatRecordsMayNotSay(t *testing.T) {
@@ -21,23 +22,23 @@ func TestWhatRecordsMayNotSay(t *testing.T) {
 			return p.txn(placement(first)).txn(status(first, fleet.Online)).txn(order(first, fleet.ReasonStopRequested)).txn(status(first, fleet.Stopped))
 		}, ""},
 		"a placement by the owner before": {func(p *past) *past {
-			return p.txn(write{shard(), nil}).txn(write{shard(), fleet.Shard{}}).txn(placement(first))
+			return p.txn(write{shard(), nil}).txn(write{shard(), cluster.Shard{}}).txn(placement(first))
 		}, "former owner: lobby-1 was placed under epoch 1"},
 		"a placement by the new owner": {func(p *past) *past {
-			return p.txn(write{shard(), nil}).txn(write{shard(), fleet.Shard{}}).
+			return p.txn(write{shard(), nil}).txn(write{shard(), cluster.Shard{}}).
 				txn(placement(first, func(p *fleet.Placement) { p.Epoch = 5 }))
 		}, ""},
 		"a placement while nobody owns the shard": {func(p *past) *past {
 			return p.txn(write{shard(), nil}).txn(placement(first))
 		}, "former owner"},
 		"a status of the session before": {func(p *past) *past {
-			return p.txn(placement(first)).txn(write{store.NodeSessionKey("node-1"), nil}).txn(session("node-1")).txn(status(first, fleet.Online))
+			return p.txn(placement(first)).txn(write{keys.NodeSession("node-1"), nil}).txn(session("node-1")).txn(status(first, fleet.Online))
 		}, "former owner: status ONLINE"},
 		"a status without a session": {func(p *past) *past {
-			return p.txn(placement(first)).txn(write{store.NodeSessionKey("node-1"), nil}).txn(status(first, fleet.Online))
+			return p.txn(placement(first)).txn(write{keys.NodeSession("node-1"), nil}).txn(status(first, fleet.Online))
 		}, "former owner: status ONLINE"},
 		"a node declared lost": {func(p *past) *past {
-			return p.txn(placement(first)).txn(write{store.NodeSessionKey("node-1"), nil}).txn(status(first, fleet.Offline))
+			return p.txn(placement(first)).txn(write{keys.NodeSession("node-1"), nil}).txn(status(first, fleet.Offline))
 		}, ""},
 		"a node declared lost while it lives": {func(p *past) *past {
 			return p.txn(placement(first)).txn(status(first, fleet.Offline))
@@ -54,7 +55,7 @@ func TestWhatRecordsMayNotSay(t *testing.T) {
 				txn(placement(second, func(p *fleet.Placement) { p.Resources.MemoryMiB = 1000 }))
 		}, ""},
 		"room of a lost node's instance": {func(p *past) *past {
-			return p.txn(intent(second, other)).txn(placement(first)).txn(write{store.NodeSessionKey("node-1"), nil}).
+			return p.txn(intent(second, other)).txn(placement(first)).txn(write{keys.NodeSession("node-1"), nil}).
 				txn(status(first, fleet.Offline)).txn(placement(second, ported(6), func(p *fleet.Placement) { p.Resources.MemoryMiB = 1000 }))
 		}, "over capacity"},
 		"one port for two": {func(p *past) *past {
@@ -88,7 +89,8 @@ func TestWhatRecordsMayNotSay(t *testing.T) {
 func ported(n int) func(*fleet.Placement) { return func(p *fleet.Placement) { p.Port = n } }
 
 func TestWhatMayNotEnd(t *testing.T) {
-	// The run of the first instance, pid 7; what is seen at revision n happened by 10 n.
+	// run is the first instance's run with PID 7. Changes seen at revision n happened by
+	// time 10 n.
 	run := func(alive record.Time, edit ...func(*record.Run)) record.Run {
 		return lived(45, alive, append(edit, func(r *record.Run) { r.PID = 7 })...)
 	}
@@ -102,7 +104,7 @@ func TestWhatMayNotEnd(t *testing.T) {
 		living, killed bool
 		shrunk         bool
 		exclusive      bool
-		unhurt         bool // nothing had failed
+		unhurt         bool // no fault had occurred
 		want           string
 	}{
 		"one that lives":                  {history: online, run: run(90), living: true},
@@ -242,7 +244,7 @@ func TestWhatIsNotSettled(t *testing.T) {
 	one(t, check.Settled(s, map[fleet.GroupName]int{group: 2}, []record.Run{process}), "2 are declared")
 }
 
-// onlineOf are the instances that count towards a number.
+// onlineOf returns the instances that count towards the number.
 func onlineOf(s *history.State) []fleet.InstanceID {
 	var out []fleet.InstanceID
 	for id, i := range s.Instances() {

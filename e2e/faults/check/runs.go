@@ -8,8 +8,8 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/record"
 )
 
-// StaticOverlaps are runs of one static instance that lived at the same time, by
-// their own record or because the lock of the instance was held.
+// StaticOverlaps returns runs of one static instance that lived at the same time, by their
+// own record or because the instance's lock was held.
 func StaticOverlaps(runs []record.Run) []string {
 	var out []string
 	static := slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return !r.Static })
@@ -24,7 +24,7 @@ func StaticOverlaps(runs []record.Run) []string {
 	return out
 }
 
-// PortClashes are ports that two runs on one node had at the same time.
+// PortClashes returns ports that two runs on one node had at the same time.
 func PortClashes(runs []record.Run) []string {
 	var out []string
 	ported := slices.DeleteFunc(slices.Clone(runs), func(r record.Run) bool { return r.Port == 0 })
@@ -39,7 +39,7 @@ func PortClashes(runs []record.Run) []string {
 	return out
 }
 
-// WrongFiles are runs whose directory was not what their template says.
+// WrongFiles returns runs whose directory differed from their template.
 func WrongFiles(runs []record.Run) []string {
 	var out []string
 	for _, r := range runs {
@@ -50,8 +50,8 @@ func WrongFiles(runs []record.Run) []string {
 	return out
 }
 
-// DataLosses are runs of static instances that found less in their directory than
-// the run before had left. Runs on other nodes are not compared.
+// DataLosses returns runs of static instances that found less in their directory than the
+// previous run had left. Runs on different nodes are not compared.
 func DataLosses(runs []record.Run) []string {
 	var out []string
 	last := map[string]record.Run{}
@@ -70,10 +70,10 @@ func DataLosses(runs []record.Run) []string {
 	return out
 }
 
-// overlapping are pairs of runs with the same key that lived at the same time.
+// overlapping returns pairs of runs with the same key that lived at the same time.
 func overlapping(runs []record.Run, key func(record.Run) string) [][2]record.Run {
 	var out [][2]record.Run
-	longest := map[string]record.Run{} // of each key, the run that lived longest so far
+	longest := map[string]record.Run{} // by key, the longest-lived run so far
 	for _, r := range byStart(runs) {
 		k := key(r)
 		before, ok := longest[k]

@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/record"
 )
 
-// lived is a run of a static instance "world-1" on node-1 with port 1.
+// lived returns a run of a static instance "world-1" on node-1 with port 1.
 func lived(from, to record.Time, edit ...func(*record.Run)) record.Run {
 	r := record.Run{
 		Header: record.Header{Instance: "aaaaaa", Name: "world-1", Group: "world", Node: "node-1", PID: int(from), Port: 1, Static: true, Started: from},
@@ -33,7 +33,7 @@ func TestWhatRunsMayNotDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		check func([]record.Run) []string
 		runs  []record.Run
-		want  string // the beginning of the one sentence; empty: none
+		want  string // the beginning of the only sentence; empty for none
 	}{
 		"one run after the other": {check.StaticOverlaps, []record.Run{lived(1, 5), lived(6, 9)}, ""},
 		"two runs at once":        {check.StaticOverlaps, []record.Run{lived(1, 5), lived(5, 9)}, "two holders"},
@@ -67,7 +67,7 @@ func TestWhatRunsMayNotDo(t *testing.T) {
 	}
 }
 
-// one demands one sentence with a beginning, or none.
+// one checks for one sentence with the given beginning, or none.
 func one(t *testing.T, got []string, want string) {
 	t.Helper()
 	switch {

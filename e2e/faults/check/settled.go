@@ -10,9 +10,9 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Settled says what is not yet as it shall be: each group has its wanted number of
-// instances, all ONLINE; each ONLINE record has a living process, and each living
-// process such a record. live are the runs whose process exists.
+// Settled returns the differences from the desired state: each group has its wanted number
+// of instances, all ONLINE, and ONLINE records and living processes match one to one. live
+// are the runs whose process exists.
 func Settled(s *history.State, wanted map[fleet.GroupName]int, live []record.Run) []string {
 	var out []string
 	instances := s.Instances()
@@ -37,7 +37,7 @@ func Settled(s *history.State, wanted map[fleet.GroupName]int, live []record.Run
 	return append(out, unmatched(instances, live)...)
 }
 
-// unmatched are living processes without an ONLINE record of them, and the reverse.
+// unmatched returns living processes without an ONLINE record, and the reverse.
 func unmatched(instances map[fleet.InstanceID]*fleet.Instance, live []record.Run) []string {
 	var out []string
 	lives := map[int]bool{}

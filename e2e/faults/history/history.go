@@ -1,5 +1,5 @@
-// Package history is what a fault run knows of etcd: every change of every key, in
-// the order of its revisions, and the state of the records at each.
+// Package history records every change of every key in etcd during a fault run, in order of
+// revision, and rebuilds the records at each revision.
 package history
 
 import (
@@ -11,12 +11,13 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/faults/record"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 // Event is one change.
 type Event struct {
 	store.Change
-	// Seen is when the recorder learned of it: at or after it happened.
+	// Seen is when the recorder received the change, which is at or after it happened.
 	Seen record.Time
 }
 
@@ -31,9 +32,9 @@ type Recorder struct {
 var _ store.Handler = (*Recorder)(nil)
 
 // Run records until ctx ends.
-func (r *Recorder) Run(ctx context.Context, c *store.Client) { _ = c.Follow(ctx, store.Root, r) }
+func (r *Recorder) Run(ctx context.Context, c *store.Client) { _ = c.Follow(ctx, keys.Root, r) }
 
-// Reset takes in the state the record begins with. A second one is a gap.
+// Reset records the initial state. A second call means a gap.
 func (r *Recorder) Reset(kvs []store.KeyValue, rev int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +47,7 @@ func (r *Recorder) Reset(kvs []store.KeyValue, rev int64) {
 	r.rev = rev
 }
 
-// Apply takes in changes.
+// Apply records changes.
 func (r *Recorder) Apply(changes []store.Change, rev int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,14 +58,14 @@ func (r *Recorder) Apply(changes []store.Change, rev int64) {
 	r.rev = rev
 }
 
-// Rev is the revision up to which all is recorded; 0 before the beginning.
+// Rev returns the last recorded revision; 0 before the first.
 func (r *Recorder) Rev() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.rev
 }
 
-// Events are all changes so far. An error when there is a gap.
+// Events returns all changes so far. It fails when there is a gap.
 func (r *Recorder) Events() ([]Event, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,8 +81,8 @@ type State struct {
 	Records
 }
 
-// Walk replays events, one revision at a time. before is the state each
-// transaction met, after what it left; both are valid during the call only.
+// Walk replays events, one revision at a time. before and after are the states before and
+// after each transaction. They are valid only during the call.
 func Walk(events []Event, visit func(before, after *State, txn []Event) error) error {
 	before, after := &State{Records: newRecords()}, &State{Records: newRecords()}
 	for len(events) > 0 {
@@ -105,7 +106,7 @@ func Walk(events []Event, visit func(before, after *State, txn []Event) error) e
 	return nil
 }
 
-// Last is the state after all events.
+// Last returns the state after all events.
 func Last(events []Event) (*State, error) {
 	s := &State{Records: newRecords()}
 	for _, e := range events {

@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
@@ -26,8 +27,8 @@ func TestEveryRevisionIsRecordedAndReplayed(t *testing.T) {
 		await.That(t, fmt.Sprint("revision ", rev), func() string { return await.Unless(r.Rev() >= rev, "%d", r.Rev()) })
 	}
 	catchUp(1)
-	key := store.NodeKey("node-1")
-	rev, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(key, fleet.Node{ID: "node-1"}), store.Create(store.AllocKey("node-1"), fleet.Alloc{})}})
+	key := keys.Node("node-1")
+	rev, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(key, fleet.Node{ID: "node-1"}), store.Create(keys.Alloc("node-1"), fleet.Alloc{})}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestAGapIsTold(t *testing.T) {
 }
 
 func TestARecordThatCannotBeReadIsTold(t *testing.T) {
-	bad := history.Event{Change: store.Change{KeyValue: store.KeyValue{Key: store.NodeKey("node-1").String(), Value: []byte("{"), ModRev: 3}}}
+	bad := history.Event{Change: store.Change{KeyValue: store.KeyValue{Key: keys.Node("node-1").String(), Value: []byte("{"), ModRev: 3}}}
 	if _, err := history.Last([]history.Event{bad}); err == nil {
 		t.Error("no error")
 	}

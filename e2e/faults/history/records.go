@@ -3,9 +3,10 @@ package history
 import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// Records are the records a checker looks at.
+// Records are the records that checks read.
 type Records struct {
 	Groups     map[fleet.GroupName]fleet.Group
 	Intents    map[fleet.InstanceID]fleet.Intent
@@ -16,11 +17,11 @@ type Records struct {
 	Sessions   map[fleet.NodeID]fleet.NodeSession
 	Loops      map[fleet.GroupName]fleet.CrashLoop
 	Pending    map[fleet.InstanceID]fleet.Pending
-	// Owners are the create-revisions of shard keys, by the key.
+	// Owners maps shard keys to their create revisions.
 	Owners map[string]int64
 }
 
-// PlaceID is an instance on a node.
+// PlaceID identifies an instance on a node.
 type PlaceID struct {
 	Node     fleet.NodeID
 	Instance fleet.InstanceID
@@ -36,9 +37,9 @@ func newRecords() Records {
 	}
 }
 
-// set takes in one change.
+// set applies one change.
 func (r *Records) set(e Event) error {
-	kind, rest, ok := store.SplitKey(e.Key)
+	kind, rest, ok := keys.Split(e.Key)
 	if !ok || len(rest) == 0 {
 		return nil
 	}
@@ -87,8 +88,8 @@ func put[K comparable, T any](m map[K]T, k K, e Event) error {
 	return nil
 }
 
-// Instances are the records joined by instance. Of several placements of one
-// instance the one of the highest generation counts.
+// Instances returns the records joined by instance. If an instance has several placements,
+// the highest generation counts.
 func (r *Records) Instances() map[fleet.InstanceID]*fleet.Instance {
 	out := map[fleet.InstanceID]*fleet.Instance{}
 	for id, in := range r.Intents {

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// killsPerGroup is how many crashes in a short time leave a group unpaused.
+// killsPerGroup is how many crashes in a short time do not pause a group.
 const killsPerGroup = 2
 
 // world is the name of the static group.
 const world = "world"
 
-// mostScaled is the highest count a group is scaled to.
+// mostScaled is the highest count that a group is scaled to.
 const mostScaled = 6
 
-// Generate is the scenario of a seed.
+// Generate returns the scenario of a seed.
 func Generate(seed uint64, f Features) Scenario {
 	g := &generator{features: f, kills: map[string]int{}}
 	s := &g.Scenario
@@ -40,9 +40,9 @@ func Generate(seed uint64, f Features) Scenario {
 	return *s
 }
 
-// clocks sets the clocks of all services wrong, and otherwise wrong after each of their
-// restarts. The clocks of gateways are less than a day apart: a login's token is good for a
-// day, and a scenario logs in once.
+// clocks sets the clocks of all services wrong, differently after each restart. The clocks
+// of gateways differ by less than a day, because a scenario logs in once and a token is
+// valid for a day.
 func (g *generator) clocks() {
 	g.Clocks = map[string][]time.Duration{}
 	wrong := []time.Duration{0, 140 * time.Second, -140 * time.Second, 5 * time.Hour, -5 * time.Hour, 12 * time.Hour, -12 * time.Hour}
@@ -64,12 +64,12 @@ type generator struct {
 	kills    map[string]int
 }
 
-// part begins a part of the scenario, which does not depend on the others' draws.
+// part begins a part of the scenario, whose draws are independent of the other parts.
 func (g *generator) part(n uint64) { g.Rand = rand.New(rand.NewPCG(g.Seed, n)) }
 
 func pick[T any](g *generator, choices ...T) T { return choices[g.IntN(len(choices))] }
 
-// between is a duration in steps of a tenth of a second.
+// between returns a duration in steps of a tenth of a second.
 func (g *generator) between(low, high time.Duration) time.Duration {
 	const step = 100 * time.Millisecond
 	return low + time.Duration(g.Int64N(int64((high-low)/step)+1))*step
@@ -96,7 +96,7 @@ func (g *generator) groups() {
 	}
 }
 
-// memory is enough for all, and for not much more.
+// memory returns enough for all instances and not much more.
 func (g *generator) memory() int {
 	need := 0
 	for _, group := range g.Groups {
@@ -105,7 +105,7 @@ func (g *generator) memory() int {
 	return need*(5+g.IntN(3))/4/g.Nodes + 100
 }
 
-// faults makes five to ten, some of them at the same time.
+// faults adds five to ten faults, some of them at the same time.
 func (g *generator) faults() {
 	var at time.Duration
 	for range 5 + g.IntN(6) {
@@ -115,7 +115,7 @@ func (g *generator) faults() {
 	slices.SortStableFunc(g.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 
-// weights are how often each kind is chosen.
+// weights returns how often each kind is chosen.
 func weights(f Features) []weight {
 	out := []weight{
 		{Kill, 5},
@@ -149,7 +149,7 @@ type weight struct {
 	of   int
 }
 
-// Kinds are all kinds of faults.
+// Kinds returns all kinds of faults.
 func Kinds() []Kind {
 	var out []Kind
 	for _, w := range weights(Features{NodeLoss: true, ReplaceStatic: true, Disks: true}) {
@@ -166,7 +166,7 @@ func (g *generator) kind() Kind {
 	return pick(g, all...)
 }
 
-// fault makes one at a time.
+// fault draws one fault at the given time.
 func (g *generator) fault(at time.Duration) Fault {
 	f := Fault{At: at, Kind: g.kind()}
 	switch f.Kind {
@@ -197,7 +197,7 @@ func (g *generator) fault(at time.Duration) Fault {
 	return f
 }
 
-// peer is the process a fault of the network is limited to; empty: all members.
+// peer returns the process that a network fault is limited to; empty for all members.
 func (g *generator) peer(target string) string {
 	if g.Members > 1 && g.IntN(2) == 0 {
 		return pick(g, g.MemberNames()...)
@@ -208,7 +208,8 @@ func (g *generator) peer(target string) string {
 	return ""
 }
 
-// killWorkload spares a group that would be paused, and kills a service instead.
+// killWorkload returns a fault that kills a workload. If that would pause the group, it
+// kills a service instead.
 func (g *generator) killWorkload(f Fault) Fault {
 	group := pick(g, g.Groups...)
 	if group.Crash > 0 || g.kills[group.Name] == killsPerGroup {

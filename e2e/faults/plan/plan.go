@@ -1,8 +1,7 @@
-// Package plan makes scenarios from seeds: what runs, and what goes wrong when.
+// Package plan generates scenarios from seeds: what runs, and which faults happen when.
 //
-// A scenario is data and depends on nothing but its seed and the Features; only
-// carrying it out is real. Targets that exist only at run time, such as a workload's
-// process, are named by group and position.
+// A scenario is data and depends only on its seed and the Features. Targets that exist only
+// at run time, such as a workload's process, are named by group and position.
 package plan
 
 import (
@@ -11,11 +10,11 @@ import (
 	"time"
 )
 
-// TTL of all sessions in a scenario. Elections of etcd are shortened as much as this TTL;
-// see site.Options.Tick.
+// TTL is the TTL of all sessions in a scenario. Elections of etcd are shortened in
+// proportion; see site.Options.Tick.
 const TTL = 3 * time.Second
 
-// Features are what scenarios may make use of.
+// Features are the capabilities that scenarios may use.
 type Features struct {
 	// Replicas runs two or three replicas of scheduler and enforcer.
 	Replicas bool
@@ -23,23 +22,23 @@ type Features struct {
 	NodeLoss bool
 	// ReplaceStatic lets static groups be replaced on node loss.
 	ReplaceStatic bool
-	// Nodes is the most nodes a scenario has; at least 1.
+	// Nodes is the maximum number of nodes; at least 1.
 	Nodes int
-	// Disks says that a node's data directory may lie on a small disk of its own.
+	// Disks allows small separate disks for the nodes' data directories.
 	Disks bool
 }
 
-// Scenario is what one seed says.
+// Scenario is the scenario of one seed.
 type Scenario struct {
 	Seed uint64
 	// Members of etcd; replicas of the services; nodes and the memory of each.
 	Members, Schedulers, Enforcers, Gateways, Sources int
 	Nodes, MemoryMiB                                  int
 	Groups                                            []Group
-	// Clocks are how far the clocks of services are ahead: of the first run of each, of
-	// the second, and so on in turn.
+	// Clocks are by how much the clocks of services are ahead, for each of their runs in
+	// turn.
 	Clocks map[string][]time.Duration
-	// Faults in the order of their times.
+	// Faults are sorted by time.
 	Faults []Fault
 }
 
@@ -52,68 +51,72 @@ type Group struct {
 	// Count is the declared number at the start, Final at the end.
 	Count, Final int
 	MemoryMiB    int
-	// Crash is when each run of it crashes by itself while there are faults. 0: never.
+	// Crash is the time after which each run crashes by itself while there are faults. 0
+	// means never.
 	Crash time.Duration
-	// ByHand says that its instances are started by hand: it has no minimum, and Final is Count.
+	// ByHand means that its instances are started by hand: it has no minimum, and Final
+	// equals Count.
 	ByHand bool
-	// Template says that its directories are built from a template.
+	// Template means that its directories are built from a template.
 	Template bool
 }
 
 // Kind is a kind of fault.
 type Kind string
 
-// The kinds. Those with a duration are undone after it.
+// Kinds of faults. Those with a duration are undone after it.
 const (
-	// Kill is SIGKILL of a process of ours; it is started again after the duration.
+	// Kill sends SIGKILL to a process of Orrery, and starts it again after the duration.
 	Kill Kind = "kill"
-	// Stop is SIGTERM; it is started again after the duration.
+	// Stop sends SIGTERM, and starts the process again after the duration.
 	Stop Kind = "stop"
-	// Pause is SIGSTOP, and SIGCONT after the duration.
+	// Pause sends SIGSTOP, and SIGCONT after the duration.
 	Pause Kind = "pause"
-	// CutBoth, CutUp and CutDown hold back what a process and etcd say to each other.
+	// CutBoth, CutUp and CutDown hold back the data between a process and etcd.
 	CutBoth Kind = "cut"
 	CutUp   Kind = "cut what is sent"
 	CutDown Kind = "cut what is answered"
 	// Delay adds 50 to 300 ms to each chunk.
 	Delay Kind = "delay"
-	// HalfOpen lets connections in and never answers.
+	// HalfOpen accepts connections and never answers.
 	HalfOpen Kind = "half-open"
 	// Refuse resets connections.
 	Refuse Kind = "refuse"
 	// Outage kills all members of etcd.
 	Outage Kind = "etcd outage"
-	// Compact compacts etcd's history up to now.
+	// Compact compacts etcd's history.
 	Compact Kind = "compact"
-	// KillWorkload is SIGKILL of one process of a group.
+	// KillWorkload sends SIGKILL to one process of a group.
 	KillWorkload Kind = "kill workload"
-	// Scale declares another count of a group.
+	// Scale declares a new count for a group.
 	Scale Kind = "scale"
-	// Switch declares the other node-loss policy of a static group, while it runs.
+	// Switch declares the other node-loss policy of a static group while it runs.
 	Switch Kind = "switch node-loss policy"
-	// PowerCut is SIGKILL of an agent and everything on its node; the agent is
-	// started again after the duration.
+	// PowerCut kills an agent and everything on its node with SIGKILL, and starts the agent
+	// again after the duration.
 	PowerCut Kind = "power cut"
-	// FillDisk fills the disk of a node, and kills a workload there, so that something
-	// is to be started on it.
+	// FillDisk fills the disk of a node and kills a workload there, so that a start is
+	// attempted on it.
 	FillDisk Kind = "fill disk"
 )
 
-// Fault is one thing that goes wrong.
+// Fault is one fault.
 type Fault struct {
-	// At is the time since the faults began, For how long it lasts; 0: it has no end.
+	// At is the time since the start of the faults. For is the duration; 0 means that it is
+	// not undone.
 	At, For time.Duration
 	Kind    Kind
 	// Target is the process, group or node.
 	Target string
-	// Peer limits a fault of the network to the line to one process; empty: to all
-	// members of etcd.
+	// Peer limits a network fault to the connection to one process. Empty means all members
+	// of etcd.
 	Peer string
-	// Number is the count of Scale, 1 for replace and 0 for wait of Switch, the position of KillWorkload, the milliseconds of Delay.
+	// Number depends on the kind: the count for Scale, 1 for replace and 0 for wait for
+	// Switch, the position for KillWorkload, the milliseconds for Delay.
 	Number int
 }
 
-// Policy is the node-loss policy that a Switch declares.
+// Policy returns the node-loss policy that a Switch declares.
 func (f Fault) Policy() string {
 	if f.Number == 1 {
 		return "replace"
@@ -121,7 +124,7 @@ func (f Fault) Policy() string {
 	return "wait"
 }
 
-// String is the fault as the log shows it.
+// String formats the fault for the log.
 func (f Fault) String() string {
 	var b strings.Builder
 	b.WriteString(string(f.Kind))
@@ -147,7 +150,7 @@ func (f Fault) String() string {
 	return b.String()
 }
 
-// Services are the names of the services' replicas, agents included.
+// Services returns the names of the services' replicas, including agents.
 func (s Scenario) Services() []string {
 	var out []string
 	for _, k := range []struct {
@@ -161,10 +164,10 @@ func (s Scenario) Services() []string {
 	return append(out, s.NodeIDs()...)
 }
 
-// NodeIDs are the nodes.
+// NodeIDs returns the IDs of the nodes.
 func (s Scenario) NodeIDs() []string { return numbered("node", s.Nodes) }
 
-// MemberNames are the members of etcd.
+// MemberNames returns the names of the etcd members.
 func (s Scenario) MemberNames() []string { return numbered("etcd", s.Members) }
 
 func numbered(name string, count int) []string {

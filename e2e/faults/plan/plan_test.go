@@ -66,7 +66,7 @@ func TestAScenarioCanBeCarriedOut(t *testing.T) {
 	}
 }
 
-// targeted reports whether what a fault names is in the scenario.
+// targeted reports whether a fault's target exists in the scenario.
 func targeted(s plan.Scenario, f plan.Fault) bool {
 	if f.Peer != "" && !slices.Contains(append(s.MemberNames(), "templatesvc-1"), f.Peer) {
 		return false

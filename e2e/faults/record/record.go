@@ -1,11 +1,11 @@
-// Package record is what a fault run knows of the instances themselves: each run
-// of a workload writes one file of its own, and nothing else is believed about it.
+// Package record holds what the instances themselves record during a fault run. Each run of
+// a workload writes its own file, and checks trust only these files about it.
 //
-// The file is a line of JSON about the run, a line of fixed width with the time the
-// run last lived, written over and over, and a line of JSON for each thing worth a
-// note. Times are nanoseconds of the machine's boot clock, which no clock step moves
-// and all processes share. A run that was killed ends at its last sign of life; it
-// may have lived a little longer, never shorter.
+// A file has a line of JSON about the run, a line of fixed width with the last sign of
+// life, which is overwritten repeatedly, and a line of JSON for each event. Times are
+// nanoseconds of the machine's boot clock, which clock steps do not affect and all
+// processes share. A killed run counts until its last sign of life; it may have lived a
+// little longer.
 package record
 
 import (
@@ -21,28 +21,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Every is the time between two signs of life.
+// Every is the interval between two signs of life.
 const Every = 20 * time.Millisecond
 
-// Storm is the file in a recorder's directory that lets those runs crash that may.
+// Storm is a file in a recorder's directory. While it exists, runs with a crash time crash.
 const Storm = "storm"
 
-// suffix ends the names of a recorder's files.
+// suffix is the suffix of a recorder's files.
 const suffix = ".run"
 
-// Time is a moment of the boot clock, in nanoseconds.
+// Time is a time of the boot clock, in nanoseconds.
 type Time int64
 
-// Now is the moment.
+// Now returns the current time.
 func Now() Time {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return 0 // a kernel without it is older than any we run on
+		return 0 // only kernels older than any supported one lack it
 	}
 	return Time(ts.Nano())
 }
 
-// Header is what a run says of itself when it starts.
+// Header is what a run records at its start.
 type Header struct {
 	Instance string `json:"instance"`
 	Name     string `json:"name"`
@@ -52,18 +52,19 @@ type Header struct {
 	// Port is 0 when it has none.
 	Port   int  `json:"port"`
 	Static bool `json:"static,omitempty"`
-	// Earlier is the number of runs before it in the same directory; static ones only.
+	// Earlier is the number of earlier runs in the same directory; for static instances
+	// only.
 	Earlier int `json:"earlier,omitempty"`
-	// Unsaved says that the directory could not be written to, so that the next run
-	// finds no more of them.
+	// Unsaved means that the directory was not writable, so that the next run finds no
+	// higher number.
 	Unsaved bool `json:"unsaved,omitempty"`
 	Started Time `json:"started"`
 }
 
-// Event is something that happened to a run.
+// Event is an event of a run.
 type Event string
 
-// The events.
+// Events of a run.
 const (
 	// Listening: the port is open.
 	Listening Event = "listening"
@@ -71,11 +72,11 @@ const (
 	PortTaken Event = "port taken"
 	// Refused: another run of the same static instance lives.
 	Refused Event = "refused"
-	// Asked: told to stop, on the console or by a signal.
+	// Asked: the run was asked to stop, on the console or by a signal.
 	Asked Event = "asked to stop"
-	// WrongFiles: the directory does not hold what the template says.
+	// WrongFiles: the directory differs from the template.
 	WrongFiles Event = "wrong files"
-	// Failing: it crashes of its own accord now.
+	// Failing: the run crashes by itself now.
 	Failing Event = "failing"
 )
 
@@ -85,7 +86,7 @@ type Note struct {
 	Event Event `json:"event"`
 }
 
-// Run is what one file says.
+// Run is the content of one file.
 type Run struct {
 	Header
 	// Alive is the last sign of life; at least Started.
@@ -93,7 +94,7 @@ type Run struct {
 	Notes []Note
 }
 
-// Has reports whether an event was noted, and when first.
+// Has reports whether an event was recorded, and when first.
 func (r Run) Has(e Event) (Time, bool) {
 	for _, n := range r.Notes {
 		if n.Event == e {
@@ -108,14 +109,14 @@ func (r Run) String() string {
 	return fmt.Sprintf("%s (%s) pid %d on %s", r.Name, r.Instance, r.PID, r.Node)
 }
 
-// Writer writes a run's file. It is for one goroutine.
+// Writer writes a run's file. It is not safe for concurrent use.
 type Writer struct {
 	file *os.File
-	slot int64 // where the sign of life stands
+	slot int64 // offset of the sign of life
 	end  int64
 }
 
-// Create begins the file of a run.
+// Create creates the file of a run.
 func Create(dir string, h Header) (*Writer, error) {
 	head, err := json.Marshal(h)
 	if err != nil {
@@ -134,13 +135,13 @@ func Create(dir string, h Header) (*Writer, error) {
 	return w, nil
 }
 
-// Alive is a sign of life.
+// Alive writes a sign of life.
 func (w *Writer) Alive(now Time) error {
 	_, err := w.file.WriteAt(fmt.Appendf(nil, "%020d", now), w.slot)
 	return err
 }
 
-// Note writes an event down.
+// Note appends an event.
 func (w *Writer) Note(n Note) error {
 	line, err := json.Marshal(n)
 	if err != nil {
@@ -151,11 +152,11 @@ func (w *Writer) Note(n Note) error {
 	return err
 }
 
-// Close ends the file.
+// Close closes the file.
 func (w *Writer) Close() error { return w.file.Close() }
 
-// Read reads all runs of a directory in the order of their starts. A file whose
-// run was killed while it wrote its first lines is left out.
+// Read reads all runs of a directory, sorted by start. It omits runs that were killed while
+// writing their first lines.
 func Read(dir string) ([]Run, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
 	if err != nil {

@@ -2,14 +2,13 @@
 //
 //	raknet-ping [-timeout 5s] ADDR
 //
-// It sends unconnected pings until one is answered, because UDP loses packets and
-// a server may still be starting: it may not listen yet, or answer without any
-// data before it knows its own status. It prints the pong's data, one line of fields
-// separated by semicolons, and exits 0; it exits 1 when nobody answers in time
-// and 2 when it is called wrongly. It keeps no state.
+// It sends unconnected pings until the server answers. UDP loses packets, and a starting
+// server may not listen yet or may answer without data. The command prints the pong's data,
+// one line of fields separated by semicolons. It exits with 0 after an answer, with 1 after
+// a timeout and with 2 on wrong usage. It keeps no state.
 //
-// It has a module of its own: the version of go-raknet it is pinned to is older
-// than the one the game server links, and one module can hold only one of them.
+// It is a separate module, because it needs an older version of go-raknet than the game
+// server, and one module can use only one version.
 package main
 
 import (
@@ -25,9 +24,9 @@ import (
 )
 
 const (
-	// attempt bounds one ping, so that a lost packet costs this much.
+	// attempt limits one ping, and so the delay that a lost packet causes.
 	attempt = 500 * time.Millisecond
-	// pause lies between attempts; a closed port refuses at once.
+	// pause is the time between attempts, because a closed port refuses at once.
 	pause = 50 * time.Millisecond
 )
 
@@ -55,7 +54,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// ping asks until somebody answers or ctx ends; then the last attempt's error is returned.
+// ping repeats pings until an answer arrives. When ctx ends, it returns the last attempt's
+// error.
 func ping(ctx context.Context, addr string) ([]byte, error) {
 	for {
 		once, cancel := context.WithTimeout(ctx, attempt)

@@ -1,5 +1,4 @@
-// Command enforcer runs the enforcer as a process of its own: it keeps the counts
-// of the groups it owns, in the etcd it is pointed at.
+// Command enforcer runs the enforcer as a separate process.
 package main
 
 import (
@@ -16,7 +15,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 
-// settings are what an operator may set.
+// settings are the operator's settings.
 type settings struct {
 	program.Settings
 	Records struct {
@@ -30,7 +29,7 @@ type settings struct {
 	} `config:"mass-loss"`
 }
 
-// Validate names the settings that cannot be used.
+// Validate returns an error for each invalid setting.
 func (s *settings) Validate() []error {
 	problems := s.Settings.Validate()
 	if s.Records.Age <= 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -57,7 +58,7 @@ func TestWrongSettingsAreNamedAndExitWith2(t *testing.T) {
 		"no records":          {[]string{"--records-count", "0"}, "records.count"},
 		"a replica of two":    {[]string{"--replica", "a/b"}, "replica"},
 		"a level nobody has":  {[]string{"--log-level", "loud"}, "log.level"},
-		"a taken admin port":  {[]string{"--admin-address", taken.Addr().String()}, "is taken"},
+		"a taken admin port":  {[]string{"--admin-address", taken.Addr().String()}, "is in use by another process"},
 		"a file that is gone": {[]string{"--config", "/nowhere/enforcer.yaml"}, "enforcer.yaml"},
 	}
 	for name, tt := range tests {
@@ -75,7 +76,7 @@ func TestKeepsCountsUntilItIsTerminated(t *testing.T) {
 	client := etcd.Client(t)
 	g := fleet.Group{Name: "lobby", Revision: 1, Spec: fleet.DefaultSpec()}
 	g.Spec.Command, g.Spec.Scaling.Min = "serve", 1
-	rev, err := client.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.GroupKey("lobby"), g)}})
+	rev, err := client.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.Group("lobby"), g)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func TestKeepsCountsUntilItIsTerminated(t *testing.T) {
 	case <-deadline.Done():
 		t.Fatal("it did not end")
 	}
-	if _, err := store.Get(t.Context(), client, store.SessionKey("enforcer", "r")); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), client, keys.Session("enforcer", "r")); !errs.Is(err, errs.NotFound) {
 		t.Errorf("its session after the end: %v, want it gone", err)
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// changed asks for a look at the groups that a batch concerns. It runs on the
-// view's goroutine.
+// changed queues the groups that a batch affects. It runs on the view's goroutine.
 func (c *Controller) changed(b view.Batch) {
 	now := c.now()
 	c.stamps.heard(&b, now)
@@ -35,8 +36,8 @@ func (c *Controller) changed(b view.Batch) {
 	}
 }
 
-// lookAtUnrunnable has the groups looked at whose instances may run with a new version of
-// a template.
+// lookAtUnrunnable queues the groups whose instances may run with a new version of a
+// template.
 func (c *Controller) lookAtUnrunnable(s *view.Snapshot) {
 	for _, i := range s.Instances.All() {
 		if i.Unrunnable() {
@@ -45,8 +46,7 @@ func (c *Controller) lookAtUnrunnable(s *view.Snapshot) {
 	}
 }
 
-// weigh has every group looked at when so much of the fleet became lost, or came
-// back, that it changes what is done about each loss.
+// weigh queues every group when a mass outage begins or ends.
 func (c *Controller) weigh(s *view.Snapshot) {
 	was := c.mass
 	if c.mass = c.outages.count(s, c.now(), c.limits).Mass(c.limits); c.mass == was {
@@ -101,8 +101,8 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 	}
 }
 
-// roomTaken looks at the groups of those who made room for an instance: it may not
-// wait for it any more.
+// roomTaken queues the groups of the victims that made room for an instance, because the
+// instance may no longer wait.
 func (c *Controller) roomTaken(b *view.Batch, ch *view.Change) {
 	if b.After.Evictions.Len() == 0 || ch.JoinedBefore == nil && ch.Joined == nil {
 		return
@@ -118,15 +118,15 @@ func (c *Controller) roomTaken(b *view.Batch, ch *view.Change) {
 	}
 }
 
-// look queues a group that is ours. One that becomes ours later is queued then.
+// look queues an owned group. Groups that are gained later are queued then.
 func (c *Controller) look(g fleet.GroupName) {
 	if _, ok := c.replica.Owned().Fence(g); ok {
 		c.queue.Add(g)
 	}
 }
 
-// below are the other groups that inherit from any of these, found in one walk for a whole
-// batch: a first list has them all.
+// below returns the other groups that inherit from any of the changed ones. It walks the
+// groups once per batch, because the first list contains all groups.
 func below(s *view.Snapshot, changed map[fleet.GroupName]bool) iter.Seq[fleet.GroupName] {
 	return func(yield func(fleet.GroupName) bool) {
 		if len(changed) == 0 {
@@ -136,7 +136,7 @@ func below(s *view.Snapshot, changed map[fleet.GroupName]bool) iter.Seq[fleet.Gr
 			if g.Spec.Parent == "" || changed[name] {
 				continue
 			}
-			of := fleet.Ancestors(g, s.Groups.Get)
+			of := compose.Ancestors(g, s.Groups.Get)
 			if slices.ContainsFunc(of, func(a *fleet.Group) bool { return changed[a.Name] }) && !yield(name) {
 				return
 			}
@@ -144,14 +144,15 @@ func below(s *view.Snapshot, changed map[fleet.GroupName]bool) iter.Seq[fleet.Gr
 	}
 }
 
-// lookOn queues the groups that have something on a node.
+// lookOn queues the groups with instances on a node.
 func (c *Controller) lookOn(b *view.Batch, n fleet.NodeID) {
 	for i := range b.After.NodeInstances(n) {
 		c.look(i.Intent.Group)
 	}
 }
 
-// strays are the stray instances that a node runs. They are in no index: it looks at all.
+// strays returns the stray instances on a node. It scans all instances, because there is no
+// index.
 func strays(s *view.Snapshot, n fleet.NodeID) iter.Seq[*fleet.Instance] {
 	return func(yield func(*fleet.Instance) bool) {
 		for _, i := range s.Instances.All() {
@@ -162,7 +163,7 @@ func strays(s *view.Snapshot, n fleet.NodeID) iter.Seq[*fleet.Instance] {
 	}
 }
 
-// leftDeleted has a deleted node's own records looked at: it may hold nothing any more.
+// leftDeleted queues a sweep if the node is deleted, because it may be empty now.
 func (c *Controller) leftDeleted(b *view.Batch, n fleet.NodeID) {
 	if d, ok := b.After.NodesDesired.Get(n); ok && d.Deleted {
 		c.queue.Add(sweep)
@@ -179,15 +180,15 @@ func dropsPlan(ch *view.Change) bool {
 	return !ok || after.Plan != before.Plan
 }
 
-// emptied looks at the groups of instances whose last player left: an instance in
-// excess waits for that.
+// emptied queues the groups of instances whose last player left, because a surplus instance
+// may wait for that.
 func (c *Controller) emptied(b *view.Batch, ch *view.Change) {
-	before, ok := ch.Before.(*fleet.Report)
+	before, ok := ch.Before.(*reports.Report)
 	if !ok {
 		return
 	}
-	var after fleet.Report
-	if r, ok := ch.After.(*fleet.Report); ok {
+	var after reports.Report
+	if r, ok := ch.After.(*reports.Report); ok {
 		after = *r
 	}
 	for id, r := range before.Instances {

@@ -13,46 +13,49 @@ import (
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/reconcile"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// Service is the name under which enforcers own shards.
+// Service is the service name under which enforcers own shards.
 const Service = "enforcer"
 
 const (
-	// workers is how many groups are planned at once.
+	// workers is how many groups are planned concurrently.
 	workers = 4
-	// passTimeout bounds the passes of one group, its commits included.
+	// passTimeout limits the passes of one group, including its commits.
 	passTimeout = 30 * time.Second
-	// resync is the period of the safety net.
+	// resync is the interval at which all groups are planned without a cause, as a safety
+	// net.
 	resync = 5 * time.Minute
-	// sweepAfter gathers the plans that lost a reference before they are looked at.
+	// sweepAfter delays a sweep, to collect the plans that lost a reference.
 	sweepAfter = time.Minute
 )
 
-// sweep is the queue's key for unreferenced plans and deleted nodes: no group has this name.
+// sweep is the queue key for unreferenced plans and deleted nodes. No group has this name.
 const sweep fleet.GroupName = ""
 
-// Config is what a controller needs. All but Metrics, TTL, Takeover, Version and Now are required.
+// Config configures a controller. All fields but Metrics, TTL, Takeover, Version and Now
+// are required.
 type Config struct {
 	Store *store.Client
-	// View is subscribed to by New, so New comes before the view's Run.
+	// View is subscribed to by New, so call its Run after New.
 	View    *view.View
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
-	// Replica is this process' name among the enforcers.
+	// Replica is this process's name among the enforcers.
 	Replica  string
 	TTL      time.Duration
 	Takeover bool
 	Version  string
 	Limits   plan.Limits
-	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	// Now returns the wall clock with a monotonic reading. Nil means time.Now.
 	Now func() time.Time
 }
 
-// Controller keeps the groups of the shards it owns.
+// Controller maintains the groups of the shards it owns.
 type Controller struct {
 	store   *store.Client
 	view    *view.View
@@ -63,17 +66,18 @@ type Controller struct {
 	outages *outages
 	stamps  *stamps
 	metrics *metrics
-	// wall reads the wall clock, for times that are written; began is what it said at first.
+	// wall returns the wall clock, for times that are stored; began is its value at the
+	// start.
 	wall  func() time.Time
 	began time.Time
-	// ownership is what gained heard last; it belongs to the replica's goroutine.
+	// ownership is what gained received last. It belongs to the replica's goroutine.
 	ownership *store.Ownership
-	// mass is whether most of the fleet was lost after the last batch; it belongs to
-	// the view's goroutine.
+	// mass says whether there was a mass outage after the last batch. It belongs to the
+	// view's goroutine.
 	mass bool
 }
 
-// New makes a controller that waits for Run. An error is a defect in the metrics.
+// New creates a controller. It fails only if the metrics cannot be registered.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{store: cfg.Store, view: cfg.View, log: cfg.Log, limits: cfg.Limits, stamps: newStamps(), wall: cfg.Now}
 	c.outages = newOutages(c.stamps)
@@ -83,7 +87,7 @@ func New(cfg Config) (*Controller, error) {
 	c.began = c.wall()
 	c.replica = &store.Replica{
 		Client: cfg.Store, TTL: cfg.TTL, Takeover: cfg.Takeover, Claim: true, Gained: c.gained, Log: cfg.Log,
-		Self: fleet.Session{Service: Service, Replica: cfg.Replica, Version: cfg.Version, StartedAt: c.began.UTC()},
+		Self: cluster.Session{Service: Service, Replica: cfg.Replica, Version: cfg.Version, StartedAt: c.began.UTC()},
 	}
 	var err error
 	if c.metrics, err = newMetrics(cfg.Metrics, c); err != nil {
@@ -97,23 +101,23 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// now is the time by which ages are measured: it runs on though the wall clock is set.
+// now returns the time for measuring ages. It does not jump when the wall clock is set.
 func (c *Controller) now() time.Time { return c.began.Add(c.wall().Sub(c.began)).Round(0) }
 
-// Run keeps the groups until ctx ends, then gives the shards back at once.
+// Run works until ctx ends and then releases the shards at once.
 func (c *Controller) Run(ctx context.Context) error {
 	owning, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	var ownership sync.WaitGroup
-	ownership.Go(func() { _ = c.replica.Run(owning) }) // it ends only when asked to
+	ownership.Go(func() { _ = c.replica.Run(owning) }) // it ends only when canceled
 	err := c.queue.Run(ctx)
-	release() // after the last pass, so that a successor starts from what it did
+	release() // after the last pass, so that the successor sees its results
 	ownership.Wait()
 	return err
 }
 
-// gained looks at the groups of shards that are ours from now on. What is queued
-// for others is dropped when its turn comes.
+// gained queues the groups of newly owned shards. Queued groups of lost shards are skipped
+// when their turn comes.
 func (c *Controller) gained(o *store.Ownership) {
 	before := c.ownership
 	c.ownership = o
@@ -130,7 +134,7 @@ func (c *Controller) gained(o *store.Ownership) {
 	c.queue.Add(prune)
 }
 
-// known are the owned groups: those with a record, and those that only have instances.
+// known returns the owned groups: those with a record, and those with only instances.
 func (c *Controller) known() iter.Seq[fleet.GroupName] {
 	return func(yield func(fleet.GroupName) bool) {
 		snap, own := c.view.Snapshot(), c.replica.Owned()
@@ -148,5 +152,5 @@ func (c *Controller) known() iter.Seq[fleet.GroupName] {
 	}
 }
 
-// random is a source of its own for one user.
+// random returns a new random source for use by one goroutine.
 func random() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }

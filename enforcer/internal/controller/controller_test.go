@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -32,7 +33,7 @@ func TestKeepsTheMinimum(t *testing.T) {
 		if i.Intent.Origin != fleet.OriginMinimum || i.Intent.Reason != fleet.ReasonBelowMinimum {
 			t.Errorf("%s has origin %s and reason %s", i.Intent.Name, i.Intent.Origin, i.Intent.Reason)
 		}
-		if _, err := store.Get(t.Context(), w.client, store.PlanKey(i.Intent.Plan)); err != nil {
+		if _, err := store.Get(t.Context(), w.client, keys.Plan(i.Intent.Plan)); err != nil {
 			t.Errorf("the plan of %s: %v", i.Intent.Name, err)
 		}
 	}
@@ -196,7 +197,7 @@ func TestFinishedRecordsGoWhenTheirTimeIsOver(t *testing.T) {
 	if s := w.view.Snapshot(); !w.gone(id) || s.Names.Len() != 0 {
 		t.Errorf("records are left:\n%s", dump(s))
 	}
-	c.queue.Add(sweep) // not in a minute, now
+	c.queue.Add(sweep) // now instead of in a minute
 	w.until("the plan to go", func(s *view.Snapshot) bool { return s.Plans.Len() == 0 })
 }
 
@@ -227,7 +228,7 @@ func TestAMissingGroupOrdersNothingButStopsAreCarriedOut(t *testing.T) {
 	w.online(a)
 	w.online(b)
 	g, _ := w.view.Snapshot().Groups.Get("lobby")
-	w.commit(store.Remove(store.GroupKey("lobby"), g.ModRev))
+	w.commit(store.Remove(keys.Group("lobby"), g.ModRev))
 	w.enforcer("a", plan.DefaultLimits())
 	w.intent(a, stopped)
 	w.untilOrder(a, fleet.OrderStop)
@@ -236,7 +237,7 @@ func TestAMissingGroupOrdersNothingButStopsAreCarriedOut(t *testing.T) {
 	}
 }
 
-// apart are two groups in shards that different enforcers own.
+// apart returns two groups in shards of different enforcers.
 func apart(a, b *Controller) (ofA, ofB fleet.GroupName) {
 	for i := 0; ofA == "" || ofB == ""; i++ {
 		name := fleet.GroupName(fmt.Sprintf("group-%d", i))
@@ -250,7 +251,7 @@ func apart(a, b *Controller) (ofA, ofB fleet.GroupName) {
 	return ofA, ofB
 }
 
-// share waits until enforcers own the shards evenly between them.
+// share waits until the enforcers share the shards evenly.
 func (w *world) share(enforcers ...*Controller) {
 	w.t.Helper()
 	for _, c := range enforcers {
@@ -264,7 +265,7 @@ func (w *world) share(enforcers ...*Controller) {
 	}
 }
 
-// actions are what an enforcer has done so far.
+// actions returns how many actions of a kind an enforcer has committed.
 func actions(t *testing.T, c *Controller, k plan.Kind) float64 {
 	t.Helper()
 	return testutil.ToFloat64(c.metrics.actions.WithLabelValues(string(k)))
@@ -290,7 +291,7 @@ func TestEnforcersShareTheGroupsAndTakeOverFromOneThatCloses(t *testing.T) {
 	})
 	stop()
 	w.online(first)
-	w.crash(first) // nobody may have been there to see it
+	w.crash(first) // possibly while no enforcer runs
 	w.until("a replacement", func(s *view.Snapshot) bool {
 		i, ok := s.Instances.Get(first)
 		return ok && i.Intent.ReplacedBy != ""
@@ -311,7 +312,7 @@ func TestWhatAJoiningEnforcerIsGivenItLooksAtAtOnce(t *testing.T) {
 	i := w.untilLiving(ofB, 1)[0]
 	w.online(i.Intent.ID)
 
-	// Nothing changes in the group while b joins: the change is already there.
+	// The group does not change while b joins; the change was earlier.
 	again, _ := w.enforcer("b", plan.DefaultLimits())
 	w.share(a, again)
 	before := actions(t, a, plan.Create)
@@ -334,7 +335,7 @@ func TestAnOwnerThatLostItsShardActsOnlyUnderANewOwnership(t *testing.T) {
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("lobby", minimum(1))
 	w.untilLiving("lobby", 1)
-	shard := store.ShardKey(Service, fleet.ShardOf("lobby"))
+	shard := keys.Shard(Service, fleet.ShardOf("lobby"))
 	held, err := store.Get(t.Context(), w.client, shard)
 	if err != nil {
 		t.Fatal(err)
@@ -353,30 +354,30 @@ func TestAnOwnerThatLostItsShardActsOnlyUnderANewOwnership(t *testing.T) {
 	}
 }
 
-// Etcd was restored from a backup: the node reports a later generation than the one that
-// is placed, and ignores orders and placements of earlier ones.
+// After a restore of etcd, the node reports a later generation than the placed one, and
+// ignores orders and placements of earlier generations.
 func TestAfterARestoreOrdersAndNextGenerationsAreAboveWhatTheNodeReports(t *testing.T) {
 	w := newWorld(t)
 	id := w.static()
 	i, _ := w.view.Snapshot().Instances.Get(id)
 	later := *i.Status
 	later.Generation = 5
-	w.commit(store.Replace(store.StatusKey(id), later, i.Status.ModRev))
+	w.commit(store.Replace(keys.Status(id), later, i.Status.ModRev))
 	w.intent(id, stopped)
 	if o := w.untilOrder(id, fleet.OrderStop); o.Generation != 5 {
 		t.Errorf("generation %d is ordered to stop, want 5", o.Generation)
 	}
 	i, _ = w.view.Snapshot().Instances.Get(id)
 	later.State, later.Reason, later.FinishedAt = fleet.Stopped, fleet.ReasonStopRequested, time.Now().UTC()
-	w.commit(store.Replace(store.StatusKey(id), later, i.Status.ModRev))
+	w.commit(store.Replace(keys.Status(id), later, i.Status.ModRev))
 	w.until("generation 6", func(s *view.Snapshot) bool {
 		i, ok := s.Instances.Get(id)
 		return ok && i.Intent.Generation == 6 && i.NeedsPlacement()
 	})
 }
 
-// Etcd was restored from a backup: the intent came back without its placement, or the
-// node of the placement is not the one that runs it.
+// After a restore of etcd, the intent has no placement, or its placement is on a different
+// node from the one that runs it.
 func TestWhatANodeRunsWithoutAPlacementIsStoppedThereWhenAskedTo(t *testing.T) {
 	for name, elsewhere := range map[string]bool{"it has no placement": false, "an earlier generation is placed elsewhere": true} {
 		t.Run(name, func(t *testing.T) {
@@ -385,16 +386,16 @@ func TestWhatANodeRunsWithoutAPlacementIsStoppedThereWhenAskedTo(t *testing.T) {
 			w.group("lobby", minimum(0))
 			id := w.create("lobby")
 			if elsewhere {
-				w.commit(store.Create(store.PlacementKey("gone", id), fleet.Placement{Instance: id, Group: "lobby", Node: "gone", Generation: 1}))
+				w.commit(store.Create(keys.Placement("gone", id), fleet.Placement{Instance: id, Group: "lobby", Node: "gone", Generation: 1}))
 			}
 			status := fleet.Status{Instance: id, Group: "lobby", Node: node, Generation: 2, State: fleet.Online, ChangedAt: time.Now().UTC()}
-			w.commit(store.Create(store.StatusKey(id), status))
+			w.commit(store.Create(keys.Status(id), status))
 			w.intent(id, stopped)
 			if o := w.untilOrder(id, fleet.OrderStop); o.Node != node || o.Generation != 2 {
 				t.Errorf("generation %d is ordered to stop on %s, want 2 on %s", o.Generation, o.Node, node)
 			}
 			w.lose()
-			w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true, By: "alice"}))
+			w.commit(store.Create(keys.NodeDesired(node), fleet.NodeDesired{Node: node, Deleted: true, By: "alice"}))
 			s := w.until("the node to be removed", func(s *view.Snapshot) bool { _, known := s.Nodes.Get(node); return !known })
 			i, _ := s.Instances.Get(id)
 			if i.Status.State != fleet.Stopped || i.Status.Reason != fleet.ReasonNodeDeleted || i.Status.Generation != 2 {

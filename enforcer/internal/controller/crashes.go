@@ -8,18 +8,20 @@ import (
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// prune is the queue's key for crashes that are too many: no group has this name.
+// prune is the queue key for deleting crash records. No group has this name.
 const prune fleet.GroupName = "/crashes"
 
-// pruneAfter gathers crashes before they are counted.
+// pruneAfter delays a prune, to collect crashes before they are counted.
 const pruneAfter = time.Second
 
-// prunePass removes crashes that are too old or too many, of groups that are ours.
-// Which those are depends on all groups' crashes; every owner comes to the same.
+// prunePass deletes crash records of owned groups that are too old or too many. The choice
+// depends on the crashes of all groups; all replicas make the same choice.
 func (c *Controller) prunePass(ctx context.Context, _ fleet.GroupName) (time.Duration, error) {
 	own := c.replica.Owned()
 	if own.Count() == 0 {
@@ -31,7 +33,7 @@ func (c *Controller) prunePass(ctx context.Context, _ fleet.GroupName) (time.Dur
 	}
 	now := c.now()
 	remove, wake := plan.Crashes(c.stamps.crashes(snap.Crashes.All(), now), c.limits, now)
-	byGroup := map[fleet.GroupName][]*fleet.Crash{}
+	byGroup := map[fleet.GroupName][]*reports.Crash{}
 	for _, crash := range remove {
 		byGroup[crash.Group] = append(byGroup[crash.Group], crash)
 	}
@@ -57,7 +59,7 @@ func (c *Controller) prunePass(ctx context.Context, _ fleet.GroupName) (time.Dur
 	return max(wake.Sub(now), pruneAfter), nil
 }
 
-// elsewhere reports whether another node than this takes instances.
+// elsewhere reports whether any node other than n takes instances.
 func elsewhere(s *view.Snapshot, n fleet.NodeID) bool {
 	for other := range s.NodeSessions.All() {
 		d, ok := s.NodesDesired.Get(other)
@@ -68,11 +70,12 @@ func elsewhere(s *view.Snapshot, n fleet.NodeID) bool {
 	return false
 }
 
-// forgetting removes crashes with their tails, which have their revisions.
-func forgetting(crashes []*fleet.Crash, fence store.Fence) store.Txn {
+// forgetting builds a transaction that deletes crashes and their tails, which have the same
+// revisions.
+func forgetting(crashes []*reports.Crash, fence store.Fence) store.Txn {
 	t := store.Txn{Fences: []store.Fence{fence}}
 	for _, c := range crashes {
-		t.Writes = append(t.Writes, store.Remove(store.CrashKey(c.ID), c.ModRev), store.Remove(store.CrashTailKey(c.ID), c.ModRev))
+		t.Writes = append(t.Writes, store.Remove(keys.Crash(c.ID), c.ModRev), store.Remove(keys.CrashTail(c.ID), c.ModRev))
 	}
 	return t
 }

@@ -1,6 +1,5 @@
-// Package controller carries out what package plan decides: it hears from the
-// view which groups changed, plans them one at a time, and commits the actions
-// as fenced transactions.
+// Package controller carries out what package plan decides. The view tells it which groups
+// have changed. It plans each of them and commits the actions as fenced transactions.
 //
 //	view ──changed groups──▶ queue ──▶ plan.Group ──▶ transactions ──▶ etcd
 //	  ▲                                                                  │
@@ -8,12 +7,13 @@
 //
 // Invariants:
 //
-//   - A group is planned only while its shard is owned, and only from a snapshot
-//     at or past the ownership; every transaction compares the ownership.
-//   - After a commit, or a lost comparison, a group is planned again only from a
-//     snapshot that has what was committed.
-//   - Starts and stops also compare the group's record, orders the intent and the
-//     placement they are made for: nothing is done on behalf of what has changed.
-//   - Nothing is remembered between passes but since when nodes have no session, see
-//     outages. All may be lost: forgetting that only makes patience start anew.
+//   - A group is planned only while its shard is owned, and only from a snapshot that is
+//     not older than the ownership. Every transaction compares the ownership.
+//   - After a commit or a lost comparison, a group is planned again only from a snapshot
+//     that includes the winning commit.
+//   - Starts and stops also compare the group's record. Orders compare the intent and the
+//     placement. So nothing is done on the basis of a changed record.
+//   - Between passes the controller remembers only since when nodes have no session, see
+//     outages, and when records were written, see stamps. Losing either is safe: waits
+//     start again.
 package controller

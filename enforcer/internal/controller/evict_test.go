@@ -6,15 +6,18 @@ import (
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// evict writes what the scheduler would.
+// evict writes an eviction, as the scheduler does.
 func (w *world) evict(id fleet.InstanceID, why fleet.Reason, beneficiary fleet.InstanceID) {
 	w.t.Helper()
 	i, _ := w.view.Snapshot().Instances.Get(id)
-	w.commit(store.Create(store.EvictionKey(id), fleet.Eviction{
+	w.commit(store.Create(keys.Eviction(id), fleet.Eviction{
 		Instance: id, Generation: i.Intent.Generation, Node: i.Node(), Reason: why, Message: "because", For: beneficiary, At: time.Now().UTC(),
 	}))
 }
@@ -90,7 +93,7 @@ func TestAnEvictionOfOneWithPlayersIsVoid(t *testing.T) {
 	w.group("low", func(*fleet.Group) {})
 	id := w.create("low")
 	w.online(id)
-	w.commit(store.Create(store.ReportKey(node), fleet.Report{Node: node, Instances: map[fleet.InstanceID]fleet.InstanceReport{id: {Players: 1}}}))
+	w.commit(store.Create(keys.Report(node), reports.Report{Node: node, Instances: map[fleet.InstanceID]reports.InstanceReport{id: {Players: 1}}}))
 	w.group("high", func(g *fleet.Group) { g.Spec.Priority, g.Spec.Preempts = 50, true })
 	w.evict(id, fleet.ReasonPreempted, w.create("high"))
 	w.enforcer("a", limits)
@@ -116,12 +119,12 @@ func TestNoEvictionAndNoCredentialOutlivesItsInstance(t *testing.T) {
 			victim := w.create("low")
 			w.online(victim)
 			w.group("high", func(g *fleet.Group) { g.Spec.Priority, g.Spec.Preempts = 50, true })
-			w.evict(victim, fleet.ReasonPreempted, w.create("high")) // whoever asked has lost its shard since
-			w.commit(store.Create(store.CredentialKey(victim), fleet.InstanceCredential{Instance: victim, Root: "r", Serial: 1}))
+			w.evict(victim, fleet.ReasonPreempted, w.create("high")) // the requesting scheduler has lost its shard since
+			w.commit(store.Create(keys.Credential(victim), account.InstanceCredential{Instance: victim, Root: "r", Serial: 1}))
 			end(w, victim)
 			_, stop := w.enforcer("a", l)
 			w.untilOrder(victim, fleet.OrderStop)
-			stop() // another one carries it on
+			stop() // another enforcer continues
 			w.enforcer("b", l)
 			w.report(victim, fleet.Stopped, fleet.ReasonStopRequested)
 			s := w.until("its records to go", func(s *view.Snapshot) bool { _, ok := s.Instances.Get(victim); return !ok })

@@ -12,7 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// groupMetrics reads the figures of the owned groups when it is asked.
+// groupMetrics collects the metrics of the owned groups at scrape time.
 type groupMetrics struct {
 	c                                  *Controller
 	paused, missing, instances, others *prometheus.Desc
@@ -58,20 +58,20 @@ func (m *groupMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.others, float64(more))
 }
 
-// maxGroupMetrics bounds the groups that have metrics of their own.
+// maxGroupMetrics limits the number of groups with their own metrics.
 const maxGroupMetrics = 500
 
-// groupFigures are the figures of one group.
+// groupFigures are the values for one group.
 type groupFigures struct {
 	name   fleet.GroupName
 	paused bool
-	// missing is how many instances its minimum lacks.
+	// missing is how many instances the group lacks to its minimum.
 	missing int
 	states  map[fleet.State]int
 }
 
-// groups are the figures of the owned groups, and how many are left out: paused groups
-// come first, then those that lack most instances.
+// groups returns the values of the owned groups and the number of omitted groups. Paused
+// groups come first, then those that lack the most instances.
 func (c *Controller) groups(now time.Time) (all []groupFigures, more int) {
 	snap, own := c.view.Snapshot(), c.replica.Owned()
 	for name, g := range snap.Groups.All() {

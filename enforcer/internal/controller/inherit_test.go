@@ -6,7 +6,9 @@ import (
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -43,7 +45,7 @@ func TestGroupsBelowThoseThatChangedAreLookedAt(t *testing.T) {
 	for _, c := range []struct{ changed, want []fleet.GroupName }{
 		{nil, nil},
 		{[]fleet.GroupName{"servers"}, []fleet.GroupName{"lobby", "proxies"}},
-		{[]fleet.GroupName{"servers", "proxies", "arena"}, []fleet.GroupName{"duel", "lobby"}}, // proxies is looked at anyway
+		{[]fleet.GroupName{"servers", "proxies", "arena"}, []fleet.GroupName{"duel", "lobby"}}, // proxies is queued in any case
 		{[]fleet.GroupName{"lobby"}, nil},
 	} {
 		changed := map[fleet.GroupName]bool{}
@@ -58,24 +60,24 @@ func TestGroupsBelowThoseThatChangedAreLookedAt(t *testing.T) {
 
 func TestACommandThatDoesNotExistIsTriedAgainWhenATemplateIsPublished(t *testing.T) {
 	w := newWorld(t)
-	ref := fleet.TemplateRef{Group: "default", Name: "lobby"}
+	ref := content.TemplateRef{Group: "default", Name: "lobby"}
 	for _, digest := range []string{"one", "two"} {
-		w.commit(store.Create(store.TemplateVersionKey(ref, digest), fleet.TemplateVersion{TemplateRef: ref, Digest: digest}))
+		w.commit(store.Create(keys.TemplateVersion(ref, digest), content.TemplateVersion{TemplateRef: ref, Digest: digest}))
 	}
-	first := w.commit(store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: "one"}))
+	first := w.commit(store.Create(keys.TemplateHead(ref), content.TemplateHead{TemplateRef: ref, Digest: "one"}))
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("lobby", func(g *fleet.Group) {
-		g.Spec.Scaling.Min, g.Spec.Templates.AllOf = 1, []fleet.TemplateLayer{{TemplateRef: ref}}
+		g.Spec.Scaling.Min, g.Spec.Templates.AllOf = 1, []content.TemplateLayer{{TemplateRef: ref}}
 	})
 	broken := w.untilLiving("lobby", 1)[0].Intent.ID
 	w.place(broken)
 	w.report(broken, fleet.Failed, fleet.ReasonCommandMissing)
 	w.group("other", func(g *fleet.Group) { g.Spec.Scaling.Min = 1 })
-	w.untilLiving("other", 1) // so the enforcer has looked at what came before
+	w.untilLiving("other", 1) // proves that the enforcer has processed the earlier changes
 	if n := len(living(w.view.Snapshot(), "lobby")); n != 0 {
 		t.Fatalf("%d instances were started though nothing has changed", n)
 	}
-	w.commit(store.Replace(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: "two"}, first))
+	w.commit(store.Replace(keys.TemplateHead(ref), content.TemplateHead{TemplateRef: ref, Digest: "two"}, first))
 	if i := w.untilLiving("lobby", 1)[0]; i.Intent.ID == broken {
 		t.Errorf("living: %+v", i.Intent)
 	}

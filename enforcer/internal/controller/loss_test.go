@@ -10,7 +10,9 @@ import (
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -41,7 +43,7 @@ func TestALostNodesInstancesAreReplacedAndTheSurplusGoesWhenItReturns(t *testing
 	if second.Intent.ID == first || second.Intent.Replaces != first || second.Intent.Name != "lobby-2" {
 		t.Fatalf("not a replacement beside the lost one: %+v", second.Intent)
 	}
-	// The agent returns and has kept it running all the time.
+	// The agent returns and has kept the instance running all the time.
 	w.join()
 	w.report(first, fleet.Online, fleet.ReasonAdopted)
 	w.until("the replacement stopped", func(s *view.Snapshot) bool {
@@ -79,7 +81,7 @@ func TestAStaticInstanceMovesWhereItsGroupSaysSo(t *testing.T) {
 	if !i.Moving() || !i.NeedsPlacement() || i.Intent.Name != "world-1" {
 		t.Errorf("it is not on its way: %+v", i)
 	}
-	// The node comes back with the old copy before anybody placed the new one.
+	// The node returns with the old copy before the new one is placed.
 	w.join()
 	w.report(id, fleet.Online, fleet.ReasonAdopted)
 	if o := w.untilOrder(id, fleet.OrderStop); o.Generation != 1 {
@@ -104,8 +106,7 @@ func TestANodeThatWasBackMeanwhileIsLeftForItsNewLossOnly(t *testing.T) {
 	w.until("another one for the new loss", asked(3))
 }
 
-// The node joins, and leaves again, after the enforcer has looked and before its
-// transaction arrives.
+// The node joins and leaves again after the plan and before its transaction arrives.
 func TestANextGenerationComparesThatTheLostNodeHasNotJoinedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.group("world", func(g *fleet.Group) { g.Spec.Static.Enabled, g.Spec.OnNodeLoss = true, fleet.NodeLossReplace })
@@ -139,7 +140,7 @@ func TestReleasedInstancesMoveAtOnce(t *testing.T) {
 	session, _ := s.NodeSessions.Get(node)
 	closed := *record
 	closed.Released, closed.SessionTTLSeconds = true, 3600
-	w.commit(store.Remove(store.NodeSessionKey(node), session.ModRev), store.Replace(store.NodeKey(node), closed, record.ModRev))
+	w.commit(store.Remove(keys.NodeSession(node), session.ModRev), store.Replace(keys.Node(node), closed, record.ModRev))
 	w.until("the next generation", func(s *view.Snapshot) bool {
 		i, _ := s.Instances.Get(id)
 		return i.Intent.Generation == 2
@@ -150,15 +151,15 @@ func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
 	w := newWorld(t)
 	record, _ := w.view.Snapshot().Nodes.Get(node)
 	id := w.static()
-	w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true, By: "alice"}),
-		store.Create(store.PlayersKey(node, 5), fleet.PresencePart{Part: 5}))
+	w.commit(store.Create(keys.NodeDesired(node), fleet.NodeDesired{Node: node, Deleted: true, By: "alice"}),
+		store.Create(keys.Players(node, 5), players.PresencePart{Part: 5}))
 	w.lose()
 	s := w.until("the node's records gone", func(s *view.Snapshot) bool {
 		_, known := s.Nodes.Get(node)
 		_, wished := s.NodesDesired.Get(node)
 		return !known && !wished && s.PlayerParts.Len() == 0
 	})
-	if gone, err := store.Get(t.Context(), w.client, store.DeletedNodeKey(node)); err != nil || gone.Record != record.ModRev || gone.By != "alice" {
+	if gone, err := store.Get(t.Context(), w.client, keys.DeletedNode(node)); err != nil || gone.Record != record.ModRev || gone.By != "alice" {
 		t.Errorf("the deletion is remembered as %+v, %v; the record was of revision %d", gone, err, record.ModRev)
 	}
 	i, _ := s.Instances.Get(id)
@@ -174,16 +175,16 @@ func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
 func TestAPlacementUnderWayKeepsADeletedNode(t *testing.T) {
 	for _, before := range []bool{false, true} { // whether anything was placed there before
 		w := newWorld(t)
-		w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true}))
+		w.commit(store.Create(keys.NodeDesired(node), fleet.NodeDesired{Node: node, Deleted: true}))
 		var rev int64
 		if before {
-			rev = w.commit(store.Create(store.AllocKey(node), fleet.Alloc{Node: node}))
+			rev = w.commit(store.Create(keys.Alloc(node), fleet.Alloc{Node: node}))
 		}
 		w.lose()
 		s := w.view.Snapshot()
 		record, _ := s.Nodes.Get(node)
-		txn := removal(s, node, store.FenceOf(store.NodeKey(node), record.CreateRev))
-		w.commit(store.Replace(store.AllocKey(node), fleet.Alloc{Node: node}, rev)) // a placement touches it
+		txn := removal(s, node, store.FenceOf(keys.Node(node), record.CreateRev))
+		w.commit(store.Replace(keys.Alloc(node), fleet.Alloc{Node: node}, rev)) // a placement touches it
 		if _, err := w.client.Commit(t.Context(), txn); !errs.Is(err, errs.Conflict) {
 			t.Errorf("the node was removed with something on it: %v, want a conflict", err)
 		}
@@ -205,7 +206,7 @@ func TestADeletedNodeThatSomethingLeavesIsLookedAt(t *testing.T) {
 	for how, tt := range tests {
 		t.Run(how, func(t *testing.T) {
 			w := newWorld(t)
-			w.commit(store.Create(store.NodeDesiredKey(node), fleet.NodeDesired{Node: node, Deleted: true}))
+			w.commit(store.Create(keys.NodeDesired(node), fleet.NodeDesired{Node: node, Deleted: true}))
 			c, err := New(Config{
 				Store: w.client, View: view.New(w.client, nil), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Limits: plan.DefaultLimits(),
 			})
@@ -226,25 +227,25 @@ func TestWhenAMassOutageEndsEveryGroupIsLookedAt(t *testing.T) {
 	limits.MassLossNodes = 2
 	w.enforcer("a", limits)
 	const other = fleet.NodeID("node-2")
-	w.commit(store.Create(store.NodeKey(other), fleet.Node{ID: other, SessionTTLSeconds: 1}), store.Create(store.NodeSessionKey(other), fleet.NodeSession{Node: other}))
+	w.commit(store.Create(keys.Node(other), fleet.Node{ID: other, SessionTTLSeconds: 1}), store.Create(keys.NodeSession(other), fleet.NodeSession{Node: other}))
 	w.group("lobby", minimum(1))
 	first := w.untilLiving("lobby", 1)[0].Intent.ID
 	w.online(first)
 	w.group("world", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Static.Enabled = 1, true })
 	elsewhere := w.untilLiving("world", 1)[0].Intent
-	w.commit(store.Create(store.PlacementKey(other, elsewhere.ID), fleet.Placement{
+	w.commit(store.Create(keys.Placement(other, elsewhere.ID), fleet.Placement{
 		Instance: elsewhere.ID, Group: elsewhere.Group, Node: other, Generation: 1, Plan: elsewhere.Plan,
 	}))
 
 	s := w.view.Snapshot()
 	one, _ := s.NodeSessions.Get(node)
 	two, _ := s.NodeSessions.Get(other)
-	w.commit(store.Remove(store.NodeSessionKey(node), one.ModRev), store.Remove(store.NodeSessionKey(other), two.ModRev))
+	w.commit(store.Remove(keys.NodeSession(node), one.ModRev), store.Remove(keys.NodeSession(other), two.ModRev))
 	w.untilState(elsewhere.ID, fleet.Offline)
 	if i := w.untilState(first, fleet.Offline); i.Intent.ReplacedBy != "" {
 		t.Fatalf("replaced while all nodes are lost: %+v", i.Intent)
 	}
-	// Nothing of the group is on the node whose return ends the outage.
-	w.commit(store.Create(store.NodeSessionKey(other), fleet.NodeSession{Node: other}))
+	// The node whose return ends the outage has no instance of the group.
+	w.commit(store.Create(keys.NodeSession(other), fleet.NodeSession{Node: other}))
 	w.untilLiving("lobby", 1)
 }

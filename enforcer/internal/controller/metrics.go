@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// metrics are the controller's figures.
+// metrics are the controller's metrics.
 type metrics struct {
 	actions   *prometheus.CounterVec
 	reconcile prometheus.Observer
@@ -44,7 +44,7 @@ func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
 	return m, t.Err()
 }
 
-// Reconciled takes the time of one reconciliation.
+// Reconciled implements reconcile.Observer.
 func (m *metrics) Reconciled(_, took time.Duration, _ error) { m.reconcile.Observe(took.Seconds()) }
 
 // pausedGroup reports whether a group is in a crash-loop pause.

@@ -15,8 +15,8 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// figures are the values of counters and gauges, and the counts of histograms,
-// that are not zero; a label's value stands behind the name.
+// figures returns the nonzero values of counters and gauges and the counts of histograms.
+// The keys have the label values after the name.
 func figures(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()

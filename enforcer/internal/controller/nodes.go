@@ -6,15 +6,16 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// A node's own records belong to whoever owns the shard its id hashes to, as if it
-// were a group.
+// A node's own records belong to the owner of the shard that its ID hashes to, as if the ID
+// were a group name.
 
-// removeNodes removes the records of nodes that an operator deleted, once nothing
-// is left on them.
+// removeNodes deletes the records of deleted nodes that hold nothing any more.
 func (c *Controller) removeNodes(ctx context.Context, s *view.Snapshot, own *store.Ownership) error {
 	var failed error
 	for n, desired := range s.NodesDesired.All() {
@@ -42,18 +43,19 @@ func (c *Controller) removeNodes(ctx context.Context, s *view.Snapshot, own *sto
 	return failed
 }
 
-// remembering notes that a node was deleted, in place of an earlier deletion of it.
+// remembering returns a write that records the deletion of a node, and replaces the record
+// of an earlier deletion.
 func (c *Controller) remembering(ctx context.Context, s *view.Snapshot, n fleet.NodeID, by string) (store.Write, error) {
-	key := store.DeletedNodeKey(n)
+	key := keys.DeletedNode(n)
 	earlier, err := store.Get(ctx, c.store, key)
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		return store.Write{}, errs.Wrap("enforcer.remembering", err)
 	}
-	lease, err := c.store.Grant(ctx, fleet.DeletedNodeFor)
+	lease, err := c.store.Grant(ctx, cluster.DeletedNodeFor)
 	if err != nil {
 		return store.Write{}, errs.Wrap("enforcer.remembering", err)
 	}
-	gone := fleet.DeletedNode{Node: n, By: by, At: c.wall().UTC()}
+	gone := cluster.DeletedNode{Node: n, By: by, At: c.wall().UTC()}
 	if record, ok := s.Nodes.Get(n); ok {
 		gone.Record = record.ModRev
 	}
@@ -72,29 +74,29 @@ func holdsAnything(s *view.Snapshot, n fleet.NodeID) bool {
 	return false
 }
 
-// removal is the transaction that forgets a node, on the condition that it has not
-// come back.
+// removal returns the transaction that deletes a node's records, provided that the node has
+// not come back.
 func removal(s *view.Snapshot, n fleet.NodeID, fence store.Fence) store.Txn {
-	t := store.Txn{Fences: []store.Fence{fence}, Guards: []store.Guard{store.Missing(store.NodeSessionKey(n))}}
+	t := store.Txn{Fences: []store.Fence{fence}, Guards: []store.Guard{store.Missing(keys.NodeSession(n))}}
 	if r, ok := s.Nodes.Get(n); ok {
-		t.Writes = append(t.Writes, store.Remove(store.NodeKey(n), r.ModRev))
+		t.Writes = append(t.Writes, store.Remove(keys.Node(n), r.ModRev))
 	}
 	if r, ok := s.NodesDesired.Get(n); ok {
-		t.Writes = append(t.Writes, store.Remove(store.NodeDesiredKey(n), r.ModRev))
+		t.Writes = append(t.Writes, store.Remove(keys.NodeDesired(n), r.ModRev))
 	}
 	if r, ok := s.Reports.Get(n); ok {
-		t.Writes = append(t.Writes, store.Remove(store.ReportKey(n), r.ModRev))
+		t.Writes = append(t.Writes, store.Remove(keys.Report(n), r.ModRev))
 	}
 	for part, r := range s.ReportPartsOn(n) {
-		t.Writes = append(t.Writes, store.Remove(store.ReportPartKey(n, part), r.ModRev))
+		t.Writes = append(t.Writes, store.Remove(keys.ReportPart(n, part), r.ModRev))
 	}
 	for part, r := range s.PlayersOn(n) {
-		t.Writes = append(t.Writes, store.Remove(store.PlayersKey(n, part), r.ModRev))
+		t.Writes = append(t.Writes, store.Remove(keys.Players(n, part), r.ModRev))
 	}
-	if r, ok := s.Allocs.Get(n); ok { // a placement decided meanwhile compares it
-		t.Writes = append(t.Writes, store.Remove(store.AllocKey(n), r.ModRev))
-	} else { // so does the first one
-		t.Guards = append(t.Guards, store.Missing(store.AllocKey(n)))
+	if r, ok := s.Allocs.Get(n); ok { // a concurrent placement compares it
+		t.Writes = append(t.Writes, store.Remove(keys.Alloc(n), r.ModRev))
+	} else { // so does a concurrent first placement
+		t.Guards = append(t.Guards, store.Missing(keys.Alloc(n)))
 	}
 	return t
 }

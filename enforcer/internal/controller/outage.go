@@ -9,19 +9,19 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// outageFor is how long a lost node counts towards a mass outage: after that it is
-// taken for dead, and what it held is replaced like any other's.
+// outageFor is how long a lost node counts towards a mass outage. After that, its instances
+// are replaced like those of any other lost node.
 const outageFor = time.Hour
 
-// outages remembers since when nodes have no session, by this process' own clock.
-// Forgetting it, as a restart does, only makes the patience with them start anew; so
-// it forgets whenever it may have missed that a node was back in between.
+// outages remembers since when nodes have no session, measured by this process's clock.
+// Forgetting it, as in a restart, only makes the waits start again. So it also forgets
+// whenever it may have missed a session in between.
 type outages struct {
 	stamps *stamps
 
 	mu    sync.Mutex
 	since map[fleet.NodeID]time.Time
-	// rev is the revision up to which all news has been heard.
+	// rev is the revision up to which all changes have been seen.
 	rev int64
 	// massUntil is when the latest mass outage was last seen.
 	massUntil time.Time
@@ -31,7 +31,7 @@ func newOutages(st *stamps) *outages {
 	return &outages{stamps: st, since: map[fleet.NodeID]time.Time{}}
 }
 
-// heard takes the news of a batch.
+// heard processes a batch.
 func (o *outages) heard(b *view.Batch, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -51,8 +51,8 @@ func (o *outages) heard(b *view.Batch, now time.Time) {
 	}
 }
 
-// of is since when a node has no session in a snapshot; zero when it has one. In a
-// snapshot that is ahead of the news it is now: the loss may be a new one.
+// of returns since when a node has no session in a snapshot; zero when it has one. In a
+// snapshot ahead of the processed batches it returns now, because the loss may be new.
 func (o *outages) of(s *view.Snapshot, n fleet.NodeID, now time.Time) time.Time {
 	if _, alive := s.NodeSessions.Get(n); alive {
 		return time.Time{}
@@ -70,11 +70,11 @@ func (o *outages) of(s *view.Snapshot, n fleet.NodeID, now time.Time) time.Time 
 	return since
 }
 
-// count says how much of the fleet was lost lately, of what lives or was lost lately:
-// a node that was retired, or is lost for long, is no part of it.
+// count returns how many nodes are alive or were lost recently, and how many of these are
+// lost. Retired nodes and nodes lost long ago do not count.
 func (o *outages) count(s *view.Snapshot, now time.Time, l plan.Limits) plan.Outage {
 	if n := s.Nodes.Len(); n <= s.NodeSessions.Len() {
-		return plan.Outage{Nodes: n} // the common case costs nothing: nobody is lost
+		return plan.Outage{Nodes: n} // fast path: no node is lost
 	}
 	var out plan.Outage
 	for n := range s.Nodes.All() {
@@ -96,9 +96,8 @@ func (o *outages) count(s *view.Snapshot, now time.Time, l plan.Limits) plan.Out
 	return out
 }
 
-// missed reports whether a lost node holds something that was not said to be lost long
-// ago. Without memory of the loss that tells a node that was retired from one that is
-// lost just now.
+// missed reports whether a lost node holds an instance that was not reported as lost long
+// ago. After a restart of this process, this tells a newly lost node from a retired one.
 func (o *outages) missed(s *view.Snapshot, n fleet.NodeID, now time.Time) bool {
 	for i := range s.NodeInstances(n) {
 		if !i.HoldsNode() {

@@ -9,8 +9,8 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// A loss begins when its news is heard: what was waited for an earlier one, whose end
-// nobody heard of, does not count.
+// A loss begins when this process sees it. The time since an earlier loss whose end it
+// missed does not count.
 func TestAnEarlierLossDoesNotCountForALaterOne(t *testing.T) {
 	w := newWorld(t)
 	w.lose()
@@ -22,7 +22,7 @@ func TestAnEarlierLossDoesNotCountForALaterOne(t *testing.T) {
 
 	tests := []struct {
 		rule  string
-		batch *view.Batch // what is heard ten minutes after the first loss
+		batch *view.Batch // seen ten minutes after the first loss
 		at    *view.Snapshot
 		want  time.Duration
 	}{
@@ -54,7 +54,7 @@ func TestWhatCountsAsLostNow(t *testing.T) {
 	w.group("lobby", minimum(0))
 	w.lose()
 	st := newStamps()
-	o := newOutages(st) // as after a restart: it has heard of no loss
+	o := newOutages(st) // as after a restart: it has seen no loss
 	tests := []struct {
 		rule string
 		do   func()

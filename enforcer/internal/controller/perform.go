@@ -6,12 +6,13 @@ import (
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 )
 
-// perform commits the actions, starts first since somebody waits for them. It
-// stops at the first failure and returns the last revision it heard of. A start
-// that etcd can never take bars no stop.
+// perform commits the actions, starts first because users wait for them. It stops at the
+// first failure and returns the last revision it got. A start that is too large for etcd
+// does not prevent the other actions.
 func (c *Controller) perform(ctx context.Context, t *task, actions []plan.Action) (rev int64, err error) {
 	births, rest := split(actions)
 	rev, refused := c.spawn(ctx, t, births)
@@ -40,7 +41,7 @@ func split(actions []plan.Action) (births, rest []plan.Action) {
 	return births, rest
 }
 
-// spawn commits the starts, on the condition that the group is as it was planned.
+// spawn commits the starts, provided that the group's record is unchanged.
 func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) (rev int64, err error) {
 	if len(actions) == 0 {
 		return 0, nil
@@ -54,7 +55,7 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 		}
 		births = append(births, b)
 	}
-	unchanged := store.Unchanged(store.GroupKey(t.name), t.group().ModRev)
+	unchanged := store.Unchanged(keys.Group(t.name), t.group().ModRev)
 	for _, txn := range spawner.Txns(births, []store.Fence{t.fence}, []store.Guard{unchanged}, c.store.MaxOps()) {
 		at, err := c.store.Commit(ctx, txn)
 		rev = max(rev, at)
@@ -81,7 +82,7 @@ func birth(s *spawn.Spawner, t *task, a plan.Action) (spawn.Birth, error) {
 	return s.Fresh(t.group(), cause, "", nil), nil
 }
 
-// did counts and logs what was committed.
+// did counts and logs committed actions.
 func (c *Controller) did(t *task, actions []plan.Action) {
 	for _, a := range actions {
 		c.metrics.actions.WithLabelValues(string(a.Kind)).Inc()

@@ -9,19 +9,21 @@ import (
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/reconcile"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// lostRaces is how often a pass that lost a comparison is repeated at once; after
-// that the queue's back-off rules.
+// lostRaces is how often a pass with a lost comparison is repeated at once. After that, the
+// queue's back-off applies.
 const lostRaces = 5
 
-// lostRaceWait bounds the wait for what a comparison was lost to.
+// lostRaceWait limits the wait for the change that won a comparison.
 const lostRaceWait = time.Second
 
-// reconcile brings one group to what its records say.
+// reconcile plans one group and performs the plan.
 func (c *Controller) reconcile(ctx context.Context, name fleet.GroupName) (reconcile.Result, error) {
 	pass := c.groupPass
 	switch name {
@@ -40,8 +42,8 @@ func (c *Controller) reconcile(ctx context.Context, name fleet.GroupName) (recon
 
 func lostRace(err error) bool { return errs.Is(err, errs.Conflict) || errs.Is(err, errs.AlreadyExists) }
 
-// groupPass plans a group once and performs the plan. after is when to look
-// again; 0 when a change will say so.
+// groupPass plans a group once and performs the plan. after is the time until the next
+// pass; 0 when only a change requires one.
 func (c *Controller) groupPass(ctx context.Context, name fleet.GroupName) (after time.Duration, err error) {
 	own := c.replica.Owned()
 	fence, ok := own.Fence(name)
@@ -66,23 +68,23 @@ func (c *Controller) groupPass(ctx context.Context, name fleet.GroupName) (after
 	return after, c.carryOut(ctx, t, actions)
 }
 
-// carryOut performs actions and waits until the view has what was written, or
-// what a comparison was lost to.
+// carryOut performs actions and waits until the view has the commit, or the change that won
+// a comparison.
 func (c *Controller) carryOut(ctx context.Context, t *task, actions []plan.Action) error {
 	rev, err := c.perform(ctx, t, actions)
 	if err == nil {
 		_, err = c.view.WaitRev(ctx, rev)
 		return err
 	}
-	// The revision of a failure may belong to a key outside the view, which then
-	// never reaches it.
+	// The revision of a failure may belong to a key outside the view, which then never
+	// shows it.
 	ctx, cancel := context.WithTimeout(ctx, lostRaceWait)
 	defer cancel()
 	_, _ = c.view.WaitRev(ctx, rev)
 	return err
 }
 
-// input gathers what the plan of a group looks at.
+// input collects the input for planning a group.
 func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time) plan.Input {
 	in := plan.Input{
 		Limits: c.limits,
@@ -119,7 +121,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			g, ok := s.Groups.Get(i.Intent.Group)
 			return ok && g.Spec.Preempts && g.Spec.Priority > priority
 		},
-		Crashes: func(yield func(*fleet.Crash) bool) {
+		Crashes: func(yield func(*reports.Crash) bool) {
 			for _, crash := range s.Crashes.All() {
 				if !yield(c.stamps.crash(crash, now)) {
 					return
@@ -161,7 +163,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 	return in
 }
 
-// republished reports whether a template of a plan has another head than the plan names.
+// republished reports whether a template of a plan has a newer version than the plan uses.
 func republished(s *view.Snapshot, digest string) bool {
 	stored, ok := s.Plans.Get(digest)
 	return ok && slices.ContainsFunc(stored.Plan.Layers, func(l fleet.PlanLayer) bool {
@@ -170,17 +172,17 @@ func republished(s *view.Snapshot, digest string) bool {
 	})
 }
 
-// ancestors are those that a group inherits from, with their times by this process' clock.
+// ancestors returns the groups that a group inherits from, with their times in this
+// process's clock.
 func (c *Controller) ancestors(s *view.Snapshot, g *fleet.Group, now time.Time) []*fleet.Group {
-	all := fleet.Ancestors(g, s.Groups.Get)
+	all := compose.Ancestors(g, s.Groups.Get)
 	for n, a := range all {
 		all[n] = c.stamps.group(a, now)
 	}
 	return all
 }
 
-// sweepPass removes deleted nodes, and the plans of owned groups that nobody refers
-// to any more.
+// sweepPass deletes the records of deleted nodes, and unreferenced plans of owned groups.
 func (c *Controller) sweepPass(ctx context.Context, _ fleet.GroupName) (time.Duration, error) {
 	own := c.replica.Owned()
 	if own.Count() == 0 {
@@ -215,7 +217,7 @@ func (c *Controller) sweepPass(ctx context.Context, _ fleet.GroupName) (time.Dur
 	return max(wake.Sub(now), sweepAfter), nil
 }
 
-// ownPlans are the plans of owned groups.
+// ownPlans returns the plans of owned groups.
 func ownPlans(s *view.Snapshot, own *store.Ownership) iter.Seq2[string, *fleet.StoredPlan] {
 	return func(yield func(string, *fleet.StoredPlan) bool) {
 		for digest, stored := range s.Plans.All() {
@@ -226,7 +228,7 @@ func ownPlans(s *view.Snapshot, own *store.Ownership) iter.Seq2[string, *fleet.S
 	}
 }
 
-// references are the digests that an intent or a placement names.
+// references returns the digests of plans that an intent or a placement names.
 func references(s *view.Snapshot) map[string]bool {
 	used := map[string]bool{}
 	for _, table := range []view.Table[fleet.InstanceID, *fleet.Instance]{s.Instances, s.Orphans} {
@@ -240,7 +242,7 @@ func references(s *view.Snapshot) map[string]bool {
 	return used
 }
 
-// task is the frame of one pass' transactions.
+// task is the common context of one pass's transactions.
 type task struct {
 	name  fleet.GroupName
 	snap  *view.Snapshot
@@ -248,7 +250,7 @@ type task struct {
 	fence store.Fence
 }
 
-// group is the group's record; nil when it is missing.
+// group returns the group's record; nil when it is missing.
 func (t *task) group() *fleet.Group {
 	g, _ := t.snap.Groups.Get(t.name)
 	return g

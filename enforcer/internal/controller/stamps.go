@@ -8,21 +8,22 @@ import (
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// clockTolerance is the difference between two clocks, the delay of a record included,
-// that needs no correction.
+// clockTolerance is the difference between a written time and the time it is seen that
+// needs no correction.
 const clockTolerance = time.Second
 
-// stamps translates the times that other processes wrote into records to this process'
-// clock, so that no host's clock decides how old something is: a time that is written
-// while this process watches is the moment at which the write is seen. It is stored
-// only where it differs from what was written.
+// stamps translates times that other processes wrote to this process's clock, so that no
+// host's clock decides how old something is. A time written while this process watches is
+// translated to the moment at which the write is seen. stamps stores a time only where the
+// two differ.
 //
-// A time from before the first list is taken as it was written, and is never after that
-// list. Times that start a deadline count from the first list then: a deadline that is
-// too late does no harm, one that is too early does.
+// Times from before the first list are taken as written, but never later than that list.
+// Times that start a deadline count from the first list, because a late deadline is
+// harmless and an early one is not.
 type stamps struct {
 	mu sync.Mutex
 	// rev is the revision up to which all changes have been seen.
@@ -30,13 +31,13 @@ type stamps struct {
 	known map[stampKey]stamp
 }
 
-// stampKey names one time of one record.
+// stampKey identifies one time of one record.
 type stampKey struct {
 	name stampName
 	id   string
 }
 
-// stampName is which time of which kind of record a stamp is.
+// stampName says which time of which kind of record it is.
 type stampName string
 
 const (
@@ -56,18 +57,17 @@ const (
 	stampPlan       stampName = "plan"
 )
 
-// deadline reports whether a time starts a deadline after which something is removed
-// or killed.
+// deadline reports whether something is deleted or killed a fixed time after this one.
 func (n stampName) deadline() bool {
 	return n == stampEviction || n == stampSession || n == stampPlan
 }
 
-// stamp is a time as it was written, and when that was by this process' clock.
+// stamp is a time as written, and the same moment in this process's clock.
 type stamp struct{ written, local time.Time }
 
 func newStamps() *stamps { return &stamps{known: map[stampKey]stamp{}} }
 
-// heard takes the times of a batch.
+// heard processes a batch.
 func (st *stamps) heard(b *view.Batch, now time.Time) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -91,7 +91,7 @@ func (st *stamps) heard(b *view.Batch, now time.Time) {
 	}
 }
 
-// note stores when a time was written, where that differs from the time itself.
+// note stores when a time was written, if that differs from the time itself.
 func (st *stamps) note(k stampKey, written, now time.Time, first bool) {
 	late := now.Sub(written)
 	exact := late <= clockTolerance && late >= -clockTolerance
@@ -105,8 +105,8 @@ func (st *stamps) note(k stampKey, written, now time.Time, first bool) {
 	st.known[k] = stamp{written, now}
 }
 
-// local is when a record's time was written, by this process' clock. A record past
-// the changes that were seen was written just now.
+// local translates a record's time to this process's clock. A record newer than the
+// processed changes was written just now.
 func (st *stamps) local(k stampKey, written time.Time, modRev int64, now time.Time) time.Time {
 	if written.IsZero() {
 		return written
@@ -122,10 +122,10 @@ func (st *stamps) local(k stampKey, written time.Time, modRev int64, now time.Ti
 	return written
 }
 
-// idOf is the rest of a record's key.
+// idOf returns the last element of a record's key.
 func idOf(ch *view.Change) string { return ch.Key[len(ch.Key)-1] }
 
-// timesOf are the times of a record that a plan depends on.
+// timesOf returns the times of a record that a plan depends on.
 func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
 	return func(yield func(stampName, time.Time) bool) {
 		each := func(name stampName, at time.Time) bool { return at.IsZero() || yield(name, at) }
@@ -144,7 +144,7 @@ func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
 			_ = each(stampUpdated, r.UpdatedAt) && each(stampReset, r.CrashesResetAt) && each(stampScaled, r.ScaledAt)
 		case *fleet.CrashLoop:
 			each(stampLoop, r.PausedAt)
-		case *fleet.Crash:
+		case *reports.Crash:
 			each(stampCrash, r.At)
 		case *fleet.Eviction:
 			each(stampEviction, r.At)
@@ -156,7 +156,7 @@ func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
 	}
 }
 
-// shifts are how far the times of an instance's records are from this process' clock.
+// shifts are the corrections for the times of an instance's records.
 type shifts struct{ created, generation, stop, placement, order, status time.Duration }
 
 func (st *stamps) shiftsOf(i *fleet.Instance, now time.Time) (by shifts) {
@@ -178,13 +178,13 @@ func (st *stamps) shiftsOf(i *fleet.Instance, now time.Time) (by shifts) {
 	return by
 }
 
-// shift is how much later than written a record's time was written, by this process' clock.
+// shift returns the correction for a record's time.
 func (st *stamps) shift(k stampKey, written time.Time, modRev int64, now time.Time) time.Duration {
 	return st.local(k, written, modRev, now).Sub(written)
 }
 
-// instance is an instance with its times by this process' clock: the same one, without a
-// copy, where all of them are.
+// instance returns an instance with its times in this process's clock. It returns i itself,
+// without a copy, when no time changes.
 func (st *stamps) instance(i *fleet.Instance, now time.Time) *fleet.Instance {
 	by := st.shiftsOf(i, now)
 	if by == (shifts{}) {
@@ -217,7 +217,8 @@ func (st *stamps) instance(i *fleet.Instance, now time.Time) *fleet.Instance {
 	return &out
 }
 
-// shiftedStatus is a status with all of its times moved: they are of one clock.
+// shiftedStatus returns a status with all times shifted, because they are of the same
+// clock.
 func shiftedStatus(s *fleet.Status, by time.Duration) *fleet.Status {
 	out := *s
 	for _, at := range []*time.Time{&out.ChangedAt, &out.StartedAt, &out.FinishedAt} {
@@ -237,7 +238,7 @@ func shifted(all []time.Time, by time.Duration) []time.Time {
 	return out
 }
 
-// group is a group with its times by this process' clock.
+// group returns a group with its times in this process's clock.
 func (st *stamps) group(g *fleet.Group, now time.Time) *fleet.Group {
 	out := *g
 	by := func(name stampName, at *time.Time) bool {
@@ -252,7 +253,7 @@ func (st *stamps) group(g *fleet.Group, now time.Time) *fleet.Group {
 	return &out
 }
 
-// loop is a crash loop with its times by this process' clock; nil for none.
+// loop returns a crash loop with its times in this process's clock; nil for none.
 func (st *stamps) loop(l *fleet.CrashLoop, now time.Time) *fleet.CrashLoop {
 	if l == nil {
 		return nil
@@ -270,8 +271,8 @@ func shiftedLoop(l fleet.CrashLoop, by time.Duration) fleet.CrashLoop {
 	return l
 }
 
-// crash is a recorded crash with its time by this process' clock.
-func (st *stamps) crash(c *fleet.Crash, now time.Time) *fleet.Crash {
+// crash returns a recorded crash with its time in this process's clock.
+func (st *stamps) crash(c *reports.Crash, now time.Time) *reports.Crash {
 	at := st.local(stampKey{stampCrash, c.ID}, c.At, c.ModRev, now)
 	if at.Equal(c.At) {
 		return c
@@ -281,9 +282,9 @@ func (st *stamps) crash(c *fleet.Crash, now time.Time) *fleet.Crash {
 	return &out
 }
 
-// crashes are recorded crashes with their times by this process' clock.
-func (st *stamps) crashes(all iter.Seq2[string, *fleet.Crash], now time.Time) iter.Seq2[string, *fleet.Crash] {
-	return func(yield func(string, *fleet.Crash) bool) {
+// crashes returns recorded crashes with their times in this process's clock.
+func (st *stamps) crashes(all iter.Seq2[string, *reports.Crash], now time.Time) iter.Seq2[string, *reports.Crash] {
+	return func(yield func(string, *reports.Crash) bool) {
 		for id, c := range all {
 			if !yield(id, st.crash(c, now)) {
 				return
@@ -292,7 +293,7 @@ func (st *stamps) crashes(all iter.Seq2[string, *fleet.Crash], now time.Time) it
 	}
 }
 
-// plans are stored plans with their times by this process' clock.
+// plans returns stored plans with their times in this process's clock.
 func (st *stamps) plans(all iter.Seq2[string, *fleet.StoredPlan], now time.Time) iter.Seq2[string, *fleet.StoredPlan] {
 	return func(yield func(string, *fleet.StoredPlan) bool) {
 		for digest, p := range all {
@@ -305,7 +306,7 @@ func (st *stamps) plans(all iter.Seq2[string, *fleet.StoredPlan], now time.Time)
 	}
 }
 
-// eviction is an eviction with its time by this process' clock; nil for none.
+// eviction returns an eviction with its time in this process's clock; nil for none.
 func (st *stamps) eviction(e *fleet.Eviction, now time.Time) *fleet.Eviction {
 	if e == nil {
 		return nil
@@ -315,7 +316,7 @@ func (st *stamps) eviction(e *fleet.Eviction, now time.Time) *fleet.Eviction {
 	return &out
 }
 
-// session is a node's session with its time by this process' clock; nil for none.
+// session returns a node's session with its time in this process's clock; nil for none.
 func (st *stamps) session(s *fleet.NodeSession, now time.Time) *fleet.NodeSession {
 	if s == nil {
 		return nil
@@ -325,9 +326,9 @@ func (st *stamps) session(s *fleet.NodeSession, now time.Time) *fleet.NodeSessio
 	return &out
 }
 
-// asWritten names the records as they are in the store, for the writes that are computed
-// from them. The crashes that a next generation remembers are dated by the wall clock,
-// which is ahead of this process' clock by an amount.
+// asWritten replaces the translated records in actions by the stored ones, because writes
+// are derived from them. Crash times that the writes keep are converted to the wall clock,
+// which is ahead of this process's clock by ahead.
 func (t *task) asWritten(actions []plan.Action, ahead time.Duration) {
 	if ahead.Abs() <= clockTolerance {
 		ahead = 0

@@ -7,11 +7,12 @@ import (
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// skewed is a group with one instance as an enforcer sees it. Its clock, and those of the
-// node and of the gateway, are off by some time. True time is what all of them lack.
+// skewed is a group with one instance as an enforcer sees it. The clocks of the enforcer,
+// the node and the gateway are each off by some time from the true time.
 type skewed struct {
 	t                       *testing.T
 	enforcer, node, gateway time.Duration
@@ -27,10 +28,10 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func newSkewed(t *testing.T, enforcer, host, gateway time.Duration) *skewed {
 	w := &skewed{t: t, enforcer: enforcer, node: host, gateway: gateway, stamps: newStamps()}
-	w.batch(0) // the first list has nothing
+	w.batch(0) // the first list is empty
 	made := noon.Add(gateway)
 	w.group = &fleet.Group{Name: "lobby", Revision: 1, CreatedAt: made, UpdatedAt: made, Spec: fleet.DefaultSpec()}
-	w.plan = fleet.Compose(*w.group, fleet.Materials{}, 0)
+	w.plan = compose.Compose(*w.group, compose.Materials{}, 0)
 	w.batch(0, view.Change{Kind: view.KindGroup, Key: []string{"lobby"}, After: w.group})
 	w.session = &fleet.NodeSession{Node: node, StartedAt: noon.Add(host)}
 	w.batch(0, view.Change{Kind: view.KindSession, Key: []string{"node", string(node)}, After: w.session})
@@ -46,13 +47,14 @@ func newSkewed(t *testing.T, enforcer, host, gateway time.Duration) *skewed {
 	return w
 }
 
-// batch is seen at a true time after noon.
+// batch makes the enforcer see changes at a true time after noon.
 func (w *skewed) batch(after time.Duration, changes ...view.Change) {
 	w.rev++
 	w.stamps.heard(&view.Batch{After: &view.Snapshot{Rev: w.rev}, Changes: changes}, noon.Add(after+w.enforcer))
 }
 
-// status is written by the node at a true time after noon, and seen at once.
+// status makes the node write a status at a true time after noon, which the enforcer sees
+// at once.
 func (w *skewed) status(after time.Duration, state fleet.State, why fleet.Reason, crashes ...time.Duration) {
 	at := noon.Add(after + w.node)
 	s := &fleet.Status{Instance: "aaaaaa", Group: "lobby", Node: node, Generation: 1, State: state, Reason: why, ChangedAt: at}
@@ -70,7 +72,8 @@ func (w *skewed) status(after time.Duration, state fleet.State, why fleet.Reason
 	w.batch(after, ch)
 }
 
-// planned is what the enforcer does at a true time after noon, and how long it then waits.
+// planned returns what the enforcer does at a true time after noon, and when it plans
+// again.
 func (w *skewed) planned(after time.Duration) string {
 	now := noon.Add(after + w.enforcer)
 	actions, wake := plan.Group(plan.Input{
@@ -140,7 +143,7 @@ func TestNoClockDecidesWhatIsDone(t *testing.T) {
 	}
 }
 
-// An enforcer that has just started knows the age of nothing.
+// A newly started enforcer does not know the age of anything.
 func TestAnEnforcerThatStartsKillsNobodyForATimeFromBefore(t *testing.T) {
 	for _, skew := range []time.Duration{-12 * time.Hour, 0, 140 * time.Second, 12 * time.Hour} {
 		w := newSkewed(t, 0, skew, skew)
@@ -159,8 +162,8 @@ func TestAnEnforcerThatStartsKillsNobodyForATimeFromBefore(t *testing.T) {
 	}
 }
 
-// A crash that a node with a clock ahead reported before the enforcer started counts as
-// one of that moment, and only once.
+// A crash with a future time, reported before the enforcer started, counts as happening at
+// that moment and only once.
 func TestATimeInTheFutureIsNotAlwaysNow(t *testing.T) {
 	w := newSkewed(t, 0, 12*time.Hour, 0)
 	w.status(time.Minute, fleet.Crashed, fleet.ReasonExited, 50*time.Second)
@@ -189,7 +192,7 @@ func TestTimesOfRemovedRecordsAreForgotten(t *testing.T) {
 	}
 }
 
-// Each plan looks at every instance of its group.
+// Each plan looks at every instance of its group, so copies would be expensive.
 func TestAnInstanceIsNotCopiedWhereTheClocksAgree(t *testing.T) {
 	w := newSkewed(t, 0, 0, 0)
 	w.status(time.Minute, fleet.Online, fleet.ReasonReady)

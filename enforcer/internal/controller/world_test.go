@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -25,8 +26,8 @@ import (
 
 const node = fleet.NodeID("node-1")
 
-// world is an etcd with a view for the test itself. The test writes the records
-// that gateway, scheduler and agent would write.
+// world is an etcd with a view for the test. The test writes the records that gateway,
+// scheduler and agent would write.
 type world struct {
 	t      testing.TB
 	client *store.Client
@@ -44,25 +45,25 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// join gives the node its record and a session, as its agent does.
+// join creates the node's record and a session, as its agent does.
 func (w *world) join() {
 	w.t.Helper()
 	var before int64
 	if record, ok := w.view.Snapshot().Nodes.Get(node); ok {
 		before = record.ModRev
 	}
-	w.commit(store.Create(store.NodeSessionKey(node), fleet.NodeSession{Node: node, StartedAt: time.Now().UTC()}),
-		store.Replace(store.NodeKey(node), fleet.Node{ID: node, SessionTTLSeconds: 1}, before))
+	w.commit(store.Create(keys.NodeSession(node), fleet.NodeSession{Node: node, StartedAt: time.Now().UTC()}),
+		store.Replace(keys.Node(node), fleet.Node{ID: node, SessionTTLSeconds: 1}, before))
 }
 
 // lose ends the node's session.
 func (w *world) lose() {
 	w.t.Helper()
 	s, _ := w.view.Snapshot().NodeSessions.Get(node)
-	w.commit(store.Remove(store.NodeSessionKey(node), s.ModRev))
+	w.commit(store.Remove(keys.NodeSession(node), s.ModRev))
 }
 
-// background runs f until the returned function is called, or the test ends.
+// background runs f until the test ends or stop is called.
 func (w *world) background(f func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -72,7 +73,7 @@ func (w *world) background(f func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// enforcer starts one with a view of its own.
+// enforcer starts an enforcer with its own view.
 func (w *world) enforcer(replica string, l plan.Limits) (c *Controller, stop func()) {
 	w.t.Helper()
 	v := view.New(w.client, nil)
@@ -100,7 +101,7 @@ func (w *world) commit(writes ...store.Write) int64 {
 	return rev
 }
 
-// until waits for a condition on the state and prints the state when it does not come.
+// until waits for a condition on the state, and prints the state on failure.
 func (w *world) until(what string, ok func(*view.Snapshot) bool) *view.Snapshot {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), await.Patience)
@@ -132,16 +133,17 @@ func dump(s *view.Snapshot) string {
 	return b.String()
 }
 
-// group declares a group as the gateway does.
+// group creates a group as the gateway does.
 func (w *world) group(name fleet.GroupName, edit func(*fleet.Group)) {
 	w.t.Helper()
 	g := fleet.Group{Name: name, Revision: 1, CreatedAt: time.Now().UTC(), UpdatedAt: time.Now().UTC(), Spec: fleet.DefaultSpec()}
 	g.Spec.Command = "serve"
 	edit(&g)
-	w.commit(store.Create(store.GroupKey(name), g))
+	w.commit(store.Create(keys.Group(name), g))
 }
 
-// change edits a group, trying again when the enforcer changed it meanwhile.
+// change edits a group as the gateway does. It retries when the enforcer changed it
+// meanwhile.
 func (w *world) change(name fleet.GroupName, edit func(*fleet.Group)) {
 	w.t.Helper()
 	g, ok := w.view.Snapshot().Groups.Get(name)
@@ -152,10 +154,10 @@ func (w *world) change(name fleet.GroupName, edit func(*fleet.Group)) {
 	next.Revision++
 	next.UpdatedAt = time.Now().UTC()
 	edit(&next)
-	w.commit(store.Replace(store.GroupKey(name), next, g.ModRev))
+	w.commit(store.Replace(keys.Group(name), next, g.ModRev))
 }
 
-// create makes an instance by hand as the gateway does.
+// create creates an instance by hand, as the gateway does.
 func (w *world) create(name fleet.GroupName) fleet.InstanceID {
 	w.t.Helper()
 	snap := w.view.Snapshot()
@@ -181,7 +183,7 @@ func (w *world) intent(id fleet.InstanceID, edit func(*fleet.Intent)) {
 	}
 	next := i.Intent
 	edit(&next)
-	w.commit(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
+	w.commit(store.Replace(keys.Intent(id), next, i.Intent.ModRev))
 }
 
 func stopped(i *fleet.Intent) {
@@ -189,7 +191,7 @@ func stopped(i *fleet.Intent) {
 	i.Stop = &fleet.StopRequest{At: time.Now().UTC(), By: "alice", Reason: fleet.ReasonStopRequested}
 }
 
-// place writes what the scheduler would.
+// place writes a placement as the scheduler does.
 func (w *world) place(id fleet.InstanceID) {
 	w.t.Helper()
 	i, _ := w.view.Snapshot().Instances.Get(id)
@@ -201,10 +203,10 @@ func (w *world) place(id fleet.InstanceID) {
 	if i.Placement != nil {
 		rev = i.Placement.ModRev
 	}
-	w.commit(store.Replace(store.PlacementKey(node, id), p, rev))
+	w.commit(store.Replace(keys.Placement(node, id), p, rev))
 }
 
-// report writes what the agent would.
+// report writes a status as the agent does.
 func (w *world) report(id fleet.InstanceID, state fleet.State, why fleet.Reason) int64 {
 	w.t.Helper()
 	i, _ := w.view.Snapshot().Instances.Get(id)
@@ -220,17 +222,17 @@ func (w *world) report(id fleet.InstanceID, state fleet.State, why fleet.Reason)
 	if i.Status != nil {
 		rev = i.Status.ModRev
 	}
-	return w.commit(store.Replace(store.StatusKey(id), s, rev))
+	return w.commit(store.Replace(keys.Status(id), s, rev))
 }
 
-// online places an instance and reports it online.
+// online places an instance and reports it as online.
 func (w *world) online(id fleet.InstanceID) {
 	w.t.Helper()
 	w.place(id)
 	w.report(id, fleet.Online, fleet.ReasonReady)
 }
 
-// crash places an instance if need be and reports that it ended by itself.
+// crash places an instance if necessary and reports a crash.
 func (w *world) crash(id fleet.InstanceID) int64 {
 	w.t.Helper()
 	if i, _ := w.view.Snapshot().Instances.Get(id); !i.HoldsNode() {
@@ -239,7 +241,7 @@ func (w *world) crash(id fleet.InstanceID) int64 {
 	return w.report(id, fleet.Crashed, fleet.ReasonExited)
 }
 
-// living are the wanted instances of a group in order of id.
+// living returns the instances of a group that should run, sorted by ID.
 func living(s *view.Snapshot, g fleet.GroupName) []*fleet.Instance {
 	var out []*fleet.Instance
 	for i := range s.GroupInstances(g) {
@@ -250,14 +252,14 @@ func living(s *view.Snapshot, g fleet.GroupName) []*fleet.Instance {
 	return out
 }
 
-// untilLiving waits until a group has n wanted instances.
+// untilLiving waits until n instances of a group should run.
 func (w *world) untilLiving(g fleet.GroupName, n int) []*fleet.Instance {
 	w.t.Helper()
 	s := w.until(fmt.Sprintf("%d living instances of %s", n, g), func(s *view.Snapshot) bool { return len(living(s, g)) == n })
 	return living(s, g)
 }
 
-// untilOrder waits until an instance is under an order.
+// untilOrder waits until an instance has an order.
 func (w *world) untilOrder(id fleet.InstanceID, action fleet.OrderAction) *fleet.Order {
 	w.t.Helper()
 	s := w.until(fmt.Sprintf("order %s for %s", action, id), func(s *view.Snapshot) bool {
@@ -272,8 +274,8 @@ func (w *world) untilOrder(id fleet.InstanceID, action fleet.OrderAction) *fleet
 func (w *world) gone(id fleet.InstanceID) bool {
 	w.t.Helper()
 	for _, key := range []string{
-		store.IntentKey(id).String(), store.StatusKey(id).String(),
-		store.PlacementKey(node, id).String(), store.OrderKey(node, id).String(),
+		keys.Intent(id).String(), keys.Status(id).String(),
+		keys.Placement(node, id).String(), keys.Order(node, id).String(),
 	} {
 		if w.exists(key) {
 			w.t.Logf("%s is left", key)
@@ -285,17 +287,17 @@ func (w *world) gone(id fleet.InstanceID) bool {
 
 func (w *world) exists(key string) bool {
 	w.t.Helper()
-	kind, rest, _ := store.SplitKey(key)
+	kind, rest, _ := keys.Split(key)
 	var err error
 	switch id := fleet.InstanceID(rest[len(rest)-1]); kind {
 	case "instances":
-		_, err = store.Get(w.t.Context(), w.client, store.IntentKey(id))
+		_, err = store.Get(w.t.Context(), w.client, keys.Intent(id))
 	case "status":
-		_, err = store.Get(w.t.Context(), w.client, store.StatusKey(id))
+		_, err = store.Get(w.t.Context(), w.client, keys.Status(id))
 	case "placements":
-		_, err = store.Get(w.t.Context(), w.client, store.PlacementKey(node, id))
+		_, err = store.Get(w.t.Context(), w.client, keys.Placement(node, id))
 	case "orders":
-		_, err = store.Get(w.t.Context(), w.client, store.OrderKey(node, id))
+		_, err = store.Get(w.t.Context(), w.client, keys.Order(node, id))
 	}
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		w.t.Fatal(err)
@@ -303,8 +305,8 @@ func (w *world) exists(key string) bool {
 	return err == nil
 }
 
-// static has an enforcer keep one static instance, of the group world, and returns
-// which it is once it is online.
+// static starts an enforcer with one static instance of the group "world", and returns its
+// ID once it is online.
 func (w *world) static(edits ...func(*fleet.Group)) fleet.InstanceID {
 	w.t.Helper()
 	w.enforcer("a", plan.DefaultLimits())

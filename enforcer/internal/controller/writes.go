@@ -6,6 +6,7 @@ import (
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 // batch is a transaction with the actions it performs.
@@ -14,13 +15,13 @@ type batch struct {
 	actions []plan.Action
 }
 
-// takes reports whether there is room for more comparisons.
+// takes reports whether more comparisons fit.
 func (b batch) takes(more, maxOps int) bool {
 	return b.txn.Size()+more <= maxOps && b.txn.Bytes() < store.FullBytes
 }
 
-// pack puts the writes of actions into as few transactions of at most maxOps
-// comparisons as their order allows. One action is never torn apart.
+// pack puts the writes of actions, in order, into as few transactions of at most maxOps
+// comparisons as possible. It never splits an action.
 func (t *task) pack(actions []plan.Action, maxOps int) []batch {
 	var out []batch
 	for _, a := range actions {
@@ -40,7 +41,7 @@ func (t *task) pack(actions []plan.Action, maxOps int) []batch {
 	return out
 }
 
-// writes are the changes of one action with the comparisons beside their own.
+// writes returns the writes of one action and its additional comparisons.
 func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 	switch a.Kind {
 	case plan.Stop:
@@ -60,14 +61,14 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		if have, ok := t.snap.CrashLoops.Get(t.name); ok {
 			rev = have.ModRev
 		}
-		return []store.Guard{t.groupUnchanged()}, []store.Write{store.Replace(store.CrashLoopKey(t.name), a.Loop, rev)}
+		return []store.Guard{t.groupUnchanged()}, []store.Write{store.Replace(keys.CrashLoop(t.name), a.Loop, rev)}
 	case plan.ClearCrashLoop:
 		if have, ok := t.snap.CrashLoops.Get(t.name); ok {
-			return nil, []store.Write{store.Remove(store.CrashLoopKey(t.name), have.ModRev)}
+			return nil, []store.Write{store.Remove(keys.CrashLoop(t.name), have.ModRev)}
 		}
 	case plan.CollectPlan:
 		if have, ok := t.snap.Plans.Get(a.Digest); ok {
-			return nil, []store.Write{store.Remove(store.PlanKey(a.Digest), have.ModRev)}
+			return nil, []store.Write{store.Remove(keys.Plan(a.Digest), have.ModRev)}
 		}
 	case plan.Create, plan.Again: // package spawn makes their writes
 	}
@@ -75,7 +76,7 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 }
 
 func (t *task) groupUnchanged() store.Guard {
-	return store.Unchanged(store.GroupKey(t.name), t.group().ModRev)
+	return store.Unchanged(keys.Group(t.name), t.group().ModRev)
 }
 
 func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
@@ -85,11 +86,11 @@ func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 	next.Stop = &fleet.StopRequest{
 		Force: a.Order == fleet.OrderKill, At: t.now, By: a.By, Reason: a.Reason, Message: a.Message,
 	}
-	writes := []store.Write{store.Replace(store.IntentKey(next.ID), next, a.Instance.Intent.ModRev)}
+	writes := []store.Write{store.Replace(keys.Intent(next.ID), next, a.Instance.Intent.ModRev)}
 	if kept := a.Restores; kept != nil {
 		own := kept.Intent
 		own.ReplacedBy, own.Displaced = "", false
-		writes = append(writes, store.Replace(store.IntentKey(own.ID), own, kept.Intent.ModRev))
+		writes = append(writes, store.Replace(keys.Intent(own.ID), own, kept.Intent.ModRev))
 	}
 	if a.Order != "" {
 		guards = append(guards, placementUnchanged(a.Instance))
@@ -101,48 +102,48 @@ func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 	return guards, writes
 }
 
-// settle removes an eviction. One that stays counts as never replaced.
+// settle removes an eviction. With Stays, the instance counts as never replaced.
 func (t *task) settle(a plan.Action) []store.Write {
 	var writes []store.Write
 	if e, ok := t.snap.Evictions.Get(a.Instance.Intent.ID); ok {
-		writes = append(writes, store.Remove(store.EvictionKey(e.Instance), e.ModRev))
+		writes = append(writes, store.Remove(keys.Eviction(e.Instance), e.ModRev))
 	}
 	if a.Stays {
 		own := a.Instance.Intent
 		own.ReplacedBy, own.Displaced = "", false
-		writes = append(writes, store.Replace(store.IntentKey(own.ID), own, a.Instance.Intent.ModRev))
+		writes = append(writes, store.Replace(keys.Intent(own.ID), own, a.Instance.Intent.ModRev))
 	}
 	return writes
 }
 
-// order compares the intent and the placement it is made for, and when it is made
-// because the agent let time pass, that the agent has said nothing since.
+// order returns an order that compares the intent and the placement. If the agent missed a
+// deadline, it also compares the status.
 func (t *task) order(a plan.Action) ([]store.Guard, []store.Write) {
 	i := a.Instance
-	guards := []store.Guard{store.Unchanged(store.IntentKey(i.Intent.ID), i.Intent.ModRev), placementUnchanged(i)}
+	guards := []store.Guard{store.Unchanged(keys.Intent(i.Intent.ID), i.Intent.ModRev), placementUnchanged(i)}
 	if a.Reason == fleet.ReasonDeadlinePassed {
 		var rev int64
 		if i.Status != nil {
 			rev = i.Status.ModRev
 		}
-		guards = append(guards, store.Unchanged(store.StatusKey(i.Intent.ID), rev))
+		guards = append(guards, store.Unchanged(keys.Status(i.Intent.ID), rev))
 	}
 	return guards, t.orderWrites(a)
 }
 
-// placementUnchanged demands that the instance is placed as it was, or still is not, on the
-// node that holds it.
+// placementUnchanged returns a guard that the instance's placement, or its absence, is
+// unchanged on the node that holds it.
 func placementUnchanged(i *fleet.Instance) store.Guard {
 	node, _ := i.Held()
-	key := store.PlacementKey(node, i.Intent.ID)
+	key := keys.Placement(node, i.Intent.ID)
 	if i.Stray() {
 		return store.Missing(key)
 	}
 	return store.Unchanged(key, i.Placement.ModRev)
 }
 
-// orderWrites put the order where the instance is, and take away one that an earlier
-// generation had elsewhere.
+// orderWrites writes the order to the node of the instance, and deletes an order for an
+// earlier generation on another node.
 func (t *task) orderWrites(a plan.Action) []store.Write {
 	i := a.Instance
 	id := i.Intent.ID
@@ -153,18 +154,18 @@ func (t *task) orderWrites(a plan.Action) []store.Write {
 	}
 	switch {
 	case i.Order == nil:
-		return []store.Write{store.Create(store.OrderKey(node, id), o)}
+		return []store.Write{store.Create(keys.Order(node, id), o)}
 	case i.Order.Node != node:
 		return []store.Write{
-			store.Remove(store.OrderKey(i.Order.Node, id), i.Order.ModRev),
-			store.Create(store.OrderKey(node, id), o),
+			store.Remove(keys.Order(i.Order.Node, id), i.Order.ModRev),
+			store.Create(keys.Order(node, id), o),
 		}
 	}
-	return []store.Write{store.Replace(store.OrderKey(node, id), o, i.Order.ModRev)}
+	return []store.Write{store.Replace(keys.Order(node, id), o, i.Order.ModRev)}
 }
 
-// lost writes the status of an instance in its agent's stead, which nobody may while
-// the node has a session.
+// lost writes an instance's status in place of its agent. It requires that the node has no
+// session.
 func (t *task) lost(a plan.Action) ([]store.Guard, []store.Write) {
 	in := a.Instance.Intent
 	node, generation := a.Instance.Held()
@@ -176,48 +177,48 @@ func (t *task) lost(a plan.Action) ([]store.Guard, []store.Write) {
 		}
 	}
 	s.State, s.Reason, s.Message, s.ChangedAt = fleet.Offline, a.Reason, a.Message, t.now
-	guards := []store.Guard{store.Missing(store.NodeSessionKey(node)), placementUnchanged(a.Instance)}
+	guards := []store.Guard{store.Missing(keys.NodeSession(node)), placementUnchanged(a.Instance)}
 	if a.Kind == plan.Bury {
 		s.State, s.PID, s.FinishedAt = fleet.Stopped, 0, t.now
 		if d, ok := t.snap.NodesDesired.Get(node); ok {
-			guards = append(guards, store.Unchanged(store.NodeDesiredKey(node), d.ModRev))
+			guards = append(guards, store.Unchanged(keys.NodeDesired(node), d.ModRev))
 		}
 	}
-	return guards, []store.Write{store.Replace(store.StatusKey(in.ID), s, rev)}
+	return guards, []store.Write{store.Replace(keys.Status(in.ID), s, rev)}
 }
 
-// retire removes all records of an instance; its name only while it points to it.
+// retire deletes all records of an instance, and its name if that still points to it.
 func (t *task) retire(i *fleet.Instance) []store.Write {
 	id := i.Intent.ID
-	writes := []store.Write{store.Remove(store.IntentKey(id), i.Intent.ModRev)}
+	writes := []store.Write{store.Remove(keys.Intent(id), i.Intent.ModRev)}
 	if claim, ok := t.snap.Name(i.Intent.Group, i.Intent.Ordinal); ok && claim.ID == id {
-		writes = append(writes, store.Remove(store.NameKey(i.Intent.Group, i.Intent.Ordinal), claim.ModRev))
+		writes = append(writes, store.Remove(keys.Name(i.Intent.Group, i.Intent.Ordinal), claim.ModRev))
 	}
 	if i.Placement != nil {
-		writes = append(writes, store.Remove(store.PlacementKey(i.Placement.Node, id), i.Placement.ModRev))
+		writes = append(writes, store.Remove(keys.Placement(i.Placement.Node, id), i.Placement.ModRev))
 	}
 	if i.Order != nil {
-		writes = append(writes, store.Remove(store.OrderKey(i.Order.Node, id), i.Order.ModRev))
+		writes = append(writes, store.Remove(keys.Order(i.Order.Node, id), i.Order.ModRev))
 	}
 	if i.Status != nil {
-		writes = append(writes, store.Remove(store.StatusKey(id), i.Status.ModRev))
+		writes = append(writes, store.Remove(keys.Status(id), i.Status.ModRev))
 	}
 	if i.Pending != nil {
-		writes = append(writes, store.Remove(store.PendingKey(id), i.Pending.ModRev))
+		writes = append(writes, store.Remove(keys.Pending(id), i.Pending.ModRev))
 	}
 	if e, ok := t.snap.Evictions.Get(id); ok {
-		writes = append(writes, store.Remove(store.EvictionKey(id), e.ModRev))
+		writes = append(writes, store.Remove(keys.Eviction(id), e.ModRev))
 	}
 	if c, ok := t.snap.Credentials.Get(id); ok {
-		writes = append(writes, store.Remove(store.CredentialKey(id), c.ModRev))
+		writes = append(writes, store.Remove(keys.Credential(id), c.ModRev))
 	}
 	return writes
 }
 
 func (t *task) deleteGroup() []store.Write {
-	writes := []store.Write{store.Remove(store.GroupKey(t.name), t.group().ModRev)}
+	writes := []store.Write{store.Remove(keys.Group(t.name), t.group().ModRev)}
 	if loop, ok := t.snap.CrashLoops.Get(t.name); ok {
-		writes = append(writes, store.Remove(store.CrashLoopKey(t.name), loop.ModRev))
+		writes = append(writes, store.Remove(keys.CrashLoop(t.name), loop.ModRev))
 	}
 	return writes
 }

@@ -1,66 +1,71 @@
 package plan
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
-// Kind is what an action does.
+// Kind is the kind of an action.
 type Kind string
 
-// The kinds of actions.
+// Kinds of actions.
 const (
-	// Create makes a new instance of Origin; Replaces may name the crashed one it is made for.
+	// Create makes a new instance with Origin. It may be a replacement for Replaces.
 	Create Kind = "create"
-	// Again makes the next generation of Instance, which has ended, is lost, or waits for a node.
+	// Again starts the next generation of Instance, which has ended, is lost, or waits for
+	// a node.
 	Again Kind = "again"
-	// Stop makes Instance's intent say stopped and, when it is placed, orders it in the same step.
+	// Stop sets the intent of Instance to stopped. If it is placed, the same transaction
+	// orders the stop.
 	Stop Kind = "stop"
-	// Order tells the node of Instance what to do with it.
+	// Order writes an order for the node of Instance.
 	Order Kind = "order"
-	// Lose says that Instance's node is lost.
+	// Lose reports Instance as lost with its node.
 	Lose Kind = "lose"
-	// Bury ends Instance on paper: its lost node was deleted.
+	// Bury reports Instance as ended, because its lost node was deleted.
 	Bury Kind = "bury"
-	// Settle removes the eviction of Instance: it is done, or not possible any more.
+	// Settle removes the eviction of Instance, which is done or no longer possible.
 	Settle Kind = "settle"
-	// Retire removes all records of Instance.
+	// Retire deletes all records of Instance.
 	Retire Kind = "retire"
-	// DeleteGroup removes the group's own records.
+	// DeleteGroup deletes the group's own records.
 	DeleteGroup Kind = "delete_group"
 	// SetCrashLoop writes Loop.
 	SetCrashLoop Kind = "set_crash_loop"
-	// ClearCrashLoop removes the group's crash loop.
+	// ClearCrashLoop deletes the group's crash loop.
 	ClearCrashLoop Kind = "clear_crash_loop"
-	// CollectPlan removes the stored plan Digest.
+	// CollectPlan deletes the stored plan Digest.
 	CollectPlan Kind = "collect_plan"
 )
 
 // Kinds lists every kind, for tables and metrics.
 var Kinds = [...]Kind{Create, Again, Stop, Order, Lose, Bury, Settle, Retire, DeleteGroup, SetCrashLoop, ClearCrashLoop, CollectPlan}
 
-// Action is one thing to do, and why.
+// Action is one change to make and its reason.
 type Action struct {
 	Kind   Kind
 	Reason fleet.Reason
-	// Message is the reason as a sentence about this case.
+	// Message explains the reason for this case in a sentence.
 	Message string
-	// By is the user behind it; empty for the enforcer.
+	// By is the user who caused it; empty for the enforcer.
 	By string
-	// Instance is whom it concerns; nil for actions on a group, a plan or somebody new.
+	// Instance is the instance it applies to; nil for a group, a plan or a new instance.
 	Instance *fleet.Instance
-	// Origin is a new instance's.
+	// Origin is the origin of a new instance.
 	Origin fleet.Origin
-	// Replaces is the crashed, lost or moved instance a new one is made for; nil when none.
+	// Replaces is the crashed, lost or moved instance that a new one replaces; nil when
+	// there is none.
 	Replaces *fleet.Instance
-	// Restores is the original that stays when a Stop ends the one that took its place: from
-	// then on it counts as never replaced; nil when there is none.
+	// Restores is the original that stays when a Stop ends its replacement. It then counts
+	// as never replaced. Nil when there is none.
 	Restores *fleet.Instance
-	// Stays is set when a Settle ends a move for which somebody was made in vain: Instance
-	// counts as never replaced.
+	// Stays is set when a Settle ends a move whose replacement failed. Instance then counts
+	// as never replaced.
 	Stays bool
-	// Order is what a Stop or Order tells the node; empty when the instance holds none.
+	// Order is the order of a Stop or Order action; empty when the instance is on no node.
 	Order fleet.OrderAction
-	// Loop is the record SetCrashLoop writes.
+	// Loop is the record that SetCrashLoop writes.
 	Loop fleet.CrashLoop
-	// Digest is the plan CollectPlan removes, Group the one it was made for.
+	// Digest is the plan that CollectPlan deletes; Group is the group it was made for.
 	Digest string
 	Group  fleet.GroupName
 }

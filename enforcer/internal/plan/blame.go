@@ -4,18 +4,20 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
 
-// blameSlack is how much earlier than a status a crash's own record may be seen.
+// blameSlack is by how much a crash record may be older than the status that reports the
+// same crash.
 const blameSlack = 10 * time.Second
 
-// blame says what the group's crashes after a time have in common. An only node is no
-// suspect: everything crashes there, whoever is at fault.
+// blame finds what the group's crashes after a time have in common. A node is not a suspect
+// when it is the only one, because then everything crashes there.
 func (p *pass) blame(after time.Time) fleet.Blame {
 	if p.in.Crashes == nil {
 		return fleet.Blame{}
 	}
-	var own, all []*fleet.Crash
+	var own, all []*reports.Crash
 	for c := range p.in.Crashes {
 		if !c.At.After(after) {
 			continue
@@ -25,17 +27,17 @@ func (p *pass) blame(after time.Time) fleet.Blame {
 			own = append(own, c)
 		}
 	}
-	b := fleet.BlameOf(own, all)
-	if b.Suspect == fleet.SuspectNode && (p.in.Elsewhere == nil || !p.in.Elsewhere(b.Node)) {
+	b := reports.BlameOf(own, all)
+	if b.Suspect == reports.SuspectNode && (p.in.Elsewhere == nil || !p.in.Elsewhere(b.Node)) {
 		return fleet.Blame{}
 	}
 	return b
 }
 
-// tolerance is how many crashes within the window pause the group. While one node is
-// the likely fault it is twice as many as else: by then the scheduler avoids that node.
+// tolerance is how many crashes within the window pause the group. It doubles while one
+// node is the likely cause, because by then the scheduler avoids that node.
 func (p *pass) tolerance(b fleet.Blame) int {
-	if b.Suspect == fleet.SuspectNode {
+	if b.Suspect == reports.SuspectNode {
 		return 2 * p.in.Limits.CrashLimit
 	}
 	return p.in.Limits.CrashLimit

@@ -9,8 +9,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// gate says from when on the group may start something and, when this is the
-// crash too many, which pause to write down.
+// gate returns the time from which the group may start instances. When the crash limit is
+// reached, it also returns the action that pauses the group.
 func (p *pass) gate() (ready time.Time, pause *Action) {
 	from := p.now.Add(-p.in.Limits.CrashWindow)
 	if loop := p.in.CrashLoop; loop != nil {
@@ -20,8 +20,8 @@ func (p *pass) gate() (ready time.Time, pause *Action) {
 		}
 		from = latest(from, end)
 	}
-	for _, a := range p.in.Ancestors { // a parent's change may be the cure, and moves no revision of the group
-		if !a.UpdatedAt.After(p.now) { // by a clock that is ahead, nothing would count for so long
+	for _, a := range p.in.Ancestors { // a parent's change may be the fix, and does not change the group's revision
+		if !a.UpdatedAt.After(p.now) { // a clock that is ahead must not hide crashes
 			from = latest(from, a.UpdatedAt)
 		}
 	}
@@ -40,10 +40,10 @@ func (p *pass) gate() (ready time.Time, pause *Action) {
 	return latest(last.Add(p.in.Limits.backoff(len(crashes))), p.setback()), nil
 }
 
-// maxLast bounds what is told of the last crash, in bytes.
+// maxLast bounds the text about the last crash, in bytes.
 const maxLast = 300
 
-// lastCrash says which instance crashed last, and how.
+// lastCrash describes the last crash.
 func (p *pass) lastCrash() string {
 	var last *fleet.Instance
 	var latest time.Time
@@ -62,8 +62,8 @@ func (p *pass) lastCrash() string {
 	return fmt.Sprintf("the last was %s on %s: %s", last.Intent.Name, last.Status.Node, how)
 }
 
-// setback is until when nothing is tried again that failed for want of what its group
-// needs, such as a template or room on a disk: that is no crash of the group's.
+// setback returns the end of the delay after failures that are not crashes of the group,
+// such as a missing template or a full disk.
 func (p *pass) setback() (until time.Time) {
 	for _, i := range p.all {
 		at, failed := i.FailedAt()
@@ -78,9 +78,9 @@ func (p *pass) setback() (until time.Time) {
 	return until
 }
 
-// crashesAfter are the crashes of the group's present revision after a time, oldest first:
-// those of another one must not keep its cure from starting. None is in the future,
-// whatever its host's clock says.
+// crashesAfter returns the crashes of the group's current revision after a time, oldest
+// first. Crashes of other revisions do not count, because a new one may be the fix. Times
+// in the future, from a wrong clock, count as now.
 func (p *pass) crashesAfter(from time.Time) []time.Time {
 	var out []time.Time
 	for _, i := range p.all {
@@ -116,8 +116,8 @@ func (p *pass) nextLoop(crashes []time.Time) fleet.CrashLoop {
 	return loop
 }
 
-// calm removes a crash loop after a quiet time, measured from the last crash or
-// the end of the pause, whichever is later.
+// calm removes the crash loop after a quiet time since the last crash or the end of the
+// pause, whichever is later.
 func (p *pass) calm() {
 	loop := p.in.CrashLoop
 	if loop == nil {
@@ -139,7 +139,8 @@ func (p *pass) calm() {
 	p.act(Action{Kind: ClearCrashLoop, Reason: fleet.ReasonCalm, Message: fleet.ReasonCalm.Text()})
 }
 
-// backoff is the delay after the n-th crash of the window: none, then doubling.
+// backoff returns the delay after the n-th crash of the window: none after the first, then
+// doubling.
 func (l Limits) backoff(n int) time.Duration {
 	if n <= 1 {
 		return 0
@@ -147,7 +148,7 @@ func (l Limits) backoff(n int) time.Duration {
 	return doubled(l.BackoffFirst, n-2, l.BackoffMax)
 }
 
-// pause is the length of the pause of a level, from 1.
+// pause returns the length of the pause of a level, from 1.
 func (l Limits) pause(level int) time.Duration {
 	return doubled(l.PauseFirst, level-1, l.PauseMax)
 }

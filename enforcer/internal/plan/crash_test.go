@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
 
-// loops is a group of one whose instances crash, step by step.
+// loops returns a group of one whose instance crashes.
 func loops(t *testing.T) *sim {
 	t.Helper()
 	s := newSim()
@@ -26,7 +27,7 @@ func (s *sim) crash(now time.Time) ([]Action, time.Time) {
 	return s.step(now)
 }
 
-// step plans and applies.
+// step plans and applies the plan.
 func (s *sim) step(now time.Time) ([]Action, time.Time) {
 	actions, wake := Group(s.input(), now)
 	s.apply(actions, now)
@@ -64,7 +65,7 @@ func TestBackoff(t *testing.T) {
 func TestAParentsChangeBeforeAPauseDoesNotEndIt(t *testing.T) {
 	s := loops(t)
 	parent := fleet.Group{Name: "parent", Revision: 1, UpdatedAt: at(-time.Hour)}
-	change := func(now time.Time) { // as the gateway does: in a record of its own
+	change := func(now time.Time) { // as the gateway does: in a new record
 		parent.Revision, parent.UpdatedAt = parent.Revision+1, now
 		changed := parent
 		s.ancestors = []*fleet.Group{&changed}
@@ -95,7 +96,7 @@ func TestAParentsChangeBeforeAPauseDoesNotEndIt(t *testing.T) {
 	}
 }
 
-// crashLoop lets the group crash until it is paused, and returns the end of the pause.
+// crashLoop crashes the group until it is paused, and returns the end of the pause.
 func (s *sim) crashLoop(t *testing.T, now time.Time) time.Time {
 	t.Helper()
 	for range 2 * s.limits.CrashLimit {
@@ -372,7 +373,7 @@ func TestAnotherCrashIsHealedBesideACommandThatDoesNotExist(t *testing.T) {
 	s.group.Spec.Scaling.Min = 2
 	s.add(in(alive, fleet.Failed, fleet.ReasonCommandMissing, at(0)))
 	s.add(online)
-	s.crash(at(time.Minute)) // the second crash, which a back-off follows
+	s.crash(at(time.Minute)) // the second crash causes a back-off
 	if got, _ := s.step(at(2 * time.Minute)); short(got) != "create minimum for i00002: Replacement" {
 		t.Errorf("after the back-off: %s", short(got))
 	}
@@ -384,7 +385,7 @@ func TestABadNodeIsBlamedAndPausesLaterWhileThereIsAnother(t *testing.T) {
 		elsewhere bool
 		crashes   int
 		suspect   fleet.Suspect
-	}{{"with another node", true, 6, fleet.SuspectNode}, {"on the only node", false, 3, ""}} {
+	}{{"with another node", true, 6, reports.SuspectNode}, {"on the only node", false, 3, ""}} {
 		s := loops(t)
 		s.add(online)
 		in := s.input()
@@ -397,8 +398,8 @@ func TestABadNodeIsBlamedAndPausesLaterWhileThereIsAnother(t *testing.T) {
 			}
 			in = s.input()
 			in.Elsewhere = func(fleet.NodeID) bool { return c.elsewhere }
-			in.Crashes = func(yield func(*fleet.Crash) bool) {
-				for _, one := range []*fleet.Crash{
+			in.Crashes = func(yield func(*reports.Crash) bool) {
+				for _, one := range []*reports.Crash{
 					{Group: "g", GroupRevision: 1, Node: "n", Fingerprint: "x", At: at(0)},
 					{Group: "g", GroupRevision: 1, Node: "n", Fingerprint: "y", At: at(0)},
 					{Group: "h", Node: "n", Fingerprint: "z", At: at(0)},

@@ -7,8 +7,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// makeRoom stops what is to make room for another, before anything is decided about
-// who else has its place: if that one still waits, and its group may still displace it.
+// makeRoom stops preempted instances whose beneficiary still waits and may still preempt
+// them. It runs before replacements are decided.
 func (p *pass) makeRoom() {
 	for _, i := range p.all {
 		e := p.in.eviction(i.Intent.ID)
@@ -18,8 +18,8 @@ func (p *pass) makeRoom() {
 	}
 }
 
-// abandon ends the moves of those that somebody stopped meanwhile, before anything is
-// decided about who shares a place.
+// abandon ends the moves of instances that were stopped meanwhile. It runs before doubles
+// are resolved.
 func (p *pass) abandon() {
 	for _, i := range p.all {
 		e := p.in.eviction(i.Intent.ID)
@@ -29,8 +29,8 @@ func (p *pass) abandon() {
 	}
 }
 
-// relocate carries on with the moves that the scheduler asked for, as far as they are
-// still possible. What is done or void is settled at the end of the pass.
+// relocate continues the moves that the scheduler requested, if they are still possible.
+// settle removes those that are done or impossible.
 func (p *pass) relocate() {
 	for _, i := range p.all {
 		e := p.in.eviction(i.Intent.ID)
@@ -40,18 +40,18 @@ func (p *pass) relocate() {
 	}
 }
 
-// mayGo reports whether an eviction means the run that goes on, and its group lets
-// it be ended. On a lost node there is nothing left to move, and who has the place of
-// what was there has it because of that.
+// mayGo reports whether an eviction refers to the current run and the group allows ending
+// it. A lost instance is not moved, because the loss of its node already decides about its
+// replacement.
 func (p *pass) mayGo(i *fleet.Instance, e *fleet.Eviction) bool {
 	return i.HoldsNode() && !i.Lost() && p.wanted(i) && i.Intent.Generation == e.Generation && i.Placement.Generation == e.Generation &&
 		i.Placement.Node == e.Node && !p.spec().Static.Enabled && !i.Intent.Frozen
 }
 
-// move starts an instance elsewhere in the place of one that is to leave its node,
-// and stops the one left behind once the other is ready. Until then the two count as
-// one. It is given up when somebody joins the one while nobody is on the other, and
-// when that is not ready in time.
+// move starts a replacement for an instance that should leave its node, and stops the
+// original once the replacement is ready. Until then the two count as one. The move is
+// given up when players join the original while the replacement has none, or when the
+// replacement is not ready in time.
 func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
 	if i.Intent.ReplacedBy == "" {
 		if p.mayMove(i) {
@@ -60,13 +60,13 @@ func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
 		return
 	}
 	second := p.successor(i)
-	if second == nil || p.busy[second.Intent.ID] || !p.living(second) || second.Intent.Frozen { // it did not come to serve, or stays as it is
+	if second == nil || p.busy[second.Intent.ID] || !p.living(second) || second.Intent.Frozen { // the replacement failed, or must stay as it is
 		return
 	}
 	switch here, there := p.in.players(i), p.in.players(second); {
 	case here > 0 && there == 0:
 		p.stop(second, fleet.ReasonRebalanced, fmt.Sprintf("%s has players again and stays", i.Intent.Name))
-	case here > 0: // until one of them has none
+	case here > 0: // both have players: wait until one has none
 	case second.State() == fleet.Online:
 		p.stop(i, fleet.ReasonRebalanced, e.Message)
 	case there == 0 && p.due(second.Intent.CreatedAt, p.in.Limits.MoveFor):
@@ -75,18 +75,18 @@ func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
 	p.pair(p.inPlace(i))
 }
 
-// moving reports whether an instance is being moved: then its replacement is no double.
+// moving reports whether an instance is being moved. Then its replacement is not a double.
 func (p *pass) moving(i *fleet.Instance) bool {
 	e, second := p.in.eviction(i.Intent.ID), p.successor(i)
 	return e != nil && e.Reason == fleet.ReasonRebalanced && second != nil && p.living(second) && p.mayGo(i, e)
 }
 
-// shared reports whether somebody else living has the place of an instance.
+// shared reports whether another living instance has the same place.
 func (p *pass) shared(i *fleet.Instance) bool {
 	return slices.ContainsFunc(p.inPlace(i), func(other *fleet.Instance) bool { return other != i && p.living(other) })
 }
 
-// inPlace are all instances that share a place.
+// inPlace returns all instances with the same place.
 func (p *pass) inPlace(i *fleet.Instance) (out []*fleet.Instance) {
 	for _, other := range p.all {
 		if other.Intent.Place() == i.Intent.Place() {
@@ -96,9 +96,9 @@ func (p *pass) inPlace(i *fleet.Instance) (out []*fleet.Instance) {
 	return out
 }
 
-// follow stops the replacement of an instance that somebody stopped meanwhile: what
-// was to end was the place of both. One that was to be moved on in its turn takes its own
-// replacement with it, in the same pass, so that nobody counts on that one first.
+// follow stops the replacement of an instance that was stopped during its move, because the
+// request was meant for the place. If the replacement itself is being moved, follow stops
+// its replacement too, in the same pass.
 func (p *pass) follow(i *fleet.Instance) {
 	s := i.Intent.Stop
 	if p.spec().Static.Enabled || i.Intent.Desired != fleet.DesiredStopped || i.Intent.RestartPending || s == nil || s.Reason != fleet.ReasonStopRequested {
@@ -117,8 +117,7 @@ func (p *pass) follow(i *fleet.Instance) {
 	}
 }
 
-// mayMove reports whether a replacement may be started for an instance that is to be
-// moved: not where one too many has the place already.
+// mayMove reports whether a replacement may be started for an instance that should move.
 func (p *pass) mayMove(i *fleet.Instance) bool {
 	s := p.spec()
 	if !s.Rebalance || s.Maintenance.On || s.Scaling.Mode == fleet.ScalingManual || p.in.players(i) > 0 || i.State() != fleet.Online || p.shared(i) {
@@ -131,7 +130,7 @@ func (p *pass) mayMove(i *fleet.Instance) bool {
 	return pause == nil && !ready.After(p.now)
 }
 
-// successor is the instance that was made for one; nil when there is none.
+// successor returns the replacement of an instance; nil when there is none.
 func (p *pass) successor(i *fleet.Instance) *fleet.Instance {
 	for _, second := range p.all {
 		if second.Intent.ID == i.Intent.ReplacedBy {
@@ -147,8 +146,8 @@ func preempted(i *fleet.Instance) bool {
 	return i.Intent.Desired == fleet.DesiredStopped && s != nil && s.Reason == fleet.ReasonPreempted
 }
 
-// settle removes the evictions that are done or void, of instances that this pass
-// does nothing else about.
+// settle removes the evictions that are done or impossible, of instances without another
+// action in this pass.
 func (p *pass) settle() {
 	for _, i := range p.all {
 		e := p.in.eviction(i.Intent.ID)
@@ -168,8 +167,8 @@ func (p *pass) settle() {
 	}
 }
 
-// madeRoom reports whether a preemption is over. Its record stays while the room it
-// made is kept for whom it was made: a while after its end, or until that one has a place.
+// madeRoom reports whether a preemption is over. Its record keeps the resources for the
+// beneficiary, until that is placed or for a while after the victim's end.
 func (p *pass) madeRoom(i *fleet.Instance, e *fleet.Eviction, a *Action) bool {
 	switch {
 	case !p.in.waits(e.For):
@@ -183,14 +182,14 @@ func (p *pass) madeRoom(i *fleet.Instance, e *fleet.Eviction, a *Action) bool {
 	}
 	a.Message = string(e.For) + " did not take the room in time"
 	since := e.At
-	if end := i.FinishedAt(); !end.After(p.now) { // by its node's clock, which may be ahead
+	if end := i.FinishedAt(); !end.After(p.now) { // ignore a node's clock that is ahead
 		since = latest(since, end)
 	}
 	return p.due(since, p.in.Limits.RoomFor)
 }
 
-// moved reports whether a move is over. When nobody came to serve in its place, the
-// instance counts as never replaced.
+// moved reports whether a move is over. If the replacement failed, the instance counts as
+// never replaced.
 func (p *pass) moved(i *fleet.Instance, e *fleet.Eviction, a *Action) bool {
 	g := p.group()
 	if g == nil || g.Deleting || !p.mayGo(i, e) {

@@ -9,7 +9,7 @@ import (
 
 func TestEvictions(t *testing.T) {
 	preempted, rebalanced := evicted(fleet.ReasonPreempted), evicted(fleet.ReasonRebalanced)
-	// pair is an instance that is being moved and its replacement.
+	// pair returns an instance that is being moved and its replacement.
 	pair := func(s *sim, edit func(*fleet.Instance)) (first, second *fleet.Instance) {
 		s.group.Spec.Rebalance, s.group.Spec.Scaling.Min, s.group.Spec.Scaling.Max = true, 1, 1
 		first = s.add(online)

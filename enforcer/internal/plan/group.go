@@ -9,8 +9,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Group plans one group. wake is when to plan again if no record changes before;
-// zero when nothing becomes due by itself.
+// Group plans one group. wake is when to plan again if no record changes before; zero when
+// no time matters.
 func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 	p := newPass(in, now)
 	switch {
@@ -35,19 +35,20 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 	return p.actions, p.wake
 }
 
-// pass is one planning of one group.
+// pass plans one group once.
 type pass struct {
 	in  Input
 	now time.Time
-	// all are the instances, oldest first.
+	// all are the group's instances, oldest first.
 	all []*fleet.Instance
-	// busy are the instances that have their action.
+	// busy are the instances that already have an action.
 	busy map[fleet.InstanceID]bool
-	// stopped are those among them that this pass stops.
+	// stopped are the instances that this pass stops.
 	stopped map[fleet.InstanceID]bool
-	// replaced are the crashed or lost instances that somebody was made for.
+	// replaced are the crashed or lost instances that have a replacement.
 	replaced map[fleet.InstanceID]bool
-	// paired are those who share a place while nobody of them may be stopped yet, seconds all but the oldest of each place.
+	// paired are the instances that share a place while none of them may be stopped yet.
+	// seconds are all of these but the oldest of each place.
 	paired, seconds map[fleet.InstanceID]bool
 	actions         []Action
 	wake            time.Time
@@ -72,7 +73,7 @@ func newPass(in Input, now time.Time) *pass {
 	return p
 }
 
-// act adds an action; each instance is in at most one.
+// act adds an action. Each instance is in at most one.
 func (p *pass) act(a Action) {
 	for _, i := range []*fleet.Instance{a.Instance, a.Replaces, a.Restores} {
 		if i != nil {
@@ -82,7 +83,7 @@ func (p *pass) act(a Action) {
 	p.actions = append(p.actions, a)
 }
 
-// wakeAt asks for another pass when something becomes due. Times that have come ask for nothing.
+// wakeAt requests another pass at a time in the future. It ignores times in the past.
 func (p *pass) wakeAt(t time.Time) {
 	if t.After(p.now) && (p.wake.IsZero() || t.Before(p.wake)) {
 		p.wake = t
@@ -92,12 +93,12 @@ func (p *pass) wakeAt(t time.Time) {
 func (p *pass) group() *fleet.Group    { return p.in.Group }
 func (p *pass) spec() *fleet.GroupSpec { return &p.in.Group.Spec }
 
-// living reports whether an instance counts, stops of this pass included.
+// living reports whether an instance counts, considering the stops of this pass.
 func (p *pass) living(i *fleet.Instance) bool {
 	return !p.stopped[i.Intent.ID] && i.Living(p.spec().KeepsLost())
 }
 
-// countLiving counts the living; a pair of doubles is one.
+// countLiving counts the living instances. A pair of doubles counts as one.
 func (p *pass) countLiving() int {
 	n := 0
 	for _, i := range p.all {
@@ -108,17 +109,17 @@ func (p *pass) countLiving() int {
 	return n
 }
 
-// own reports whether the minimum may trim an instance, and heals it: the
-// enforcer made it, or it existed when the group was last scaled explicitly.
+// own reports whether the minimum covers an instance, for both healing and trimming. It
+// does if the enforcer started the instance or if it existed at the last explicit scale.
 func (p *pass) own(i *fleet.Instance) bool {
 	scaled := p.group().ScaledAt
-	if i.Intent.CreateRev > p.group().ModRev { // made after anybody scaled it, whatever clocks say
+	if i.Intent.CreateRev > p.group().ModRev { // created after the scaling, whatever the clocks say
 		scaled = time.Time{}
 	}
 	return i.Intent.Origin == fleet.OriginMinimum || !scaled.IsZero() && !i.Intent.CreatedAt.After(scaled)
 }
 
-// deleteGroup stops whatever still runs; once no instance is left, the group goes.
+// deleteGroup stops the remaining instances. When none is left, it deletes the group.
 func (p *pass) deleteGroup() {
 	for _, i := range p.all {
 		if !i.Terminal() && (i.Intent.Desired == fleet.DesiredRunning || i.Intent.RestartPending) {
@@ -130,7 +131,8 @@ func (p *pass) deleteGroup() {
 	}
 }
 
-// restart gives those that somebody asked to restart their next generation once they have ended.
+// restart starts the next generation of instances with a requested restart, once they have
+// ended.
 func (p *pass) restart() {
 	for _, i := range p.all {
 		if p.busy[i.Intent.ID] || !i.Intent.RestartPending || !i.Terminal() {

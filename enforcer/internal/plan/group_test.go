@@ -7,7 +7,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// keep is when the records of what ended just now are due.
+// keep is how long the records of finished instances stay.
 const keep = time.Hour
 
 func TestGroup(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// heal starts what is missing, as soon as the crashes allow it.
+// heal starts missing instances as soon as the crashes allow it.
 func (p *pass) heal() {
 	if p.spec().Scaling.Mode == fleet.ScalingManual || p.spec().Maintenance.On {
 		return
@@ -31,12 +31,12 @@ func (p *pass) heal() {
 	}
 }
 
-// starts are the instances to make or to make again: first for crashed ones that
-// were started by hand, then up to the target, never beyond the maximum.
+// starts returns the instances to create or restart, up to the maximum: first replacements
+// for instances started by hand, then up to the target.
 func (p *pass) starts() []Action {
 	living, leaving := p.countLiving()+p.suspended()+p.frozen(), p.leaving()
 	room := min(p.room()-living, p.in.Limits.Batch)
-	if moves := p.moves(); len(moves) > 0 { // they are counted where they are
+	if moves := p.moves(); len(moves) > 0 { // a moved instance already counts
 		return moves
 	}
 	var out []Action
@@ -55,7 +55,7 @@ func (p *pass) starts() []Action {
 	return out
 }
 
-// room is how many living instances the group may have.
+// room returns how many living instances the group may have.
 func (p *pass) room() int {
 	room := math.MaxInt
 	if limit := p.spec().Scaling.Max; limit > 0 {
@@ -67,8 +67,8 @@ func (p *pass) room() int {
 	return room
 }
 
-// frozen counts the frozen instances that ended, or are about to, and have no successor.
-// Their places are kept for them.
+// frozen counts the frozen instances that do not live and have no replacement. Their places
+// stay reserved.
 func (p *pass) frozen() int {
 	n := 0
 	for _, i := range p.all {
@@ -79,8 +79,8 @@ func (p *pass) frozen() int {
 	return n
 }
 
-// leaving counts the instances whose agent was told to stop everything and is
-// still there: started again now, they would meet the same end.
+// leaving counts the instances whose agent is shutting down. If they were restarted now,
+// the agent would stop them again.
 func (p *pass) leaving() int {
 	n := 0
 	for _, i := range p.all {
@@ -91,8 +91,8 @@ func (p *pass) leaving() int {
 	return n
 }
 
-// agentLeaves reports whether an instance ended with its agent and the session it
-// was reported under still lives; for a while only, since no state waits for ever.
+// agentLeaves reports whether an instance ended because its agent shuts down while the
+// agent's session is still alive. It gives up waiting after Limits.LeaveFor.
 func (p *pass) agentLeaves(i *fleet.Instance) bool {
 	if !i.EndedUnasked() || i.Status.Reason != fleet.ReasonAgentShutdown {
 		return false
@@ -105,8 +105,8 @@ func (p *pass) agentLeaves(i *fleet.Instance) bool {
 	return until.After(p.now)
 }
 
-// needsHealing reports whether an instance that was started by hand ended unasked,
-// made room for another, or is displaced, and nobody was started in its place yet.
+// needsHealing reports whether an instance started by hand needs a replacement: it ended
+// without a request, was preempted, or is on a lost node, and has no replacement yet.
 func (p *pass) needsHealing(i *fleet.Instance) bool {
 	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) || i.Intent.Frozen || p.unfixed(i) {
 		return false
@@ -115,7 +115,8 @@ func (p *pass) needsHealing(i *fleet.Instance) bool {
 	return p.displaced(i) || preempted(i) || i.EndedUnasked() && heals && !p.agentLeaves(i)
 }
 
-// replacement is the same instance again in a static group, else a new one in its place.
+// replacement restarts the same instance in a static group and creates a new one in other
+// groups.
 func (p *pass) replacement(i *fleet.Instance) Action {
 	_, how := i.Why()
 	if i.Lost() {
@@ -132,8 +133,8 @@ func (p *pass) replacement(i *fleet.Instance) Action {
 	return Action{Kind: Create, Origin: i.Intent.Origin, Replaces: i, Reason: fleet.ReasonReplacement, Message: message}
 }
 
-// refill adds new instances; as long as crashed or lost ones of the enforcer's own lack a
-// successor, each new one is made for one of them, so that history is clear.
+// refill adds new instances. While own instances that crashed or are lost have no
+// replacement, each new one replaces one of them.
 func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) bool) []Action {
 	var crashed []*fleet.Instance
 	for _, i := range p.all {
@@ -154,9 +155,9 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 	return out
 }
 
-// unfixed reports whether the command of an instance could not be run, and nothing has
-// changed since that may fix it: the group, what it inherits, a template, or a reset of
-// its crashes. Such an instance is not started again, and keeps its place.
+// unfixed reports whether an instance's command could not run and nothing that may fix it
+// has changed since: the group, a group it inherits from, a template, or a reset of the
+// crashes. Such an instance is not restarted and keeps its place.
 func (p *pass) unfixed(i *fleet.Instance) bool {
 	if !i.Unrunnable() || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.republished(i.Intent.Plan) {
 		return false
@@ -168,19 +169,19 @@ func (p *pass) unfixed(i *fleet.Instance) bool {
 	return i.FinishedAt().After(fixed)
 }
 
-// countUnfixed counts the unfixed instances that the enforcer started, or those that were
-// started by hand. Only the former have a place within the minimum.
+// countUnfixed counts the unfixed instances, either the enforcer's own or those started by
+// hand. Only own instances count towards the minimum.
 func (p *pass) countUnfixed(own bool) int {
 	n := 0
 	for _, i := range p.all {
-		if p.unfixed(i) && p.own(i) == own && !i.Intent.Frozen { // the frozen are counted by frozen
+		if p.unfixed(i) && p.own(i) == own && !i.Intent.Frozen { // frozen counts the frozen ones
 			n++
 		}
 	}
 	return n
 }
 
-// ending counts the instances that were told to stop and have not ended yet.
+// ending counts the instances that were asked to stop and have not ended yet.
 func (p *pass) ending() int {
 	n := 0
 	for _, i := range p.all {
@@ -191,9 +192,9 @@ func (p *pass) ending() int {
 	return n
 }
 
-// revive adds instances of a static group: those that ended first, crashed before
-// stopped and by ordinal, then new ones. None is made for one that is about to end or is
-// unfixed: it is started again itself, with its data.
+// revive adds instances of a static group. It first restarts ended ones, crashed before
+// stopped and then by ordinal, and then creates new ones. It creates none in place of an
+// instance that is stopping or unfixed, because that one will be restarted with its data.
 func (p *pass) revive(out []Action, lacking int) []Action {
 	planned := map[fleet.InstanceID]bool{}
 	for _, a := range out {

@@ -6,116 +6,122 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
 
-// Input is everything Group looks at. The records are never changed. A nil
-// function knows nothing.
+// Input is everything that Group depends on. Group does not change the records. A nil
+// function means that nothing is known.
 type Input struct {
-	// Group is nil when the group's record is missing: then nothing is started,
-	// stopped or deleted for it, and only what its instances' own intents say is carried out.
+	// Group is nil when the group's record is missing. Then the pass only carries out what
+	// the intents of the instances say.
 	Group *fleet.Group
-	// Whole is what the group's instances are made of now, what it inherits included. Nil is
-	// the group's own spec.
+	// Whole is the group's spec including what it inherits. Nil means the group's own spec.
 	Whole *fleet.GroupSpec
-	// Ancestors are those it inherits from, the parent first: a change of one may be the cure
-	// of what it crashes of.
+	// Ancestors are the groups it inherits from, the parent first. A change of one of them
+	// may fix the crashes.
 	Ancestors []*fleet.Group
 	// Instances are all instances of the group, in any order.
 	Instances []*fleet.Instance
 	// CrashLoop is nil when the group has none.
 	CrashLoop *fleet.CrashLoop
-	// Crashes are the recorded crashes of all groups; those of the moment may be missing.
-	Crashes iter.Seq[*fleet.Crash]
-	// Elsewhere reports whether something could run on another node than this.
+	// Crashes are the recorded crashes of all groups. The latest ones may be missing.
+	Crashes iter.Seq[*reports.Crash]
+	// Elsewhere reports whether any other node takes instances.
 	Elsewhere func(fleet.NodeID) bool
-	// Session is a node's live session; nil when the node has none.
+	// Session returns a node's live session, or nil.
 	Session func(fleet.NodeID) *fleet.NodeSession
-	// LostSince is when a node was first seen without a session; zero while it has one.
+	// LostSince returns when a node was first seen without a session; zero while it has
+	// one.
 	LostSince func(fleet.NodeID) time.Time
-	// TTL is how long a node's latest session outlived, or would outlive, its last keep-alive.
+	// TTL returns the TTL of a node's latest session.
 	TTL func(fleet.NodeID) time.Duration
-	// Joined is the revision of a node's record, which each join writes.
+	// Joined returns the revision of a node's record. Each join writes the record.
 	Joined func(fleet.NodeID) int64
-	// Released reports whether a node's agent had ended all instances before it closed the latest session.
+	// Released reports whether a node's agent ended all instances before it closed its
+	// latest session.
 	Released func(fleet.NodeID) bool
-	// Deleted reports whether an operator gave a node up.
+	// Deleted reports whether an operator deleted a node.
 	Deleted func(fleet.NodeID) bool
-	// Outage is how much of the fleet is lost.
+	// Outage says how much of the fleet is lost.
 	Outage Outage
-	// Republished reports whether a template of a plan has another head than the plan names.
+	// Republished reports whether a template of a plan has a newer version than the plan
+	// uses.
 	Republished func(plan string) bool
-	// Plan is a stored plan; nil when it is not stored.
+	// Plan returns a stored plan, or nil.
 	Plan func(digest string) *fleet.Plan
-	// Eviction is what was asked of an instance; nil when nothing.
+	// Eviction returns the eviction requested for an instance, or nil.
 	Eviction func(fleet.InstanceID) *fleet.Eviction
-	// Waits reports whether an instance of any group waits for a place.
+	// Waits reports whether an instance of any group waits for placement.
 	Waits func(fleet.InstanceID) bool
-	// Outranks reports whether an instance's group may displace instances of a priority.
+	// Outranks reports whether an instance's group may preempt instances of a priority.
 	Outranks func(id fleet.InstanceID, priority int) bool
-	// Players is the reported number of players of an instance; 0 when unknown.
+	// Players returns the reported number of players of an instance; 0 when unknown.
 	Players func(*fleet.Instance) int
 	Limits  Limits
 }
 
-// Outage counts nodes: those with a session or lost lately, and of them the lost.
+// Outage counts the nodes that have a session or were lost recently, and the lost ones
+// among them.
 type Outage struct {
 	Nodes, Lost int
 	// MassUntil is when the latest mass outage was last seen; zero when there was none.
 	MassUntil time.Time
 }
 
-// Mass reports whether so much is lost at once that the cause is more likely the
-// store's or the network's than the nodes' own: replacing it all would only press
-// the same load on what is left.
+// Mass reports whether so many nodes are lost at once that the likely cause is the store or
+// the network. Replacing all instances would then overload the remaining nodes.
 func (o Outage) Mass(l Limits) bool {
 	return o.Lost >= l.MassLossNodes && float64(o.Lost) > l.MassLossShare*float64(o.Nodes)
 }
 
-// Limits are the numbers behind the rules.
+// Limits are the parameters of the rules.
 type Limits struct {
 	// CrashLimit crashes within CrashWindow pause a group. CrashLimit is at least 1.
 	CrashLimit  int
 	CrashWindow time.Duration
 	// BackoffFirst is the delay after the second crash of the window; it doubles up to BackoffMax.
 	BackoffFirst, BackoffMax time.Duration
-	// SetbackFor is the delay after a failure that is no crash of the group's.
+	// SetbackFor is the delay after a failure that is not a crash of the group.
 	SetbackFor time.Duration
-	// PauseFirst is the first pause; it doubles up to PauseMax.
+	// PauseFirst is the length of the first pause; it doubles up to PauseMax.
 	PauseFirst, PauseMax time.Duration
-	// Quiet is the least time without a crash after which the pauses start anew.
+	// Quiet is the shortest time without a crash that resets the level of the pauses.
 	Quiet time.Duration
-	// KeepFor is how long a finished instance's records are kept, KeepRecords how many per group.
+	// KeepFor is how long a finished instance's records are kept, and KeepRecords how many
+	// per group.
 	KeepFor     time.Duration
 	KeepRecords int
-	// CrashFor is how long a recorded crash is kept, CrashRecords how many in all.
+	// CrashFor is how long a recorded crash is kept, and CrashRecords how many in total.
 	CrashFor     time.Duration
 	CrashRecords int
 	// PlanFor is how long an unreferenced plan is kept.
 	PlanFor time.Duration
-	// PrepareFor bounds PREPARING. StartSlack and StopSlack are added to the
-	// bounds of STARTING and STOPPING, which the agent enforces first.
+	// PrepareFor limits PREPARING. StartSlack and StopSlack are added to the limits of
+	// STARTING and STOPPING, which the agent enforces first.
 	PrepareFor, StartSlack, StopSlack time.Duration
-	// LeaveFor is how long an agent that was told to stop everything may take to end itself.
+	// LeaveFor limits how long an agent may take to shut down.
 	LeaveFor time.Duration
-	// LossGrace is how long a node may be without a session before its instances
-	// count as lost: an agent that restarts opens its session anew.
+	// LossGrace is how long a node may be without a session before its instances count as
+	// lost. A restarting agent opens a new session.
 	LossGrace time.Duration
-	// LossWait is how long a lost node's instances wait for further losses before they
-	// are replaced. 0 is a third of the TTL of the node's session, the interval of keep-alives.
+	// LossWait is how long to wait for further losses before a lost node's instances are
+	// replaced. 0 means a third of the TTL of the node's session, which is the interval of
+	// keep-alives.
 	LossWait time.Duration
-	// With at least MassLossNodes nodes and more than MassLossShare of all lost at
-	// once, nothing is replaced. A MassLossNodes of 0 is 1.
+	// MassLossNodes and MassLossShare define a mass outage: at least MassLossNodes nodes
+	// and more than MassLossShare of all are lost. During one, nothing is replaced. A
+	// MassLossNodes of 0 means 1.
 	MassLossNodes int
 	MassLossShare float64
-	// RoomFor is how long room that was made is kept for whom it was made.
+	// RoomFor is how long freed resources are kept for the beneficiary of a preemption.
 	RoomFor time.Duration
-	// MoveFor bounds the time from the start of a moved instance's replacement until it is ready.
+	// MoveFor limits the time until the replacement of a moved instance is ready.
 	MoveFor time.Duration
-	// Batch bounds the starts, and the retirements, of one pass.
+	// Batch limits the starts and the deletions of one pass.
 	Batch int
 }
 
-// DefaultLimits are the limits of the design.
+// DefaultLimits returns the default parameters.
 func DefaultLimits() Limits {
 	return Limits{
 		CrashLimit: 3, CrashWindow: 5 * time.Minute,
@@ -149,7 +155,7 @@ func (in Input) ttl(n fleet.NodeID) time.Duration {
 	return in.TTL(n)
 }
 
-// lossWait is LossWait for a node whose session has a TTL.
+// lossWait returns LossWait, or its default for a node whose session has the given TTL.
 func (l Limits) lossWait(ttl time.Duration) time.Duration { return cmp.Or(l.LossWait, ttl/3) }
 
 func (in Input) joined(n fleet.NodeID) int64 {

@@ -8,11 +8,11 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// outageLook is how often a mass outage is looked at while nothing changes.
+// outageLook is how often the group is planned again during a mass outage without changes.
 const outageLook = time.Minute
 
-// lose says of instances whose node has no session that they are lost, gives up
-// those of deleted nodes, and stops those whose group does not want them back.
+// lose reports instances as lost whose node has no session. It ends those of deleted nodes,
+// and stops those whose group does not want them back.
 func (p *pass) lose() {
 	for _, i := range p.all {
 		stray := i.Stray()
@@ -27,8 +27,8 @@ func (p *pass) lose() {
 			if p.copyIsGone(i) {
 				p.act(Action{Kind: Bury, Instance: i, Reason: fleet.ReasonNodeDeleted, Message: fmt.Sprintf("node %s was lost and then deleted", node)})
 			}
-		case stray: // it is not moved: its records do not say enough
-		case i.Stranded(): // moves sees to it
+		case stray: // not moved, because its records are incomplete
+		case i.Stranded(): // see moves
 		case !i.Lost():
 			if p.due(since, p.in.Limits.LossGrace) {
 				p.act(Action{Kind: Lose, Instance: i, Reason: fleet.ReasonNodeLost, Message: p.lossMessage(i)})
@@ -39,7 +39,8 @@ func (p *pass) lose() {
 	}
 }
 
-// due reports whether a time is over, and else asks for another pass then.
+// due reports whether a time limit has passed. If not, it requests another pass at that
+// time.
 func (p *pass) due(since time.Time, bound time.Duration) bool {
 	until := since.Add(bound)
 	p.wakeAt(until)
@@ -62,14 +63,15 @@ func (p *pass) lossMessage(i *fleet.Instance) string {
 	return text
 }
 
-// displaced reports whether an instance is lost and another is to take its place.
-// Those of static groups are moved themselves, see moves.
+// displaced reports whether a lost instance needs a replacement. Lost instances of static
+// groups are moved instead, see moves.
 func (p *pass) displaced(i *fleet.Instance) bool {
 	return i.Lost() && p.wanted(i) && p.spec().NodeLossPolicy() == fleet.NodeLossReplace &&
 		!p.spec().Static.Enabled && !p.held(i)
 }
 
-// suspended counts the lost instances that are not replaced yet. Their places are kept meanwhile.
+// suspended counts the lost instances that are not replaced yet. Their places stay
+// reserved.
 func (p *pass) suspended() int {
 	n := 0
 	for _, i := range p.all {
@@ -80,11 +82,11 @@ func (p *pass) suspended() int {
 	return n
 }
 
-// held reports whether the group has to wait before it acts on the loss of an
-// instance's node. Sessions that end for one cause disappear one after another, up to
-// a keep-alive interval apart. So the group first waits for further losses, and then
-// while they amount to a mass outage. A node that is back is waited for as well: its
-// agent is about to report.
+// held reports whether the group must wait before it reacts to the loss of an instance's
+// node. Sessions that end for a common cause disappear one after another, up to a
+// keep-alive interval apart. So the group first waits for further losses, and then as long
+// as they are a mass outage. It also waits for a node that is back, because its agent will
+// report soon.
 func (p *pass) held(i *fleet.Instance) bool {
 	node := i.Placement.Node
 	since := p.in.lostSince(node)
@@ -94,8 +96,8 @@ func (p *pass) held(i *fleet.Instance) bool {
 	return p.massLoss() || !p.due(latest(since, p.in.Outage.MassUntil), p.in.Limits.LossGrace+p.in.Limits.lossWait(p.in.ttl(node)))
 }
 
-// massLoss reports whether most of the fleet is lost. A mass outage that lasts becomes
-// an ordinary one some day without a change of any record, so it asks for another pass.
+// massLoss reports whether there is a mass outage. Such an outage may end by the passage of
+// time alone, so massLoss requests another pass.
 func (p *pass) massLoss() bool {
 	if !p.in.Outage.Mass(p.in.Limits) {
 		return false
@@ -104,14 +106,13 @@ func (p *pass) massLoss() bool {
 	return true
 }
 
-// movesLost reports whether the group's lost instances are moved themselves.
+// movesLost reports whether the group moves its lost instances.
 func (p *pass) movesLost() bool {
 	return p.group() != nil && p.spec().Static.Enabled && p.spec().NodeLossPolicy() == fleet.NodeLossReplace
 }
 
-// endsWithSession reports whether the run that an instance's placement is of ends by
-// itself when its node's session does. What was started under another spec, or by a
-// plan nobody knows any more, may run on for ever.
+// endsWithSession reports whether an instance's placed run ends by itself when its node's
+// session ends. A run from another spec or an unknown plan may continue forever.
 func (p *pass) endsWithSession(i *fleet.Instance) bool {
 	digest := i.Intent.Plan
 	if i.Placement != nil {
@@ -121,11 +122,11 @@ func (p *pass) endsWithSession(i *fleet.Instance) bool {
 	return plan != nil && plan.Exclusive()
 }
 
-// copyIsGone reports whether nothing of an instance can run on its lost node any more,
-// as far as anybody ends it there. An exclusive copy runs until its agent's deadline at
-// the latest. That is at most a TTL after the session disappeared, because a session can
-// end before the deadline that its owner measures. The margin is for the kill. An agent
-// that releases its instances has ended them itself.
+// copyIsGone reports whether no copy of an instance can still run on its lost node. An
+// exclusive copy runs at most until its agent's deadline. That is at most one TTL after the
+// session disappeared, because a session can end before the deadline that its owner
+// measures. The margin covers the kill. An agent that releases its instances has already
+// ended them. For copies that nothing ends, it returns true.
 func (p *pass) copyIsGone(i *fleet.Instance) bool {
 	node, _ := i.Held()
 	if p.in.released(node) || !p.endsWithSession(i) {
@@ -135,8 +136,8 @@ func (p *pass) copyIsGone(i *fleet.Instance) bool {
 	return p.due(p.in.lostSince(node), ttl+fleet.ExclusiveMargin(ttl))
 }
 
-// moves are the next generations of a static group's lost instances that may run
-// elsewhere, because their old copies are gone.
+// moves returns restarts on other nodes for a static group's lost instances whose old
+// copies are gone.
 func (p *pass) moves() []Action {
 	if !p.movesLost() {
 		return nil
@@ -157,14 +158,14 @@ func (p *pass) moves() []Action {
 	return out
 }
 
-// doubles ends what returned nodes bring: of those that were made one after the other
-// to have one place only one is wanted. Nobody with players is stopped while the other
-// has none; when both have, the pair waits for the last player of one.
+// doubles resolves places with several living instances after lost nodes have returned. One
+// is kept. An instance with players is never stopped while another has none. When several
+// have players, all stay until only one has.
 func (p *pass) doubles() {
 	if p.spec().Static.Enabled {
 		return
 	}
-	var places []string // in order of their oldest, so that the same records give the same actions
+	var places []string // by age, so that the result is deterministic
 	inPlace := map[string][]*fleet.Instance{}
 	for _, i := range p.all {
 		if !p.living(i) || i.Lost() {
@@ -183,7 +184,7 @@ func (p *pass) doubles() {
 	}
 }
 
-// oneOf stops whoever is one too many in a place, as far as that is decided.
+// oneOf stops the surplus instances of a place, as far as the choice is clear.
 func (p *pass) oneOf(all []*fleet.Instance) {
 	var stops []Action
 	kept, open := all[0], false
@@ -211,7 +212,7 @@ func (p *pass) oneOf(all []*fleet.Instance) {
 	}
 }
 
-// pair has those of a place that stay for now counted as one.
+// pair makes the remaining instances of a place count as one.
 func (p *pass) pair(all []*fleet.Instance) {
 	var stay []*fleet.Instance
 	for _, i := range all {
@@ -224,9 +225,9 @@ func (p *pass) pair(all []*fleet.Instance) {
 	}
 }
 
-// occupied tells of one that ended or is lost whether somebody living has its place:
-// then nobody else is made for it. The living are looked at once, when it is first
-// asked: after the loss of a node there are many to ask about.
+// occupied returns a function that reports whether a living instance has the place of one
+// that ended or is lost. It indexes the living instances on first use, because many may be
+// checked after the loss of a node.
 func (p *pass) occupied() func(gone *fleet.Instance) bool {
 	var taken map[string]bool
 	return func(gone *fleet.Instance) bool {
@@ -242,7 +243,7 @@ func (p *pass) occupied() func(gone *fleet.Instance) bool {
 	}
 }
 
-// surplus is the one of a pair to stop; nil while that is open.
+// surplus returns which instance of a pair to stop; nil while that is open.
 func (p *pass) surplus(first, second *fleet.Instance) *fleet.Instance {
 	if first.Intent.RestartPending || second.Intent.RestartPending { // they count as one meanwhile
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// exclusive makes the group static and movable, and what runs with it.
+// exclusive makes the group and its plans static and movable.
 func exclusive(s *sim) {
 	s.group.Spec.Static.Enabled, s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Min = true, fleet.NodeLossReplace, 1
 	s.plans["plan"].Static, s.plans["plan"].OnNodeLoss = true, fleet.NodeLossReplace
@@ -248,7 +248,7 @@ func TestWhatIsNotMovedSaysWhy(t *testing.T) {
 	}
 }
 
-// succeed has second made for first after it crashed, displace while it is lost.
+// succeed makes second the replacement of first, after a crash or a loss.
 func succeed(first, second *fleet.Instance) {
 	first.Intent.ReplacedBy, second.Intent.Replaces = second.Intent.ID, first.Intent.ID
 	second.Intent.Lineage = first.Intent.Place()

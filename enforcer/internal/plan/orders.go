@@ -8,9 +8,9 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// orders tells nodes what the intents of their instances say, as long as they
-// have not been told, and orders a kill where a deadline passed. A stray one is
-// ordered to stop when somebody wants that, and nothing else.
+// orders writes the orders that intents require and nodes do not have yet. It orders a kill
+// when a deadline has passed. A stray instance is only ordered to stop, and only when its
+// intent says so.
 func (p *pass) orders() {
 	for _, i := range p.all {
 		stray := i.Stray()
@@ -38,8 +38,8 @@ func (p *pass) orders() {
 	}
 }
 
-// outlived reports whether an older generation than the wanted one runs on a node
-// that was lost and is back.
+// outlived reports whether an old generation still runs on a node that was lost and is
+// back.
 func (p *pass) outlived(i *fleet.Instance) bool {
 	return i.Placement.Generation < i.Intent.Generation && !i.Stranded() && p.in.session(i.Placement.Node) != nil
 }
@@ -59,7 +59,8 @@ func (p *pass) orderStop(i *fleet.Instance, have *fleet.Order) {
 	p.act(a)
 }
 
-// standing is the order that the generation on the node is under; nil when there is none.
+// standing returns the current order for the generation on the node; nil when there is
+// none.
 func standing(i *fleet.Instance) *fleet.Order {
 	node, generation := i.Held()
 	if i.Order == nil || i.Order.Node != node || i.Order.Generation < generation {
@@ -68,9 +69,9 @@ func standing(i *fleet.Instance) *fleet.Order {
 	return i.Order
 }
 
-// overdue reports whether the agent let a deadline pass although its session
-// lives, and the kill that follows. What is not due yet wakes the next pass. The
-// time counts from the latest thing that is known, since a host's clock may be behind.
+// overdue returns the kill order when the agent, although its session is alive, missed a
+// deadline. Otherwise it requests a pass at the deadline. The time counts from the latest
+// known event, because a host's clock may be behind.
 func (p *pass) overdue(i *fleet.Instance, order *fleet.Order) (Action, bool) {
 	session := p.in.session(i.Placement.Node)
 	if session == nil {
@@ -89,15 +90,15 @@ func (p *pass) overdue(i *fleet.Instance, order *fleet.Order) (Action, bool) {
 	return Action{Kind: Order, Instance: i, Order: fleet.OrderKill, Reason: fleet.ReasonDeadlinePassed, Message: message}, true
 }
 
-// deadline is since when the instance's state waits for its agent, and how long
-// it may; no bound when it does not.
+// deadline returns since when the agent must act in the current state, and for how long it
+// may take. A bound of 0 means no deadline.
 func (p *pass) deadline(i *fleet.Instance, order *fleet.Order) (since time.Time, bound time.Duration) {
 	plan := p.in.plan(i.Placement.Plan)
 	var changed time.Time
 	if i.Status != nil && i.Status.Generation >= i.Placement.Generation {
 		changed = i.Status.ChangedAt
 	}
-	if order != nil { // ordered to stop: whatever the state, it must end
+	if order != nil { // after a stop order it must end, whatever the state
 		if plan == nil {
 			return time.Time{}, 0
 		}
@@ -115,7 +116,7 @@ func (p *pass) deadline(i *fleet.Instance, order *fleet.Order) (since time.Time,
 			return time.Time{}, 0
 		}
 		limit := time.Duration(plan.StartupTimeoutSeconds) * time.Second
-		if i.Status.PID == 0 && i.Status.Reason != fleet.ReasonProcessStarted { // no run has begun: the agent pauses, or waits for a port
+		if i.Status.PID == 0 && i.Status.Reason != fleet.ReasonProcessStarted { // no run has begun: the agent backs off or waits for a port
 			limit = max(limit, fleet.PortPatience)
 		}
 		return changed, limit + p.in.Limits.StartSlack

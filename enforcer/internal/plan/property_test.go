@@ -12,7 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// anySim draws a group in any state its writers can bring it to.
+// anySim draws a group in any reachable state.
 func anySim(t *rapid.T) *sim {
 	s := newSim()
 	spec := &s.group.Spec
@@ -48,7 +48,7 @@ func anySim(t *rapid.T) *sim {
 	return s
 }
 
-// moment is a time before now, on a grid coarse enough for ties.
+// moment draws a time before now, coarse enough for ties.
 func moment(t *rapid.T, label string) time.Time {
 	return at(-time.Duration(rapid.IntRange(0, 90).Draw(t, label)) * time.Minute)
 }
@@ -187,8 +187,8 @@ func TestNeverMoreThanTheMaximum(t *testing.T) {
 		p.makeRoom()
 		p.abandon()
 		p.doubles()  // pairs that wait for players count once
-		p.relocate() // and pairs of which one is on its way
-		kept := 0    // the frozen are left alone
+		p.relocate() // so do pairs of a move
+		kept := 0    // frozen instances are left alone
 		for _, i := range p.all {
 			if i.Intent.Frozen && p.living(i) {
 				kept++
@@ -263,7 +263,7 @@ func TestTheFrozenAreLeftAsTheyAre(t *testing.T) {
 func TestTheFrozenCountInTheirGroup(t *testing.T) {
 	property(t, func(t *rapid.T, s *sim) {
 		clear(s.evictions)
-		for _, i := range s.instances { // of those that share a place one counts
+		for _, i := range s.instances { // each place counts once
 			i.Intent.Replaces, i.Intent.ReplacedBy, i.Intent.Lineage = "", "", ""
 		}
 		before := 0
@@ -290,7 +290,7 @@ func TestWhatWasDoneIsNotDoneAgain(t *testing.T) {
 	property(t, func(t *rapid.T, s *sim) {
 		done := map[string]bool{}
 		log := ""
-		lost := false // an instance was found lost: what follows from that comes later
+		lost := false // an instance was found lost, which has consequences in a later pass
 		for range 8 {
 			actions, _ := s.step(at(0))
 			if len(actions) == 0 {
@@ -298,7 +298,7 @@ func TestWhatWasDoneIsNotDoneAgain(t *testing.T) {
 			}
 			for _, a := range actions {
 				what := short([]Action{a})
-				if a.Kind == Create && a.Replaces == nil { // a new one has no name yet; the count says it
+				if a.Kind == Create && a.Replaces == nil { // a new instance has no name yet; the count covers it
 					what = ""
 					if len(done) > 0 && !lost {
 						t.Fatalf("it still makes new ones:\n%s\nafter\n%s", short(actions), log)
@@ -318,8 +318,8 @@ func TestWhatWasDoneIsNotDoneAgain(t *testing.T) {
 	})
 }
 
-// live lets the world do its part: what wants to run is placed and comes online,
-// what is ordered to stop stops, and a node that is back reports what runs there.
+// live simulates the rest of the system. Instances that should run are placed and come
+// online, ordered ones stop, and returned nodes report what they run.
 func (s *sim) live(now time.Time) {
 	for _, i := range slices.Clone(s.instances) {
 		switch {
@@ -340,10 +340,10 @@ func TestConvergesWhenNothingCrashes(t *testing.T) {
 		s.group.Deleting = false
 		s.group.Spec.Maintenance.On = false
 		s.group.Spec.Scaling.Mode = fleet.ScalingDynamic
-		for _, i := range s.instances { // what is frozen need not converge
+		for _, i := range s.instances { // frozen instances need not converge
 			i.Intent.Frozen = false
 		}
-		s.sessions[alive].CreateRev = 11 // what ended with its agent may come back
+		s.sessions[alive].CreateRev = 11 // instances that ended with their agent may restart
 		clear(s.players)
 		s.outage = Outage{}
 		now := at(0)
@@ -397,15 +397,16 @@ func TestAWakeThatIsKeptLosesNothing(t *testing.T) {
 		if wake.IsZero() {
 			wake = at(1000 * time.Hour)
 		}
-		// Nothing becomes due before the wake: planning just before it finds nothing.
+		// Planning just before wake must return nothing, because nothing becomes due
+		// earlier.
 		if actions, _ := Group(s.input(), wake.Add(-1)); len(actions) > 0 {
 			t.Fatalf("due before the wake at %v:\n%s", wake, short(actions))
 		}
 	})
 }
 
-// The story is of one place in a group: whoever has it crashes and is lost, and
-// nodes return in any order, with the enforcer looking at it in between or not.
+// In one place of a group, instances crash and get lost, and nodes return in any order. The
+// enforcer plans between the steps or not.
 func TestWhenAllNodesAreBackOneOfEachPlaceIsLeft(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSim()
@@ -444,7 +445,7 @@ func TestWhenAllNodesAreBackOneOfEachPlaceIsLeft(t *testing.T) {
 		if n := s.living(); n != 1 {
 			t.Fatalf("%d have the place of one", n)
 		}
-		for _, i := range s.instances { // whoever is left is healed like any other
+		for _, i := range s.instances { // the remaining instance is healed like any other
 			if i.State() == fleet.Online {
 				s.edit(i, func(i *fleet.Instance) { i.Status = ended(*i.Status, fleet.Crashed, now) })
 			}
@@ -456,7 +457,7 @@ func TestWhenAllNodesAreBackOneOfEachPlaceIsLeft(t *testing.T) {
 	})
 }
 
-// onNode gives an instance a state on a node, as if its node had another name from then on.
+// onNode gives an instance a state on the given node.
 func onNode(n fleet.NodeID, state fleet.State, now time.Time) func(*fleet.Instance) {
 	return func(i *fleet.Instance) {
 		p := *i.Placement
@@ -466,7 +467,7 @@ func onNode(n fleet.NodeID, state fleet.State, now time.Time) func(*fleet.Instan
 	}
 }
 
-// ended is a status with another state.
+// ended returns a status with another state.
 func ended(s fleet.Status, state fleet.State, now time.Time) *fleet.Status {
 	s.State, s.Reason, s.ChangedAt, s.FinishedAt = state, fleet.ReasonExited, now, time.Time{}
 	if state.Terminal() {
@@ -475,8 +476,8 @@ func ended(s fleet.Status, state fleet.State, now time.Time) *fleet.Status {
 	return &s
 }
 
-// One cause takes most of the fleet down at one moment, and the sessions disappear
-// within a keep-alive interval.
+// Most of the fleet is lost at one moment for one cause. The sessions disappear within a
+// keep-alive interval.
 func TestNothingIsReplacedWhenMostOfTheFleetIsLostAtOneMoment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSim()

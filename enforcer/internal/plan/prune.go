@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
 
-// Crashes decides which recorded crashes to remove: those that are too old, and of too
-// many the oldest of the groups that have the most, so that one group that keeps
-// crashing does not push out what is known of the others. wake is when the next one
-// becomes too old; zero when none will.
-func Crashes(recorded iter.Seq2[string, *fleet.Crash], l Limits, now time.Time) (remove []*fleet.Crash, wake time.Time) {
-	byGroup := map[fleet.GroupName][]*fleet.Crash{}
+// Crashes returns the recorded crashes to delete. Old ones are deleted. When there are too
+// many, it deletes the oldest of the groups with the most, so that one crashing group does
+// not displace the records of others. wake is when the next record becomes too old; zero
+// when there is none.
+func Crashes(recorded iter.Seq2[string, *reports.Crash], l Limits, now time.Time) (remove []*reports.Crash, wake time.Time) {
+	byGroup := map[fleet.GroupName][]*reports.Crash{}
 	for _, c := range recorded {
 		due := c.At.Add(l.CrashFor)
 		if !due.After(now) {
@@ -28,7 +29,7 @@ func Crashes(recorded iter.Seq2[string, *fleet.Crash], l Limits, now time.Time) 
 		byGroup[c.Group] = append(byGroup[c.Group], c)
 	}
 	share := shareOf(byGroup, l.CrashRecords)
-	var rest []*fleet.Crash
+	var rest []*reports.Crash
 	for _, all := range byGroup {
 		newestFirst(all)
 		kept := min(share, len(all))
@@ -38,13 +39,13 @@ func Crashes(recorded iter.Seq2[string, *fleet.Crash], l Limits, now time.Time) 
 		newestFirst(rest)
 		remove = append(remove, rest[l.CrashRecords:]...)
 	}
-	slices.SortFunc(remove, func(a, b *fleet.Crash) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(remove, func(a, b *reports.Crash) int { return strings.Compare(a.ID, b.ID) })
 	return remove, wake
 }
 
-// shareOf is how many records each group may have at most so that all together have no
-// more than limit; at least 1.
-func shareOf(byGroup map[fleet.GroupName][]*fleet.Crash, limit int) int {
+// shareOf returns the largest number of records per group that keeps the total within
+// limit; at least 1.
+func shareOf(byGroup map[fleet.GroupName][]*reports.Crash, limit int) int {
 	for share := limit; share > 1; share-- {
 		total := 0
 		for _, all := range byGroup {
@@ -57,6 +58,6 @@ func shareOf(byGroup map[fleet.GroupName][]*fleet.Crash, limit int) int {
 	return 1
 }
 
-func newestFirst(all []*fleet.Crash) {
-	slices.SortFunc(all, func(a, b *fleet.Crash) int { return cmp.Or(b.At.Compare(a.At), strings.Compare(b.ID, a.ID)) })
+func newestFirst(all []*reports.Crash) {
+	slices.SortFunc(all, func(a, b *reports.Crash) int { return cmp.Or(b.At.Compare(a.At), strings.Compare(b.ID, a.ID)) })
 }

@@ -9,19 +9,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
 
 func TestRecordedCrashesAreBoundedAndSharedBetweenGroups(t *testing.T) {
 	limits := Limits{CrashRecords: 20, CrashFor: 30 * 24 * time.Hour}
 	rapid.Check(t, func(t *rapid.T) {
-		recorded := map[string]*fleet.Crash{}
+		recorded := map[string]*reports.Crash{}
 		for n := range rapid.IntRange(0, 100).Draw(t, "crashes") {
 			g := fleet.GroupName(rapid.SampledFrom([]string{"a", "a", "a", "a", "b", "c"}).Draw(t, "group"))
 			if rapid.IntRange(0, 3).Draw(t, "alone") == 0 {
 				g = fleet.GroupName(fmt.Sprintf("g%d", n))
 			}
 			id := fmt.Sprintf("%03d", n)
-			recorded[id] = &fleet.Crash{ID: id, Group: g, At: at(-time.Duration(rapid.IntRange(0, 40*24).Draw(t, "age")) * time.Hour)}
+			recorded[id] = &reports.Crash{ID: id, Group: g, At: at(-time.Duration(rapid.IntRange(0, 40*24).Draw(t, "age")) * time.Hour)}
 		}
 		remove, wake := Crashes(maps.All(recorded), limits, at(0))
 		kept := maps.Clone(recorded)

@@ -8,15 +8,14 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// renew makes the next generation of those that wait for a node and were made from
-// a revision of the group, or of what it inherits, that asked something else of nodes: what
-// would make one fit is said of it, and whoever does that expects it to count. Other changes
-// touch nobody who was made before them.
+// renew starts the next generation of waiting instances whose group, or a group it inherits
+// from, has changed its requirements for nodes since. Other changes do not affect existing
+// instances.
 func (p *pass) renew() {
 	whole := cmp.Or(p.in.Whole, p.spec())
 	same := map[string]bool{} // by digest of the plan
 	for _, i := range p.all {
-		// A parent's change moves no revision of the group.
+		// A change of a parent does not change the group's revision.
 		asked := i.Intent.GroupRevision >= p.group().Revision && p.spec().Parent == ""
 		if p.busy[i.Intent.ID] || asked || !i.NeedsPlacement() || i.HoldsNode() {
 			continue
@@ -32,7 +31,7 @@ func (p *pass) renew() {
 	}
 }
 
-// asksTheSame reports whether a plan asks of nodes what a spec does.
+// asksTheSame reports whether a plan and a spec have the same requirements for nodes.
 func asksTheSame(made *fleet.Plan, s *fleet.GroupSpec) bool {
 	return made.Runtime == s.Runtime && made.Resources == s.Resources && made.Ports == s.Ports &&
 		slices.Equal(made.AdditionalPorts, s.AdditionalPorts) && sameWhere(made.Where, s.Where)

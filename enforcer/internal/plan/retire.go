@@ -8,9 +8,9 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// retire removes the records of finished instances: of a deleted group at once,
-// else when they are old or too many. Those of a static group stay: its data lies
-// under their names.
+// retire deletes the records of finished instances: at once in a deleted group, else when
+// they are old or too many. It keeps those of a static group, whose data is stored under
+// their names.
 func (p *pass) retire() {
 	g := p.group()
 	if g != nil && !g.Deleting && g.Spec.Static.Enabled {
@@ -20,7 +20,7 @@ func (p *pass) retire() {
 	spared := p.spared(done)
 	for n, i := range done[:min(len(done), p.in.Limits.Batch)] {
 		due := i.FinishedAt().Add(p.in.Limits.KeepFor)
-		if n < len(done)-p.in.Limits.KeepRecords { // too many: as soon as the back-off lets go of it
+		if n < len(done)-p.in.Limits.KeepRecords { // too many: as soon as the back-off no longer needs it
 			due = earliest(due, spared[i.Intent.ID])
 		}
 		switch {
@@ -38,8 +38,7 @@ func (p *pass) retireOne(i *fleet.Instance, why fleet.Reason) {
 	p.act(Action{Kind: Retire, Instance: i, Reason: why, Message: why.Text()})
 }
 
-// finished are the instances that nothing is wanted of any more, the one that
-// ended first in front.
+// finished returns the instances that need nothing more, in order of their end.
 func (p *pass) finished() []*fleet.Instance {
 	var done []*fleet.Instance
 	for _, i := range p.all {
@@ -51,8 +50,8 @@ func (p *pass) finished() []*fleet.Instance {
 	return done
 }
 
-// awaited reports whether a finished instance still has a successor or a next generation
-// coming, holds one back, or is frozen.
+// awaited reports whether a finished instance still gets a replacement or a next
+// generation, prevents one, or is frozen.
 func (p *pass) awaited(i *fleet.Instance) bool {
 	g := p.group()
 	if g == nil || g.Deleting {
@@ -62,8 +61,8 @@ func (p *pass) awaited(i *fleet.Instance) bool {
 		g.Spec.Scaling.Mode != fleet.ScalingManual && (p.needsHealing(i) || p.agentLeaves(i) || p.own(i) && p.unfixed(i))
 }
 
-// spared are the latest that crashed, and until when the back-off counts that: so
-// long no number of other records pushes them out.
+// spared returns the latest crashed instances and until when the back-off needs them. Until
+// then, KeepRecords does not apply to them.
 func (p *pass) spared(done []*fleet.Instance) map[fleet.InstanceID]time.Time {
 	out := map[fleet.InstanceID]time.Time{}
 	for _, i := range slices.Backward(done) {
@@ -88,9 +87,9 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// Plans decides which stored plans, keyed by digest, to remove: those that no
-// instance refers to and that nobody referred to for a while. referenced reports
-// whether any intent or placement names a digest. wake is when the next one may become due.
+// Plans returns actions that delete stored plans, keyed by digest, that have been
+// unreferenced for a while. referenced reports whether any intent or placement names a
+// digest. wake is when the next one may become due.
 func Plans(stored iter.Seq2[string, *fleet.StoredPlan], referenced func(digest string) bool, l Limits, now time.Time) (actions []Action, wake time.Time) {
 	for digest, s := range stored {
 		if referenced(digest) {

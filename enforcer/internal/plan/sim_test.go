@@ -8,18 +8,20 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/record"
 )
 
-// at is the now of most tests.
+// at returns a time relative to the base time of the tests.
 func at(d time.Duration) time.Time {
 	return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC).Add(d)
 }
 
-// sim is a group's records with the effects of actions on them, as the store
-// would hold them. Agents and schedulers do nothing in it unless a test says so.
+// sim holds a group's records and applies actions to them as the store would. It does
+// nothing in place of agents and schedulers.
 type sim struct {
 	group     *fleet.Group
-	whole     *fleet.GroupSpec // nil: the group's own
+	whole     *fleet.GroupSpec // nil means the group's own spec
 	ancestors []*fleet.Group
 	instances []*fleet.Instance
 	loop      *fleet.CrashLoop
@@ -35,14 +37,15 @@ type sim struct {
 	outage    Outage
 	limits    Limits
 	made      int
-	// republished is whether the templates of all plans have other heads.
+	// republished means that all templates have newer versions.
 	republished bool
 }
 
-// ttl is that of all nodes' sessions. Its margin, and the wait for further losses, are a third of it.
+// ttl is the TTL of all sessions. The margin and the wait for further losses are a third of
+// it.
 const ttl = 6 * time.Second
 
-// highest is the priority of those that displace others.
+// highest is the priority of the groups that preempt others.
 const highest = 50
 
 const (
@@ -52,10 +55,10 @@ const (
 
 func newSim() *sim {
 	g := &fleet.Group{Name: "g", Revision: 1, CreatedAt: at(-24 * time.Hour), UpdatedAt: at(-24 * time.Hour), Spec: fleet.DefaultSpec()}
-	p := fleet.Compose(*g, fleet.Materials{}, 0)
+	p := compose.Compose(*g, compose.Materials{}, 0)
 	return &sim{
 		group:    g,
-		sessions: map[fleet.NodeID]*fleet.NodeSession{alive: {Rev: fleet.Rev{CreateRev: 10}, Node: alive, StartedAt: at(-24 * time.Hour)}},
+		sessions: map[fleet.NodeID]*fleet.NodeSession{alive: {Rev: record.Rev{CreateRev: 10}, Node: alive, StartedAt: at(-24 * time.Hour)}},
 		plans:    map[string]*fleet.Plan{"plan": &p},
 		players:  map[fleet.InstanceID]int{},
 		limits:   DefaultLimits(),
@@ -93,7 +96,7 @@ func (s *sim) input() Input {
 	}
 }
 
-// add makes an instance that wants to run and is not placed, edited by edits.
+// add adds an instance that should run and is not placed, after edits.
 func (s *sim) add(edits ...func(*fleet.Instance)) *fleet.Instance {
 	s.made++
 	created := at(-time.Hour).Add(time.Duration(s.made) * time.Second)
@@ -153,7 +156,7 @@ func ordered(a fleet.OrderAction, when time.Time) func(*fleet.Instance) {
 	}
 }
 
-// evicted asks for an instance's room.
+// evicted requests the eviction of an instance.
 func evicted(why fleet.Reason) func(*sim, *fleet.Instance) {
 	return func(s *sim, i *fleet.Instance) {
 		e := &fleet.Eviction{Instance: i.Intent.ID, Generation: i.Intent.Generation, Node: i.Placement.Node, Reason: why, Message: "because", At: at(-time.Second)}
@@ -164,7 +167,7 @@ func evicted(why fleet.Reason) func(*sim, *fleet.Instance) {
 	}
 }
 
-// apply does to the records what performing the actions does.
+// apply performs the actions on the records.
 func (s *sim) apply(actions []Action, now time.Time) {
 	for _, a := range actions {
 		switch a.Kind {
@@ -180,7 +183,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 		case Again:
 			s.edit(a.Instance, func(i *fleet.Instance) {
 				i.Intent.Crashes = a.Instance.CrashesOf(s.group.Revision)
-				i.Intent.Lineage = a.Instance.Intent.Anew()
+				i.Intent.Lineage = a.Instance.Intent.NextLineage()
 				i.Intent.Leaves, i.Intent.ReplacedBy, i.Intent.Displaced = 0, "", false
 				if i.Lost() || i.Stranded() {
 					i.Intent.Leaves, i.Intent.LeavesNode = i.Status.ModRev, s.joined
@@ -257,7 +260,7 @@ func (s *sim) living() int {
 	return n
 }
 
-// short says what actions do in one line each.
+// short formats actions, one line each.
 func short(actions []Action) string {
 	var lines []string
 	for _, a := range actions {
@@ -288,7 +291,7 @@ func short(actions []Action) string {
 	return strings.Join(lines, "\n")
 }
 
-// expect compares a plan at a time, and when it wakes (0: never).
+// expect compares the plan at a time, and its wake time; 0 means never.
 func (s *sim) expect(t *testing.T, now time.Time, wake time.Duration, want ...string) []Action {
 	t.Helper()
 	actions, wakes := Group(s.input(), now)

@@ -7,10 +7,10 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// target is the number of living instances the enforcer starts up to.
+// target returns how many living instances the enforcer starts.
 func (p *pass) target() int { return Target(p.spec()) }
 
-// Target is how many instances a group's minimum asks for.
+// Target returns how many instances a group's minimum requires.
 func Target(s *fleet.GroupSpec) int {
 	n := max(0, s.Scaling.Min)
 	if s.Scaling.Max > 0 {
@@ -22,7 +22,7 @@ func Target(s *fleet.GroupSpec) int {
 	return n
 }
 
-// trim stops what is in excess of the minimum, then what exceeds the maximum.
+// trim stops own instances above the minimum and then any instances above the maximum.
 func (p *pass) trim() {
 	if p.spec().Scaling.Mode != fleet.ScalingManual {
 		p.trimOwn()
@@ -48,8 +48,8 @@ func (p *pass) trim() {
 	}
 }
 
-// trimOwn stops the youngest of the enforcer's own that are above the target and
-// have no players; a report that the last player left brings the next pass.
+// trimOwn stops the youngest own instances above the target that have no players. A report
+// that the last player left triggers another pass.
 func (p *pass) trimOwn() {
 	excess := -p.target()
 	for _, i := range p.all {
@@ -68,7 +68,7 @@ func (p *pass) trimOwn() {
 	}
 }
 
-// stop makes an intent say stopped, and orders it where it may run.
+// stop sets an intent to stopped, and adds an order if the instance may be running.
 func (p *pass) stop(i *fleet.Instance, why fleet.Reason, message string) {
 	p.act(p.stopping(i, why, message))
 }

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// defaultTimeout bounds a Ping whose context has no deadline.
+// defaultTimeout limits a Ping whose context has no deadline.
 const defaultTimeout = 5 * time.Second
 
-// Ping asks the server at addr ("host:port") for its status and measures the latency.
-// It ends with ctx, and after 5 s where ctx has no deadline. It does not retry: a
-// server that does not listen yet is an error at once.
+// Ping asks the server at addr ("host:port") for its status and measures the latency. It
+// ends with ctx, or after 5 s if ctx has no deadline. It does not retry: a server that does
+// not listen yet causes an error at once.
 func Ping(ctx context.Context, addr string) (Status, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -43,7 +43,7 @@ func ask(ctx context.Context, addr string) (Status, error) {
 		return Status{}, err
 	}
 	defer conn.Close()
-	// The context's end reaches blocked reads and writes as a deadline in the past.
+	// The end of the context interrupts blocked reads and writes by a deadline in the past.
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 

@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// Next is the state a handshake asks for.
+// Next is the state that a handshake requests.
 type Next int32
 
-// The states a client may ask for.
+// The states that a client may request.
 const (
 	NextStatus   Next = 1
 	NextLogin    Next = 2
-	NextTransfer Next = 3 // a login that another server sent here
+	NextTransfer Next = 3 // a login transferred from another server
 )
 
-// UnknownProtocol is the protocol version of a client that only wants to ask.
+// UnknownProtocol is the protocol version of a client that only wants the status.
 const UnknownProtocol = -1
 
-// maxHostLen bounds a handshake's host, in characters.
+// maxHostLen is the maximum length of a handshake's host, in characters.
 const maxHostLen = 255
 
 // Handshake is the first packet of a client.
 type Handshake struct {
 	// Protocol is the client's protocol version, or UnknownProtocol.
 	Protocol int32
-	// Host and Port are what the client's user typed; the server need not know them.
+	// Host and Port are what the user entered. They may be unknown to the server.
 	Host string
 	Port uint16
 	Next Next

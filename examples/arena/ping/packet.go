@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// ErrMalformed is returned for bytes that are no packet of this protocol.
+// ErrMalformed is returned for bytes that are not a packet of this protocol.
 var ErrMalformed = errors.New("malformed packet")
 
-// The ids of the packets, by the state they are sent in.
+// The packet IDs, by state.
 const (
 	IDHandshake       = 0x00 // client, first packet
 	IDStatus          = 0x00 // status state: the request and its response
@@ -32,9 +32,9 @@ const (
 // maxStringLen is the protocol's limit for any string, in UTF-16 code units.
 const maxStringLen = 32767
 
-// ReadPacket reads one packet of at most limit bytes, its id included. At the end of
-// the stream it returns io.EOF, within a packet io.ErrUnexpectedEOF; a length that is
-// not positive or beyond the limit is ErrMalformed, and nothing is allocated for it.
+// ReadPacket reads one packet of at most limit bytes, including its ID. It returns io.EOF
+// at the end of the stream and io.ErrUnexpectedEOF within a packet. It returns
+// ErrMalformed, without allocating, for a length that is not positive or exceeds the limit.
 func ReadPacket(r *bufio.Reader, limit int) (id int32, body []byte, err error) {
 	length, err := readVarInt(r)
 	if err != nil {
@@ -93,13 +93,14 @@ func appendVarInt(dst []byte, v int32) []byte {
 	return binary.AppendUvarint(dst, uint64(uint32(v)))
 }
 
-// fields takes a packet's body apart. The first error sticks; after it every field is zero.
+// fields reads the fields of a packet's body. The first error sticks; after it every field
+// is zero.
 type fields struct {
 	rest []byte
 	err  error
 }
 
-// ReadByte takes one byte, for readVarInt.
+// ReadByte reads one byte, for readVarInt.
 func (f *fields) ReadByte() (byte, error) {
 	b := f.take(1)
 	if f.err != nil {
@@ -138,7 +139,7 @@ func (f *fields) uint16() uint16 {
 	return binary.BigEndian.Uint16(b)
 }
 
-// string takes a string of at most limit UTF-16 code units.
+// string reads a string of at most limit UTF-16 code units.
 func (f *fields) string(limit int) string {
 	s := string(f.take(int(f.varInt())))
 	if f.err != nil {
@@ -151,7 +152,7 @@ func (f *fields) string(limit int) string {
 	return s
 }
 
-// end is the sticky error, or ErrMalformed when bytes are left.
+// end returns the sticky error, or ErrMalformed when bytes are left.
 func (f *fields) end() error {
 	if f.err == nil && len(f.rest) > 0 {
 		f.err = fmt.Errorf("%w: %d bytes after the last field", ErrMalformed, len(f.rest))

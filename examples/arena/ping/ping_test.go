@@ -111,7 +111,7 @@ func TestLegacyFieldsCannotBreakTheFrame(t *testing.T) {
 	}
 }
 
-// TestPingEndsWithItsContext talks to a server that accepts and then says nothing.
+// TestPingEndsWithItsContext uses a server that accepts and never answers.
 func TestPingEndsWithItsContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

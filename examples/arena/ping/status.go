@@ -9,12 +9,12 @@ import (
 	"unicode/utf16"
 )
 
-// Status is what a server tells a server list about itself.
+// Status is the status that a server sends to a server list.
 type Status struct {
 	Version     Version `json:"version"`
 	Players     Players `json:"players"`
 	Description Text    `json:"description"`
-	// Latency is the time from ping to pong. Only Ping fills it in.
+	// Latency is the time from ping to pong. Only Ping sets it.
 	Latency time.Duration `json:"-"`
 }
 
@@ -24,21 +24,21 @@ type Version struct {
 	Protocol int32  `json:"protocol"`
 }
 
-// Players counts the players of a server. Sample names some of those online.
+// Players counts the players of a server. Sample names some of the online players.
 type Players struct {
 	Max    int      `json:"max"`
 	Online int      `json:"online"`
 	Sample []Player `json:"sample,omitempty"`
 }
 
-// Player is one name of a sample with its UUID.
+// Player is a player's name and UUID.
 type Player struct {
 	Name string `json:"name"`
 	ID   string `json:"id"`
 }
 
-// Text is a chat text without its styles. It is written as {"text":"…"} and read from
-// that or from a bare string; the texts in "extra" are joined to it.
+// Text is a chat text without styles. It is written as {"text":"…"} and read from that form
+// or from a bare string. Texts in "extra" are appended to it.
 type Text string
 
 // MarshalJSON writes the object form.
@@ -93,13 +93,13 @@ func ParseStatus(body []byte) (Status, error) {
 	return s, nil
 }
 
-// LegacyByte is the first byte of a ping by a client older than 1.7; no packet of
-// today's protocol that short begins with it.
+// LegacyByte is the first byte of a ping by a client older than 1.7. No current packet of
+// that length starts with it.
 const LegacyByte = 0xFE
 
-// AppendLegacy appends the answer to a legacy ping: a kick packet whose message holds
-// the status. versioned says that the client sent a second byte (1.4 and later) and
-// understands version and protocol; older ones know only message and counts.
+// AppendLegacy appends the answer to a legacy ping: a kick packet whose message contains
+// the status. versioned means that the client sent a second byte (1.4 and later) and
+// understands version and protocol. Older clients understand only message and counts.
 func AppendLegacy(dst []byte, s Status, versioned bool) []byte {
 	counts := []string{fmt.Sprint(s.Players.Online), fmt.Sprint(s.Players.Max)}
 	motd := legacyField(string(s.Description))
@@ -118,10 +118,10 @@ func AppendLegacy(dst []byte, s Status, versioned bool) []byte {
 	return dst
 }
 
-// maxLegacyField bounds a text in a legacy answer, in characters.
+// maxLegacyField limits a text in a legacy answer, in characters.
 const maxLegacyField = 128
 
-// legacyField drops what would separate fields: the section sign and NUL.
+// legacyField removes the field separators: the section sign and NUL.
 func legacyField(s string) string {
 	runes := []rune(strings.NewReplacer("§", "", "\x00", "").Replace(s))
 	return string(runes[:min(len(runes), maxLegacyField)])

@@ -15,20 +15,22 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/clock"
 	"github.com/orreryhq/orrery/libs/config"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-// Run is a service's program: its arguments without its name, its environment, and its exit code.
+// Run runs a service's program with its arguments, without its name, and its environment, and returns
+// the exit code.
 type Run func(args, env []string, stdout, stderr io.Writer) int
 
-// RefusesOtherClusters demands that a program ends at its start when etcd does not hold
-// its cluster, says why, and writes nothing. The further arguments are the program's own.
+// RefusesOtherClusters checks that a program fails to start if etcd belongs to another cluster, says
+// why, and writes nothing. args are additional arguments of the program.
 func RefusesOtherClusters(t *testing.T, run Run, args ...string) {
 	own, other := ownSecret, strings.Repeat("other", 7)
 	ours, foreign, newer := etcdOf(t, own, time.Now()), etcdOf(t, other, time.Now()), storetest.Start(t)
-	meta := store.Create(store.MetaKey(), fleet.Meta{Schema: store.Schema + 1, ClusterID: "newer"})
+	meta := store.Create(keys.Meta(), cluster.Meta{Schema: keys.Schema + 1, ClusterID: "newer"})
 	if _, err := newer.Client(t).Commit(t.Context(), store.Txn{Writes: []store.Write{meta}}); err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +70,8 @@ func RefusesOtherClusters(t *testing.T, run Run, args ...string) {
 	}
 }
 
-// TakesItsClock demands that a program stamps what it writes with the clock that its
-// environment sets. startedAt reads the start from the program's session.
+// TakesItsClock checks that a program's timestamps use the clock from its environment. startedAt reads
+// the start time from the program's session.
 func TakesItsClock(t *testing.T, run Run, startedAt func(context.Context, *store.Client) (time.Time, error), args ...string) {
 	const ahead = 12 * time.Hour
 	etcd := etcdOf(t, ownSecret, time.Now())
@@ -84,7 +86,7 @@ func TakesItsClock(t *testing.T, run Run, startedAt func(context.Context, *store
 	p.stop()
 }
 
-// WarnsOfHistory demands that a program warns at its start when etcd was never compacted.
+// WarnsOfHistory checks that a program warns at its start if etcd was never compacted.
 func WarnsOfHistory(t *testing.T, run Run, args ...string) {
 	p := start(t, run, etcdOf(t, ownSecret, time.Now().Add(-24*time.Hour)), nil, args)
 	await.That(t, "a warning of etcd's history", func() string {
@@ -96,7 +98,7 @@ func WarnsOfHistory(t *testing.T, run Run, args ...string) {
 
 const ownSecret = "0123456789abcdef0123456789abcdef"
 
-// started is a program that runs.
+// started is a running program.
 type started struct {
 	t    *testing.T
 	out  await.Text
@@ -118,7 +120,7 @@ func start(t *testing.T, run Run, etcd *storetest.Etcd, env, args []string) *sta
 	return p
 }
 
-// runs demands that it has not ended.
+// runs checks that the program has not ended.
 func (p *started) runs() {
 	p.t.Helper()
 	select {
@@ -128,7 +130,7 @@ func (p *started) runs() {
 	}
 }
 
-// stop ends it, and with it every other program that runs in the test.
+// stop ends the program, and every other program that runs in the test.
 func (p *started) stop() {
 	p.t.Helper()
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
@@ -144,15 +146,15 @@ func (p *started) stop() {
 	}
 }
 
-// OfReplica reads the start of the service's replica r.
+// OfReplica reads the start time of the service's replica r.
 func OfReplica(service string) func(context.Context, *store.Client) (time.Time, error) {
 	return func(ctx context.Context, c *store.Client) (time.Time, error) {
-		s, err := store.Get(ctx, c, store.SessionKey(service, "r"))
+		s, err := store.Get(ctx, c, keys.Session(service, "r"))
 		return s.StartedAt, err
 	}
 }
 
-// etcdOf runs an etcd that holds a cluster with a secret.
+// etcdOf starts an etcd with a cluster that has a secret.
 func etcdOf(t *testing.T, secret string, made time.Time) *storetest.Etcd {
 	t.Helper()
 	etcd := storetest.Start(t)

@@ -1,11 +1,10 @@
-// Package spawn holds how an instance comes to be and comes to be again: the
-// records and comparisons that gateway and enforcer share, so that both make
-// instances in exactly one way.
+// Package spawn computes the writes that create an instance or its next generation. Gateway and
+// enforcer share it, so both do this in the same way.
 //
-// It computes writes from a snapshot and commits nothing. Every intent it makes
-// stands on three comparisons: the instance key is new (or unchanged), the name's
-// key is free (or unchanged, its holder being terminal or the instance itself) and
-// is written, and the plan exists, is created, or is touched in the same transaction.
+// It computes writes from a snapshot and commits nothing. Every intent it writes depends on three
+// comparisons: the instance key is new (or unchanged); the name's key is free (or unchanged, and
+// its holder is terminal or the instance itself) and is written; and the plan exists, or is
+// created or touched in the same transaction.
 package spawn
 
 import (
@@ -16,24 +15,26 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// touchAfter is the age at which a reference renews a plan's time, well before
-// an unreferenced plan of an hour is collected.
+// touchAfter is the age at which a reference renews a plan's time. Unreferenced plans are
+// collected after an hour.
 const touchAfter = 20 * time.Minute
 
-// Cause says who wants an instance, and why.
+// Cause says who requests an instance, and why.
 type Cause struct {
 	Origin  fleet.Origin
 	Reason  fleet.Reason
 	Message string
-	// By is the user who asked; empty for the enforcer.
+	// By is the user who requested it. It is empty for the enforcer.
 	By string
 }
 
-// Birth is one instance's new or renewed intent with the writes that make it so.
+// Birth is the new or renewed intent of one instance, with the writes that create it.
 type Birth struct {
 	Intent fleet.Intent
 	writes []store.Write
@@ -42,30 +43,31 @@ type Birth struct {
 	digest string
 }
 
-// Plan is what the instance is built from. It must not be changed.
+// Plan returns the plan of the instance. Callers must not change it.
 func (b *Birth) Plan() *fleet.Plan { return &b.plan }
 
-// Spawner makes births from one snapshot. It hands out each ordinal once.
+// Spawner creates births from one snapshot. It assigns each ordinal only once.
 type Spawner struct {
 	snap      *view.Snapshot
-	materials fleet.Materials
+	materials compose.Materials
 	now       time.Time
 	rand      *rand.Rand
 	taken     map[fleet.GroupName]map[int]bool
-	// next is the smallest ordinal that may be free: what is taken stays so.
+	// next is the smallest ordinal that may be free; smaller ones are taken.
 	next map[fleet.GroupName]int
 }
 
-// New makes a spawner over a snapshot.
+// New returns a spawner over a snapshot.
 func New(s *view.Snapshot, now time.Time, r *rand.Rand) *Spawner {
 	return &Spawner{snap: s, materials: s.Materials(), now: now.UTC(), rand: r, taken: map[fleet.GroupName]map[int]bool{}, next: map[fleet.GroupName]int{}}
 }
 
-// Fresh is a new instance of a group: new id, smallest free ordinal. replaces is
-// the crashed or lost instance it is made for, whose intent then says so, so that
-// nothing is replaced twice; it may be empty. One that is lost must still be lost.
+// Fresh returns a new instance of a group with a new ID and the smallest free ordinal. replaces is
+// the crashed or lost instance it replaces, or empty. That instance's intent records the
+// replacement, so that it is not replaced twice. If it is lost, the write succeeds only while it
+// is still lost.
 func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, values map[string]string) Birth {
-	plan := fleet.Compose(*s.snap.Whole(g), s.materials, s.rand.Uint64())
+	plan := compose.Compose(*s.snap.Whole(g), s.materials, s.rand.Uint64())
 	ordinal := s.freeOrdinal(g.Name)
 	intent := fleet.Intent{
 		ID: s.freshID(), Group: g.Name, Ordinal: ordinal, Name: fleet.InstanceName(g.Name, ordinal),
@@ -82,17 +84,17 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 		intent.Lineage = old.Intent.Place()
 		marked := old.Intent
 		marked.ReplacedBy, marked.Displaced = intent.ID, old.Lost()
-		writes = append(writes, store.Replace(store.IntentKey(replaces), marked, old.Intent.ModRev))
+		writes = append(writes, store.Replace(keys.Intent(replaces), marked, old.Intent.ModRev))
 		if old.Lost() {
-			guards = append(guards, store.Unchanged(store.StatusKey(replaces), old.Status.ModRev))
+			guards = append(guards, store.Unchanged(keys.Status(replaces), old.Status.ModRev))
 		}
 	}
-	writes = append(writes, store.Create(store.IntentKey(intent.ID), intent), s.claim(g.Name, ordinal, intent.ID))
+	writes = append(writes, store.Create(keys.Intent(intent.ID), intent), s.claim(g.Name, ordinal, intent.ID))
 	return Birth{Intent: intent, plan: plan, digest: intent.Plan, writes: writes, guards: guards}
 }
 
-// Again is the next generation of a terminal instance under the same id and, if
-// nobody took it, the same name. Conflict when the instance is not terminal.
+// Again returns the next generation of a terminal instance with the same ID and, if it is still
+// free, the same name. The error is Conflict if the instance is not terminal.
 func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, error) {
 	if !i.Terminal() {
 		return Birth{}, errs.New(errs.Conflict, "instance %s %s: stop it first", i.Intent.Name, i.State().Text())
@@ -100,18 +102,18 @@ func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, erro
 	return s.again(g, i, c, left{}), nil
 }
 
-// Renewed is the next generation of an instance that waits for a node, made from the
-// group as it is now. Conflict when it holds a node, or has ended.
+// Renewed returns the next generation of an instance that waits for a node, made from the current
+// group. The error is Conflict if it holds a node or has ended.
 func (s *Spawner) Renewed(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, error) {
 	if !i.NeedsPlacement() || i.HoldsNode() {
-		return Birth{}, errs.New(errs.Conflict, "instance %s %s: it waits for no node", i.Intent.Name, i.State().Text())
+		return Birth{}, errs.New(errs.Conflict, "instance %s %s: it does not wait for a node", i.Intent.Name, i.State().Text())
 	}
 	return s.again(g, i, c, left{}), nil
 }
 
-// Elsewhere is the next generation of an instance on a lost node, for the owner of
-// its group who knows that the old copy cannot run any more. It happens only while
-// the node has no session, has not joined since, and the instance's status is as it was.
+// Elsewhere returns the next generation of an instance on a lost node, for another node. The
+// caller owns the group and knows that the old copy can no longer run. The write succeeds only if
+// the node has no session and has not joined since, and the instance's status is unchanged.
 func (s *Spawner) Elsewhere(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
 	node := i.Placement.Node
 	var joined int64
@@ -119,19 +121,19 @@ func (s *Spawner) Elsewhere(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
 		joined = record.ModRev
 	}
 	b := s.again(g, i, c, left{status: i.Status.ModRev, node: joined})
-	b.guards = append(b.guards, store.Missing(store.NodeSessionKey(node)), store.Unchanged(store.NodeKey(node), joined),
-		store.Unchanged(store.StatusKey(i.Intent.ID), i.Status.ModRev))
+	b.guards = append(b.guards, store.Missing(keys.NodeSession(node)), store.Unchanged(keys.Node(node), joined),
+		store.Unchanged(keys.Status(i.Intent.ID), i.Status.ModRev))
 	return b
 }
 
-// left are the revisions by which an intent names the loss that it was asked for.
+// left contains the revisions that identify the node loss because of which an intent is moved.
 type left struct{ status, node int64 }
 
 func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, from left) Birth {
-	plan := fleet.Compose(*s.snap.Whole(g), s.materials, s.rand.Uint64())
+	plan := compose.Compose(*s.snap.Whole(g), s.materials, s.rand.Uint64())
 	next := i.Intent
 	next.GroupRevision, next.Plan = g.Revision, plan.Digest()
-	next.Lineage = i.Intent.Anew()
+	next.Lineage = i.Intent.NextLineage()
 	next.Desired, next.Stop, next.RestartPending = fleet.DesiredRunning, nil, false
 	next.Generation = i.LastGeneration() + 1
 	next.GenerationAt, next.Leaves, next.LeavesNode = s.now, from.status, from.node
@@ -145,18 +147,17 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, from left) B
 		next.Name = fleet.InstanceName(g.Name, next.Ordinal)
 	}
 	writes := []store.Write{
-		s.claim(g.Name, next.Ordinal, next.ID), // written though it is ours still: somebody may be about to take it
-		store.Replace(store.IntentKey(next.ID), next, i.Intent.ModRev),
+		s.claim(g.Name, next.Ordinal, next.ID), // written even if it is ours: another instance may be about to take it
+		store.Replace(keys.Intent(next.ID), next, i.Intent.ModRev),
 	}
 	return Birth{Intent: next, plan: plan, digest: next.Plan, writes: writes}
 }
 
-// Txns packs births into transactions of at most maxOps comparisons, none larger
-// than etcd takes, each carrying the given fences and guards. Plans are created or renewed with their
-// first reference.
+// Txns packs births into transactions of at most maxOps comparisons and within etcd's size limit,
+// each with the given fences and guards. Plans are created or renewed with their first reference.
 func (s *Spawner) Txns(births []Birth, fences []store.Fence, guards []store.Guard, maxOps int) []store.Txn {
 	var out []store.Txn
-	made := map[string]bool{} // plans settled in an earlier transaction
+	made := map[string]bool{} // plans created in an earlier transaction
 	for len(births) > 0 {
 		t, n := s.fill(births, store.Txn{Fences: slices.Clone(fences), Guards: slices.Clone(guards)}, maxOps, made)
 		for _, b := range births[:n] {
@@ -167,14 +168,14 @@ func (s *Spawner) Txns(births []Birth, fences []store.Fence, guards []store.Guar
 	return out
 }
 
-// First is the first transaction of Txns, and how many of the births it holds: at least
-// one if there is any.
+// First returns the first transaction of Txns and the number of births in it, at least one if
+// there is any.
 func (s *Spawner) First(births []Birth, guards []store.Guard, maxOps int) (t store.Txn, n int) {
 	return s.fill(births, store.Txn{Guards: slices.Clone(guards)}, maxOps, nil)
 }
 
-// fill adds births to a transaction until it is full, and counts them. made are the plans
-// that an earlier transaction settles.
+// fill adds births to a transaction until it is full, and counts them. made are the plans that an
+// earlier transaction creates.
 func (s *Spawner) fill(births []Birth, t store.Txn, maxOps int, made map[string]bool) (store.Txn, int) {
 	settled := map[string]bool{}
 	for n, b := range births {
@@ -196,9 +197,9 @@ func (s *Spawner) fill(births []Birth, t store.Txn, maxOps int, made map[string]
 	return t, len(births)
 }
 
-// settlePlan makes sure that the plan exists with the transaction.
+// settlePlan ensures that the plan exists after the transaction.
 func (s *Spawner) settlePlan(t *store.Txn, b Birth, made bool) {
-	key := store.PlanKey(b.digest)
+	key := keys.Plan(b.digest)
 	stored := fleet.StoredPlan{Plan: b.plan, TouchedAt: s.now}
 	have, ok := s.snap.Plans.Get(b.digest)
 	switch {
@@ -214,14 +215,14 @@ func (s *Spawner) settlePlan(t *store.Txn, b Birth, made bool) {
 	}
 }
 
-// maxGuarded bounds how many versions one new plan demands, so that they fit a
-// transaction. A plan of more layers may meet the deletion of one of the others; its
-// instances fail then, and the next are composed anew.
+// maxGuarded bounds the template versions that one new plan guards, so that they fit into a
+// transaction. If a version beyond that is deleted at the same time, the instances of the plan
+// fail and the next ones get a new plan.
 const maxGuarded = 64
 
-// versions demand that what a new plan is composed of is not deleted: a version goes
-// only after all plans were looked at, and a plan comes only while its versions are
-// there. None for a plan that exists.
+// versions returns guards that the template versions of a new plan still exist. A version is
+// deleted only after a check of all plans, and a plan is created only while its versions exist. It
+// returns none for an existing plan.
 func (s *Spawner) versions(b Birth) []store.Guard {
 	if _, ok := s.snap.Plans.Get(b.digest); ok {
 		return nil
@@ -229,7 +230,7 @@ func (s *Spawner) versions(b Birth) []store.Guard {
 	var guards []store.Guard
 	for _, l := range b.plan.Layers {
 		if l.Digest != "" && len(guards) < maxGuarded {
-			guards = append(guards, store.Exists(store.TemplateVersionKey(l.TemplateRef, l.Digest)))
+			guards = append(guards, store.Exists(keys.TemplateVersion(l.TemplateRef, l.Digest)))
 		}
 	}
 	return guards
@@ -244,7 +245,7 @@ func (s *Spawner) freshID() fleet.InstanceID {
 	}
 }
 
-// freeOrdinal hands out the smallest ordinal nobody living holds.
+// freeOrdinal takes the smallest ordinal that no living instance has.
 func (s *Spawner) freeOrdinal(g fleet.GroupName) int {
 	for n := max(1, s.next[g]); ; n++ {
 		if !s.taken[g][n] && s.free(g, n) {
@@ -262,7 +263,7 @@ func (s *Spawner) take(g fleet.GroupName, ordinal int) {
 	s.taken[g][ordinal] = true
 }
 
-func (s *Spawner) holder(g fleet.GroupName, ordinal int) *store.NameClaim {
+func (s *Spawner) holder(g fleet.GroupName, ordinal int) *keys.NameClaim {
 	claim, ok := s.snap.Name(g, ordinal)
 	if !ok {
 		return nil
@@ -270,8 +271,8 @@ func (s *Spawner) holder(g fleet.GroupName, ordinal int) *store.NameClaim {
 	return claim
 }
 
-// free reports whether an ordinal's holder is absent or terminal. A static
-// instance keeps its name as long as its record stands: its data lies under it.
+// free reports whether an ordinal has no holder or a terminal one. A static instance keeps its
+// name as long as its record exists, because its data is stored under the name.
 func (s *Spawner) free(g fleet.GroupName, ordinal int) bool {
 	claim := s.holder(g, ordinal)
 	if claim == nil {
@@ -293,5 +294,5 @@ func (s *Spawner) claim(g fleet.GroupName, ordinal int, id fleet.InstanceID) sto
 	if have := s.holder(g, ordinal); have != nil {
 		rev = have.ModRev
 	}
-	return store.Replace(store.NameKey(g, ordinal), store.NameClaim{ID: id}, rev)
+	return store.Replace(keys.Name(g, ordinal), keys.NameClaim{ID: id}, rev)
 }

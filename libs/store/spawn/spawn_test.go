@@ -13,14 +13,16 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cluster is an etcd with a view that has whatever the test wrote.
+// cluster is an etcd with a view that follows the test's writes.
 type cluster struct {
 	t      *testing.T
 	client *store.Client
@@ -37,7 +39,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// commit performs transactions and returns the snapshot that has them.
+// commit performs transactions and returns a snapshot that includes them.
 func (c *cluster) commit(txns ...store.Txn) *view.Snapshot {
 	c.t.Helper()
 	var snap *view.Snapshot
@@ -58,17 +60,17 @@ func (c *cluster) write(writes ...store.Write) *view.Snapshot {
 	return c.commit(store.Txn{Writes: writes})
 }
 
-// group declares a group.
+// group creates a group.
 func (c *cluster) group(edit func(*fleet.Group)) (*fleet.Group, *view.Snapshot) {
 	c.t.Helper()
 	g := fleet.Group{Name: "g", Revision: 1, Spec: fleet.DefaultSpec()}
 	edit(&g)
-	snap := c.write(store.Create(store.GroupKey("g"), g))
+	snap := c.write(store.Create(keys.Group("g"), g))
 	have, _ := snap.Groups.Get("g")
 	return have, snap
 }
 
-// end reports that an instance ended.
+// end reports the end of an instance.
 func (c *cluster) end(i *fleet.Instance, state fleet.State) *view.Snapshot {
 	c.t.Helper()
 	s := fleet.Status{Instance: i.Intent.ID, Generation: i.Intent.Generation, State: state, Reason: fleet.ReasonExited, FinishedAt: noon.Add(time.Hour), ChangedAt: noon.Add(time.Hour)}
@@ -76,7 +78,7 @@ func (c *cluster) end(i *fleet.Instance, state fleet.State) *view.Snapshot {
 	if i.Status != nil {
 		rev = i.Status.ModRev
 	}
-	return c.write(store.Replace(store.StatusKey(i.Intent.ID), s, rev))
+	return c.write(store.Replace(keys.Status(i.Intent.ID), s, rev))
 }
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -90,7 +92,7 @@ var (
 	byAlice   = Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested, By: "alice"}
 )
 
-// fresh makes n new instances and returns the snapshot and their ids.
+// fresh creates n instances and returns the snapshot and their IDs.
 func (c *cluster) fresh(g *fleet.Group, snap *view.Snapshot, n int) (*view.Snapshot, []fleet.InstanceID) {
 	c.t.Helper()
 	s := New(snap, noon, random(uint64(snap.Rev)))
@@ -112,7 +114,7 @@ func (c *cluster) get(snap *view.Snapshot, id fleet.InstanceID) *fleet.Instance 
 	return i
 }
 
-func TestOrdinalsAreTheSmallestThatNobodyLivingHolds(t *testing.T) {
+func TestFreshTakesSmallestFreeOrdinal(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)
 	snap, ids := c.fresh(g, snap, 3)
@@ -152,7 +154,7 @@ func TestAnOrdinalIsKept(t *testing.T) {
 			i := c.get(snap, ids[0])
 			next := i.Intent
 			tt.intent(&next)
-			snap = c.write(store.Replace(store.IntentKey(next.ID), next, i.Intent.ModRev))
+			snap = c.write(store.Replace(keys.Intent(next.ID), next, i.Intent.ModRev))
 			snap, more := c.fresh(g, snap, 1)
 			if got := c.get(snap, more[0]).Intent.Name; got != "g-2" {
 				t.Errorf("the new one is %s, want g-2", got)
@@ -178,12 +180,12 @@ func TestOneNameIsGivenOnce(t *testing.T) {
 	}
 }
 
-func TestANameTakenMeanwhileIsNotTakenUpAgain(t *testing.T) {
+func TestAgainGetsNewNameIfTaken(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)
 	snap, ids := c.fresh(g, snap, 1)
 	snap = c.end(c.get(snap, ids[0]), fleet.Stopped)
-	again := New(snap, noon, random(1)) // from the same state two decide about g-1
+	again := New(snap, noon, random(1)) // two replicas decide about g-1 from the same state
 	b, err := again.Again(g, c.get(snap, ids[0]), byAlice)
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +203,7 @@ func TestANameTakenMeanwhileIsNotTakenUpAgain(t *testing.T) {
 	}
 }
 
-func TestANameTakenUpAgainIsNotGivenAwayMeanwhile(t *testing.T) {
+func TestReusedNameIsNotAssignedTwice(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)
 	snap, ids := c.fresh(g, snap, 1)
@@ -219,7 +221,7 @@ func TestANameTakenUpAgainIsNotGivenAwayMeanwhile(t *testing.T) {
 	}
 }
 
-func TestASuccessorAndItsPredecessorNameEachOther(t *testing.T) {
+func TestReplacementLinksBothIntents(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)
 	snap, ids := c.fresh(g, snap, 1)
@@ -241,7 +243,7 @@ func TestASuccessorAndItsPredecessorNameEachOther(t *testing.T) {
 	}
 }
 
-func TestSuccessorsHaveOnePlace(t *testing.T) {
+func TestReplacementsShareOnePlace(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)
 	snap, ids := c.fresh(g, snap, 1)
@@ -261,12 +263,12 @@ func TestSuccessorsHaveOnePlace(t *testing.T) {
 		}
 	}
 
-	// Who is started again after it was stopped is one more; a restart changes nothing.
+	// An instance that starts after a stop counts as one more. A restart changes nothing.
 	for _, restart := range []bool{true, false} {
 		i := c.get(snap, last)
 		next := i.Intent
 		next.Desired, next.RestartPending = fleet.DesiredStopped, restart
-		snap = c.write(store.Replace(store.IntentKey(last), next, i.Intent.ModRev))
+		snap = c.write(store.Replace(keys.Intent(last), next, i.Intent.ModRev))
 		snap = c.end(c.get(snap, last), fleet.Stopped)
 		s := New(snap, noon, random(9))
 		b, err := s.Again(g, c.get(snap, last), byAlice)
@@ -304,7 +306,7 @@ func TestAgain(t *testing.T) {
 		t.Errorf("second generation = %+v", in)
 	}
 
-	// Somebody took the name while it was down: it gets another.
+	// Another instance took the name while it was down, so it gets a new one.
 	snap = c.end(second, fleet.Crashed)
 	snap, _ = c.fresh(g, snap, 1)
 	snap = again(snap)
@@ -315,7 +317,7 @@ func TestAgain(t *testing.T) {
 		t.Errorf("g-2 points to %+v", claim)
 	}
 
-	// Another revision of the group may be the cure: it begins without the crashes before it.
+	// Another revision of the group may fix the crashes, so it starts without earlier ones.
 	snap = c.end(c.get(snap, ids[0]), fleet.Crashed)
 	cured := *g
 	cured.Revision++
@@ -325,14 +327,14 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsForANodeIsMadeAnewFromTheGroupAsItIs(t *testing.T) {
+func TestRenewedUsesCurrentGroup(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)
 	snap, ids := c.fresh(g, snap, 1)
 	first := c.get(snap, ids[0])
 	next := *g
 	next.Revision, next.Spec.Resources.MemoryMiB = 2, 5
-	snap = c.write(store.Replace(store.GroupKey("g"), next, g.ModRev))
+	snap = c.write(store.Replace(keys.Group("g"), next, g.ModRev))
 	changed, _ := snap.Groups.Get("g")
 	s := New(snap, noon.Add(time.Hour), random(2))
 	b, err := s.Renewed(changed, first, byMinimum)
@@ -353,7 +355,7 @@ func TestWhoWaitsForANodeIsMadeAnewFromTheGroupAsItIs(t *testing.T) {
 	}
 }
 
-func TestAgainDoesNotTakeANameGivenInTheSameBreath(t *testing.T) {
+func TestAgainAvoidsNameFromSameSpawner(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)
 	snap, ids := c.fresh(g, snap, 1)
@@ -370,7 +372,7 @@ func TestAgainDoesNotTakeANameGivenInTheSameBreath(t *testing.T) {
 	c.commit(s.Txns([]Birth{fresh, again}, nil, nil, c.client.MaxOps())...)
 }
 
-func TestTransactionsArePackedUpToTheLimitWithFencesAndGuards(t *testing.T) {
+func TestTxnsPacksUpToTheLimit(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)
 	s := New(snap, noon, random(4))
@@ -378,8 +380,8 @@ func TestTransactionsArePackedUpToTheLimitWithFencesAndGuards(t *testing.T) {
 	for range 200 {
 		births = append(births, s.Fresh(g, byMinimum, "", nil))
 	}
-	unchanged := store.Unchanged(store.GroupKey("g"), g.ModRev)
-	fence := store.FenceOf(store.GroupKey("g"), g.CreateRev)
+	unchanged := store.Unchanged(keys.Group("g"), g.ModRev)
+	fence := store.FenceOf(keys.Group("g"), g.CreateRev)
 	txns := s.Txns(births, []store.Fence{fence}, []store.Guard{unchanged}, c.client.MaxOps())
 	for n, txn := range txns {
 		if txn.Size() > c.client.MaxOps() {
@@ -396,7 +398,7 @@ func TestTransactionsArePackedUpToTheLimitWithFencesAndGuards(t *testing.T) {
 	if snap.Instances.Len() != 200 || snap.Plans.Len() != 1 {
 		t.Errorf("%d instances of %d plans, want 200 of one", snap.Instances.Len(), snap.Plans.Len())
 	}
-	c.write(store.Replace(store.GroupKey("g"), *g, g.ModRev))
+	c.write(store.Replace(keys.Group("g"), *g, g.ModRev))
 	late := New(snap, noon, random(5))
 	for _, txn := range late.Txns([]Birth{late.Fresh(g, byMinimum, "", nil)}, nil, []store.Guard{unchanged}, c.client.MaxOps()) {
 		if _, err := c.client.Commit(t.Context(), txn); !errs.Is(err, errs.Conflict) {
@@ -405,7 +407,7 @@ func TestTransactionsArePackedUpToTheLimitWithFencesAndGuards(t *testing.T) {
 	}
 }
 
-func TestAPlanIsRenewedByReferenceAndDemandedOtherwise(t *testing.T) {
+func TestPlanIsTouchedOrGuarded(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)
 	snap, ids := c.fresh(g, snap, 1)
@@ -435,33 +437,33 @@ func TestAPlanIsRenewedByReferenceAndDemandedOtherwise(t *testing.T) {
 	}
 	demanding, _ := make1(snap, later)
 	p, _ := snap.Plans.Get(digest)
-	c.write(store.Remove(store.PlanKey(digest), p.ModRev))
+	c.write(store.Remove(keys.Plan(digest), p.ModRev))
 	if _, err := c.client.Commit(t.Context(), demanding[0]); !errs.Is(err, errs.Conflict) {
 		t.Errorf("a create whose plan was collected meanwhile: %v, want a conflict", err)
 	}
 }
 
-func TestANewPlanDemandsTheVersionsItIsComposedOf(t *testing.T) {
+func TestNewPlanGuardsItsVersions(t *testing.T) {
 	c := newCluster(t)
-	ref := fleet.TemplateRef{Group: "g", Name: "t"}
-	version := fleet.TemplateVersion{TemplateRef: ref, Digest: "d"}
-	g, _ := c.group(func(g *fleet.Group) { g.Spec.Templates.AllOf = []fleet.TemplateLayer{{TemplateRef: ref}} })
-	c.write(store.Create(store.TemplateVersionKey(ref, "d"), version))
-	snap := c.write(store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: "d"}))
+	ref := content.TemplateRef{Group: "g", Name: "t"}
+	version := content.TemplateVersion{TemplateRef: ref, Digest: "d"}
+	g, _ := c.group(func(g *fleet.Group) { g.Spec.Templates.AllOf = []content.TemplateLayer{{TemplateRef: ref}} })
+	c.write(store.Create(keys.TemplateVersion(ref, "d"), version))
+	snap := c.write(store.Create(keys.TemplateHead(ref), content.TemplateHead{TemplateRef: ref, Digest: "d"}))
 	spawn := func(seed uint64) []store.Txn {
 		s := New(snap, noon, random(seed))
 		return s.Txns([]Birth{s.Fresh(g, byMinimum, "", nil)}, nil, nil, c.client.MaxOps())
 	}
 	txns := spawn(1)
-	have, err := store.Get(t.Context(), c.client, store.TemplateVersionKey(ref, "d"))
+	have, err := store.Get(t.Context(), c.client, keys.TemplateVersion(ref, "d"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.write(store.Remove(store.TemplateVersionKey(ref, "d"), have.ModRev))
+	c.write(store.Remove(keys.TemplateVersion(ref, "d"), have.ModRev))
 	if _, err := c.client.Commit(t.Context(), txns[0]); !errs.Is(err, errs.Conflict) {
 		t.Errorf("a plan of a version that was deleted meanwhile: %v", err)
 	}
-	c.write(store.Create(store.TemplateVersionKey(ref, "d"), version))
+	c.write(store.Create(keys.TemplateVersion(ref, "d"), version))
 	snap = c.commit(txns...)
 	if snap.Instances.Len() != 1 {
 		t.Errorf("%d instances", snap.Instances.Len())
@@ -471,14 +473,14 @@ func TestANewPlanDemandsTheVersionsItIsComposedOf(t *testing.T) {
 	}
 }
 
-func TestPlansOfManyLayersFitTheirTransactions(t *testing.T) {
+func TestPlansWithManyLayersFit(t *testing.T) {
 	c := newCluster(t)
 	var writes []store.Write
 	g, _ := c.group(func(g *fleet.Group) { g.Spec.Templates.AllInGroups = []string{"many"} })
 	for n := range 40 {
-		ref := fleet.TemplateRef{Group: "many", Name: fmt.Sprint("t", n)}
-		writes = append(writes, store.Create(store.TemplateVersionKey(ref, "d"), fleet.TemplateVersion{TemplateRef: ref, Digest: "d"}),
-			store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: "d"}))
+		ref := content.TemplateRef{Group: "many", Name: fmt.Sprint("t", n)}
+		writes = append(writes, store.Create(keys.TemplateVersion(ref, "d"), content.TemplateVersion{TemplateRef: ref, Digest: "d"}),
+			store.Create(keys.TemplateHead(ref), content.TemplateHead{TemplateRef: ref, Digest: "d"}))
 	}
 	snap := c.write(writes...)
 	s := New(snap, noon, random(1))

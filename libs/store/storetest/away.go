@@ -14,7 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// nobody is an etcd that refuses every question at once. It is for one goroutine.
+// nobody is an etcd client whose requests all fail at once. It is not safe for concurrent use.
 type nobody struct {
 	clientv3.KV
 	asked []time.Time
@@ -25,9 +25,8 @@ func (n *nobody) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.G
 	return nil, away()
 }
 
-// RetriesDiffer demands that processes which lost etcd at one moment do not return to it at
-// one moment. run is one of them: it retries until its context ends, and no pause of it is
-// longer than longest.
+// RetriesDiffer checks that processes which lost etcd at the same moment do not retry at the same
+// moment. run is one of them: it retries until its context ends, with pauses of at most longest.
 func RetriesDiffer(t *testing.T, longest time.Duration, run func(context.Context, *store.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

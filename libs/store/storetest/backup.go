@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Backup copies the data of a stopped etcd and returns where to.
+// Backup copies the data of a stopped etcd and returns the directory of the copy.
 func (e *Etcd) Backup(t testing.TB) string {
 	t.Helper()
 	e.mustBeDown(t)
@@ -20,8 +20,8 @@ func (e *Etcd) Backup(t testing.TB) string {
 	return dir
 }
 
-// Restore puts a copy of other data, of this etcd's past or of another etcd, in the
-// place of a stopped etcd's. An empty directory makes it begin anew.
+// Restore replaces the data of a stopped etcd with a copy of other data, from its own past or from
+// another etcd. An empty directory gives an empty etcd.
 func (e *Etcd) Restore(t testing.TB, data string) {
 	t.Helper()
 	e.mustBeDown(t)
@@ -31,12 +31,12 @@ func (e *Etcd) Restore(t testing.TB, data string) {
 	}
 }
 
-// elections are more than a test's etcd had before, each at a start.
+// elections is higher than the number of elections of a test's etcd. Each start causes one.
 const elections = 5
 
-// RestoreBumped is Restore as etcdutl does it with --bump-revision and --mark-compacted: the
-// revision is higher by so many, and there is no history. Elections have raised the term as well,
-// so that neither revision nor term tells clients of the restore.
+// RestoreBumped is Restore as done by etcdutl with --bump-revision and --mark-compacted: the
+// revision is increased by by, and there is no history. Elections increase the term too, so
+// neither revision nor term reveals the restore to clients.
 func (e *Etcd) RestoreBumped(t testing.TB, data string, by int) {
 	t.Helper()
 	e.mustBeDown(t)

@@ -16,13 +16,13 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// Cluster is an etcd of several members. Its methods are for the test's own goroutine.
+// Cluster is an etcd with several members. Only the test's own goroutine may call its methods.
 type Cluster struct {
 	members []*member
 	initial string
 }
 
-// member is one etcd of a cluster; its addresses stay the same across restarts.
+// member is one etcd of a cluster. Its addresses stay the same across restarts.
 type member struct {
 	name   string
 	dir    string
@@ -31,7 +31,7 @@ type member struct {
 	server *embed.Etcd // nil while it is down
 }
 
-// StartCluster runs n members that end with the test.
+// StartCluster runs n members until the test ends.
 func StartCluster(t testing.TB, n int) *Cluster {
 	t.Helper()
 	c := &Cluster{}
@@ -71,7 +71,7 @@ func (m *member) awaitReady(t testing.TB) {
 	}
 }
 
-// Endpoints are the members' client URLs, those of dead ones included.
+// Endpoints returns the members' client URLs, including those of dead members.
 func (c *Cluster) Endpoints() []string {
 	out := make([]string, 0, len(c.members))
 	for _, m := range c.members {
@@ -80,10 +80,10 @@ func (c *Cluster) Endpoints() []string {
 	return out
 }
 
-// Client connects to all members over the network; the connection ends with the test.
+// Client connects to all members over the network until the test ends.
 func (c *Cluster) Client(t testing.TB) *store.Client { return c.ClientAt(t, c.Endpoints()...) }
 
-// ClientAt connects to some addresses only; the connection ends with the test.
+// ClientAt connects to the given addresses until the test ends.
 func (c *Cluster) ClientAt(t testing.TB, endpoints ...string) *store.Client {
 	t.Helper()
 	cli, err := store.Dial(endpoints, store.Options{Log: slog.New(slog.DiscardHandler)})
@@ -94,7 +94,7 @@ func (c *Cluster) ClientAt(t testing.TB, endpoints ...string) *store.Client {
 	return cli
 }
 
-// Raw is etcd's own client, in process, of a living member.
+// Raw returns etcd's own in-process client of a live member.
 func (c *Cluster) Raw(t testing.TB) *clientv3.Client {
 	t.Helper()
 	cli := v3client.New(c.members[c.alive(t)].server.Server)
@@ -102,7 +102,7 @@ func (c *Cluster) Raw(t testing.TB) *clientv3.Client {
 	return cli
 }
 
-// alive is the leader, or with none any living member.
+// alive returns the leader, or any live member if there is none.
 func (c *Cluster) alive(t testing.TB) int {
 	t.Helper()
 	for i, m := range c.members {
@@ -119,7 +119,7 @@ func (c *Cluster) alive(t testing.TB) int {
 	return 0
 }
 
-// Leader waits for a leader that lives and returns which member it is.
+// Leader waits for a live leader and returns its index.
 func (c *Cluster) Leader(t testing.TB) int {
 	t.Helper()
 	for deadline := time.Now().Add(readyTimeout); time.Now().Before(deadline); <-time.After(time.Millisecond) {
@@ -133,8 +133,7 @@ func (c *Cluster) Leader(t testing.TB) int {
 	return 0
 }
 
-// MoveLeader hands the leadership to a living member, again when the members elect
-// another meanwhile.
+// MoveLeader makes a live member the leader. It retries if the members elect another one.
 func (c *Cluster) MoveLeader(t testing.TB, to int) {
 	t.Helper()
 	var err error
@@ -154,7 +153,7 @@ func (c *Cluster) MoveLeader(t testing.TB, to int) {
 // moveTimeout bounds one attempt to hand over the leadership.
 const moveTimeout = 2 * time.Second
 
-// Kill halts a member as a crash would: it hands nothing over. A dead one stays dead.
+// Kill stops a member like a crash, without a handover. Killing a dead member does nothing.
 func (c *Cluster) Kill(i int) {
 	m := c.members[i]
 	if m.server == nil {
@@ -167,7 +166,7 @@ func (c *Cluster) Kill(i int) {
 	m.server = nil
 }
 
-// KillAll halts every member at once.
+// KillAll kills all members at the same time.
 func (c *Cluster) KillAll() {
 	var wg sync.WaitGroup
 	for i := range c.members {
@@ -176,8 +175,7 @@ func (c *Cluster) KillAll() {
 	wg.Wait()
 }
 
-// Restart starts a dead member again with its data and waits until it is part of
-// the cluster.
+// Restart starts a dead member again with its data and waits until it is part of the cluster.
 func (c *Cluster) Restart(t testing.TB, i int) {
 	t.Helper()
 	c.launch(t, c.members[i])
@@ -197,7 +195,7 @@ func (c *Cluster) RestartAll(t testing.TB) {
 	}
 }
 
-// CompactBefore drops all history before a revision.
+// CompactBefore removes the history before a revision.
 func (c *Cluster) CompactBefore(t testing.TB, rev int64) {
 	t.Helper()
 	if _, err := c.Raw(t).Compact(t.Context(), rev, clientv3.WithCompactPhysical()); err != nil {

@@ -10,18 +10,19 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestAClusterOutlivesAMemberAndNotTwo(t *testing.T) {
+func TestClusterSurvivesOneMember(t *testing.T) {
 	etcd := storetest.StartCluster(t, 3)
 	c := etcd.Client(t)
 	write := func(name fleet.GroupName, within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
-		_, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.GroupKey(name), fleet.Group{})}})
+		_, err := c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(keys.Group(name), fleet.Group{})}})
 		return err
 	}
 	must := func(name fleet.GroupName) {

@@ -18,8 +18,8 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// Faults are what goes wrong between a client made by Faulty and its etcd. All
-// methods may be called from any goroutine.
+// Faults injects failures between a client created by Faulty and its etcd. It is safe for
+// concurrent use.
 type Faults struct {
 	mu   sync.Mutex
 	key  string        // the transaction that fails next is the one that writes a key with this prefix
@@ -35,9 +35,9 @@ type Faults struct {
 	late chan struct{} // closed when an answer was kept back to be overtaken; nil while none is
 }
 
-// LoseAnswer lets the next transaction that writes a key with a prefix happen, and
-// loses its answer. With blind, reads fail from then on, until Heal. The channel
-// is closed when the answer was lost.
+// LoseAnswer lets the next transaction that writes a key with a prefix happen, but loses its
+// answer. With blind, reads fail from then on until Heal. The channel is closed when the answer
+// was lost.
 func (f *Faults) LoseAnswer(prefix string, blind bool) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,14 +73,14 @@ func (f *Faults) KeepLeases() (end func()) {
 	return func() { set(false) }
 }
 
-// Kept is how many revocations KeepLeases has made fail.
+// Kept returns how many revocations KeepLeases made fail.
 func (f *Faults) Kept() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.kept
 }
 
-// Reads is how many reads the client has sent, without those in transactions.
+// Reads returns how many reads the client has sent, without those in transactions.
 func (f *Faults) Reads() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,7 +102,7 @@ func (f *Faults) keeping() bool {
 	return f.keep
 }
 
-// Heal lets everything through again.
+// Heal ends the faults.
 func (f *Faults) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,9 +113,8 @@ func (f *Faults) Heal() {
 	}
 }
 
-// Cut lets nothing through in either direction until Heal: calls, answers, events
-// and keep-alives wait. Nobody is told; so it is for who was paused, or stands
-// behind a switch that lost its power.
+// Cut blocks everything in both directions until Heal: calls, answers, events and keep-alives wait
+// without an error. This is like a paused process or a dead switch.
 func (f *Faults) Cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,10 +123,9 @@ func (f *Faults) Cut() {
 	}
 }
 
-// Overtake has the news that a watch was added to a stream overtake the answers on how
-// far the stream's watches have come, as etcd's sending does now and then: an answer is
-// kept back until a watch was added after it. The channel is closed when one is. Heal
-// ends it for those to come.
+// Overtake reorders the answers of a watch stream, as etcd sometimes does: a progress answer is
+// held back until a watch was added to the stream after it. The channel is closed when an answer
+// is held back. Heal ends this for later answers.
 func (f *Faults) Overtake() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +133,7 @@ func (f *Faults) Overtake() <-chan struct{} {
 	return f.late
 }
 
-// overtaken reports whether what came is to be kept back.
+// overtaken reports whether to hold back an answer.
 func (f *Faults) overtaken(r *etcdserverpb.WatchResponse) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,7 +148,7 @@ func (f *Faults) overtaken(r *etcdserverpb.WatchResponse) bool {
 	return true
 }
 
-// whole waits until the connection is not cut.
+// whole waits while the connection is cut.
 func (f *Faults) whole(ctx context.Context) error {
 	f.mu.Lock()
 	cut := f.cut
@@ -166,7 +164,7 @@ func (f *Faults) whole(ctx context.Context) error {
 	}
 }
 
-// Faulty connects over the network like Client, through faults to be asked for.
+// Faulty connects over the network like Client, with controllable faults.
 func (e *Etcd) Faulty(t testing.TB) (*store.Client, *Faults) {
 	t.Helper()
 	f := &Faults{}
@@ -181,7 +179,7 @@ func (e *Etcd) Faulty(t testing.TB) (*store.Client, *Faults) {
 	return store.New(cli, store.Options{Log: slog.New(slog.DiscardHandler)}), f
 }
 
-// The client tries neither lost nor away again by itself.
+// The client does not retry lost and away by itself.
 
 func lost() error { return status.Error(codes.Unavailable, "the answer was lost") }
 func away() error { return status.Error(codes.Unknown, "reads fail") }
@@ -217,7 +215,7 @@ func (f *Faults) blind() bool {
 	return f.away
 }
 
-// readOnly reports whether a transaction writes nothing, whatever its comparisons say.
+// readOnly reports whether a transaction writes nothing, regardless of its comparisons.
 func readOnly(r *etcdserverpb.TxnRequest) bool {
 	for _, op := range slices.Concat(r.Success, r.Failure) {
 		if inner := op.GetRequestTxn(); op.GetRequestRange() == nil && (inner == nil || !readOnly(inner)) {
@@ -238,7 +236,7 @@ func writes(r *etcdserverpb.TxnRequest, prefix string) bool {
 	})
 }
 
-// strike says whether a transaction is the one to fail.
+// strike reports whether a transaction must fail.
 func (f *Faults) strike(r *etcdserverpb.TxnRequest) (fails, happens bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -253,7 +251,7 @@ func (f *Faults) strike(r *etcdserverpb.TxnRequest) (fails, happens bool) {
 	return false, false
 }
 
-// call is the way of a call, and of its answer, through a connection that may be cut.
+// call performs a call through a connection that may be cut.
 func (f *Faults) call(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if err := f.whole(ctx); err != nil {
 		return err
@@ -273,17 +271,17 @@ func (f *Faults) open(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clien
 	return &stream{ClientStream: s, faults: f}, err
 }
 
-// stream is a stream through a connection that may be cut.
+// stream is a stream over a connection that may be cut.
 type stream struct {
 	grpc.ClientStream
 	faults *Faults
-	// late are answers kept back; passed is true once a watch was added after them.
-	// Both are for whoever receives.
+	// late are the answers held back. passed is true once a watch was added after them. Only the
+	// receiver uses them.
 	late   []*etcdserverpb.WatchResponse
 	passed bool
 }
 
-// SendMsg sends when the connection is whole.
+// SendMsg sends once the connection is not cut.
 func (s *stream) SendMsg(m any) error {
 	if err := s.faults.whole(s.Context()); err != nil {
 		return err
@@ -291,7 +289,7 @@ func (s *stream) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-// RecvMsg delivers what came when the connection is whole.
+// RecvMsg receives once the connection is not cut.
 func (s *stream) RecvMsg(m any) error {
 	err := s.receive(m)
 	if cut := s.faults.whole(s.Context()); cut != nil {
@@ -300,7 +298,7 @@ func (s *stream) RecvMsg(m any) error {
 	return err
 }
 
-// receive is RecvMsg in the order that Overtake asked for.
+// receive is RecvMsg with the order of Overtake.
 func (s *stream) receive(m any) error {
 	r, watches := m.(*etcdserverpb.WatchResponse)
 	if watches && s.passed {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// gate stands before a listener. When a member dies, the gate before it ends the
-// clients' connections at once, as the end of a process would: an embedded server
-// alone lets them hang for seconds.
+// gate is a proxy in front of a listener. When a member dies, its gate closes the clients'
+// connections at once, like the end of a process; an embedded server would let them hang for
+// seconds.
 type gate struct {
 	listener net.Listener
 	running  sync.WaitGroup
@@ -19,7 +19,7 @@ type gate struct {
 	conns map[net.Conn]struct{}
 }
 
-// newGate listens until the test ends; the member is down.
+// newGate listens until the test ends. It starts closed.
 func newGate(t testing.TB) *gate {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,14 +38,14 @@ func newGate(t testing.TB) *gate {
 
 func (g *gate) url() string { return "http://" + g.listener.Addr().String() }
 
-// open lets connections through to an address.
+// open forwards connections to an address.
 func (g *gate) open(to string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.to = to
 }
 
-// close ends all connections and takes no more.
+// close closes all connections and accepts no more.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,7 +66,7 @@ func (g *gate) accept() {
 	}
 }
 
-// serve carries one connection until either side or the gate ends it.
+// serve forwards one connection until either side or the gate closes it.
 func (g *gate) serve(in net.Conn) {
 	defer in.Close()
 	g.mu.Lock()
@@ -97,7 +97,7 @@ func (g *gate) serve(in net.Conn) {
 	delete(g.conns, out)
 }
 
-// copyUntilEnd ends both sides when one does.
+// copyUntilEnd closes both sides when one ends.
 func copyUntilEnd(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	_ = to.Close()

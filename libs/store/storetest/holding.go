@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Holding are the keys of an etcd that hold a text, or held it in any revision that is
-// kept: for tests of what must never be written.
+// Holding returns the keys that contain a text in their key or value, now or in any revision of
+// the available history. Tests use it to check what must never be stored.
 func Holding(t testing.TB, endpoint, text string) (keys []string) {
 	t.Helper()
 	cli, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
@@ -30,7 +30,7 @@ func Holding(t testing.TB, endpoint, text string) (keys []string) {
 		switch {
 		case !ok:
 			t.Fatal("the watch ended early")
-		case batch.CompactRevision > from: // what was before is gone
+		case batch.CompactRevision > from: // the history before is compacted
 			from = batch.CompactRevision
 			events = cli.Watch(t.Context(), "", clientv3.WithPrefix(), clientv3.WithRev(from))
 			continue

@@ -21,16 +21,16 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// memberEnv tells a test program to be a member of etcd and no test.
+// memberEnv makes a test program run as an etcd member.
 const memberEnv = "ORRERY_TEST_ETCD_MEMBER"
 
-// memberOptions are the value of memberEnv.
+// memberOptions is the value of memberEnv.
 type memberOptions struct {
 	Name, Dir, Client, Peer, Initial string
 }
 
-// ServeMember is the first call of TestMain in a package that uses StartProcesses. In
-// a process that StartProcesses started it serves and does not return.
+// ServeMember must be the first call of TestMain in a package that uses StartProcesses. In a
+// process started by StartProcesses it serves and does not return.
 func ServeMember() {
 	text, ok := os.LookupEnv(memberEnv)
 	if !ok {
@@ -63,13 +63,13 @@ func serveMember(text string) error {
 	return err
 }
 
-// Processes is an etcd whose members are processes, which can hang.
+// Processes is an etcd whose members are processes, so that they can be made to hang.
 type Processes struct {
 	endpoints []string
 	commands  []*exec.Cmd
 }
 
-// StartProcesses runs n members until the test ends. TestMain has to call ServeMember.
+// StartProcesses runs n members until the test ends. TestMain must call ServeMember.
 func StartProcesses(t testing.TB, n int) *Processes {
 	t.Helper()
 	p := &Processes{}
@@ -119,12 +119,12 @@ func (p *Processes) start(t testing.TB, o memberOptions) (client, peer string) {
 		_ = cmd.Wait()
 	})
 	if _, err := fmt.Fscan(bufio.NewReader(stdout), &client, &peer); err != nil {
-		t.Fatalf("member %s did not say where it listens: %v", o.Name, err)
+		t.Fatalf("member %s did not print its addresses: %v", o.Name, err)
 	}
 	return client, peer
 }
 
-// Client connects to all members; the connection ends with the test.
+// Client connects to all members until the test ends.
 func (p *Processes) Client(t testing.TB) *store.Client {
 	t.Helper()
 	c, err := store.Dial(p.endpoints, store.Options{Log: slog.New(slog.DiscardHandler)})
@@ -135,7 +135,7 @@ func (p *Processes) Client(t testing.TB) *store.Client {
 	return c
 }
 
-// Leader waits for a leader and returns which member it is. No member may hang.
+// Leader waits for a leader and returns its index. No member may hang.
 func (p *Processes) Leader(t testing.TB) int {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: p.endpoints, Logger: zap.NewNop()})
@@ -160,7 +160,7 @@ func (p *Processes) Leader(t testing.TB) int {
 // Hang stops a member from running. Its connections stay open and it accepts new ones.
 func (p *Processes) Hang(t testing.TB, i int) { p.signal(t, i, syscall.SIGSTOP) }
 
-// Resume lets a member that hangs run again.
+// Resume continues a member that hangs.
 func (p *Processes) Resume(t testing.TB, i int) { p.signal(t, i, syscall.SIGCONT) }
 
 func (p *Processes) signal(t testing.TB, i int, s syscall.Signal) {

@@ -1,8 +1,8 @@
-// Package storetest starts a real etcd for tests: one member, or a cluster of
-// several, embedded, in temporary directories, reached over loopback TCP like any other.
+// Package storetest starts a real embedded etcd for tests: one member or a cluster, in temporary
+// directories, reached over loopback TCP.
 //
-// There is no fake store in Orrery: whoever wants to test against the store
-// starts this one (about 70 ms; a cluster of three about 400 ms).
+// Orrery has no fake store. Tests use this one (it starts in about 70 ms; a cluster of three in
+// about 400 ms).
 package storetest
 
 import (
@@ -24,22 +24,22 @@ import (
 
 // Etcd is a running single-member etcd.
 type Etcd struct {
-	// Endpoint is its client URL; it stays the same across restarts.
+	// Endpoint is the client URL. It stays the same across restarts.
 	Endpoint string
 	gate     *gate
 	dir      string
 	server   *embed.Etcd
 	inner    *clientv3.Client
-	// quota is how large its database may be, in bytes; 0: as large as etcd lets it by itself.
+	// quota is the maximum size of the database in bytes. 0 means etcd's default.
 	quota int64
 }
 
 const readyTimeout = 30 * time.Second
 
-// peerURL is where the only member would be reached by others.
+// peerURL is the peer URL of a single member.
 const peerURL = "http://127.0.0.1:0"
 
-// Start runs an etcd that ends with the test.
+// Start runs an etcd until the test ends.
 func Start(t testing.TB) *Etcd {
 	t.Helper()
 	e := &Etcd{dir: t.TempDir(), gate: newGate(t)}
@@ -73,7 +73,7 @@ func (e *Etcd) Fill(t testing.TB) {
 	}
 }
 
-// Free gives back what Fill took and disarms the alarm, as an operator does.
+// Free removes what Fill wrote and disarms the alarm, like an operator.
 func (e *Etcd) Free(t testing.TB) {
 	t.Helper()
 	if _, err := e.inner.Delete(t.Context(), "fill"); err != nil {
@@ -94,7 +94,7 @@ func New(t testing.TB) *store.Client {
 	return Start(t).Client(t)
 }
 
-// Client connects over the network; the connection ends with the test.
+// Client connects over the network until the test ends.
 func (e *Etcd) Client(t testing.TB) *store.Client {
 	t.Helper()
 	c, err := store.Dial([]string{e.Endpoint}, store.Options{Log: slog.New(slog.DiscardHandler)})
@@ -105,10 +105,10 @@ func (e *Etcd) Client(t testing.TB) *store.Client {
 	return c
 }
 
-// Raw is etcd's own client in process, to look behind the store's back.
+// Raw returns etcd's own in-process client, which bypasses the store.
 func (e *Etcd) Raw() *clientv3.Client { return e.inner }
 
-// Compact drops all history before the current revision.
+// Compact removes the history before the current revision.
 func (e *Etcd) Compact(t testing.TB) {
 	t.Helper()
 	resp, err := e.inner.Get(t.Context(), "x")
@@ -120,7 +120,7 @@ func (e *Etcd) Compact(t testing.TB) {
 	}
 }
 
-// Clear deletes all keys, as a careless operator would; leases live on.
+// Clear deletes all keys. Leases stay.
 func (e *Etcd) Clear(t testing.TB) {
 	t.Helper()
 	if _, err := e.inner.Delete(t.Context(), "", clientv3.WithPrefix()); err != nil {
@@ -128,7 +128,7 @@ func (e *Etcd) Clear(t testing.TB) {
 	}
 }
 
-// RevokeAll ends all leases, as if nobody had been heard of for long; their keys go.
+// RevokeAll revokes all leases, as if they had expired. Their keys are removed.
 func (e *Etcd) RevokeAll(t testing.TB) {
 	t.Helper()
 	all, err := e.inner.Leases(t.Context())
@@ -142,24 +142,24 @@ func (e *Etcd) RevokeAll(t testing.TB) {
 	}
 }
 
-// Stop halts etcd as a crash would; Restart brings it back with its data.
+// Stop stops etcd like a crash. Restart starts it again with its data.
 func (e *Etcd) Stop() { e.stop() }
 
-// Restart starts a stopped etcd again on the same endpoint and data.
+// Restart starts a stopped etcd again with the same endpoint and data.
 func (e *Etcd) Restart(t testing.TB) {
 	t.Helper()
 	e.start(t)
 }
 
-// Empty starts a stopped etcd again on the same endpoint, without its data: what
-// clients see when somebody lost it all and began anew.
+// Empty starts a stopped etcd again with the same endpoint but without data, as if an operator had
+// lost the data and started over.
 func (e *Etcd) Empty(t testing.TB) {
 	t.Helper()
 	e.dir = t.TempDir()
 	e.start(t)
 }
 
-// config is what all members have in common.
+// config returns the configuration common to all members.
 func config(dir string) *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Dir = dir
@@ -176,7 +176,7 @@ func (e *Etcd) start(t testing.TB) {
 	e.gate.open(e.server.Clients[0].Addr().String())
 }
 
-// serve starts a server on the data that no client reaches yet.
+// serve starts a server on the data. Clients cannot reach it yet.
 func (e *Etcd) serve(t testing.TB) *embed.Etcd {
 	t.Helper()
 	cfg := config(e.dir)
@@ -211,7 +211,7 @@ func (e *Etcd) stop() {
 func urls(s string) []url.URL {
 	u, err := url.Parse(s)
 	if err != nil {
-		panic(err) // only literals and our own endpoint come here
+		panic(err) // only called with literals and our own endpoints
 	}
 	return []url.URL{*u}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// Truth is what etcd's own history says of a prefix, to compare with what somebody
-// saw. It is read in parts, each before it is compacted away.
+// Truth is etcd's own history of a prefix, to compare with what a client saw. It is read in parts,
+// each before it is compacted.
 type Truth struct {
 	prefix  string
 	from    int64
@@ -18,7 +18,7 @@ type Truth struct {
 	changes []store.Change
 }
 
-// NewTruth is the truth from the current revision on.
+// NewTruth returns the truth from the current revision on.
 func NewTruth(t testing.TB, c *store.Client, prefix string) *Truth {
 	t.Helper()
 	rev, err := c.Revision(t.Context())
@@ -30,7 +30,7 @@ func NewTruth(t testing.TB, c *store.Client, prefix string) *Truth {
 	return h
 }
 
-// Extend reads what has happened since, up to the current revision.
+// Extend reads the changes up to the current revision.
 func (h *Truth) Extend(t testing.TB, c *store.Client) {
 	t.Helper()
 	now, err := c.Revision(t.Context())
@@ -43,7 +43,7 @@ func (h *Truth) Extend(t testing.TB, c *store.Client) {
 	h.to = now
 }
 
-// Reset is store.Handler's.
+// Reset implements store.Handler.
 func (h *Truth) Reset(kvs []store.KeyValue, rev int64) {
 	if rev != h.from {
 		return
@@ -53,13 +53,13 @@ func (h *Truth) Reset(kvs []store.KeyValue, rev int64) {
 	}
 }
 
-// Apply is store.Handler's.
+// Apply implements store.Handler.
 func (h *Truth) Apply(changes []store.Change, _ int64) { h.changes = append(h.changes, changes...) }
 
-// Now is the revision up to which the truth is known.
+// Now returns the revision up to which the truth is known.
 func (h *Truth) Now() int64 { return h.to }
 
-// Between are the changes after one revision up to another, oldest first, in words.
+// Between returns the changes after one revision up to another, oldest first, as text.
 func (h *Truth) Between(after, upTo int64) []string {
 	var out []string
 	for _, c := range h.changes {
@@ -70,7 +70,7 @@ func (h *Truth) Between(after, upTo int64) []string {
 	return out
 }
 
-// At is the state at a revision: each key's modification revision and value.
+// At returns the state at a revision: each key's mod-revision and value.
 func (h *Truth) At(rev int64) map[string]string {
 	state := maps.Clone(h.start)
 	for _, c := range h.changes {
@@ -85,7 +85,7 @@ func (h *Truth) At(rev int64) map[string]string {
 	return state
 }
 
-// State is a list in the words of At.
+// State returns a list in the format of At.
 func State(kvs []store.KeyValue) map[string]string {
 	state := map[string]string{}
 	for _, kv := range kvs {
@@ -94,7 +94,7 @@ func State(kvs []store.KeyValue) map[string]string {
 	return state
 }
 
-// Describe is a change in the words of Between.
+// Describe returns a change in the format of Between.
 func Describe(c store.Change) string {
 	if c.Removed {
 		return fmt.Sprintf("%s@%d removed", c.Key, c.ModRev)

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// Wire is a way of its own to an etcd, for those who are to lose it while others do not.
+// Wire is a separate connection to an etcd that can be cut without affecting other clients.
 type Wire struct {
 	gate *gate
 	to   string
 }
 
-// Wire lays one; it lasts as long as the test, whatever happens to the etcd.
+// Wire returns a new wire. It exists until the test ends.
 func (e *Etcd) Wire(t testing.TB) *Wire {
 	t.Helper()
 	w := &Wire{gate: newGate(t), to: strings.TrimPrefix(e.Endpoint, "http://")}
@@ -19,11 +19,11 @@ func (e *Etcd) Wire(t testing.TB) *Wire {
 	return w
 }
 
-// Endpoint is the etcd's client URL at the near end.
+// Endpoint returns the client URL of the etcd through this wire.
 func (w *Wire) Endpoint() string { return w.gate.url() }
 
-// Sever ends all connections and lets none through until Mend.
+// Sever closes all connections and refuses new ones until Mend.
 func (w *Wire) Sever() { w.gate.close() }
 
-// Mend lets connections through again.
+// Mend accepts connections again.
 func (w *Wire) Mend() { w.gate.open(w.to) }

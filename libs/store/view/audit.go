@@ -4,14 +4,14 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// History are the entries of the audit about one object, newest first.
-func (s *Snapshot) History(kind, name string) iter.Seq[*fleet.AuditSlip] {
+// History returns the audit entries about one object, newest first.
+func (s *Snapshot) History(kind, name string) iter.Seq[*account.AuditSlip] {
 	prefix := pair(kind + "/" + name + "\x00")
-	return func(yield func(*fleet.AuditSlip) bool) {
+	return func(yield func(*account.AuditSlip) bool) {
 		for k, e := range s.auditOf.backFrom(prefix + "\xff") {
 			if !strings.HasPrefix(string(k), string(prefix)) || !yield(e) {
 				return
@@ -24,13 +24,13 @@ func (s *Snapshot) applyAudit(c *Change, raw store.Change) error {
 	if err := set(s.Audit, c.Key[0], c, raw); err != nil {
 		return err
 	}
-	if old, ok := c.Before.(*fleet.AuditSlip); ok {
+	if old, ok := c.Before.(*account.AuditSlip); ok {
 		s.countAudit(old, -1)
 		for _, object := range old.Concerns() {
 			s.auditOf.tree.Delete(pairOf(object, old.ID))
 		}
 	}
-	if e, ok := c.After.(*fleet.AuditSlip); ok {
+	if e, ok := c.After.(*account.AuditSlip); ok {
 		s.countAudit(e, 1)
 		for _, object := range e.Concerns() {
 			s.auditOf.tree.Set(pairOf(object, e.ID), e)
@@ -39,8 +39,8 @@ func (s *Snapshot) applyAudit(c *Change, raw store.Change) error {
 	return nil
 }
 
-// countAudit adds entries like one to the totals, or takes them away.
-func (s *Snapshot) countAudit(e *fleet.AuditSlip, entries int) {
+// countAudit adds entries to the totals, or subtracts them.
+func (s *Snapshot) countAudit(e *account.AuditSlip, entries int) {
 	total := &s.AuditTotals[e.Class()]
 	total.Entries += entries
 	total.Bytes += entries * e.Bytes

@@ -4,20 +4,21 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 func entry(id, kind, resource string, objects ...string) store.Write {
-	return store.Create(store.AuditKey(id), fleet.AuditEntry{
-		AuditMark: fleet.AuditMark{ID: id, ResourceType: kind, ResourceID: resource, Objects: objects},
+	return store.Create(keys.Audit(id), account.AuditEntry{
+		AuditMark: account.AuditMark{ID: id, ResourceType: kind, ResourceID: resource, Objects: objects},
 		Details:   "said",
 	})
 }
 
-func TestAnObjectsHistoryIsFoundByItsKindAndName(t *testing.T) {
+func TestHistoryOfAnObject(t *testing.T) {
 	c := storetest.New(t)
 	v, _ := start(t, c)
 	commit := func(writes ...store.Write) *view.Snapshot {
@@ -55,14 +56,14 @@ func TestAnObjectsHistoryIsFoundByItsKindAndName(t *testing.T) {
 	find(s, "catalog", "PAPER 1")
 	find(s, "group", "")
 	find(s, "instance", "x", "7")
-	total := s.AuditTotals[fleet.AuditChange]
+	total := s.AuditTotals[account.AuditChange]
 	if total.Entries != 7 || total.Bytes < 7*len(`{"id":"1"}`) {
 		t.Errorf("7 entries are %+v", total)
 	}
 	var gone []store.Write
 	for id, e := range s.Audit.All() {
 		if id != "4" {
-			gone = append(gone, store.Remove(store.AuditKey(id), e.ModRev))
+			gone = append(gone, store.Remove(keys.Audit(id), e.ModRev))
 		}
 	}
 	next := commit(gone...)
@@ -70,14 +71,14 @@ func TestAnObjectsHistoryIsFoundByItsKindAndName(t *testing.T) {
 	find(next, "user", "a")
 	find(next, "user", "b")
 	find(s, "user", "b", "5")
-	if first, _, _ := next.Audit.First(); first != "4" || next.AuditTotals[fleet.AuditChange].Entries != 1 || next.AuditTotals[fleet.AuditChange].Bytes >= total.Bytes {
+	if first, _, _ := next.Audit.First(); first != "4" || next.AuditTotals[account.AuditChange].Entries != 1 || next.AuditTotals[account.AuditChange].Bytes >= total.Bytes {
 		t.Errorf("after it are left %s, %+v", first, next.AuditTotals)
 	}
 	mixed := commit(
-		store.Create(store.AuditKey("8"), fleet.AuditEntry{AuditMark: fleet.AuditMark{ID: "8", Username: fleet.InstanceActor("x"), Action: "player.transfer"}}),
-		store.Create(store.AuditKey("9"), fleet.AuditEntry{AuditMark: fleet.AuditMark{ID: "9", Action: fleet.ActionLoginFailed}}),
+		store.Create(keys.Audit("8"), account.AuditEntry{AuditMark: account.AuditMark{ID: "8", Username: account.InstanceActor("x"), Action: "player.transfer"}}),
+		store.Create(keys.Audit("9"), account.AuditEntry{AuditMark: account.AuditMark{ID: "9", Action: account.ActionLoginFailed}}),
 	)
-	for class, want := range map[fleet.AuditClass]int{fleet.AuditChange: 1, fleet.AuditWorkload: 1, fleet.AuditUnproven: 1, fleet.AuditLogin: 0} {
+	for class, want := range map[account.AuditClass]int{account.AuditChange: 1, account.AuditWorkload: 1, account.AuditUnproven: 1, account.AuditLogin: 0} {
 		if got := mixed.AuditTotals[class].Entries; got != want {
 			t.Errorf("%v has %d entries, want %d", class, got, want)
 		}

@@ -7,16 +7,18 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// builder turns what a Follower delivers into snapshots. It is used from one
-// goroutine. keys remembers each followed key's revision, to find what a relist
-// changed and removed.
+// builder turns the output of a follower into snapshots. It is not safe for concurrent use. keys
+// stores the revision of each followed key, to find what a relist changed and removed.
 type builder struct {
 	view *View
 	keys map[string]int64
-	// rewound is true until the list of another past has come.
+	// rewound is true until the list of a different history arrives.
 	rewound bool
 }
 
@@ -25,11 +27,12 @@ var (
 	_ store.Asker    = (*builder)(nil)
 )
 
-// Asks is when somebody waits for a revision that may concern nothing in the view.
+// Asks implements store.Asker. It delivers a value when a waiter needs a revision that may not
+// concern the view.
 func (b *builder) Asks() <-chan struct{} { return b.view.asks }
 
-// Rewound makes the next list count as changed in every key: equal revisions of
-// another past say nothing.
+// Rewound makes the next list count as a change of every key, because equal revisions of a
+// different history mean nothing.
 func (b *builder) Rewound() {
 	b.rewound = true
 	for key := range b.keys {
@@ -37,7 +40,7 @@ func (b *builder) Rewound() {
 	}
 }
 
-// Reset compares a full list with what is known and applies the difference.
+// Reset compares a full list with the known state and applies the difference.
 func (b *builder) Reset(kvs []store.KeyValue, rev int64) {
 	changes := make([]store.Change, 0, len(kvs))
 	listed := make(map[string]struct{}, len(kvs))
@@ -71,14 +74,14 @@ func (b *builder) step(changes []store.Change, rev int64, relisted bool) {
 	batch := Batch{Before: before, After: after, Relisted: relisted, Rewound: b.rewound, Changes: make([]Change, 0, len(changes))}
 	b.rewound = false
 	for _, c := range changes {
-		kind, rest, ok := store.SplitKey(c.Key)
+		kind, rest, ok := keys.Split(c.Key)
 		if !ok {
 			continue
 		}
 		change := Change{Kind: Kind(kind), Rev: c.ModRev, Key: rest}
 		followed, err := after.apply(&change, c)
-		if err != nil { // a record nobody can read must not stop the rest
-			b.view.log.Error("record not readable, skipped", "key", c.Key, "revision", c.ModRev, "error", err)
+		if err != nil { // a damaged record must not stop the others
+			b.view.log.Error("cannot decode a record, skipping it", "key", c.Key, "revision", c.ModRev, "error", err)
 			continue
 		}
 		if !followed {
@@ -95,8 +98,7 @@ func (b *builder) step(changes []store.Change, rev int64, relisted bool) {
 	b.view.publish(batch)
 }
 
-// count notes which kinds a snapshot under construction has other records of than the one
-// before.
+// count records which kinds have changed in a snapshot under construction.
 func (s *Snapshot) count(changes []Change) {
 	s.step++
 	copied := false
@@ -114,7 +116,7 @@ func (s *Snapshot) count(changes []Change) {
 	}
 }
 
-// fork is a copy that shares all records; trees are copied on write.
+// fork returns a copy that shares all records. Trees are copied on write.
 func (s *Snapshot) fork() *Snapshot {
 	return &Snapshot{
 		Rev: s.Rev, step: s.step, changed: s.changed, Groups: fork(s.Groups), Instances: fork(s.Instances), Orphans: fork(s.Orphans), Nodes: fork(s.Nodes),
@@ -154,8 +156,8 @@ func (s *Snapshot) fork() *Snapshot {
 
 func fork[K cmp.Ordered, V any](t Table[K, V]) Table[K, V] { return Table[K, V]{t.tree.Copy()} }
 
-// apply performs one change on a snapshot under construction. followed is false
-// for kinds a view does not hold.
+// apply applies one change to a snapshot under construction. followed is false for kinds that a
+// view does not contain.
 func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error) {
 	if !wellFormed(c.Kind, c.Key) {
 		return false, nil
@@ -223,7 +225,7 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 	case KindMessage:
 		return true, set(s.Messages, c.Key[0], c, raw)
 	case KindTransfer:
-		return true, set(s.Transfers, fleet.PlayerID(c.Key[0]), c, raw)
+		return true, set(s.Transfers, players.PlayerID(c.Key[0]), c, raw)
 	case KindConfig:
 		return true, set(s.ConfigVersions, c.Key[0], c, raw)
 	case KindRevokedNode:
@@ -241,7 +243,7 @@ func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error)
 	return false, nil
 }
 
-// wellFormed reports whether a key has as many segments as its kind wants.
+// wellFormed reports whether a key has the number of segments of its kind.
 func wellFormed(k Kind, key []string) bool {
 	switch k {
 	case KindPlacement, KindOrder, KindName, KindTemplateHead, KindSession, KindPlayers, KindReportPart:
@@ -274,16 +276,16 @@ func (s *Snapshot) applyToken(c *Change, raw store.Change) error {
 	if err := set(s.APITokens, c.Key[0], c, raw); err != nil {
 		return err
 	}
-	if old, ok := c.Before.(*fleet.APIToken); ok {
+	if old, ok := c.Before.(*account.APIToken); ok {
 		s.tokensByHash.tree.Delete(old.Hash)
 	}
-	if t, ok := c.After.(*fleet.APIToken); ok {
+	if t, ok := c.After.(*account.APIToken); ok {
 		s.tokensByHash.tree.Set(t.Hash, t)
 	}
 	return nil
 }
 
 func nameKey(g fleet.GroupName, ordinal int) string {
-	key := store.NameKey(g, ordinal).String()
-	return strings.TrimPrefix(key, store.Root+string(KindName)+"/")
+	key := keys.Name(g, ordinal).String()
+	return strings.TrimPrefix(key, keys.Root+string(KindName)+"/")
 }

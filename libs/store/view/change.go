@@ -1,8 +1,10 @@
 package view
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
-// Kind is which kind of record changed: the first segment of its key.
+// Kind is the kind of a changed record: the first segment of its key.
 type Kind string
 
 // The kinds a view follows.
@@ -49,24 +51,25 @@ const (
 	KindJoinToken     Kind = "join-tokens"
 )
 
-// Change is one record's change.
+// Change is the change of one record.
 type Change struct {
 	Kind Kind
-	// Rev is the revision of the change; of a relist for changes found by one.
+	// Rev is the revision of the change. For a change found by a relist it is the list's.
 	Rev int64
-	// Key holds the key's segments after the kind.
+	// Key contains the key's segments after the kind.
 	Key []string
-	// Before and After are the record, a pointer to its fleet type; nil when it did not or does not exist.
+	// Before and After are the record as a pointer to its fleet type, nil if it did not or does
+	// not exist.
 	Before, After any
-	// Instance, InstanceBefore are the joined instance for the kinds that belong
-	// to one (intent, placement, order, status, pending); nil when there is none.
+	// Instance and InstanceBefore are the joined instance, for kinds that belong to one (intent,
+	// placement, order, status, pending). They are nil without an intent.
 	InstanceBefore, Instance *fleet.Instance
-	// JoinedBefore, Joined are the same for whoever accounts for records, whether
-	// they have an intent or not; nil when there was or is no record at all.
+	// JoinedBefore and Joined are the joined records of the instance, with or without an intent.
+	// They are nil if there is no record at all.
 	JoinedBefore, Joined *fleet.Instance
 }
 
-// Group is the group an instance's or group's change concerns, "" for others.
+// Group returns the group that an instance's or group's change concerns, "" for others.
 func (c Change) Group() fleet.GroupName {
 	switch {
 	case c.Instance != nil:
@@ -79,16 +82,16 @@ func (c Change) Group() fleet.GroupName {
 	return ""
 }
 
-// Batch is what one step of the view changed.
+// Batch is the result of one step of the view.
 type Batch struct {
-	// Before and After are the snapshots around the step.
+	// Before and After are the snapshots before and after the step.
 	Before, After *Snapshot
 	Changes       []Change
-	// Relisted is true when the changes were found by comparing with a new list:
-	// intermediate states are lost, and revisions are the list's.
+	// Relisted is true if the changes were found by comparison with a new list: intermediate
+	// states are missing, and revisions are the list's.
 	Relisted bool
-	// Rewound is true when etcd went back in time, as one restored from a backup does:
-	// After is of another past than Before, and its revision may be lower. A revision
-	// kept from before is worthless. Such a batch is Relisted too.
+	// Rewound is true if etcd went back in time, e.g. was restored from a backup. After then comes
+	// from a different history than Before, its revision may be lower, and stored revisions are
+	// invalid. Such a batch is also Relisted.
 	Rewound bool
 }

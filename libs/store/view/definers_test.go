@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// inheriting is a view of a child that has values of its parent, whose template hides KEY
-// as told, and of many more templates that define variables. change writes that template anew.
-func inheriting(t testing.TB, templates int, shown fleet.Visibility) (v *View, change func(fleet.Visibility)) {
+// inheriting returns a view of a child with values of its parent, whose template defines KEY with the
+// given visibility, and of many more templates with variables. change rewrites that template.
+func inheriting(t testing.TB, templates int, shown content.Visibility) (v *View, change func(content.Visibility)) {
 	t.Helper()
 	rev := int64(1)
 	pair := func(key string, record any) store.KeyValue {
@@ -23,59 +25,59 @@ func inheriting(t testing.TB, templates int, shown fleet.Visibility) (v *View, c
 		}
 		return store.KeyValue{Key: key, Value: b, CreateRev: 1, ModRev: rev}
 	}
-	head := func(name string, shown fleet.Visibility) store.KeyValue {
-		ref := fleet.TemplateRef{Group: "x", Name: name}
-		return pair(store.TemplateHeadKey(ref).String(), fleet.TemplateHead{
-			TemplateRef: ref, Digest: "d", Variables: []fleet.Variable{{Key: "KEY", Visibility: string(shown)}},
+	head := func(name string, shown content.Visibility) store.KeyValue {
+		ref := content.TemplateRef{Group: "x", Name: name}
+		return pair(keys.TemplateHead(ref).String(), content.TemplateHead{
+			TemplateRef: ref, Digest: "d", Variables: []content.Variable{{Key: "KEY", Visibility: string(shown)}},
 		})
 	}
 	parent, child := fleet.Group{Name: "parent", Spec: fleet.DefaultSpec()}, fleet.Group{Name: "child", Spec: fleet.DefaultSpec()}
 	parent.Spec.Variables = map[string]string{"KEY": "value"}
-	parent.Spec.Templates.AllOf = []fleet.TemplateLayer{{TemplateRef: fleet.TemplateRef{Group: "x", Name: "own"}}}
+	parent.Spec.Templates.AllOf = []content.TemplateLayer{{TemplateRef: content.TemplateRef{Group: "x", Name: "own"}}}
 	child.Spec.Parent = "parent"
 	kvs := []store.KeyValue{
-		pair(store.GroupKey("parent").String(), parent), pair(store.GroupKey("child").String(), child), head("own", shown),
+		pair(keys.Group("parent").String(), parent), pair(keys.Group("child").String(), child), head("own", shown),
 	}
 	for n := range templates {
-		kvs = append(kvs, head(fmt.Sprint("other-", n), fleet.VisibleToAll))
+		kvs = append(kvs, head(fmt.Sprint("other-", n), content.VisibleToAll))
 	}
 	v = New(nil, slog.New(slog.DiscardHandler))
 	build := &builder{view: v, keys: map[string]int64{}}
 	build.Reset(kvs, rev)
-	return v, func(shown fleet.Visibility) {
+	return v, func(shown content.Visibility) {
 		rev++
 		build.Apply([]store.Change{{KeyValue: head("own", shown)}}, rev)
 	}
 }
 
-func TestWhoIsShownAValueOfAParentIsAsItsTemplatesSayInEachSnapshot(t *testing.T) {
-	v, change := inheriting(t, 10, fleet.VisibleToAdmins)
+func TestWholeHidesParentValues(t *testing.T) {
+	v, change := inheriting(t, 10, content.VisibleToAdmins)
 	before := v.Snapshot()
-	shown := func(s *Snapshot) fleet.Visibility {
+	shown := func(s *Snapshot) content.Visibility {
 		child, _ := s.Groups.Get("child")
 		return s.Whole(child).Hidden["KEY"]
 	}
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if got := shown(before); got != fleet.VisibleToAdmins {
+			if got := shown(before); got != content.VisibleToAdmins {
 				t.Errorf("it is shown to %q", got)
 			}
 		})
 	}
-	change(fleet.VisibleToOperators)
+	change(content.VisibleToOperators)
 	all.Wait()
-	if got := shown(v.Snapshot()); got != fleet.VisibleToOperators {
+	if got := shown(v.Snapshot()); got != content.VisibleToOperators {
 		t.Errorf("after the template was changed it is shown to %q", got)
 	}
-	if got := shown(before); got != fleet.VisibleToAdmins {
+	if got := shown(before); got != content.VisibleToAdmins {
 		t.Errorf("in the snapshot from before the change it is shown to %q", got)
 	}
 }
 
-func TestAGroupAsItIsMadeCostsNoMoreForTheTemplatesOfOthers(t *testing.T) {
+func TestWholeCostIgnoresOtherTemplates(t *testing.T) {
 	cost := func(templates int) float64 {
-		v, _ := inheriting(t, templates, fleet.VisibleToAdmins)
+		v, _ := inheriting(t, templates, content.VisibleToAdmins)
 		s := v.Snapshot()
 		child, _ := s.Groups.Get("child")
 		return testing.AllocsPerRun(20, func() { s.Whole(child) })

@@ -1,17 +1,13 @@
-// Package view keeps an immutable snapshot of the fleet, fed by one watch over
-// everything under store.Root, and tells subscribers what changed.
+// Package view maintains an immutable snapshot of the fleet from one watch over store.Root, and
+// notifies subscribers of changes.
 //
 // Invariants:
 //
-//   - A Snapshot is the state at exactly one revision, Rev: complete, consistent
-//     across all kinds, and never changed after it was published. Readers need no lock.
-//   - Snapshots only move forward, also across a relist. The one exception is an
-//     etcd that went back in time itself; the batch says so.
-//   - Subscribers hear every change once, in order of revision, with the record
-//     before and after, from one goroutine; a relist is delivered as the
-//     difference to what was known.
-//   - Whoever waited for a revision finds that every subscriber has heard it.
+//   - A Snapshot is the state at exactly one revision, Rev: complete, consistent across all kinds, and never changed after publication. Readers need no lock.
+//   - Snapshots only move forward, also across a relist. The only exception is an etcd that itself went back in time; the batch says so.
+//   - Subscribers receive every change once, in order of revision, with the record before and after, from one goroutine. A relist is delivered as the difference to the known state.
+//   - When a wait for a revision returns, every subscriber has received it.
 //
-// Cost: a change costs time in proportion to its own size (copy-on-write trees),
-// not to the fleet's.
+// Cost: a change takes time in proportion to its own size (copy-on-write trees), not to the size
+// of the fleet.
 package view

@@ -7,9 +7,9 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// applyInstance replaces one record of a joined instance by making a new join.
-// Records without an intent are kept apart, in Orphans, until the intent comes
-// or they go; a join without any record is dropped.
+// applyInstance replaces one record of a joined instance by creating a new join. Records without
+// an intent are kept in Orphans until the intent arrives or they are removed. A join without any
+// record is dropped.
 func (s *Snapshot) applyInstance(c *Change, raw store.Change) error {
 	id := fleet.InstanceID(c.Key[len(c.Key)-1])
 	old, had := s.joined(id)
@@ -38,7 +38,7 @@ func isEmpty(i *fleet.Instance) bool {
 	return i.Intent.ID == "" && i.Placement == nil && i.Order == nil && i.Status == nil && i.Pending == nil
 }
 
-// replace decodes the changed record into its place in the join.
+// replace decodes the changed record into its field of the join.
 func replace(i *fleet.Instance, c *Change, raw store.Change) error {
 	switch c.Kind {
 	case KindIntent:
@@ -69,8 +69,8 @@ func replace(i *fleet.Instance, c *Change, raw store.Change) error {
 	return nil
 }
 
-// part replaces one optional record. A removal only counts when mine says that
-// the record held is the one under the removed key (it may have moved to another node's).
+// part replaces one optional record. A removal only counts if mine reports that the current record
+// has the removed key, because it may have moved to another node's key.
 func part[T any](place **T, c *Change, raw store.Change, mine func(*T) bool) error {
 	if *place != nil {
 		c.Before = *place
@@ -90,8 +90,8 @@ func part[T any](place **T, c *Change, raw store.Change, mine func(*T) bool) err
 	return nil
 }
 
-// index replaces a join by another one in every table it is in. Most changes leave
-// it where it is.
+// index replaces a join with another one in every table that contains it. Most changes leave it
+// where it is.
 func (s *Snapshot) index(id fleet.InstanceID, old, next *fleet.Instance) {
 	was := placesOf(id, old)
 	is := was.then(id, old, next)
@@ -102,7 +102,7 @@ func (s *Snapshot) index(id fleet.InstanceID, old, next *fleet.Instance) {
 	s.indexToken(id, tokenOf(old), tokenOf(next))
 }
 
-// tokenOf is the hash of an instance's root token; "" when it has none.
+// tokenOf returns the hash of an instance's root token, "" if it has none.
 func tokenOf(i *fleet.Instance) string {
 	if i == nil || i.Status == nil {
 		return ""
@@ -110,8 +110,8 @@ func tokenOf(i *fleet.Instance) string {
 	return i.Status.TokenHash
 }
 
-// indexToken changes the hash under which an instance is found by its token. What another
-// instance has taken meanwhile stays that one's.
+// indexToken updates the index of instances by token hash. An entry that another instance has
+// taken since stays.
 func (s *Snapshot) indexToken(id fleet.InstanceID, was, is string) {
 	if was == is {
 		return
@@ -124,7 +124,7 @@ func (s *Snapshot) indexToken(id fleet.InstanceID, was, is string) {
 	}
 }
 
-// places are the keys of a join in the tables; "" where it is not.
+// places are the keys of a join in the tables, "" if it is not in a table.
 type places struct {
 	instance, orphan fleet.InstanceID
 	group, node      pair
@@ -145,8 +145,8 @@ func placesOf(id fleet.InstanceID, i *fleet.Instance) (p places) {
 	return p
 }
 
-// then is where the next join of an instance stands, when the one before stood in p:
-// mostly in the same places, whose keys need not be made again.
+// then returns the places of the next join of an instance whose previous join was at p. Mostly
+// they are the same, and their keys are reused.
 func (p places) then(id fleet.InstanceID, old, next *fleet.Instance) places {
 	if old == nil || next == nil || old.Intent.ID != next.Intent.ID || old.Intent.Group != next.Intent.Group {
 		return placesOf(id, next)
@@ -160,7 +160,7 @@ func (p places) then(id fleet.InstanceID, old, next *fleet.Instance) places {
 	return p
 }
 
-// nodeOf is the node an instance has a placement on.
+// nodeOf returns the node on which an instance has a placement.
 func nodeOf(i *fleet.Instance) fleet.NodeID {
 	if i.Placement == nil {
 		return ""
@@ -168,7 +168,7 @@ func nodeOf(i *fleet.Instance) fleet.NodeID {
 	return i.Placement.Node
 }
 
-// move changes the key under which an instance stands in an index.
+// move changes an instance's key in an index.
 func move(t *btree.Map[pair, struct{}], was, is pair) {
 	switch {
 	case was == is:

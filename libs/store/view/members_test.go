@@ -15,17 +15,18 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// groups are the groups of a snapshot in the words of storetest.Truth.
+// groups returns the groups of a snapshot in the format of storetest.Truth.
 func groups(s *view.Snapshot) map[string]int64 {
 	out := map[string]int64{}
 	for name, g := range s.Groups.All() {
-		out[store.GroupKey(name).String()] = g.ModRev
+		out[keys.Group(name).String()] = g.ModRev
 	}
 	return out
 }
@@ -40,7 +41,7 @@ func revisions(state map[string]string) map[string]int64 {
 	return out
 }
 
-// churn changes groups in etcd without pause until it is stopped.
+// churn changes groups in etcd continuously until it is stopped.
 func churn(t *testing.T, cli *clientv3.Client) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,7 +50,7 @@ func churn(t *testing.T, cli *clientv3.Client) (stop func()) {
 		defer close(done)
 		for i := 0; ctx.Err() == nil; i++ {
 			attempt, release := context.WithTimeout(ctx, time.Second)
-			key := store.GroupKey(fleet.GroupName(fmt.Sprint("g", i%17))).String()
+			key := keys.Group(fleet.GroupName(fmt.Sprint("g", i%17))).String()
 			if i%5 == 0 {
 				_, _ = cli.Delete(attempt, key)
 			} else {
@@ -63,10 +64,10 @@ func churn(t *testing.T, cli *clientv3.Client) (stop func()) {
 	return stop
 }
 
-func TestEverySnapshotIsTheStateAtItsRevisionWhateverHappensToTheMembers(t *testing.T) {
+func TestEverySnapshotIsTheStateAtItsRevision(t *testing.T) {
 	etcd := storetest.StartCluster(t, 3)
 	c := etcd.Client(t)
-	truth := storetest.NewTruth(t, c, store.Groups().String())
+	truth := storetest.NewTruth(t, c, keys.Groups().String())
 	v, l := start(t, etcd.Client(t))
 	writer, err := clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints(), Logger: zap.NewNop()})
 	if err != nil {
@@ -97,7 +98,7 @@ func TestEverySnapshotIsTheStateAtItsRevisionWhateverHappensToTheMembers(t *test
 		t.Fatal(err)
 	}
 	heard := l.all()
-	truth.Extend(t, c) // a write that was given up may have happened since
+	truth.Extend(t, c) // a write that timed out may have happened since
 	last := int64(0)
 	for _, b := range heard {
 		if b.After.Rev <= last {
@@ -119,7 +120,7 @@ func (l *log) all() []view.Batch {
 	return slices.Clone(l.batches)
 }
 
-func TestARevisionOfAKeyOutsideTheViewIsReachedToo(t *testing.T) {
+func TestWaitRevReachesRevisionsOutsideTheView(t *testing.T) {
 	etcd := storetest.Start(t)
 	v, _ := start(t, etcd.Client(t))
 	for range 3 {
@@ -133,26 +134,26 @@ func TestARevisionOfAKeyOutsideTheViewIsReachedToo(t *testing.T) {
 	}
 }
 
-func TestAViewFollowsAnEtcdThatWentBackInTime(t *testing.T) {
+func TestViewFollowsRestoredEtcd(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	group := func(name fleet.GroupName, revision int64) store.Write {
-		return store.Create(store.GroupKey(name), fleet.Group{Name: name, Revision: revision})
+		return store.Create(keys.Group(name), fleet.Group{Name: name, Revision: revision})
 	}
 	commit(t, c, group("kept", 1))
 	etcd.Stop()
 	backup := etcd.Backup(t)
 	etcd.Restart(t)
-	aside := storetest.Start(t) // where the other past happens
+	aside := storetest.Start(t) // with another history
 	aside.Stop()
 	aside.Restore(t, backup)
 	aside.Restart(t)
-	if _, err := aside.Raw().Put(t.Context(), store.GroupKey("same").String(), `{"name":"same","revision":2}`); err != nil {
+	if _, err := aside.Raw().Put(t.Context(), keys.Group("same").String(), `{"name":"same","revision":2}`); err != nil {
 		t.Fatal(err)
 	}
 	aside.Stop()
 	v, l := start(t, c)
-	commit(t, c, group("same", 1)) // in the other past another value has this revision
+	commit(t, c, group("same", 1)) // in the other history, this revision has another value
 	rev := commit(t, c, group("lost", 1))
 	if _, err := v.WaitRev(bounded(t), rev); err != nil {
 		t.Fatal(err)

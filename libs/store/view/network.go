@@ -4,10 +4,11 @@ import (
 	"cmp"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// NetworkPeers returns whether a group shares a network with g. The groups that no network
-// names share one with each other.
+// NetworkPeers returns a function that reports whether a group shares a network with g. The groups
+// that belong to no network share one with each other.
 func (s *Snapshot) NetworkPeers(g fleet.GroupName) func(fleet.GroupName) bool {
 	peers, named := map[fleet.GroupName]bool{}, map[fleet.GroupName]bool{}
 	for _, n := range s.Networks.All() {
@@ -25,7 +26,7 @@ func (s *Snapshot) NetworkPeers(g fleet.GroupName) func(fleet.GroupName) bool {
 	return func(other fleet.GroupName) bool { return g != "" && other != "" && !named[other] }
 }
 
-// RoutesPlayers reports whether a group's instances are proxies, which pass players on to servers.
+// RoutesPlayers reports whether a group's instances are proxies.
 func (s *Snapshot) RoutesPlayers(g fleet.GroupName) bool {
 	group, ok := s.Groups.Get(g)
 	if !ok {
@@ -35,7 +36,7 @@ func (s *Snapshot) RoutesPlayers(g fleet.GroupName) bool {
 	if p, ok := s.Catalog.Get(software.Platform); ok {
 		for _, v := range p.Versions {
 			if v.Version == cmp.Or(software.PlatformVersion, p.Recommended) {
-				return v.Category == fleet.CategoryProxy
+				return v.Category == content.CategoryProxy
 			}
 		}
 	}

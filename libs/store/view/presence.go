@@ -5,10 +5,11 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// applyPlayers replaces a part of a node's players, also in the indexes.
+// applyPlayers replaces a part of a node's players, including the indexes.
 func (s *Snapshot) applyPlayers(c *Change, raw store.Change) error {
 	if err := set(s.PlayerParts, c.Key[0]+"/"+c.Key[1], c, raw); err != nil {
 		return err
@@ -20,20 +21,20 @@ func (s *Snapshot) applyPlayers(c *Change, raw store.Change) error {
 			s.byTeller.tree.Delete(pairOf(p.By, p.Player))
 		}
 	}
-	for k, p := range is { // also what is as before: its record would keep all of the old part
+	for k, p := range is { // replace unchanged ones too: their records would keep the whole old part in memory
 		s.byPlayer.tree.Set(k, p)
 		s.byTeller.tree.Set(pairOf(p.By, p.Player), struct{}{})
 	}
 	return nil
 }
 
-// told are the players of one side of a change, by player and teller.
-func told(side any) map[pair]*fleet.Presence {
-	part, ok := side.(*fleet.PresencePart)
+// told returns the players of one side of a change, by player and reporting instance.
+func told(side any) map[pair]*players.Presence {
+	part, ok := side.(*players.PresencePart)
 	if !ok || part == nil {
 		return nil
 	}
-	out := make(map[pair]*fleet.Presence, len(part.Players))
+	out := make(map[pair]*players.Presence, len(part.Players))
 	for n := range part.Players {
 		p := &part.Players[n]
 		out[pairOf(p.Player, p.By)] = p
@@ -41,9 +42,9 @@ func told(side any) map[pair]*fleet.Presence {
 	return out
 }
 
-// Presences are all that is told of players, in order of the player: one player's stand together.
-func (s *Snapshot) Presences() iter.Seq[*fleet.Presence] {
-	return func(yield func(*fleet.Presence) bool) {
+// Presences yields all reports about players, grouped by player.
+func (s *Snapshot) Presences() iter.Seq[*players.Presence] {
+	return func(yield func(*players.Presence) bool) {
 		for _, p := range s.byPlayer.All() {
 			if !yield(p) {
 				return
@@ -52,10 +53,10 @@ func (s *Snapshot) Presences() iter.Seq[*fleet.Presence] {
 	}
 }
 
-// PresencesOf is what is told of one player.
-func (s *Snapshot) PresencesOf(id fleet.PlayerID) []fleet.Presence {
+// PresencesOf returns the reports about one player.
+func (s *Snapshot) PresencesOf(id players.PlayerID) []players.Presence {
 	prefix := string(pairOf(id, ""))
-	var out []fleet.Presence
+	var out []players.Presence
 	for k, p := range s.byPlayer.from(pair(prefix)) {
 		if !strings.HasPrefix(string(k), prefix) {
 			break
@@ -65,26 +66,26 @@ func (s *Snapshot) PresencesOf(id fleet.PlayerID) []fleet.Presence {
 	return out
 }
 
-// ToldBy are the players that an instance tells of, in order.
-func (s *Snapshot) ToldBy(id fleet.InstanceID) []fleet.PlayerID {
+// ToldBy returns the players that an instance reports, sorted.
+func (s *Snapshot) ToldBy(id fleet.InstanceID) []players.PlayerID {
 	prefix := string(pairOf(id, ""))
-	var out []fleet.PlayerID
+	var out []players.PlayerID
 	for k := range s.byTeller.from(pair(prefix)) {
 		player, ok := strings.CutPrefix(string(k), prefix)
 		if !ok {
 			break
 		}
-		out = append(out, fleet.PlayerID(player))
+		out = append(out, players.PlayerID(player))
 	}
 	return out
 }
 
-// PlayersOn are the parts of a node's players.
-func (s *Snapshot) PlayersOn(n fleet.NodeID) iter.Seq2[int, *fleet.PresencePart] {
+// PlayersOn yields the parts of a node's players.
+func (s *Snapshot) PlayersOn(n fleet.NodeID) iter.Seq2[int, *players.PresencePart] {
 	return parts(s.PlayerParts, n)
 }
 
-// Tells reports whether what an instance tells of players counts: it lives, as far as is known.
+// Tells reports whether an instance's reports about players count: it is alive, as far as known.
 func (s *Snapshot) Tells(id fleet.InstanceID) bool {
 	i, ok := s.Instances.Get(id)
 	return ok && i.State().Running()

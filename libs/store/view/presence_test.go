@@ -4,22 +4,23 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
-func TestPlayersAreFoundByThemselvesAndByWhoTellsOfThem(t *testing.T) {
+func TestPresenceIndexes(t *testing.T) {
 	c := storetest.New(t)
 	v, _ := start(t, c)
-	const ann, bob = fleet.PlayerID("00000000-0000-0000-0000-00000000000a"), fleet.PlayerID("00000000-0000-0000-0000-00000000000b")
-	part := func(told ...fleet.Presence) fleet.PresencePart {
-		return fleet.PresencePart{Part: 5, Players: told}
+	const ann, bob = players.PlayerID("00000000-0000-0000-0000-00000000000a"), players.PlayerID("00000000-0000-0000-0000-00000000000b")
+	part := func(told ...players.Presence) players.PresencePart {
+		return players.PresencePart{Part: 5, Players: told}
 	}
-	one, two := store.PlayersKey("n1", 5), store.PlayersKey("n2", 5)
-	commit(t, c, store.Create(two, part(fleet.Presence{Player: ann, By: "proxy1", Proxy: true})))
-	first := commit(t, c, store.Create(one, part(fleet.Presence{Player: ann, By: "lobby1"}, fleet.Presence{Player: bob, By: "lobby1"})))
-	rev := commit(t, c, store.Replace(one, part(fleet.Presence{Player: ann, By: "lobby1", Said: 2}), first))
+	one, two := keys.Players("n1", 5), keys.Players("n2", 5)
+	commit(t, c, store.Create(two, part(players.Presence{Player: ann, By: "proxy1", Proxy: true})))
+	first := commit(t, c, store.Create(one, part(players.Presence{Player: ann, By: "lobby1"}, players.Presence{Player: bob, By: "lobby1"})))
+	rev := commit(t, c, store.Replace(one, part(players.Presence{Player: ann, By: "lobby1", Said: 2}), first))
 	s, err := v.WaitRev(bounded(t), rev)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +31,7 @@ func TestPlayersAreFoundByThemselvesAndByWhoTellsOfThem(t *testing.T) {
 	if of := s.PresencesOf(bob); of != nil {
 		t.Errorf("bob left: %+v", of)
 	}
-	if by := s.ToldBy("lobby1"); !slices.Equal(by, []fleet.PlayerID{ann}) {
+	if by := s.ToldBy("lobby1"); !slices.Equal(by, []players.PlayerID{ann}) {
 		t.Errorf("lobby1 tells of %v", by)
 	}
 	n := 0

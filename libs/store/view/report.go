@@ -7,29 +7,31 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// applyReport replaces a node's report. Its instances' figures come from the parts, unless
-// an older agent wrote them into the report itself.
+// applyReport replaces a node's report. Its instances' figures come from the parts, unless an
+// older agent wrote them into the report.
 func (s *Snapshot) applyReport(c *Change, raw store.Change) error {
 	node := fleet.NodeID(c.Key[0])
 	if err := set(s.Reports, node, c, raw); err != nil {
 		return err
 	}
-	r, ok := c.After.(*fleet.Report)
+	r, ok := c.After.(*reports.Report)
 	if !ok || !r.Parted {
 		return nil
 	}
-	r.Instances = map[fleet.InstanceID]fleet.InstanceReport{}
+	r.Instances = map[fleet.InstanceID]reports.InstanceReport{}
 	for _, part := range s.ReportPartsOn(node) {
 		maps.Copy(r.Instances, part.Instances)
 	}
 	return nil
 }
 
-// applyReportPart replaces a part of the figures, and with it the node's report. The change
-// becomes one of the report.
+// applyReportPart replaces a part of the figures and updates the node's report. The change becomes
+// a change of the report.
 func (s *Snapshot) applyReportPart(c *Change, raw store.Change) error {
 	node := fleet.NodeID(c.Key[0])
 	part := Change{}
@@ -38,7 +40,7 @@ func (s *Snapshot) applyReportPart(c *Change, raw store.Change) error {
 	}
 	c.Kind, c.Key = KindReport, c.Key[:1]
 	old, ok := s.Reports.Get(node)
-	if !ok { // its report comes with the same transaction, or has gone
+	if !ok { // its report follows in the same transaction, or was removed
 		return nil
 	}
 	c.Before, c.After = old, old
@@ -47,12 +49,12 @@ func (s *Snapshot) applyReportPart(c *Change, raw store.Change) error {
 	}
 	r := *old
 	r.Instances = maps.Clone(old.Instances)
-	if was, ok := part.Before.(*fleet.ReportPart); ok {
+	if was, ok := part.Before.(*reports.ReportPart); ok {
 		for id := range was.Instances {
 			delete(r.Instances, id)
 		}
 	}
-	if is, ok := part.After.(*fleet.ReportPart); ok {
+	if is, ok := part.After.(*reports.ReportPart); ok {
 		maps.Copy(r.Instances, is.Instances)
 	}
 	s.Reports.tree.Set(node, &r)
@@ -60,29 +62,29 @@ func (s *Snapshot) applyReportPart(c *Change, raw store.Change) error {
 	return nil
 }
 
-// ReportPartsOn are the parts of the figures of a node's instances.
-func (s *Snapshot) ReportPartsOn(n fleet.NodeID) iter.Seq2[int, *fleet.ReportPart] {
+// ReportPartsOn returns the parts of the figures of a node's instances.
+func (s *Snapshot) ReportPartsOn(n fleet.NodeID) iter.Seq2[int, *reports.ReportPart] {
 	return parts(s.reportParts, n)
 }
 
-// FiguresUnchanged demands that nothing newer was reported of an instance on a node:
-// no player has joined it since.
+// FiguresUnchanged returns guards that nothing newer was reported about an instance on a node,
+// e.g. no player has joined it since.
 func (s *Snapshot) FiguresUnchanged(n fleet.NodeID, id fleet.InstanceID) store.Guard {
 	r, ok := s.Reports.Get(n)
 	if !ok {
-		return store.Missing(store.ReportKey(n))
+		return store.Missing(keys.Report(n))
 	}
 	if !r.Parted {
-		return store.Unchanged(store.ReportKey(n), r.ModRev)
+		return store.Unchanged(keys.Report(n), r.ModRev)
 	}
 	var rev int64
 	if part, ok := s.reportParts.Get(string(n) + "/" + strconv.Itoa(id.Part())); ok {
 		rev = part.ModRev
 	}
-	return store.Unchanged(store.ReportPartKey(n, id.Part()), rev)
+	return store.Unchanged(keys.ReportPart(n, id.Part()), rev)
 }
 
-// parts are the numbered records of a node in a table by "<node>/<part>".
+// parts yields the numbered records of a node in a table by "<node>/<part>".
 func parts[T any](t Table[string, T], n fleet.NodeID) iter.Seq2[int, T] {
 	prefix := string(n) + "/"
 	return func(yield func(int, T) bool) {

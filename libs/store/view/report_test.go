@@ -7,12 +7,14 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-func TestAReportHasTheFiguresOfItsParts(t *testing.T) {
+func TestReportIncludesItsParts(t *testing.T) {
 	c := storetest.New(t)
 	v, _ := start(t, c)
 	const node, one, two = fleet.NodeID("n1"), fleet.InstanceID("aaaaaa"), fleet.InstanceID("bbbbbb")
@@ -20,10 +22,10 @@ func TestAReportHasTheFiguresOfItsParts(t *testing.T) {
 		t.Fatal("both are in the same part")
 	}
 	at := time.UnixMilli(1_800_000_000_000).UTC()
-	part := func(id fleet.InstanceID, players int) fleet.ReportPart {
-		return fleet.ReportPart{At: at, Instances: map[fleet.InstanceID]fleet.InstanceReport{id: {Players: players, PlayersKnown: true}}}
+	part := func(id fleet.InstanceID, players int) reports.ReportPart {
+		return reports.ReportPart{At: at, Instances: map[fleet.InstanceID]reports.InstanceReport{id: {Players: players, PlayersKnown: true}}}
 	}
-	key := func(id fleet.InstanceID) store.Key[fleet.ReportPart] { return store.ReportPartKey(node, id.Part()) }
+	key := func(id fleet.InstanceID) keys.Key[reports.ReportPart] { return keys.ReportPart(node, id.Part()) }
 	expect := func(v *view.View, rev int64, want map[fleet.InstanceID]int) *view.Snapshot {
 		t.Helper()
 		s, err := v.WaitRev(bounded(t), rev)
@@ -42,10 +44,10 @@ func TestAReportHasTheFiguresOfItsParts(t *testing.T) {
 		}
 		return s
 	}
-	older := commit(t, c, store.Create(store.ReportKey(node), fleet.Report{Node: node, Instances: map[fleet.InstanceID]fleet.InstanceReport{one: {Players: 9}}}))
+	older := commit(t, c, store.Create(keys.Report(node), reports.Report{Node: node, Instances: map[fleet.InstanceID]reports.InstanceReport{one: {Players: 9}}}))
 	expect(v, older, map[fleet.InstanceID]int{one: 9})
 	first, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{
-		store.Replace(store.ReportKey(node), fleet.Report{Node: node, Parted: true}, older),
+		store.Replace(keys.Report(node), reports.Report{Node: node, Parted: true}, older),
 		store.Create(key(one), part(one, 1)), store.Create(key(two), part(two, 2)),
 	}})
 	if err != nil {

@@ -10,10 +10,11 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// BenchmarkPlacements is what a view does with the placements of a large group as
-// they come from etcd, some hundred a step; ns/op is for one of them.
+// BenchmarkPlacements measures how a view processes the placements of a large group, which arrive a few
+// hundred at a time. ns/op is per placement.
 func BenchmarkPlacements(b *testing.B) {
 	const instances, nodes, step = 100_000, 5000, 800
 	kvs, steps := placements(instances, nodes, step)
@@ -58,7 +59,7 @@ func placements(instances, nodes, step int) (intents []store.KeyValue, steps [][
 		id := fleet.NewInstanceID(uint64(n) * 1_234_567_891 % 2_176_782_336)
 		node := fleet.NodeID(fmt.Sprintf("node-%05d", n/16%nodes))
 		in := fmt.Sprintf(`{"id":%q,"group":"arena","ordinal":%d,"name":"arena-%d","generation":1,"desired":"running"}`, id, n+1, n+1)
-		intents = append(intents, store.KeyValue{Key: store.IntentKey(id).String(), Value: []byte(in), CreateRev: 1, ModRev: 1})
+		intents = append(intents, store.KeyValue{Key: keys.Intent(id).String(), Value: []byte(in), CreateRev: 1, ModRev: 1})
 		rev := int64(n/step + 2)
 		if n%step == 0 {
 			steps = append(steps, nil)
@@ -68,9 +69,9 @@ func placements(instances, nodes, step int) (intents []store.KeyValue, steps [][
 			*last = append(*last, store.Change{KeyValue: store.KeyValue{Key: key, Value: value, CreateRev: rev, ModRev: rev}})
 		}
 		if n%16 == 0 {
-			add(store.AllocKey(node).String(), value(fleet.Alloc{Node: node}))
+			add(keys.Alloc(node).String(), value(fleet.Alloc{Node: node}))
 		}
-		add(store.PlacementKey(node, id).String(), value(fleet.Placement{
+		add(keys.Placement(node, id).String(), value(fleet.Placement{
 			Instance: id, Name: fmt.Sprintf("arena-%d", n+1), Group: "arena", Node: node, Generation: 1, Plan: fmt.Sprintf("%064x", 7),
 			Resources: fleet.Resources{MemoryMiB: 512, CPU: 50}, Port: 30_000 + n%16, Epoch: 77, PlacedAt: at, FromRevision: rev,
 			Score: `{"count":0.345678,"cpu":0.234567,"memory":0.123456,"spread":0.1,"total":0.804321}`,

@@ -12,29 +12,29 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// View follows the store. Make it with New, subscribe, then Run it.
+// View follows the store. Create it with New, subscribe, then call Run.
 type View struct {
 	client *store.Client
 	log    *slog.Logger
 
 	current atomic.Pointer[Snapshot]
-	// heard is the revision up to which every listener has been called. It follows
-	// current, and is raised under mu.
+	// heard is the revision up to which every listener has been called. It follows current and is
+	// increased under mu.
 	heard atomic.Int64
-	// asks has a value when somebody waits for a revision and none came for a while.
+	// asks has a value when a caller has waited for a revision for a while.
 	asks chan struct{}
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu      sync.Mutex
 	waiters map[*waiter]struct{}
 	subs    []func(Batch)
 	running bool
 }
 
-// waiter is somebody in WaitRev. err is set before done is closed when the revision
-// will never come.
+// waiter is a blocked WaitRev. err is set before done is closed if the revision will never arrive.
 type waiter struct {
 	rev  int64
 	done chan struct{}
@@ -42,15 +42,15 @@ type waiter struct {
 }
 
 const (
-	// askFirst is how long a waiter waits before etcd is asked how far the watch has
-	// come: a revision of a key outside the view comes with no event. It doubles up to askLast.
+	// askFirst is how long a waiter waits before the watch's progress is requested: a revision of
+	// a key outside the view comes without an event. It doubles up to askLast.
 	askFirst = 50 * time.Millisecond
 	askLast  = time.Second
 )
 
-var errRewound = errs.New(errs.Unavailable, "etcd went back in time: the revision waited for is of a lost past; retry")
+var errRewound = errs.New(errs.Unavailable, "etcd went back in time, so the awaited revision no longer exists; retry")
 
-// New makes a view that has seen nothing yet.
+// New returns a view that has seen nothing yet.
 func New(c *store.Client, log *slog.Logger) *View {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -60,9 +60,9 @@ func New(c *store.Client, log *slog.Logger) *View {
 	return v
 }
 
-// Subscribe registers a listener for every batch, called from the view's own
-// goroutine after the snapshot was published: it must not block, and so must not
-// wait for the view, with WaitRev or for somebody who does. Only before Run.
+// Subscribe registers a listener for every batch. The view calls it from its own goroutine after
+// the snapshot was published. The listener must not block, so it must not wait for the view,
+// directly with WaitRev or indirectly. Call Subscribe before Run.
 func (v *View) Subscribe(listen func(Batch)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -77,10 +77,10 @@ func (v *View) Run(ctx context.Context) error {
 	v.mu.Lock()
 	v.running = true
 	v.mu.Unlock()
-	return v.client.Follow(ctx, store.Root, &builder{view: v, keys: map[string]int64{}})
+	return v.client.Follow(ctx, keys.Root, &builder{view: v, keys: map[string]int64{}})
 }
 
-// Snapshot is the latest snapshot; an empty one with Rev 0 before the first list.
+// Snapshot returns the latest snapshot. Before the first list it is empty with Rev 0.
 func (v *View) Snapshot() *Snapshot { return v.current.Load() }
 
 // Synced waits until the first list has been read.
@@ -89,15 +89,14 @@ func (v *View) Synced(ctx context.Context) error {
 	return err
 }
 
-// ErrBehind marks the error of a wait that ran out of time while etcd was reachable: the view
-// has not caught up with it.
+// ErrBehind marks errors of waits that timed out while etcd was reachable: the view has not caught
+// up with etcd.
 var ErrBehind = errors.New("the view lags behind etcd")
 
-// WaitRev waits until the snapshot is at or past a revision and every listener
-// has heard what led there, so that whoever wrote it reads it back wherever it
-// looks. Canceled or Unavailable when ctx ends first; the error is marked with ErrBehind, or
-// with store.ErrUnreachable when etcd is away. Unavailable when etcd was restored from a
-// backup meanwhile, so that the revision means nothing any more.
+// WaitRev waits until the snapshot has reached a revision and every listener has received it, so
+// that a writer then sees its own write everywhere. The error is Canceled or Unavailable if ctx
+// ends first, marked with ErrBehind, or with store.ErrUnreachable if etcd is away. It is also
+// Unavailable if etcd was restored from a backup, so that the revision became meaningless.
 func (v *View) WaitRev(ctx context.Context, rev int64) (*Snapshot, error) {
 	if v.heard.Load() >= rev {
 		return v.Snapshot(), nil
@@ -132,7 +131,7 @@ func (v *View) WaitRev(ctx context.Context, rev int64) (*Snapshot, error) {
 	}
 }
 
-// unreached says why a revision was not reached when a wait for it ended with a context's error.
+// unreached returns why a revision was not reached when the context of a wait ended.
 func (v *View) unreached(rev int64, ended error) error {
 	if !errors.Is(ended, context.DeadlineExceeded) {
 		return ended
@@ -143,16 +142,16 @@ func (v *View) unreached(rev int64, ended error) error {
 	return fmt.Errorf("%w: it is at revision %d, not yet at %d: %w", ErrBehind, v.heard.Load(), rev, ended)
 }
 
-// ask has etcd tell how far the watch has come.
+// ask requests the progress of the watch.
 func (v *View) ask() {
 	select {
 	case v.asks <- struct{}{}:
-	default: // it is about to be asked
+	default: // a request is already pending
 	}
 }
 
-// publish makes a snapshot the current one and tells everybody: the listeners
-// first, then who waits for the revision, since a waiter may read what a listener keeps.
+// publish makes a snapshot the current one, then calls the listeners, then wakes the waiters,
+// because a waiter may read a listener's state.
 func (v *View) publish(b Batch) {
 	defer trace.StartRegion(context.Background(), "view").End()
 	v.current.Store(b.After)

@@ -14,7 +14,10 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -48,7 +51,7 @@ func start(t *testing.T, c *store.Client) (*view.View, *log) {
 	return v, l
 }
 
-// run keeps a view going until the test ends, and waits for its first list.
+// run runs a view until the test ends and waits for its first list.
 func run(t *testing.T, v *view.View) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -76,15 +79,15 @@ func commit(t *testing.T, c *store.Client, writes ...store.Write) int64 {
 	return rev
 }
 
-func TestARecordsOfAnInstanceAreJoinedWhateverTheirOrder(t *testing.T) {
+func TestInstanceRecordsJoinInAnyOrder(t *testing.T) {
 	c := storetest.New(t)
 	v, _ := start(t, c)
 	id := fleet.InstanceID("abc123")
-	commit(t, c, store.Create(store.StatusKey(id), fleet.Status{Instance: id, Generation: 1, State: fleet.Online}))
-	commit(t, c, store.Create(store.PlacementKey("n1", id), fleet.Placement{Instance: id, Node: "n1", Generation: 1, Port: 7}))
+	commit(t, c, store.Create(keys.Status(id), fleet.Status{Instance: id, Generation: 1, State: fleet.Online}))
+	commit(t, c, store.Create(keys.Placement("n1", id), fleet.Placement{Instance: id, Node: "n1", Generation: 1, Port: 7}))
 	rev := commit(t, c,
-		store.Create(store.IntentKey(id), fleet.Intent{ID: id, Name: "lobby-1", Group: "lobby", Generation: 1, Desired: fleet.DesiredRunning}),
-		store.Create(store.NameKey("lobby", 1), store.NameClaim{ID: id}))
+		store.Create(keys.Intent(id), fleet.Intent{ID: id, Name: "lobby-1", Group: "lobby", Generation: 1, Desired: fleet.DesiredRunning}),
+		store.Create(keys.Name("lobby", 1), keys.NameClaim{ID: id}))
 	s, err := v.WaitRev(bounded(t), rev)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +109,7 @@ func TestARecordsOfAnInstanceAreJoinedWhateverTheirOrder(t *testing.T) {
 	}
 }
 
-func TestAnInstanceIsFoundByTheTokenThatItsStatusHasNow(t *testing.T) {
+func TestInstanceByToken(t *testing.T) {
 	c := storetest.New(t)
 	v, _ := start(t, c)
 	holders := func(rev int64) string {
@@ -127,32 +130,32 @@ func TestAnInstanceIsFoundByTheTokenThatItsStatusHasNow(t *testing.T) {
 	has := func(id fleet.InstanceID, hash, want string) {
 		t.Helper()
 		status := fleet.Status{Instance: id, Generation: 1, State: fleet.Online, TokenHash: hash}
-		at[id] = commit(t, c, store.Replace(store.StatusKey(id), status, at[id]))
+		at[id] = commit(t, c, store.Replace(keys.Status(id), status, at[id]))
 		if got := holders(at[id]); got != want {
 			t.Errorf("with %q for %s: %q, want %q", hash, id, got, want)
 		}
 	}
 	exists := func(id fleet.InstanceID, want string) {
 		t.Helper()
-		rev := commit(t, c, store.Create(store.IntentKey(id), fleet.Intent{ID: id, Name: string(id), Group: "lobby", Generation: 1}))
+		rev := commit(t, c, store.Create(keys.Intent(id), fleet.Intent{ID: id, Name: string(id), Group: "lobby", Generation: 1}))
 		if got := holders(rev); got != want {
 			t.Errorf("%s exists: %q, want %q", id, got, want)
 		}
 	}
-	has("one111", "h1", "") // without an intent it is nobody's
+	has("one111", "h1", "") // without an intent it belongs to no instance
 	exists("one111", "h1 is of one111; ")
 	exists("two222", "h1 is of one111; ")
 	has("two222", "h2", "h1 is of one111; h2 is of two222; ")
 	has("one111", "", "h2 is of two222; ")
 	has("one111", "h2", "h2 is of one111; ")
-	has("two222", "", "h2 is of one111; ") // what it does not have any more it does not take along
+	has("two222", "", "h2 is of one111; ") // two222 had h2 before: it stays with one111
 	has("one111", "h1", "h1 is of one111; ")
-	if got := holders(commit(t, c, store.Remove(store.StatusKey("one111"), at["one111"]))); got != "" {
+	if got := holders(commit(t, c, store.Remove(keys.Status("one111"), at["one111"]))); got != "" {
 		t.Errorf("without a status: %q", got)
 	}
 }
 
-func TestAVersionMovesWithItsKindsAndWithNothingElse(t *testing.T) {
+func TestVersionChangesWithItsKinds(t *testing.T) {
 	c := storetest.New(t)
 	v, _ := start(t, c)
 	at := func(rev int64) *view.Snapshot {
@@ -163,9 +166,9 @@ func TestAVersionMovesWithItsKindsAndWithNothingElse(t *testing.T) {
 		}
 		return s
 	}
-	first := at(commit(t, c, store.Create(store.GroupKey("lobby"), fleet.Group{Name: "lobby"})))
+	first := at(commit(t, c, store.Create(keys.Group("lobby"), fleet.Group{Name: "lobby"})))
 	groups, both := first.Version(view.KindGroup), first.Version(view.KindGroup, view.KindUser)
-	users := at(commit(t, c, store.Create(store.UserKey("ann"), fleet.User{Username: "ann"})))
+	users := at(commit(t, c, store.Create(keys.User("ann"), account.User{Username: "ann"})))
 	if users.Version(view.KindGroup) != groups {
 		t.Error("the version of the groups moved with a user")
 	}
@@ -175,11 +178,11 @@ func TestAVersionMovesWithItsKindsAndWithNothingElse(t *testing.T) {
 	if first.Version(view.KindGroup, view.KindUser) != both {
 		t.Error("a snapshot's version changed")
 	}
-	record, err := store.Get(t.Context(), c, store.GroupKey("lobby"))
+	record, err := store.Get(t.Context(), c, keys.Group("lobby"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone := at(commit(t, c, store.Remove(store.GroupKey("lobby"), record.ModRev)))
+	gone := at(commit(t, c, store.Remove(keys.Group("lobby"), record.ModRev)))
 	if gone.Version(view.KindGroup) == groups {
 		t.Error("the version of the groups did not move with the removal of one")
 	}
@@ -193,14 +196,14 @@ func TestASnapshotNeverChanges(t *testing.T) {
 	v, _ := start(t, c)
 	var revs []int64
 	for i := range 50 {
-		revs = append(revs, commit(t, c, store.Create(store.GroupKey(fleet.GroupName(fmt.Sprintf("g%02d", i))), fleet.Group{})))
+		revs = append(revs, commit(t, c, store.Create(keys.Group(fleet.GroupName(fmt.Sprintf("g%02d", i))), fleet.Group{})))
 	}
 	s, err := v.WaitRev(bounded(t), revs[len(revs)-1])
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 50 {
-		rev := commit(t, c, store.Remove(store.GroupKey(fleet.GroupName(fmt.Sprintf("g%02d", i))), revs[i]))
+		rev := commit(t, c, store.Remove(keys.Group(fleet.GroupName(fmt.Sprintf("g%02d", i))), revs[i]))
 		if _, err := v.WaitRev(bounded(t), rev); err != nil {
 			t.Fatal(err)
 		}
@@ -213,10 +216,10 @@ func TestASnapshotNeverChanges(t *testing.T) {
 	}
 }
 
-func TestListenersHearEachChangeOnceInOrderWithBeforeAndAfter(t *testing.T) {
+func TestListenersReceiveEachChangeOnce(t *testing.T) {
 	c := storetest.New(t)
 	v, l := start(t, c)
-	k := store.GroupKey("lobby")
+	k := keys.Group("lobby")
 	r1 := commit(t, c, store.Create(k, fleet.Group{Name: "lobby", Revision: 1}))
 	r2 := commit(t, c, store.Replace(k, fleet.Group{Name: "lobby", Revision: 2}, r1))
 	r3 := commit(t, c, store.Remove(k, r2))
@@ -240,12 +243,12 @@ func revision(v any) int64 {
 	return 0
 }
 
-func TestARelistIsDeliveredAsTheDifference(t *testing.T) {
+func TestRelistIsDeliveredAsDifference(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	v, l := start(t, c)
 	for _, g := range []fleet.GroupName{"stays", "goes", "moves"} {
-		rev := commit(t, c, store.Create(store.GroupKey(g), fleet.Group{Name: g, Revision: 1}))
+		rev := commit(t, c, store.Create(keys.Group(g), fleet.Group{Name: g, Revision: 1}))
 		if _, err := v.WaitRev(bounded(t), rev); err != nil {
 			t.Fatal(err)
 		}
@@ -254,14 +257,14 @@ func TestARelistIsDeliveredAsTheDifference(t *testing.T) {
 	etcd.Stop()
 	etcd.Restart(t)
 	raw := etcd.Raw()
-	if _, err := raw.Delete(t.Context(), store.GroupKey("goes").String()); err != nil {
+	if _, err := raw.Delete(t.Context(), keys.Group("goes").String()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := raw.Put(t.Context(), store.GroupKey("moves").String(), `{"name":"moves","revision":2}`); err != nil {
+	if _, err := raw.Put(t.Context(), keys.Group("moves").String(), `{"name":"moves","revision":2}`); err != nil {
 		t.Fatal(err)
 	}
 	etcd.Compact(t)
-	resp, err := raw.Put(t.Context(), store.GroupKey("comes").String(), `{"name":"comes","revision":1}`)
+	resp, err := raw.Put(t.Context(), keys.Group("comes").String(), `{"name":"comes","revision":1}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +290,7 @@ func TestARelistIsDeliveredAsTheDifference(t *testing.T) {
 	}
 }
 
-func TestWhoWaitedForARevisionFindsThatEveryListenerHasHeardIt(t *testing.T) {
+func TestWaitRevWaitsForListeners(t *testing.T) {
 	c := storetest.New(t)
 	v := view.New(c, nil)
 	var first, second atomic.Int64
@@ -295,14 +298,14 @@ func TestWhoWaitedForARevisionFindsThatEveryListenerHasHeardIt(t *testing.T) {
 	v.Subscribe(func(b view.Batch) { first.Store(b.After.Rev) })
 	v.Subscribe(func(b view.Batch) {
 		if len(b.Changes) > 0 {
-			held <- struct{}{} // the snapshot is out, the listener is not done
+			held <- struct{}{} // the snapshot is published, but the listener has not returned
 			runtime.Gosched()
 		}
 		second.Store(b.After.Rev)
 	})
 	run(t, v)
 	for i := range 200 {
-		rev := commit(t, c, store.Create(store.GroupKey(fleet.GroupName(fmt.Sprintf("g%d", i))), fleet.Group{}))
+		rev := commit(t, c, store.Create(keys.Group(fleet.GroupName(fmt.Sprintf("g%d", i))), fleet.Group{}))
 		<-held
 		if _, err := v.WaitRev(bounded(t), rev); err != nil {
 			t.Fatal(err)
@@ -323,7 +326,7 @@ func TestWaitRevEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestWaitRevTellsAViewThatLagsFromAnEtcdThatIsAway(t *testing.T) {
+func TestWaitRevDistinguishesLagFromOutage(t *testing.T) {
 	etcd := storetest.Start(t)
 	c, err := store.Dial([]string{etcd.Endpoint}, store.Options{})
 	if err != nil {
@@ -350,7 +353,7 @@ func TestWaitRevTellsAViewThatLagsFromAnEtcdThatIsAway(t *testing.T) {
 	}
 }
 
-func TestAViewThatStartsMissesNothingWhileAnotherWaits(t *testing.T) {
+func TestStartingViewMissesNothing(t *testing.T) {
 	c, faults := storetest.Start(t).Faulty(t)
 	other, _ := start(t, c)
 	asked := faults.Overtake()
@@ -363,8 +366,8 @@ func TestAViewThatStartsMissesNothingWhileAnotherWaits(t *testing.T) {
 		if !b.Relisted {
 			return
 		}
-		var err error // after its list, and before its watch
-		if rev, err = c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(store.GroupKey("between"), fleet.Group{})}}); err != nil {
+		var err error // between its list and its watch
+		if rev, err = c.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(keys.Group("between"), fleet.Group{})}}); err != nil {
 			t.Error(err)
 			return
 		}
@@ -385,14 +388,14 @@ func TestAViewThatStartsMissesNothingWhileAnotherWaits(t *testing.T) {
 	}
 }
 
-func TestAnUnreadableRecordDoesNotStopTheRest(t *testing.T) {
+func TestUnreadableRecordIsSkipped(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	v, _ := start(t, c)
-	if _, err := etcd.Raw().Put(t.Context(), store.GroupKey("bad").String(), `{`); err != nil {
+	if _, err := etcd.Raw().Put(t.Context(), keys.Group("bad").String(), `{`); err != nil {
 		t.Fatal(err)
 	}
-	rev := commit(t, c, store.Create(store.GroupKey("good"), fleet.Group{Name: "good"}))
+	rev := commit(t, c, store.Create(keys.Group("good"), fleet.Group{Name: "good"}))
 	s, err := v.WaitRev(bounded(t), rev)
 	if err != nil {
 		t.Fatal(err)
@@ -402,12 +405,12 @@ func TestAnUnreadableRecordDoesNotStopTheRest(t *testing.T) {
 	}
 }
 
-func TestADamagedMarkKeepsItsRevisionSoThatItCanBeReplaced(t *testing.T) {
+func TestDamagedMarkKeepsItsRevision(t *testing.T) {
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	v, _ := start(t, c)
 	var last int64
-	for _, key := range []string{store.AllocKey("n1").String(), store.QuotaAllocKey("acme").String()} {
+	for _, key := range []string{keys.Alloc("n1").String(), keys.QuotaAlloc("acme").String()} {
 		put, err := etcd.Raw().Put(t.Context(), key, `{`)
 		if err != nil {
 			t.Fatal(err)
@@ -423,6 +426,6 @@ func TestADamagedMarkKeepsItsRevisionSoThatItCanBeReplaced(t *testing.T) {
 	if !known || !also {
 		t.Fatalf("alloc known: %v, quota's known: %v", known, also)
 	}
-	commit(t, c, store.Replace(store.AllocKey("n1"), fleet.Alloc{Node: "n1"}, alloc.ModRev),
-		store.Replace(store.QuotaAllocKey("acme"), fleet.QuotaAlloc{Quota: "acme"}, quota.ModRev))
+	commit(t, c, store.Replace(keys.Alloc("n1"), fleet.Alloc{Node: "n1"}, alloc.ModRev),
+		store.Replace(keys.QuotaAlloc("acme"), cluster.QuotaAlloc{Quota: "acme"}, quota.ModRev))
 }

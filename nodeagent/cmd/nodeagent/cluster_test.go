@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/program/programtest"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func TestItStartsInNoOtherCluster(t *testing.T) {
@@ -17,7 +18,7 @@ func TestItStartsInNoOtherCluster(t *testing.T) {
 
 func TestItTakesItsClock(t *testing.T) {
 	startedAt := func(ctx context.Context, c *store.Client) (time.Time, error) {
-		s, err := store.Get(ctx, c, store.NodeSessionKey("n"))
+		s, err := store.Get(ctx, c, keys.NodeSession("n"))
 		return s.StartedAt, err
 	}
 	programtest.TakesItsClock(t, run, startedAt, "--node", "n", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "node"))

@@ -8,17 +8,17 @@ import (
 	"testing"
 )
 
-func TestADataDirectoryThatCannotBeUsedIsTheOperatorsToMend(t *testing.T) {
+func TestUnusableDataDirectoryIsReportedWithAdvice(t *testing.T) {
 	cases := map[string]struct {
 		mounts        bool
 		prepare, says string
 	}{
-		"on a read-only disk":     {true, `mount -t tmpfs -o ro none "$DATA"`, "read-only file system: mount it writable"},
-		"on a full disk":          {true, `mount -t tmpfs -o size=4k none "$DATA"; head -c 100000 /dev/zero >"$DATA/fill" 2>/dev/null`, "no space left on device: make room"},
-		"below a file":            {false, `DATA="$DATA/file/data"; : >"${DATA%/*}"`, "not a directory"},
-		"with a damaged identity": {false, `mkdir -p "$DATA/journal"; : >"$DATA/uuid"`, "holds no identity: write the dataUuid"},
-		"with a lost identity":    {false, `mkdir -p "$DATA/journal"; : >"$DATA/journal/aaaaaa.json"`, "is missing although there is a journal"},
-		"with an unreadable one":  {false, `mkdir -p "$DATA/uuid"`, "cannot be read"},
+		"read-only disk":      {true, `mount -t tmpfs -o ro none "$DATA"`, "read-only file system: mount it writable"},
+		"full disk":           {true, `mount -t tmpfs -o size=4k none "$DATA"; head -c 100000 /dev/zero >"$DATA/fill" 2>/dev/null`, "no space left on device: make room"},
+		"below a file":        {false, `DATA="$DATA/file/data"; : >"${DATA%/*}"`, "not a directory"},
+		"damaged identity":    {false, `mkdir -p "$DATA/journal"; : >"$DATA/uuid"`, "contains no valid identity: write the dataUuid"},
+		"lost identity":       {false, `mkdir -p "$DATA/journal"; : >"$DATA/journal/aaaaaa.json"`, "is missing although there is a journal"},
+		"unreadable identity": {false, `mkdir -p "$DATA/uuid"`, "cannot be read"},
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -43,7 +43,7 @@ exec "$0" --etcd-endpoints http://127.0.0.1:1 --node node-1 --admin-address 127.
 	}
 }
 
-// mounting is what a command is run by so that it can mount, and sees its mounts alone.
+// mounting is the prefix of a command that allows it to mount, in a mount namespace of its own.
 func mounting(t *testing.T) []string {
 	t.Helper()
 	unshare := []string{"unshare", "-m"}

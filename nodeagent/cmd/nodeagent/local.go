@@ -25,20 +25,16 @@ const (
 	exitNoAgent = 3
 )
 
-const localUsage = `nodeagent local speaks to the agent on this host, past etcd and the gateway: for when they are gone.
-
-  nodeagent local list                          the instances here
-  nodeagent local status                        the agent: session, etcd, what is not reported yet
-  nodeagent local console ID [-lines N] [-from OFFSET] [-follow]
-  nodeagent local send [-data DIR] ID LINE      type a line into a console; flags come before it, or are part of
-                                                it behind "--": send ID -- LINE
-  nodeagent local stop ID... | -group G | -all  [-force] [-no-wait]
-
+const localUsage = `nodeagent local operates the agent on this host without etcd and the gateway.
+		nodeagent local list                          list the instances on this host
+		nodeagent local status                        show the agent: session, etcd, unwritten statuses
+		nodeagent local console ID [-lines N] [-from OFFSET] [-follow]
+		nodeagent local send [-data DIR] ID LINE      type a line into a console; put flags before the id, or write
+																																																"--" before a line that contains flags: send ID -- LINE
+		nodeagent local stop ID... | -group G | -all  [-force] [-no-wait]
 ID is an instance's id or name.
-
-  -data DIR   the agent's data directory, or standalone's; ORRERY_DATA says it too (default ./node, else ./data/node)
-  -json       print JSON
-
+		-data DIR   the data directory of the agent or of standalone; also ORRERY_DATA (default ./node, else ./data/node)
+		-json       print JSON
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no agent runs on the data directory.
 `
 
@@ -95,7 +91,7 @@ func (c *localCommand) outcome(err error) int {
 	return exitFailure
 }
 
-// parse reads a verb with its flags and words and finds the agent.
+// parse reads a verb with its flags and words and finds the data directory.
 func (c *localCommand) parse(verb string, args, env []string) (func(context.Context) error, error) {
 	fs := flag.NewFlagSet(verb, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -114,7 +110,7 @@ func (c *localCommand) parse(verb string, args, env []string) (func(context.Cont
 		fs.Int64Var(&c.from, "from", -1, "")
 		fs.BoolVar(&c.follow, "follow", false, "")
 	case "send":
-		run, least, most = c.send, 2, len(args)
+		run, least, most = c.writeLine, 2, len(args)
 	case "stop":
 		run, most = c.stop, len(args)
 		fs.BoolVar(&c.force, "force", false, "")
@@ -156,8 +152,8 @@ func counted(least, most int) string {
 	return "an id or name and a line"
 }
 
-// parseMixed parses flags before and, when mixed, between and after the words.
-// What follows a "--" are words.
+// parseMixed parses flags before the words and, if mixed, between and after them. Everything
+// after a "--" is a word.
 func parseMixed(fs *flag.FlagSet, args []string, mixed bool) (words []string, err error) {
 	var rest []string
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -174,7 +170,7 @@ func parseMixed(fs *flag.FlagSet, args []string, mixed bool) (words []string, er
 	}
 }
 
-// flagsInLine refuses a line with what was surely meant as a flag; behind "--" all is the line's.
+// flagsInLine rejects a line that contains what looks like a flag, unless it follows a "--".
 func flagsInLine(words, args []string) error {
 	if slices.Contains(args, "--") || len(words) == 0 {
 		return nil
@@ -182,14 +178,14 @@ func flagsInLine(words, args []string) error {
 	for _, w := range words[1:] {
 		name, _, _ := strings.Cut(strings.TrimLeft(w, "-"), "=")
 		if strings.HasPrefix(w, "-") && (name == "data" || name == "json") {
-			return errs.New(errs.Invalid, "%s stands in the line, where it would be typed: put it before the id, or write -- before the line if it belongs there", w)
+			return errs.New(errs.Invalid, "%s is in the line and would be typed: put it before the id, or write -- before the line if it belongs to the line", w)
 		}
 	}
 	return nil
 }
 
-// findData finds the agent's data directory: the one given, or the agent's within
-// a standalone's; without any, the programs' defaults.
+// findData returns the agent's data directory: the given one or the one within a given
+// standalone's, otherwise the programs' defaults.
 func findData(given string, env []string) (string, error) {
 	if given == "" {
 		for _, pair := range env {

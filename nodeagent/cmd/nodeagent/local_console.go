@@ -13,8 +13,8 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// console prints output from an offset, or the last lines, on; with -follow it
-// goes on as more is written, also past a restart of the agent.
+// console prints output from an offset or the last lines on. With -follow it continues as more
+// is written, also after a restart of the agent.
 func (c *localCommand) console(ctx context.Context) error {
 	if c.lines < 0 {
 		return errs.Field("lines", "-lines must not be negative")
@@ -33,13 +33,13 @@ func (c *localCommand) console(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !more && (!c.follow || !pause.For(ctx, lookEvery)) {
+		if !more && (!c.follow || !pause.For(ctx, pollInterval)) {
 			return out.end()
 		}
 	}
 }
 
-// copy prints a piece of output; false when there is none now.
+// copy prints a piece of output. It returns false if there is none now.
 func (c *localCommand) copy(ctx context.Context, id fleet.InstanceID, out *sink) (more bool, err error) {
 	chunk, err := c.agent.Read(ctx, id, out.at+int64(len(out.partial)), 0)
 	switch {
@@ -70,22 +70,22 @@ func (c *localCommand) begin(ctx context.Context, id fleet.InstanceID) (int64, e
 	if len(lines) > 0 {
 		return lines[0].Offset, nil
 	}
-	end, err := c.agent.Read(ctx, id, math.MaxInt64, 1) // it is moved to the end
+	end, err := c.agent.Read(ctx, id, math.MaxInt64, 1) // moves to the end
 	return end.Next, err
 }
 
-// sink prints output: bytes as they are, or one JSON object a line.
+// sink prints output, as raw bytes or as one JSON object per line.
 type sink struct {
 	command *localCommand
-	// at is the offset of what is printed next, partial the beginning of a line that is held back.
+	// at is the offset of the next output, and partial the beginning of an unfinished line.
 	at      int64
 	partial []byte
-	// away is true while the agent does not answer.
+	// away is set while the agent does not answer.
 	away bool
 }
 
 func (s *sink) write(chunk client.Chunk) error {
-	if start := chunk.Next - int64(len(chunk.Data)); start != s.at+int64(len(s.partial)) { // space given back, or a new file
+	if start := chunk.Next - int64(len(chunk.Data)); start != s.at+int64(len(s.partial)) { // discarded output, or a new file
 		s.at, s.partial = start, nil
 	}
 	if !s.command.json {
@@ -110,10 +110,10 @@ func (s *sink) line(text []byte) error {
 	return s.command.print(client.Line{Offset: s.at, Text: strings.TrimSuffix(string(text), "\r")})
 }
 
-// end prints a line that is held back, and tells from where to go on.
+// end prints an unfinished line, or says from where to continue.
 func (s *sink) end() error {
 	if s.command.follow {
-		fmt.Fprintf(s.command.stderr, "nodeagent local: go on with -from %d\n", s.at)
+		fmt.Fprintf(s.command.stderr, "nodeagent local: continue with -from %d\n", s.at)
 		return nil
 	}
 	if len(s.partial) == 0 {

@@ -41,10 +41,10 @@ func (c *localCommand) describe(a client.Agent, now time.Time) error {
 	row("session", "%s", session(a.Etcd))
 	row("instances", "%s", counts(a))
 	if a.Held > 0 {
-		row("held", "%d until the node has joined: the host was restarted or this data directory is a copy, so what the journal says may run elsewhere", a.Held)
+		row("held", "%d until the node has joined: the host was restarted or this data directory is a copy, so the journalled instances may run elsewhere", a.Held)
 	}
 	if a.Unwritten > 0 {
-		row("not reported", "%d statuses that etcd does not have yet, the oldest from %s", a.Unwritten, ago(a.UnwrittenSince, now))
+		row("not reported", "%d statuses that are not yet written to etcd, the oldest from %s", a.Unwritten, ago(a.UnwrittenSince, now))
 	}
 	row("restarts", "%d in place by this agent", a.LocalRestarts)
 	return w.Flush()
@@ -64,7 +64,7 @@ func session(e client.Etcd) string {
 	if e.SessionAlive {
 		return "alive, epoch " + strconv.FormatInt(e.Epoch, 10)
 	}
-	return "none: others may take this node for lost; what runs here runs on"
+	return "none: the control plane may consider this node lost; its instances keep running"
 }
 
 func counts(a client.Agent) string {
@@ -90,7 +90,7 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// ago is a moment as the time since, in whole seconds.
+// ago formats a time as the duration since, in whole seconds.
 func ago(at, now time.Time) string {
 	if at.IsZero() {
 		return "-"

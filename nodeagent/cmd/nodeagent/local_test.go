@@ -17,7 +17,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
@@ -65,7 +65,7 @@ func call(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), complaint.String()
 }
 
-// eventually calls a local command until its output holds all of the wanted.
+// eventually repeats a local command until its output contains all of the wanted texts.
 func eventually(t *testing.T, wanted []string, args ...string) (out string) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("%q of %v", wanted, args), func() string {
@@ -77,7 +77,7 @@ func eventually(t *testing.T, wanted []string, args ...string) (out string) {
 	return out
 }
 
-func put[T any](t *testing.T, etcd *storetest.Etcd, key store.Key[T], value T) {
+func put[T any](t *testing.T, etcd *storetest.Etcd, key keys.Key[T], value T) {
 	t.Helper()
 	b, err := json.Marshal(value)
 	if err != nil {
@@ -94,19 +94,19 @@ func place(t *testing.T, etcd *storetest.Etcd, id fleet.InstanceID, name, comman
 		Group: "lobby", Runtime: fleet.RuntimeProcess, Command: command, OnCrash: fleet.CrashReplace,
 		Stop: fleet.Stop{GraceSeconds: 1, Signal: "TERM"}, Readiness: fleet.Check{Type: fleet.CheckNone},
 	}
-	put(t, etcd, store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
+	put(t, etcd, keys.Plan(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
 	placeAgain(t, etcd, id, name, plan, 1)
 }
 
 func placeAgain(t *testing.T, etcd *storetest.Etcd, id fleet.InstanceID, name string, plan fleet.Plan, generation int64) {
 	t.Helper()
-	put(t, etcd, store.PlacementKey("node-1", id), fleet.Placement{
+	put(t, etcd, keys.Placement("node-1", id), fleet.Placement{
 		Instance: id, Name: name, Group: "lobby", Node: "node-1", Generation: generation, Plan: plan.Digest(), PlacedAt: time.Now(),
 	})
 }
 
-// A static instance comes again under its id, so its stop is over when its next generation is there.
-func TestAStopReturnsAlthoughTheGroupStartsTheSameInstanceAgain(t *testing.T) {
+// A static instance keeps its id, so its stop is over when its next generation exists.
+func TestStopReturnsWhenGroupRestartsInstance(t *testing.T) {
 	etcd := storetest.Start(t)
 	data, tag := t.TempDir(), strings.ToLower(rand.Text()[:5])
 	static, other, last := fleet.InstanceID(tag+"a"), fleet.InstanceID(tag+"b"), filepath.Join(t.TempDir(), "last")
@@ -117,7 +117,7 @@ func TestAStopReturnsAlthoughTheGroupStartsTheSameInstanceAgain(t *testing.T) {
 		Command: "trap 'until [ -e " + last + " ]; do sleep 0.01; done; exit' TERM; echo ready; while :; do sleep 0.01; done",
 		Stop:    fleet.Stop{GraceSeconds: 1000, Signal: "TERM"}, Readiness: fleet.Check{Type: fleet.CheckNone},
 	}
-	put(t, etcd, store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
+	put(t, etcd, keys.Plan(plan.Digest()), fleet.StoredPlan{Plan: plan, TouchedAt: time.Now()})
 	placeAgain(t, etcd, static, "lobby-1", plan, 1)
 	place(t, etcd, other, "lobby-2", "exec sleep 1000")
 	eventually(t, []string{"2 ONLINE"}, "status", "-data", data)
@@ -142,7 +142,7 @@ func TestAStopReturnsAlthoughTheGroupStartsTheSameInstanceAgain(t *testing.T) {
 		for _, want := range []string{
 			fmt.Sprintf("stopping lobby-1 (%s)\n", static), fmt.Sprintf("stopping lobby-2 (%s)\n", other),
 			fmt.Sprintf("lobby-2 (%s) is STOPPED\n", other),
-			fmt.Sprintf("lobby-1 (%s) is STOPPED; its group has started it again as generation 2, which is ", static),
+			fmt.Sprintf("lobby-1 (%s) is STOPPED; its group has restarted it as generation 2, which is ", static),
 		} {
 			if r.code != exitOK || !strings.Contains(r.said, want) {
 				t.Errorf("exit code %d, %q lacks %q", r.code, r.said, want)
@@ -154,13 +154,13 @@ func TestAStopReturnsAlthoughTheGroupStartsTheSameInstanceAgain(t *testing.T) {
 	}
 }
 
-func TestTheProgramServesBeforeEtcdIsThereAndOnceItIsAway(t *testing.T) {
+func TestLocalCommandsWorkWithoutEtcd(t *testing.T) {
 	etcd := storetest.Start(t)
 	etcd.Stop()
 	data, tag := t.TempDir(), strings.ToLower(rand.Text()[:5]) // no other test's instances are called so
 	one, two, ten := tag+"a", tag+"b", tag+"c"
 	start(t, etcd.Endpoint, filepath.Join(data, "node"))
-	eventually(t, []string{"not reached since this agent started", "none: others may take", "instances  none"}, "status", "--data", data)
+	eventually(t, []string{"not reached since this agent started", "none: the control plane may", "instances  none"}, "status", "--data", data)
 	eventually(t, []string{"no instance is on this node"}, "list", "-data", data)
 
 	etcd.Restart(t)
@@ -209,15 +209,15 @@ func stops(t *testing.T, data, one string) {
 		code int
 		want []string
 	}{
-		{"nothing named stops nothing", []string{"stop"}, exitUsage, []string{"say what to stop"}},
-		{"all must be said", []string{"stop", "-all", "lobby-1"}, exitUsage, []string{"exactly one"}},
-		{"a stranger stops nothing", []string{"stop", "lobby-1", "lobby-9"}, exitFailure, []string{"no instance lobby-9"}},
+		{"stop needs a target", []string{"stop"}, exitUsage, []string{"say what to stop"}},
+		{"all and an instance conflict", []string{"stop", "-all", "lobby-1"}, exitUsage, []string{"exactly one"}},
+		{"unknown instance stops nothing", []string{"stop", "lobby-1", "lobby-9"}, exitFailure, []string{"no instance lobby-9"}},
 		{"by name", []string{"stop", "lobby-1"}, exitOK, []string{
-			"stopping lobby-1 (" + one + ")", "the group's minimum will start another when the control plane is back, unless you scale it down", "lobby-1 (" + one + ") is STOPPED",
+			"stopping lobby-1 (" + one + ")", "the group's minimum will start another instance when the control plane is back, unless you scale it down", "lobby-1 (" + one + ") is STOPPED",
 		}},
-		{"what has ended is no mistake", []string{"stop", one}, exitOK, []string{one + " has ended already", "nothing to stop"}},
+		{"ended instance is no error", []string{"stop", one}, exitOK, []string{one + " has ended already", "nothing to stop"}},
 		{"all, at once, for scripts", []string{"stop", "--all", "--force", "--json"}, exitOK, []string{`"state":"STOPPED","reason":"StoppedLocally"`, `"note":`}},
-		{"a console nobody reads", []string{"send", "lobby-2", "x"}, exitFailure, []string{"nothing reads its console"}},
+		{"console without a reader", []string{"send", "lobby-2", "x"}, exitFailure, []string{"nothing reads its console"}},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			code, out, complaint := call(append([]string{c.args[0], "-data", data}, c.args[1:]...)...)
@@ -233,7 +233,7 @@ func stops(t *testing.T, data, one string) {
 	}
 }
 
-func TestWithoutAnAgentItSaysWhatToDo(t *testing.T) {
+func TestLocalCommandsWithoutAgentGiveAdvice(t *testing.T) {
 	empty, dead := t.TempDir(), t.TempDir()
 	if err := os.Mkdir(filepath.Join(dead, "journal"), 0o700); err != nil {
 		t.Fatal(err)
@@ -255,16 +255,16 @@ func TestWithoutAnAgentItSaysWhatToDo(t *testing.T) {
 		says string
 	}{
 		{"no data directory", []string{"list", "-data", empty}, exitNoAgent, "no agent has its data in " + empty},
-		{"an agent that left", []string{"list", "-data", dead}, exitNoAgent, "no agent runs on this data directory: " + dead},
-		{"an agent that died", []string{"status", "-data", stale}, exitNoAgent, "left by one that died"},
-		{"no such command", []string{"lisst", "-data", dead}, exitUsage, `no command "lisst"`},
-		{"no such flag", []string{"list", "-dta", dead}, exitUsage, "dta"},
+		{"agent has ended", []string{"list", "-data", dead}, exitNoAgent, "no agent runs on this data directory: " + dead},
+		{"agent was killed", []string{"status", "-data", stale}, exitNoAgent, "left from an agent that died"},
+		{"unknown command", []string{"lisst", "-data", dead}, exitUsage, `no command "lisst"`},
+		{"unknown flag", []string{"list", "-dta", dead}, exitUsage, "dta"},
 		{"too many words", []string{"list", "-data", dead, "all"}, exitUsage, "takes no further words"},
 		{"too few words", []string{"console", "-data", dead}, exitUsage, "one instance"},
-		{"a flag within the line", []string{"send", "lobby-1", "say", "hi", "-data", dead}, exitUsage, "-data stands in the line"},
+		{"a flag within the line", []string{"send", "lobby-1", "say", "hi", "-data", dead}, exitUsage, "-data is in the line"},
 		{"a flag within the line", []string{"send", "lobby-1", "say", "--data=" + dead}, exitUsage, "put it before the id"},
-		{"a flag of the line", []string{"send", "-data", dead, "lobby-1", "--", "say", "-json"}, exitNoAgent, ""},
-		{"nothing to send", []string{"send", "-data", dead, "lobby-1"}, exitUsage, "a line"},
+		{"flag after -- belongs to the line", []string{"send", "-data", dead, "lobby-1", "--", "say", "-json"}, exitNoAgent, ""},
+		{"missing line", []string{"send", "-data", dead, "lobby-1"}, exitUsage, "a line"},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			if code, out, complaint := call(c.args...); code != c.code || out != "" || !strings.Contains(complaint, c.says) {
@@ -281,7 +281,7 @@ func TestWithoutAnAgentItSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestANameStandsForTheOneThatLives(t *testing.T) {
+func TestNameResolvesToRunningInstance(t *testing.T) {
 	c := &localCommand{}
 	all := []client.Instance{
 		{ID: "aaaaaa", Name: "g-1", State: fleet.Stopped},
@@ -291,7 +291,7 @@ func TestANameStandsForTheOneThatLives(t *testing.T) {
 		{ID: "eeeeee", Name: "g-3", State: fleet.Crashed},
 	}
 	for word, want := range map[string]string{
-		"g-1": "bbbbbb", "aaaaaa": "aaaaaa", "g-3": "eeeeee", "g-2": "g-2 stands for several", "g-4": "no instance g-4",
+		"g-1": "bbbbbb", "aaaaaa": "aaaaaa", "g-3": "eeeeee", "g-2": "several instances are named g-2", "g-4": "no instance g-4",
 	} {
 		id, err := c.find(all, word)
 		if got := fmt.Sprint(id, " ", err); !strings.Contains(got, want) {

@@ -14,11 +14,11 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// lookEvery is the pause between looks at what is followed or waited for.
-const lookEvery = 200 * time.Millisecond
+// pollInterval is the polling interval.
+const pollInterval = 200 * time.Millisecond
 
-// silence is how long an agent that was told to stop something may not answer.
-const silence = 30 * time.Second
+// maxSilence bounds how long an agent may not answer while a stop is awaited.
+const maxSilence = 30 * time.Second
 
 func (c *localCommand) list(ctx context.Context) error {
 	all, err := c.agent.Instances(ctx)
@@ -44,8 +44,8 @@ func (c *localCommand) status(ctx context.Context) error {
 
 func (c *localCommand) print(v any) error { return json.NewEncoder(c.stdout).Encode(v) }
 
-// find resolves an id or name. NotFound when there is none, Conflict when a name
-// stands for several that have ended.
+// find resolves an id or name. NotFound if there is no such instance, Conflict if several
+// ended instances have the name.
 func (c *localCommand) find(all []client.Instance, word string) (fleet.InstanceID, error) {
 	var ended, living []fleet.InstanceID
 	for _, i := range all {
@@ -64,10 +64,10 @@ func (c *localCommand) find(all []client.Instance, word string) (fleet.InstanceI
 		case len(found) == 1:
 			return found[0], nil
 		case len(found) > 1:
-			return "", errs.New(errs.Conflict, "%s stands for several instances here: name one by its id: %v", word, found)
+			return "", errs.New(errs.Conflict, "several instances are named %s: name one by its id: %v", word, found)
 		}
 	}
-	return "", errs.New(errs.NotFound, "no instance %s is on this node: nodeagent local list shows those that are", word)
+	return "", errs.New(errs.NotFound, "there is no instance %s on this node: see nodeagent local list", word)
 }
 
 func (c *localCommand) findAll(ctx context.Context, words []string) ([]fleet.InstanceID, error) {
@@ -86,7 +86,7 @@ func (c *localCommand) findAll(ctx context.Context, words []string) ([]fleet.Ins
 	return ids, nil
 }
 
-func (c *localCommand) send(ctx context.Context) error {
+func (c *localCommand) writeLine(ctx context.Context) error {
 	ids, err := c.findAll(ctx, c.words[:1])
 	if err != nil {
 		return err
@@ -130,23 +130,23 @@ func (c *localCommand) stop(ctx context.Context) error {
 		err = c.print(answer)
 	}
 	if n := len(answer.Problems); n > 0 && err == nil {
-		err = errs.New(errs.Unavailable, "%d of %d are not sure to stop", n, n+len(answer.Instances))
+		err = errs.New(errs.Unavailable, "%d of %d instances may not stop", n, n+len(answer.Instances))
 	}
 	return err
 }
 
-// mentions reports whether an answer says something about an instance.
+// mentions reports whether an answer contains an instance.
 func mentions(answer client.Stopping, id fleet.InstanceID) bool {
 	return slices.ContainsFunc(answer.Instances, func(i client.Instance) bool { return i.ID == id }) ||
 		slices.ContainsFunc(answer.Problems, func(p client.Problem) bool { return p.ID == id })
 }
 
-// awaitEnds waits until instances have ended or are forgotten, and notes how they stand then.
+// awaitEnds waits until instances have ended or are forgotten, and updates their states.
 func (c *localCommand) awaitEnds(ctx context.Context, stopping []client.Instance) error {
 	for answered := time.Now(); ; answered = time.Now() {
 		all, err := c.agent.Instances(ctx)
-		for errs.Is(err, errs.Unavailable) && time.Since(answered) < silence && pause.For(ctx, lookEvery) {
-			all, err = c.agent.Instances(ctx) // what it was told stands, also if it is being restarted
+		for errs.Is(err, errs.Unavailable) && time.Since(answered) < maxSilence && pause.For(ctx, pollInterval) {
+			all, err = c.agent.Instances(ctx) // the stop stays journalled while the agent is restarted
 		}
 		if err != nil {
 			return err
@@ -157,14 +157,14 @@ func (c *localCommand) awaitEnds(ctx context.Context, stopping []client.Instance
 				return errs.Wrap("local.stop", ctx.Err())
 			}
 		}
-		if left == 0 || !pause.For(ctx, lookEvery) {
+		if left == 0 || !pause.For(ctx, pollInterval) {
 			return errs.Wrap("local.stop", ctx.Err())
 		}
 	}
 }
 
-// look updates one instance and prints its end; 1 while it has not ended. A static
-// instance has the same id when its group starts it again: its generation is higher then.
+// look updates one instance and prints its end. It returns 1 while the instance has not ended.
+// A static instance that its group starts again has the same id and a higher generation.
 func (c *localCommand) look(i *client.Instance, all []client.Instance) int {
 	if i.State.Terminal() {
 		return 0
@@ -172,11 +172,11 @@ func (c *localCommand) look(i *client.Instance, all []client.Instance) int {
 	again := ""
 	at := slices.IndexFunc(all, func(now client.Instance) bool { return now.ID == i.ID })
 	switch {
-	case at < 0: // ended, and forgotten since the store has no record of it
+	case at < 0: // ended, and forgotten because the store has no record of it
 		i.State = fleet.Stopped
 	case all[at].Generation > i.Generation:
 		i.State, i.PID = fleet.Stopped, 0
-		again = fmt.Sprintf("; its group has started it again as generation %d, which is %s", all[at].Generation, all[at].State)
+		again = fmt.Sprintf("; its group has restarted it as generation %d, which is %s", all[at].Generation, all[at].State)
 	default:
 		*i = all[at]
 	}

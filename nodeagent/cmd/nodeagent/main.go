@@ -1,5 +1,5 @@
-// Command nodeagent runs a node's agent as a process of its own: it joins the
-// fleet and runs what is placed on this host.
+// Command nodeagent runs a node's agent: it joins the fleet and runs the instances that are
+// placed on this host.
 package main
 
 import (
@@ -34,7 +34,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	}
 	var s settings
 	return program.Main(program.Spec{
-		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet. \"nodeagent local help\" tells how to operate it while etcd is away.",
+		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet. See \"nodeagent local help\" for how to operate it while etcd is unavailable.",
 		Into: &s, Common: &s.Settings, NoView: true, Offline: true, KeepLog: &s.LogKeep,
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
@@ -42,7 +42,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	if s.unreachable() {
-		e.Log.Warn("gateways on other hosts cannot reach this agent, since it tells them a loopback address: set --listen or --advertise-url to an address of this host",
+		e.Log.Warn("gateways on other hosts cannot reach this agent at its loopback address: set --listen or --advertise-url to an address of this host",
 			"listen", s.Listen, "advertiseURL", s.AdvertiseURL, "etcd", s.Etcd.Endpoints)
 	}
 	services := store.Discover(e.Client, "templatesvc")

@@ -15,41 +15,41 @@ import (
 	"github.com/orreryhq/orrery/nodeagent"
 )
 
-// settings are what an operator may set.
+// settings are the settings of the program.
 type settings struct {
 	program.Settings
 	Node         string            `config:"node" usage:"id of this node; empty: the host's name. It belongs to one data directory"`
 	Data         string            `config:"data" default:"./node" usage:"directory of instances, logs, journal and cache"`
-	RunDir       string            `config:"run-dir" usage:"directory in memory for what is needed only while the host is up, such as /run/orrery: starts are faster; empty: in the data directory"`
-	Address      string            `config:"address" default:"127.0.0.1" usage:"address players reach this host by"`
+	RunDir       string            `config:"run-dir" usage:"directory in memory for files that are needed only while the host is up, such as /run/orrery, which makes starts faster; empty: in the data directory"`
+	Address      string            `config:"address" default:"127.0.0.1" usage:"address at which players reach this host"`
 	Listen       string            `config:"listen" default:"127.0.0.1:0" usage:"address of the agent's API, for gateways only; port 0 picks a free one"`
-	AdvertiseURL string            `config:"advertise-url" usage:"URL gateways reach the agent's API by; empty: derived from listen, with the host's name where it listens on all addresses"`
-	APIURL       string            `config:"api-url" usage:"the gateway's URL as seen by instances, e.g. http://10.0.0.1:8080"`
+	AdvertiseURL string            `config:"advertise-url" usage:"URL at which gateways reach the agent's API; empty: derived from listen, with the host's name if it listens on all addresses"`
+	APIURL       string            `config:"api-url" usage:"the gateway's URL for instances, e.g. http://10.0.0.1:8080"`
 	Labels       map[string]string `config:"labels" usage:"labels of the node, key=value"`
 	Variables    map[string]string `config:"variables" usage:"placeholder values of the node, key=value"`
 	Secrets      struct {
-		Dir       string `config:"dir" usage:"directory below which file references of secrets are read; empty: this node follows none"`
-		EnvPrefix string `config:"env-prefix" default:"ORRERY_SECRET_" usage:"what the names begin with that env references of secrets may read of the agent's environment; empty: this node follows none"`
+		Dir       string `config:"dir" usage:"directory of the secrets that file references may name; empty: file references are disabled on this node"`
+		EnvPrefix string `config:"env-prefix" default:"ORRERY_SECRET_" usage:"prefix of the environment variables that env references may name; empty: env references are disabled on this node"`
 	} `config:"secrets"`
 	Providers struct {
-		Dir string `config:"dir" usage:"directory of programs that give placeholders of this node's instances; empty: none"`
+		Dir string `config:"dir" usage:"directory of programs that provide placeholder values for this node's instances; empty: none"`
 	} `config:"providers"`
-	Memory        int           `config:"memory" usage:"memory the node offers, in MiB; 0: what the host has"`
-	CPU           int           `config:"cpu" usage:"CPU the node offers, in hundredths of a core; 0: what the host has"`
-	Cache         int           `config:"cache-mib" usage:"template content kept on this host for the next start, in MiB; 0: a tenth of the disk, between 1 and 64 GiB"`
-	ReserveMemory int           `config:"reserve-memory" usage:"memory kept for the host itself, in MiB"`
-	ReserveCPU    int           `config:"reserve-cpu" usage:"CPU kept for the host itself, in hundredths of a core"`
-	ReserveDisk   int           `config:"reserve-disk" usage:"disk kept for the host itself, in MiB"`
-	CPUFactor     float64       `config:"cpu-factor" default:"1" usage:"how often each hundredth of a core may be reserved: 2 is twice, 0.5 half"`
-	MaxInstances  int           `config:"max-instances" usage:"most instances on the node; 0: no bound"`
-	InstanceUser  string        `config:"instance-user" usage:"user of this host that instances run as unless their group sets confine.user; the agent has to be root; containers keep their image's user; empty: the agent's own user"`
-	StopInstances bool          `config:"stop-instances" usage:"stop all instances when the agent ends; otherwise they run on and the next agent adopts them"`
-	OrphanGrace   time.Duration `config:"orphan-grace" default:"10m" usage:"how long a process runs on whose instance has no record in the store; 0: for ever"`
-	LogKeep       int           `config:"log.keep" default:"2000" usage:"records of the agent's own log kept in memory, for who reads it over the API"`
+	Memory        int           `config:"memory" usage:"memory of the node, in MiB; 0: that of the host"`
+	CPU           int           `config:"cpu" usage:"CPU of the node, in hundredths of a core; 0: that of the host"`
+	Cache         int           `config:"cache-mib" usage:"template content cached on this host, in MiB; 0: a tenth of the disk, between 1 and 64 GiB"`
+	ReserveMemory int           `config:"reserve-memory" usage:"memory reserved for the host itself, in MiB"`
+	ReserveCPU    int           `config:"reserve-cpu" usage:"CPU reserved for the host itself, in hundredths of a core"`
+	ReserveDisk   int           `config:"reserve-disk" usage:"disk reserved for the host itself, in MiB"`
+	CPUFactor     float64       `config:"cpu-factor" default:"1" usage:"overcommit factor of CPU: 2 lets instances reserve each core twice, 0.5 half of it"`
+	MaxInstances  int           `config:"max-instances" usage:"maximum number of instances on the node; 0: no limit"`
+	InstanceUser  string        `config:"instance-user" usage:"host user of instances whose group does not set confine.user; requires an agent that runs as root; containers use their image's user; empty: the agent's own user"`
+	StopInstances bool          `config:"stop-instances" usage:"stop all instances when the agent ends; otherwise they keep running and the next agent adopts them"`
+	OrphanGrace   time.Duration `config:"orphan-grace" default:"10m" usage:"how long an instance without a record in the store may keep running; 0: forever"`
+	LogKeep       int           `config:"log.keep" default:"2000" usage:"number of records of the agent's own log kept in memory for the API"`
 	StopTimeout   time.Duration `config:"stop-timeout" default:"10m" usage:"how long stopping all instances may take"`
 }
 
-// Validate names the settings that cannot be used.
+// Validate returns an error for each invalid setting.
 func (s *settings) Validate() []error {
 	problems := slices.Concat(s.Settings.Validate(), s.RequireSecret(), telemetry.CheckKept(s.LogKeep))
 	if err := fleet.NodeID(s.node()).Validate(); err != nil {
@@ -67,7 +67,7 @@ func (s *settings) Validate() []error {
 	return append(problems, nodeagent.CheckOffer(s.Memory, s.CPU, s.room())...)
 }
 
-// room is how much of its capacity the node gives.
+// room limits how much of its capacity the node offers.
 func (s *settings) room() fleet.NodeRoom {
 	return fleet.NodeRoom{
 		Reserved:  fleet.Resources{MemoryMiB: s.ReserveMemory, CPU: s.ReserveCPU, DiskMiB: s.ReserveDisk},
@@ -75,8 +75,8 @@ func (s *settings) room() fleet.NodeRoom {
 	}
 }
 
-// unreachable reports whether the agent tells others an address that means this
-// host, while its etcd is on another, so that gateways there cannot reach it.
+// unreachable reports whether the agent advertises a loopback address although its etcd is on
+// another host, so that gateways cannot reach it.
 func (s *settings) unreachable() bool {
 	advertised := s.Listen
 	if u, err := url.Parse(s.AdvertiseURL); s.AdvertiseURL != "" && err == nil {
@@ -94,7 +94,7 @@ func (s *settings) unreachable() bool {
 	})
 }
 
-// loopback reports whether a host, with or without a port, is this one.
+// loopback reports whether a host, with or without a port, is a loopback address.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -104,7 +104,7 @@ func loopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// node is the given id, else the host's name.
+// node is the configured id, or the host's name.
 func (s *settings) node() string {
 	if s.Node != "" {
 		return s.Node

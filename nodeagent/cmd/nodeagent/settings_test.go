@@ -10,26 +10,26 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-func TestNonsenseCapacityAndRoomAreRefusedByTheSettingsName(t *testing.T) {
+func TestInvalidCapacityAndRoomNameTheSetting(t *testing.T) {
 	for _, c := range []struct {
 		rule, setting string
 		change        func(*settings)
 	}{
-		{"what the host has, with nothing kept", "", func(*settings) {}},
-		{"some of everything", "", func(s *settings) {
+		{"defaults", "", func(*settings) {}},
+		{"all settings", "", func(s *settings) {
 			s.Memory, s.CPU, s.ReserveMemory, s.ReserveCPU, s.ReserveDisk, s.CPUFactor, s.MaxInstances = 4096, 400, 512, 50, 1000, 1.5, 20
 		}},
 		{"negative memory", "memory", func(s *settings) { s.Memory = -1 }},
-		{"memory no host has", "memory", func(s *settings) { s.Memory = math.MaxInt }},
+		{"impossible memory", "memory", func(s *settings) { s.Memory = math.MaxInt }},
 		{"negative CPU", "cpu", func(s *settings) { s.CPU = -1 }},
-		{"CPU no host has", "cpu", func(s *settings) { s.CPU = math.MaxInt }},
-		{"less than no memory kept", "reserve-memory", func(s *settings) { s.ReserveMemory = -1 }},
-		{"less than no CPU kept", "reserve-cpu", func(s *settings) { s.ReserveCPU = -1 }},
-		{"more disk kept than there is in the world", "reserve-disk", func(s *settings) { s.ReserveDisk = math.MaxInt }},
+		{"impossible CPU", "cpu", func(s *settings) { s.CPU = math.MaxInt }},
+		{"negative memory reserve", "reserve-memory", func(s *settings) { s.ReserveMemory = -1 }},
+		{"negative CPU reserve", "reserve-cpu", func(s *settings) { s.ReserveCPU = -1 }},
+		{"impossible disk reserve", "reserve-disk", func(s *settings) { s.ReserveDisk = math.MaxInt }},
 		{"a negative factor", "cpu-factor", func(s *settings) { s.CPUFactor = -0.5 }},
-		{"a factor that is no number", "cpu-factor", func(s *settings) { s.CPUFactor = math.NaN() }},
-		{"a factor without end", "cpu-factor", func(s *settings) { s.CPUFactor = math.Inf(1) }},
-		{"fewer than no instances", "max-instances", func(s *settings) { s.MaxInstances = -1 }},
+		{"factor NaN", "cpu-factor", func(s *settings) { s.CPUFactor = math.NaN() }},
+		{"infinite factor", "cpu-factor", func(s *settings) { s.CPUFactor = math.Inf(1) }},
+		{"negative instance limit", "max-instances", func(s *settings) { s.MaxInstances = -1 }},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			s := settings{Node: "node-1", CPUFactor: 1}
@@ -49,14 +49,14 @@ func TestNonsenseCapacityAndRoomAreRefusedByTheSettingsName(t *testing.T) {
 	}
 }
 
-func TestSettingsMakeTheRoom(t *testing.T) {
+func TestSettingsDefineRoom(t *testing.T) {
 	s := settings{ReserveMemory: 1, ReserveCPU: 2, ReserveDisk: 3, CPUFactor: 4, MaxInstances: 5}
 	if want := (fleet.NodeRoom{Reserved: fleet.Resources{MemoryMiB: 1, CPU: 2, DiskMiB: 3}, CPUFactor: 4, MaxInstances: 5}); s.room() != want {
 		t.Errorf("%+v, want %+v", s.room(), want)
 	}
 }
 
-func TestAStopHasToBeGivenTime(t *testing.T) {
+func TestStopTimeoutMustBePositive(t *testing.T) {
 	for limit, refused := range map[time.Duration]bool{-time.Second: true, 0: true, time.Second: false} {
 		problems := (&settings{Node: "n", StopTimeout: limit}).Validate()
 		got := slices.ContainsFunc(problems, func(err error) bool { return errs.FieldOf(err) == "stop-timeout" })
@@ -66,7 +66,7 @@ func TestAStopHasToBeGivenTime(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatOthersCannotReachIsTold(t *testing.T) {
+func TestUnreachableAdvertisedAddressIsDetected(t *testing.T) {
 	for _, c := range []struct {
 		listen, advertised, etcd string
 		unreachable              bool

@@ -12,19 +12,19 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
-	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
 )
 
 const (
-	// maxWarm bounds the versions one call may ask for, and warmBound how long it may take.
-	maxWarm   = 256
-	warmBound = 10 * time.Minute
+	// maxWarm bounds the versions of one call, and warmTimeout its duration.
+	maxWarm     = 256
+	warmTimeout = 10 * time.Minute
 )
 
 // Content is the node's cache of template content.
 type Content interface {
-	Status(after int) blobs.Status
-	WarmUp(ctx context.Context, digests []string) []blobs.Warmed
+	Status(after int) blobcache.Status
+	WarmUp(ctx context.Context, digests []string) []blobcache.WarmResult
 }
 
 func readCache(content Content) endpoint.Endpoint {
@@ -57,7 +57,7 @@ func decodeAfter(_ context.Context, r *http.Request) (any, error) {
 
 func warmCache(content Content) endpoint.Endpoint {
 	return func(ctx context.Context, request any) (any, error) {
-		ctx, cancel := context.WithTimeout(ctx, warmBound)
+		ctx, cancel := context.WithTimeout(ctx, warmTimeout)
 		defer cancel()
 		answer := client.WarmAnswer{Versions: []client.WarmedVersion{}}
 		for _, w := range content.WarmUp(ctx, request.(client.WarmRequest).Digests) {
@@ -71,13 +71,13 @@ func warmCache(content Content) endpoint.Endpoint {
 	}
 }
 
-// why tells why a version is not here. What a full disk refuses has no words of its own.
+// why returns the error's message, or advice if the disk is full.
 func why(err error) string {
-	told := errs.MessageOf(err)
-	if errs.Is(err, errs.Exhausted) && told == errs.MessageOf(nil) {
-		return fleet.ReasonDiskFull.Text() + ": make room on it, or lower cache-mib, and ask again"
+	message := errs.MessageOf(err)
+	if errs.Is(err, errs.Exhausted) && message == errs.MessageOf(nil) {
+		return fleet.ReasonDiskFull.Text() + ": free space on it, or lower cache-mib, and retry"
 	}
-	return told
+	return message
 }
 
 func decodeWarm(_ context.Context, r *http.Request) (any, error) {

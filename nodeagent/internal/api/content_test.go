@@ -9,25 +9,25 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/client"
-	"github.com/orreryhq/orrery/nodeagent/internal/blobs"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
 )
 
-// failing is a cache whose versions fail with the errors of their turn.
+// failing is a cache whose versions fail with these errors in order.
 type failing []error
 
-func (failing) Status(int) blobs.Status { return blobs.Status{} }
+func (failing) Status(int) blobcache.Status { return blobcache.Status{} }
 
-func (f failing) WarmUp(_ context.Context, digests []string) []blobs.Warmed {
-	all := make([]blobs.Warmed, len(digests))
+func (f failing) WarmUp(_ context.Context, digests []string) []blobcache.WarmResult {
+	all := make([]blobcache.WarmResult, len(digests))
 	for n, d := range digests {
-		all[n] = blobs.Warmed{Digest: d, Err: f[n]}
+		all[n] = blobcache.WarmResult{Digest: d, Err: f[n]}
 	}
 	return all
 }
 
-func TestAVersionThatAFullDiskRefusesSaysSo(t *testing.T) {
-	full := errs.Wrap("blobs.Fetch", errs.As(errs.Exhausted, "blobs.write", syscall.ENOSPC))
-	content := failing{full, errs.New(errs.Exhausted, "too much is asked for at once"), errs.As(errs.Unavailable, "x", errors.New("10.0.0.1"))}
+func TestWarmReportsFullDisk(t *testing.T) {
+	full := errs.Wrap("blobs.Fetch", errs.WrapAs(errs.Exhausted, "blobs.write", syscall.ENOSPC))
+	content := failing{full, errs.New(errs.Exhausted, "too much is asked for at once"), errs.WrapAs(errs.Unavailable, "x", errors.New("10.0.0.1"))}
 	answer, err := warmCache(content)(t.Context(), client.WarmRequest{Digests: []string{"a", "b", "c"}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,9 +1,8 @@
-// Package api is the agent's HTTP interface for the gateway: live figures, log,
-// console and heartbeats of the node's instances, its cache of templates, and what the agent
-// itself logs.
+// Package api is the agent's HTTP API for the gateway: live figures, log, console and
+// heartbeats of the node's instances, its template cache, and the agent's own log.
 //
-// Every call but /livez carries the cluster secret. Errors are in wire's Internal
-// dialect, so a Kind survives the hop.
+// Every call except /livez requires the cluster secret. Errors are encoded in wire's Internal
+// dialect, so that the client gets their Kind.
 package api
 
 import (
@@ -14,17 +13,17 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
-	"github.com/orreryhq/orrery/nodeagent/internal/console"
-	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/console"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
 )
 
-// Instances is what the interface speaks about.
+// Instances are the node's instances.
 type Instances interface {
-	// Instance finds a driver. NotFound when the node does not have the instance.
-	Instance(id fleet.InstanceID) (*supervise.Instance, error)
-	// LogPath is the file that holds an instance's output.
+	// Instance returns an instance's driver. NotFound if the node does not have it.
+	Instance(id fleet.InstanceID) (*driver.Instance, error)
+	// LogPath is the path of an instance's output.
 	LogPath(id fleet.InstanceID) string
-	// Logs tells of new output.
+	// Logs notifies about new output.
 	Logs() *console.Follower
 }
 
@@ -53,8 +52,8 @@ func getInstance(all Instances) endpoint.Endpoint {
 	}
 }
 
-// View is an instance as the interface shows it.
-func View(l supervise.Live, now time.Time) client.Instance {
+// View is an instance as the API shows it.
+func View(l driver.Live, now time.Time) client.Instance {
 	s := l.Status
 	v := client.Instance{
 		ID: s.Instance, Name: l.Name, Group: s.Group, Generation: s.Generation,
@@ -121,11 +120,11 @@ func heartbeat(all Instances) endpoint.Endpoint {
 		if at.IsZero() || at.After(now) {
 			at = now
 		}
-		var measured *supervise.Measured
+		var measured *driver.Measured
 		if r.Measured != nil {
-			measured = &supervise.Measured{Proxy: r.Measured.Proxy, Figures: r.Measured.Figures}
+			measured = &driver.Measured{Proxy: r.Measured.Proxy, Figures: r.Measured.Figures}
 		}
-		return nil, i.Heartbeat(supervise.Beat{
+		return nil, i.Heartbeat(driver.Beat{
 			State: r.State, Players: r.Players, MaxPlayers: r.MaxPlayers, TPS: r.TPS, At: at, Sequence: r.Sequence,
 			Joined: r.Joined, Left: r.Left, Measured: measured,
 		})

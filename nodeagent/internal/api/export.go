@@ -6,24 +6,24 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/orreryhq/orrery/nodeagent/internal/save"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/configexport"
 )
 
-// exportBound is how long an export may take.
-const exportBound = 2 * time.Minute
+// exportTimeout bounds the duration of an export.
+const exportTimeout = 2 * time.Minute
 
 // export serves an instance's configuration as an archive.
 func export(all Instances) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), exportBound)
+		ctx, cancel := context.WithTimeout(r.Context(), exportTimeout)
 		defer cancel()
-		out := &begun{to: w}
+		out := &trackedWriter{to: w}
 		err := writeExport(ctx, all, r, out)
 		switch {
 		case err == nil:
 		case !out.yet:
 			encodeError(ctx, err, w)
-		default: // too late for words: whoever reads misses the report
+		default: // the answer has trackedWriter: abort it, so that its report is missing
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now())
 			panic(http.ErrAbortHandler)
 		}
@@ -41,16 +41,16 @@ func writeExport(ctx context.Context, all Instances, r *http.Request, w io.Write
 	}
 	defer request.Close()
 	request.Prefix = r.URL.Query().Get("prefix")
-	return save.Write(ctx, w, request.Request)
+	return configexport.Write(ctx, w, request.Request)
 }
 
-// begun knows whether anything was written.
-type begun struct {
+// trackedWriter records whether anything was written.
+type trackedWriter struct {
 	to  http.ResponseWriter
 	yet bool
 }
 
-func (b *begun) Write(p []byte) (int, error) {
+func (b *trackedWriter) Write(p []byte) (int, error) {
 	if !b.yet {
 		b.to.Header().Set("Content-Type", "application/x-tar")
 		b.yet = true

@@ -9,13 +9,13 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
-	"github.com/orreryhq/orrery/nodeagent/internal/files"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/files"
 )
 
 const (
-	// defaultFile is how much of a file is shown unless asked otherwise.
+	// defaultFile is the default size of the part of a file, in bytes.
 	defaultFile = 64 << 10
-	// maxFileReaders is how many calls read files at a time: each holds what it reads.
+	// maxFileReaders bounds concurrent reads of files, which are held in memory.
 	maxFileReaders = 4
 )
 
@@ -25,7 +25,7 @@ type filesRequest struct {
 }
 
 func listFiles(all Instances, turns chan struct{}) endpoint.Endpoint {
-	return ofFiles(all, turns, func(at files.Place, q files.Query) (any, error) {
+	return ofFiles(all, turns, func(at files.Viewer, q files.Query) (any, error) {
 		l, err := at.List(q.Path)
 		out := client.Directory{Entries: make([]client.FileEntry, 0, len(l.Entries)), More: l.More}
 		for _, e := range l.Entries {
@@ -36,14 +36,14 @@ func listFiles(all Instances, turns chan struct{}) endpoint.Endpoint {
 }
 
 func readFile(all Instances, turns chan struct{}) endpoint.Endpoint {
-	return ofFiles(all, turns, func(at files.Place, q files.Query) (any, error) {
+	return ofFiles(all, turns, func(at files.Viewer, q files.Query) (any, error) {
 		c, err := at.Read(q)
 		return client.FileContent{Text: c.Text, Size: c.Size, Cut: c.Cut, Binary: c.Binary}, err
 	})
 }
 
-// ofFiles does something with an instance's directory when it is its turn.
-func ofFiles(all Instances, turns chan struct{}, do func(files.Place, files.Query) (any, error)) endpoint.Endpoint {
+// ofFiles calls do with an instance's directory, limited by turns.
+func ofFiles(all Instances, turns chan struct{}, do func(files.Viewer, files.Query) (any, error)) endpoint.Endpoint {
 	return func(ctx context.Context, request any) (any, error) {
 		r := request.(filesRequest)
 		i, err := all.Instance(r.id)
@@ -54,10 +54,10 @@ func ofFiles(all Instances, turns chan struct{}, do func(files.Place, files.Quer
 		if err != nil {
 			return nil, err
 		}
-		if err := turn(ctx, turns); err != nil {
+		if err := acquire(ctx, turns); err != nil {
 			return nil, err
 		}
-		defer done(turns)
+		defer release(turns)
 		return do(at, r.Query)
 	}
 }

@@ -11,31 +11,31 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/client"
-	"github.com/orreryhq/orrery/nodeagent/internal/console"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/console"
 )
 
 const (
 	defaultLines = 100
 	defaultChunk = 64 << 10
-	// maxReaders is how many calls read logs at a time: each costs memory and, while it
-	// searches, a core that servers could use.
+	// maxReaders bounds concurrent reads of logs, because each uses memory and a search also a
+	// core.
 	maxReaders = 2
-	// patience is how long others wait for their turn: less than their callers do, who
-	// then learn why.
-	patience = 5 * time.Second
-	// answerTimeout bounds how long an answer may take to be read.
+	// turnTimeout bounds the wait for a turn. It is shorter than the callers' timeouts, so that
+	// they learn the cause.
+	turnTimeout = 5 * time.Second
+	// answerTimeout bounds the transmission of an answer.
 	answerTimeout = 10 * time.Second
-	// answerBuffer is how much of an answer is held before it is sent.
+	// answerBuffer is the size of the buffer of an answer.
 	answerBuffer = 64 << 10
 )
 
-// reader serves what an instance printed: a page of lines, or with ?offset a piece of
-// bytes. A page is sent as it is read, a line at a time.
+// reader serves an instance's output: a page of lines, or with ?offset a piece of bytes. It
+// sends a page line by line while reading it.
 type reader struct {
 	all   Instances
 	turns chan struct{}
-	// searches has room for one call less than turns: whoever only reads on does not wait
-	// for those who search.
+	// searches limits searches to one less than turns, so that they never block all other
+	// reads.
 	searches chan struct{}
 }
 
@@ -49,7 +49,7 @@ func (r reader) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// serve answers, or returns why nothing was answered.
+// serve answers the request. It returns an error only if it has sent nothing.
 func (r reader) serve(w http.ResponseWriter, req *http.Request) error {
 	ctx, q := req.Context(), req.URL.Query()
 	if _, err := r.all.Instance(instanceID(req)); err != nil {
@@ -64,26 +64,26 @@ func (r reader) serve(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	if q.Get("grep") != "" {
-		if err := turn(ctx, r.searches); err != nil {
+		if err := acquire(ctx, r.searches); err != nil {
 			return err
 		}
-		defer done(r.searches)
+		defer release(r.searches)
 	}
-	if err := turn(ctx, r.turns); err != nil {
+	if err := acquire(ctx, r.turns); err != nil {
 		return err
 	}
-	defer done(r.turns)
+	defer release(r.turns)
 	page, err := r.all.Logs().Find(ctx, path, query)
 	if err != nil {
 		return err
 	}
 	defer page.Close()
 	answer(w)
-	_ = writePage(w, page) // whoever reads has gone, or reads an answer that breaks off
+	_ = writePage(w, page) // on an error the caller is gone or gets an incomplete answer
 	return nil
 }
 
-// piece answers with the bytes from an offset on.
+// piece sends the bytes from an offset on.
 func (r reader) piece(ctx context.Context, w http.ResponseWriter, path string, q url.Values) error {
 	offset, err := number(q.Get("offset"), "offset", 0)
 	if err != nil {
@@ -93,10 +93,10 @@ func (r reader) piece(ctx context.Context, w http.ResponseWriter, path string, q
 	if err != nil {
 		return err
 	}
-	if err := turn(ctx, r.turns); err != nil {
+	if err := acquire(ctx, r.turns); err != nil {
 		return err
 	}
-	defer done(r.turns)
+	defer release(r.turns)
 	data, next, err := console.Read(path, offset, int(min(limit, console.MaxRead)))
 	if err != nil {
 		return err
@@ -105,37 +105,37 @@ func (r reader) piece(ctx context.Context, w http.ResponseWriter, path string, q
 	return encode(ctx, w, client.Chunk{Data: data, Next: next})
 }
 
-// turn waits until there is room for one more. Exhausted when that takes too long.
-func turn(ctx context.Context, turns chan struct{}) error {
-	late := time.NewTimer(patience)
+// acquire waits for a turn. Exhausted if that takes too long.
+func acquire(ctx context.Context, turns chan struct{}) error {
+	late := time.NewTimer(turnTimeout)
 	defer late.Stop()
 	select {
 	case turns <- struct{}{}:
 		return nil
 	case <-late.C:
-		return errs.New(errs.Exhausted, "the node's agent is busy with other reads of logs or files, as for searches: retry in a moment, or ask for less")
+		return errs.New(errs.Exhausted, "the node's agent is busy with other reads of logs or files: retry in a moment, or request less")
 	case <-ctx.Done():
-		return errs.Wrap("api.turn", ctx.Err())
+		return errs.Wrap("api.acquire", ctx.Err())
 	}
 }
 
-func done(turns chan struct{}) { <-turns }
+func release(turns chan struct{}) { <-turns }
 
-// answer begins an answer, which may not be stuck for long: others wait for their turn.
+// answer begins an answer and limits its duration, because others wait for their turn.
 func answer(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout))
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 }
 
-// writePage sends a page as a client.Log, holding one line at a time.
+// writePage sends a page as a client.Log, with one line in memory at a time.
 func writePage(w http.ResponseWriter, page *console.Page) error {
 	head, err := json.Marshal(client.Log{Lines: []client.Line{}, More: page.More, Before: page.Before, Total: page.Total})
 	if err != nil {
-		return errs.As(errs.Internal, "api.writePage", err)
+		return errs.WrapAs(errs.Internal, "api.writePage", err)
 	}
 	const empty = `{"lines":[`
 	out := bufio.NewWriterSize(w, answerBuffer)
-	_, _ = out.WriteString(empty) // whatever fails is told by Flush
+	_, _ = out.WriteString(empty) // Flush returns the error
 	comma := ""
 	for l, err := range page.Lines() {
 		if err != nil {
@@ -143,19 +143,19 @@ func writePage(w http.ResponseWriter, page *console.Page) error {
 		}
 		b, err := json.Marshal(client.Line{Offset: l.Offset, Text: l.Text, At: l.At})
 		if err != nil {
-			return errs.As(errs.Internal, "api.writePage", err)
+			return errs.WrapAs(errs.Internal, "api.writePage", err)
 		}
 		_, _ = out.WriteString(comma)
 		if _, err := out.Write(b); err != nil {
-			return errs.As(errs.Unavailable, "api.writePage", err)
+			return errs.WrapAs(errs.Unavailable, "api.writePage", err)
 		}
 		comma = ","
 	}
 	_, _ = out.Write(head[len(empty):])
-	return errs.As(errs.Unavailable, "api.writePage", out.Flush())
+	return errs.WrapAs(errs.Unavailable, "api.writePage", out.Flush())
 }
 
-// decodeQuery reads which page of a log is wanted.
+// decodeQuery parses the query for a page of a log.
 func decodeQuery(q url.Values) (out console.Query, err error) {
 	lines, err := number(q.Get("lines"), "lines", defaultLines)
 	if err != nil {
@@ -179,7 +179,7 @@ func decodeQuery(q url.Values) (out console.Query, err error) {
 	return out, nil
 }
 
-// number reads a query parameter that is a whole number, not negative.
+// number parses a query parameter that is a non-negative integer.
 func number(text, field string, missing int64) (int64, error) {
 	if text == "" {
 		return missing, nil

@@ -20,17 +20,17 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
-	"github.com/orreryhq/orrery/nodeagent/internal/console"
-	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/console"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// printed are instances of which nothing but what they printed is asked.
+// printed is a fake instance with only output.
 type printed string
 
-func (printed) Instance(fleet.InstanceID) (*supervise.Instance, error) { return nil, nil }
-func (p printed) LogPath(fleet.InstanceID) string                      { return string(p) }
+func (printed) Instance(fleet.InstanceID) (*driver.Instance, error) { return nil, nil }
+func (p printed) LogPath(fleet.InstanceID) string                   { return string(p) }
 func (printed) Logs() *console.Follower {
 	return console.NewFollower(slog.New(slog.DiscardHandler))
 }
@@ -49,7 +49,7 @@ func ask(ctx context.Context, query string) *http.Request {
 	return httptest.NewRequest(http.MethodGet, "/v1/instances/aaaaaa/log?"+query, nil).WithContext(ctx)
 }
 
-func TestAPageIsSentAsItIsRead(t *testing.T) {
+func TestPageIsStreamed(t *testing.T) {
 	r := readerOf(t, "one\n\"two\"\x1b[0m\nthree \xff\n")
 	for query, want := range map[string]string{
 		"lines=9":            `[one "two"` + "\x1b[0m three \ufffd] false 0",
@@ -74,7 +74,7 @@ func TestAPageIsSentAsItIsRead(t *testing.T) {
 	}
 }
 
-func TestAPageTellsHowManyLinesTheLogHasWhenAsked(t *testing.T) {
+func TestPageCountsLinesOnRequest(t *testing.T) {
 	for text, want := range map[string]int64{
 		"": 0, "one": 1, "one\n": 1, "one\ntwo\nthree": 3, strings.Repeat("line\n", 100_000): 100_000,
 	} {
@@ -89,7 +89,7 @@ func TestAPageTellsHowManyLinesTheLogHasWhenAsked(t *testing.T) {
 	}
 }
 
-func TestAPatternThatExplodesIsRefusedByName(t *testing.T) {
+func TestHugePatternIsRefusedByField(t *testing.T) {
 	for _, text := range []string{`(((a{1,100}){1,100}){1,100})`, `(a{1,100}){1,10}`, `(`} {
 		w := httptest.NewRecorder()
 		readerOf(t, "a\n").ServeHTTP(w, ask(t.Context(), "grep="+url.QueryEscape(text)))
@@ -99,11 +99,11 @@ func TestAPatternThatExplodesIsRefusedByName(t *testing.T) {
 	}
 }
 
-func TestWhoReadsOnDoesNotWaitForSearches(t *testing.T) {
+func TestReadsDoNotWaitForSearches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := readerOf(t, "one\n")
-		for range cap(r.searches) { // searches under way hold both
-			if err := errors.Join(turn(t.Context(), r.searches), turn(t.Context(), r.turns)); err != nil {
+		for range cap(r.searches) { // two running searches hold both slots
+			if err := errors.Join(acquire(t.Context(), r.searches), acquire(t.Context(), r.turns)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -116,11 +116,11 @@ func TestWhoReadsOnDoesNotWaitForSearches(t *testing.T) {
 	})
 }
 
-func TestOnlyAFewReadLogsAtATime(t *testing.T) {
+func TestConcurrentLogReadsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := readerOf(t, "one\n")
 		for range maxReaders {
-			if err := turn(t.Context(), r.turns); err != nil {
+			if err := acquire(t.Context(), r.turns); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -137,7 +137,7 @@ func TestOnlyAFewReadLogsAtATime(t *testing.T) {
 		waits := make(chan error)
 		go func() { waits <- r.serve(httptest.NewRecorder(), ask(t.Context(), "lines=1")) }()
 		synctest.Wait()
-		done(r.turns)
+		release(r.turns)
 		if err := <-waits; err != nil {
 			t.Errorf("whoever waited: %v", err)
 		}

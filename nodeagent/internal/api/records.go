@@ -14,10 +14,10 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// maxRecords is how many records of the agent's log are answered at most.
+// maxRecords bounds the records of the agent's log in an answer.
 const maxRecords = 1000
 
-// readRecords answers the last records of the agent's own log.
+// readRecords returns the last records of the agent's own log.
 func readRecords(ring *telemetry.Ring) endpoint.Endpoint {
 	return func(_ context.Context, request any) (any, error) {
 		q := request.(client.RecordQuery)
@@ -42,8 +42,8 @@ func recordQuery(v url.Values) (q client.RecordQuery, err error) {
 	return q, err
 }
 
-// followRecords serves the agent's own log, from its last records or from a number on: one
-// JSON frame a line. closed ends all streams.
+// followRecords streams the agent's own log, from its last records or from a number on, as one
+// JSON frame per line. closed ends all streams.
 func followRecords(ring *telemetry.Ring, closed <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q, err := recordQuery(r.URL.Query())
@@ -52,7 +52,7 @@ func followRecords(ring *telemetry.Ring, closed <-chan struct{}) http.Handler {
 			return
 		}
 		rc := http.NewResponseController(w)
-		_ = rc.SetReadDeadline(time.Time{}) // nothing more is read
+		_ = rc.SetReadDeadline(time.Time{}) // the request is read completely
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		ctx, cancel := context.WithCancel(r.Context())
 		var watching sync.WaitGroup
@@ -66,24 +66,24 @@ func followRecords(ring *telemetry.Ring, closed <-chan struct{}) http.Handler {
 		defer watching.Wait()
 		defer cancel()
 		s := records{from: ring.Follow(q.RecordFilter, q.After, q.Limit), rc: rc, out: json.NewEncoder(w)}
-		_ = s.serve(ctx) // whoever reads has gone, or reads that the stream broke off
+		_ = s.serve(ctx) // on an error the caller is gone or sees an interrupted stream
 	})
 }
 
-// records is one open stream of the agent's log.
+// records is a stream of the agent's log.
 type records struct {
 	from *telemetry.Follower
 	rc   *http.ResponseController
 	out  *json.Encoder
 }
 
-// serve writes until the reader goes, takes nothing, or the agent ends.
+// serve writes until the caller is gone or does not read, or the agent ends.
 func (s *records) serve(ctx context.Context) error {
-	if err := s.write(client.RecordFrame{}); err != nil { // the head goes out at once
+	if err := s.write(client.RecordFrame{}); err != nil { // sends the header at once
 		return err
 	}
 	for {
-		some, gap, err := s.from.Next(ctx, aliveEvery)
+		some, gap, err := s.from.Next(ctx, keepAliveInterval)
 		if err != nil {
 			return err
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/orreryhq/orrery/libs/series"
 )
 
-// Past is how the node and its instances did.
-type Past interface {
+// Samples returns the samples of the node and its instances.
+type Samples interface {
 	Node(now time.Time, w series.Window) series.Figures
-	// Instance is NotFound when nothing is known.
+	// Instance returns NotFound if there are no samples.
 	Instance(id fleet.InstanceID, now time.Time, w series.Window) (series.Figures, error)
 }
 
@@ -23,16 +23,16 @@ type seriesRequest struct {
 	window series.Window
 }
 
-func readNodeSeries(past Past) endpoint.Endpoint {
+func readNodeSeries(samples Samples) endpoint.Endpoint {
 	return func(_ context.Context, request any) (any, error) {
-		return past.Node(time.Now(), request.(seriesRequest).window), nil
+		return samples.Node(time.Now(), request.(seriesRequest).window), nil
 	}
 }
 
-func readSeries(past Past) endpoint.Endpoint {
+func readSeries(samples Samples) endpoint.Endpoint {
 	return func(_ context.Context, request any) (any, error) {
 		r := request.(seriesRequest)
-		return past.Instance(r.id, time.Now(), r.window)
+		return samples.Instance(r.id, time.Now(), r.window)
 	}
 }
 

@@ -9,18 +9,19 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/validate"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// maxReason bounds why the agent is to end, in characters.
+// maxReason bounds the reason of a shutdown, in characters.
 const maxReason = 200
 
 func shutdown(node fleet.NodeID, end func(reason string)) endpoint.Endpoint {
 	return func(_ context.Context, request any) (any, error) {
 		asked := request.(client.Shutdown)
 		if asked.Node != node {
-			return nil, errs.New(errs.Conflict, "this is the agent of node %s and not of the one that is to end, so it does not: let each agent advertise an address of its own", node)
+			return nil, errs.New(errs.Conflict, "this is the agent of node %s and not of the requested one, so it does not end: make each agent advertise an address of its own", node)
 		}
 		end(asked.Reason)
 		return nil, nil
@@ -32,7 +33,7 @@ func decodeShutdown(_ context.Context, r *http.Request) (any, error) {
 	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
 		return nil, err
 	}
-	if utf8.RuneCountInString(body.Reason) > maxReason || fleet.HasControl(body.Reason) {
+	if utf8.RuneCountInString(body.Reason) > maxReason || validate.HasControl(body.Reason) {
 		return nil, errs.Field("reason", "must be at most %d characters without control characters", maxReason)
 	}
 	return body, nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestOnlyTheAgentOfTheNodeThatIsMeantEnds(t *testing.T) {
+func TestShutdownRefusesOtherNode(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
 		status     int
@@ -17,7 +17,7 @@ func TestOnlyTheAgentOfTheNodeThatIsMeantEnds(t *testing.T) {
 		{"its own", `{"node":"node-1","reason":"the host is replaced"}`, http.StatusNoContent, []string{"the host is replaced"}},
 		{"another's", `{"node":"node-2"}`, http.StatusConflict, nil},
 		{"nobody's", `{}`, http.StatusConflict, nil},
-		{"a reason without end", `{"node":"node-1","reason":"` + strings.Repeat("x", maxReason+1) + `"}`, http.StatusUnprocessableEntity, nil},
+		{"too long reason", `{"node":"node-1","reason":"` + strings.Repeat("x", maxReason+1) + `"}`, http.StatusUnprocessableEntity, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var ended []string

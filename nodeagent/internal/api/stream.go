@@ -9,20 +9,19 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
-	"github.com/orreryhq/orrery/nodeagent/internal/console"
-	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/console"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
 )
 
 const (
-	// aliveEvery is the pause between empty frames on a silent stream, which tell its
-	// reader that the agent is there.
-	aliveEvery = 10 * time.Second
-	// writeTimeout is how long one frame may be stuck.
+	// keepAliveInterval is the interval of keep-alive frames on a silent stream.
+	keepAliveInterval = 10 * time.Second
+	// writeTimeout bounds the transmission of a frame.
 	writeTimeout = 30 * time.Second
 )
 
-// follow serves an instance's output from an offset on, or its last lines, and what
-// comes until the instance ends: one JSON frame a line.
+// follow streams an instance's output from an offset or the last lines on until the instance
+// ends, as one JSON frame per line.
 func follow(all Instances) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i, err := all.Instance(instanceID(r))
@@ -42,14 +41,14 @@ func follow(all Instances) http.Handler {
 		viewer := console.NewViewer(path, offset)
 		defer viewer.Close()
 		rc := http.NewResponseController(w)
-		_ = rc.SetReadDeadline(time.Time{}) // nothing more is read
+		_ = rc.SetReadDeadline(time.Time{}) // the request is read completely
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		s := stream{i: i, watch: watch, viewer: viewer, begin: offset, closed: logs.Closed(), rc: rc, out: json.NewEncoder(w)}
-		_ = s.serve(r.Context()) // whoever reads has gone, or reads that the stream broke off
+		_ = s.serve(r.Context()) // on an error the caller is gone or sees an interrupted stream
 	})
 }
 
-// begin is the offset a stream is to begin at.
+// begin is the offset at which a stream begins.
 func begin(r *http.Request, path string) (int64, error) {
 	q := r.URL.Query()
 	if q.Has("offset") {
@@ -62,10 +61,10 @@ func begin(r *http.Request, path string) (int64, error) {
 	return console.Start(path, int(min(lines, console.MaxLines)))
 }
 
-// stream is one open stream.
+// stream is a stream of an instance's output.
 type stream struct {
-	i      *supervise.Instance
-	watch  *console.Watch
+	i      *driver.Instance
+	watch  *console.Subscription
 	viewer *console.Viewer
 	begin  int64
 	closed <-chan struct{}
@@ -74,16 +73,16 @@ type stream struct {
 	pace   console.Pace
 }
 
-// serve writes until the instance ends, the reader goes or the agent does.
+// serve writes until the instance or the agent ends, or the caller is gone.
 func (s *stream) serve(ctx context.Context) error {
-	alive := time.NewTicker(aliveEvery)
+	alive := time.NewTicker(keepAliveInterval)
 	defer alive.Stop()
-	if err := s.write(client.Frame{From: s.begin, Next: s.begin}); err != nil { // the head goes out at once
+	if err := s.write(client.Frame{From: s.begin, Next: s.begin}); err != nil { // sends the header at once
 		return err
 	}
 	for {
 		changed := s.watch.Changed()
-		live := s.i.Live() // looked at before the log: what it printed at the end is read, then
+		live := s.i.Live() // before the log, so that the last output of an ended run is read
 		ended := live.Status.State.Terminal()
 		p, err := s.viewer.Next(ended)
 		if err != nil {
@@ -113,7 +112,7 @@ func (s *stream) serve(ctx context.Context) error {
 	}
 }
 
-// piece writes a piece and, once the reader is up to date, keeps to its pace.
+// piece writes a piece and limits the rate of a live reader.
 func (s *stream) piece(ctx context.Context, p console.Piece) error {
 	f := client.Frame{Data: p.Data, From: p.From, Next: p.Next}
 	if p.Skipped {
@@ -134,7 +133,7 @@ func (s *stream) piece(ctx context.Context, p console.Piece) error {
 	case <-s.closed:
 	case <-ctx.Done():
 	}
-	return errs.New(errs.Canceled, "the stream is to end")
+	return errs.New(errs.Canceled, "the stream has ended")
 }
 
 func (s *stream) write(f client.Frame) error {

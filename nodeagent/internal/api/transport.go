@@ -12,32 +12,33 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
-	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
 )
 
-// Config is what the interface speaks of. All of it is required.
+// Config configures the API. All fields are required.
 type Config struct {
 	Instances Instances
 	Content   Content
-	Past      Past
+	Samples   Samples
 	// Records are the agent's own log.
 	Records *telemetry.Ring
-	// Node is the agent's.
+	// Node is the agent's node.
 	Node fleet.NodeID
-	// End begins the agent's end, and does not wait for it.
+	// End starts the agent's shutdown and returns at once.
 	End    func(reason string)
 	Secret string
 }
 
-// Handler serves the interface to whoever knows the secret.
+// Handler serves the API to callers with the cluster secret.
 func Handler(c Config) http.Handler {
 	inner := Routes(c.Instances)
 	inner.Handle("POST /v1/shutdown", Serve(shutdown(c.Node, c.End), decodeShutdown))
-	inner.Handle("GET /v1/series", Serve(readNodeSeries(c.Past), decodeSeries))
-	inner.Handle("GET /v1/instances/{id}/series", Serve(readSeries(c.Past), decodeSeries))
+	inner.Handle("GET /v1/series", Serve(readNodeSeries(c.Samples), decodeSeries))
+	inner.Handle("GET /v1/instances/{id}/series", Serve(readSeries(c.Samples), decodeSeries))
 	inner.Handle("GET /v1/cache", Serve(readCache(c.Content), decodeAfter))
 	inner.Handle("POST /v1/cache/warm", Serve(warmCache(c.Content), decodeWarm))
 	inner.Handle("GET /v1/logs", Serve(readRecords(c.Records), decodeRecords))
@@ -48,8 +49,8 @@ func Handler(c Config) http.Handler {
 	return outer
 }
 
-// Routes are the interface's routes unguarded, for whoever guards them otherwise
-// and may add to them.
+// Routes returns the API's routes without authentication, for a caller that adds its own
+// authentication and routes.
 func Routes(all Instances) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/instances/{id}", Serve(getInstance(all), decodeID))
@@ -69,12 +70,12 @@ func Routes(all Instances) *http.ServeMux {
 	return mux
 }
 
-// Serve makes a handler of an endpoint, with answers and errors in the interface's dialect.
+// Serve returns the handler of an endpoint, with the API's encoding of answers and errors.
 func Serve(e endpoint.Endpoint, decode httptransport.DecodeRequestFunc) http.Handler {
 	return httptransport.NewServer(e, decode, encode, httptransport.ServerErrorEncoder(encodeError))
 }
 
-// guard lets only calls through that carry the cluster secret.
+// guard rejects calls without the cluster secret.
 func guard(secret string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -141,12 +142,12 @@ func decodeHeartbeat(_ context.Context, r *http.Request) (any, error) {
 		return nil, errs.Field("tps", "must not be negative, is %v", *h.TPS)
 	case h.Sequence < 0:
 		return nil, errs.Field("sequence", "must not be negative, is %d", h.Sequence)
-	case h.Measured != nil && len(h.Measured.Figures) > supervise.MaxFigures:
-		return nil, errs.Field("measured", "must be at most %d bytes, has %d", supervise.MaxFigures, len(h.Measured.Figures))
+	case h.Measured != nil && len(h.Measured.Figures) > driver.MaxFigures:
+		return nil, errs.Field("measured", "must be at most %d bytes, has %d", driver.MaxFigures, len(h.Measured.Figures))
 	case h.Joined != nil:
 		return h, h.Joined.Validate()
 	case h.Left != "":
-		_, err := fleet.ParsePlayerID(string(h.Left))
+		_, err := players.ParsePlayerID(string(h.Left))
 		return h, err
 	}
 	return h, nil

@@ -1,14 +1,14 @@
-// Package controller follows what the store says about one node and drives its
+// Package controller follows the placements and orders of one node and drives its
 // instances.
 //
 // Invariants:
-//   - Absence is no order: a placement whose record is gone keeps running, and so
-//     does everything while the store is away. Only orders stop.
-//   - Placements and orders are acted on only once the node has joined: before, they
-//     may be another agent's that has the same node id.
-//   - Statuses are written by one goroutine, the newest of each instance, compared
-//     with the revision they were computed from and fenced by the node's session.
-//   - Starting waits for no write.
+//   - A missing record is not an order: an instance whose placement is gone keeps running,
+//     as does everything while the store is unavailable. Only orders stop instances.
+//   - The controller acts on placements and orders only after the node has joined: until
+//     then they may belong to another agent with the same node id.
+//   - One goroutine writes the statuses: the newest of each instance, compared with the
+//     revision it was computed from and fenced by the node's session.
+//   - Starting an instance does not wait for a write.
 package controller
 
 import (
@@ -19,28 +19,30 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/nodeagent/internal/console"
-	"github.com/orreryhq/orrery/nodeagent/internal/journal"
-	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/console"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/machine"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
-	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
 )
 
-// flushTimeout is how long a leaving agent tries to tell the store of its instances' ends.
+// flushTimeout bounds how long a leaving agent tries to write the ends of its instances.
 const flushTimeout = 10 * time.Second
 
-// Config is what a controller needs. All but Found are required.
+// Config configures a Controller. All fields but Found are required.
 type Config struct {
 	Store *store.Client
 	Node  fleet.NodeID
-	// Kit is completed by New: Plan, Report and Forgotten are the controller's.
-	Kit supervise.Kit
-	// Fence proves the node's session; ok is false while there is none.
+	// Deps is completed by New, which sets Plan, Claim, Report and Forgotten.
+	Deps driver.Deps
+	// Fence proves the node's session; ok is false without a session.
 	Fence func() (f store.Fence, ok bool)
-	// Doubt is called when something says that the session may be over though it is kept alive.
-	Doubt func()
-	// Found is what was found living at the start; see runtime.Runtime.
+	// CheckSession is called on a sign that the session is over although its keep-alives are answered.
+	CheckSession func()
+	// Found are the instances that ran when the agent started; see runtime.Runtime.
 	Found map[fleet.InstanceID]runtime.Found
 	Log   *slog.Logger
 }
@@ -48,66 +50,65 @@ type Config struct {
 // Controller drives the instances of one node.
 type Controller struct {
 	cfg    Config
-	kit    *supervise.Kit
+	deps   *driver.Deps
 	plans  *planCache
 	writer *writer
 
 	mu         sync.Mutex
 	placements map[fleet.InstanceID]fleet.Placement
 	orders     map[fleet.InstanceID]fleet.Order
-	instances  map[fleet.InstanceID]*supervise.Instance
+	instances  map[fleet.InstanceID]*driver.Instance
 	closing    bool
-	// lapsed is true once the deadline of exclusive instances has passed: what was found
-	// at the start has outlived it then, also under a later session.
+	// lapsed is set when the deadline of exclusive instances passes. An instance that was
+	// found at the start has outlived the deadline then, even if a new session begins.
 	lapsed bool
 	// start runs an instance; nil before Run and after its end.
-	start func(*supervise.Instance)
-	// joined is closed when the node has joined for the first time, listed when the
-	// placements were listed once and acted on.
+	start func(*driver.Instance)
+	// joined is closed when the node joins for the first time, and listed when the first
+	// list of placements was processed.
 	joined, listed         chan struct{}
 	joinedOnce, listedOnce sync.Once
-	// restarts counts the runs that the agent began in place by itself.
+	// restarts counts the restarts in place that the agent started by itself.
 	restarts int
-	// changed is signalled at every status, relist when all records are to be read anew.
+	// changed is signalled on every status, and relist to read all records again.
 	changed, relist chan struct{}
 }
 
-// New makes a controller that knows the journalled instances and waits for Run.
+// New returns a controller with the journalled instances. Run starts them.
 func New(cfg Config, entries []journal.Entry) *Controller {
 	c := &Controller{
 		cfg: cfg, plans: newPlanCache(cfg.Store),
 		placements: map[fleet.InstanceID]fleet.Placement{}, orders: map[fleet.InstanceID]fleet.Order{},
-		instances: map[fleet.InstanceID]*supervise.Instance{}, changed: make(chan struct{}, 1),
+		instances: map[fleet.InstanceID]*driver.Instance{}, changed: make(chan struct{}, 1),
 		relist: make(chan struct{}, 1), joined: make(chan struct{}), listed: make(chan struct{}),
 	}
-	c.writer = newWriter(cfg, c.tell)
-	kit := cfg.Kit
-	kit.Plan, kit.Claim, kit.Report, kit.Forgotten = c.plans.get, c.claim, c.report, c.forgotten
-	c.kit = &kit
+	c.writer = newWriter(cfg, c.send)
+	deps := cfg.Deps
+	deps.Plan, deps.Claim, deps.Report, deps.Forgotten = c.plans.get, c.claim, c.report, c.forgotten
+	c.deps = &deps
 	for _, e := range entries {
 		p := e.Machine.Placement
-		c.instances[p.Instance] = supervise.Restore(c.kit, identified(e, cfg.Found[p.Instance]))
+		c.instances[p.Instance] = driver.Restore(c.deps, identified(e, cfg.Found[p.Instance]))
 		if e.Machine.Status.State.Terminal() {
-			c.writer.report(e.Machine.Status) // the agent may have died before it could tell
+			c.writer.report(e.Machine.Status) // the last agent may have died before it wrote this
 		}
 	}
 	return c
 }
 
-// Run drives the instances until ctx ends; then processes run on and every status
-// that could be written has been.
+// Run drives the instances until ctx ends. Processes keep running after that.
 func (c *Controller) Run(ctx context.Context) {
 	driving, stop := context.WithCancel(ctx)
 	var drivers, others sync.WaitGroup
 	c.mu.Lock()
-	c.start = func(i *supervise.Instance) { i.Release(); drivers.Go(func() { i.Run(driving) }) }
+	c.start = func(i *driver.Instance) { i.Release(); drivers.Go(func() { i.Run(driving) }) }
 	for _, i := range c.instances {
 		c.start(i)
 	}
 	c.mu.Unlock()
 
 	others.Go(func() { c.writer.run(ctx) })
-	others.Go(func() { c.writer.watchDoubts(ctx) })
+	others.Go(func() { c.writer.watchUnwritten(ctx) })
 	others.Go(func() { c.follow(ctx) })
 	others.Wait()
 	c.mu.Lock()
@@ -117,10 +118,10 @@ func (c *Controller) Run(ctx context.Context) {
 	drivers.Wait()
 }
 
-// Joined makes the controller compare everything with the store under a new session.
-// Under a later one than the first it also reads all records anew: while the node
-// was cut off the store may have been restored or replaced, and its history with it.
-func (c *Controller) Joined(store.Fence) {
+// Joined compares all statuses with the store under a new session. After a rejoin it also
+// reads all records again, because the store may have been restored or replaced while the
+// node was cut off.
+func (c *Controller) Joined() {
 	again := true
 	c.joinedOnce.Do(func() { again = false; close(c.joined) })
 	if again {
@@ -129,17 +130,16 @@ func (c *Controller) Joined(store.Fence) {
 	c.writer.joined()
 }
 
-// ReportAgain has all records read, and every status compared and written, once more: the
-// store may have lost some though the session goes on.
+// ReportAgain reads all records again and compares and writes every status, because the
+// store may have lost some during the session.
 func (c *Controller) ReportAgain() {
 	signal(c.relist)
 	c.writer.joined()
 }
 
-// StopAll stops every instance by its own policy, all at once, and returns when
-// all have ended and their ends are written, or with ctx's error; a store that does
-// not answer is not waited for long, since the journal keeps what it was not told.
-// Nothing is started any more from then on.
+// StopAll stops every instance in parallel by its own policy. From then on the controller
+// starts nothing. It returns when all instances have ended and their ends are written, or
+// with ctx's error. It waits at most flushTimeout for the store: the journal keeps the rest.
 func (c *Controller) StopAll(ctx context.Context) error {
 	c.mu.Lock()
 	c.closing = true
@@ -159,7 +159,7 @@ func (c *Controller) StopAll(ctx context.Context) error {
 	return c.writer.flush(ctx)
 }
 
-// LongestStop is how long the most patient stop sequence of a living instance may take.
+// LongestStop is the longest stop grace of a running instance.
 func (c *Controller) LongestStop() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,8 +181,8 @@ func (c *Controller) allEnded() bool {
 	return true
 }
 
-// Instance finds an instance's driver. NotFound when the node does not have it.
-func (c *Controller) Instance(id fleet.InstanceID) (*supervise.Instance, error) {
+// Instance returns an instance's driver. NotFound if the node does not have it.
+func (c *Controller) Instance(id fleet.InstanceID) (*driver.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if i, ok := c.instances[id]; ok {
@@ -191,14 +191,14 @@ func (c *Controller) Instance(id fleet.InstanceID) (*supervise.Instance, error) 
 	return nil, errs.New(errs.NotFound, "instance %s is not on this node", id)
 }
 
-// LogPath is the file that holds an instance's output.
-func (c *Controller) LogPath(id fleet.InstanceID) string { return c.kit.LogPath(id) }
+// LogPath is the path of an instance's output.
+func (c *Controller) LogPath(id fleet.InstanceID) string { return c.deps.LogPath(id) }
 
-// Logs tells of new output.
-func (c *Controller) Logs() *console.Follower { return c.kit.Logs }
+// Logs notifies about new output.
+func (c *Controller) Logs() *console.Follower { return c.deps.Logs }
 
-// RunDir is where the runtime keeps its files of an instance.
-func (c *Controller) RunDir(id fleet.InstanceID) string { return c.kit.RunDir(id) }
+// RunDir is the directory of the runtime's files of an instance.
+func (c *Controller) RunDir(id fleet.InstanceID) string { return c.deps.RunDir(id) }
 
 // Instances counts the instances by state.
 func (c *Controller) Instances() map[fleet.State]int {
@@ -209,18 +209,18 @@ func (c *Controller) Instances() map[fleet.State]int {
 	return counts
 }
 
-// Live is what is known of all instances now.
-func (c *Controller) Live() map[fleet.InstanceID]supervise.Live {
+// Live is a snapshot of all instances.
+func (c *Controller) Live() map[fleet.InstanceID]driver.Live {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make(map[fleet.InstanceID]supervise.Live, len(c.instances))
+	all := make(map[fleet.InstanceID]driver.Live, len(c.instances))
 	for id, i := range c.instances {
 		all[id] = i.Live()
 	}
 	return all
 }
 
-// Ports are those of the instances that have not ended.
+// Ports are the ports of the instances that have not ended.
 func (c *Controller) Ports() map[int]bool {
 	all := map[int]bool{}
 	for _, l := range c.Live() {
@@ -235,8 +235,8 @@ func (c *Controller) Ports() map[int]bool {
 	return all
 }
 
-// Directories are the directories of each instance, except for those that are measured for
-// a limit; see supervise.Instance.Directories.
+// Directories are the directories of each instance, except those that are measured for
+// a limit; see driver.Instance.Directories.
 func (c *Controller) Directories() map[string][]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -249,22 +249,22 @@ func (c *Controller) Directories() map[string][]string {
 	return all
 }
 
-// SetDiskUse sets how many bytes an instance's directories hold.
+// SetDiskUse sets the size of an instance's directories in bytes.
 func (c *Controller) SetDiskUse(id string, used int64) {
 	if i, err := c.Instance(fleet.InstanceID(id)); err == nil {
 		i.SetDiskUse(used)
 	}
 }
 
-// SetUse sets what an instance's run uses; see supervise.Instance.SetUse.
-func (c *Controller) SetUse(id fleet.InstanceID, server int, u fleet.Usage) {
+// SetUse sets the resource usage of an instance's run; see driver.Instance.SetUse.
+func (c *Controller) SetUse(id fleet.InstanceID, server int, u reports.Usage) {
 	if i, err := c.Instance(id); err == nil {
 		i.SetUse(server, u)
 	}
 }
 
-// Recall takes what the node's agent before this one reported of its instances.
-func (c *Controller) Recall(r fleet.Report) {
+// Recall restores the figures that the previous agent reported.
+func (c *Controller) Recall(r reports.Report) {
 	for id, said := range r.Instances {
 		if i, err := c.Instance(id); err == nil {
 			i.Recall(said, r.At)
@@ -282,44 +282,43 @@ func (c *Controller) report(s fleet.Status) {
 	signal(c.changed)
 }
 
-// claim says in the store that an instance is about to start, on the condition that
-// the node's session lives and the placement still stands: a decision to place it
-// elsewhere that was made before compares the status and fails. NotFound when it
-// was made already.
+// claim writes that an instance is about to start, provided the node's session lives and
+// the placement is unchanged. A concurrent decision to place the instance elsewhere
+// compares the status and fails. NotFound if such a decision was made before.
 func (c *Controller) claim(ctx context.Context, p fleet.Placement) error {
 	const op = "controller.claim"
 	fence, ok := c.cfg.Fence()
 	if !ok {
 		return errNoSession
 	}
-	key := store.PlacementKey(c.cfg.Node, p.Instance)
+	key := keys.Placement(c.cfg.Node, p.Instance)
 	placement, err := store.Get(ctx, c.cfg.Store, key)
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		return errs.Wrap(op, err)
 	}
-	status, err := store.Get(ctx, c.cfg.Store, store.StatusKey(p.Instance))
+	status, err := store.Get(ctx, c.cfg.Store, keys.Status(p.Instance))
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		return errs.Wrap(op, err)
 	}
 	over := status.Generation == p.Generation && status.State.Terminal()
 	if placement.Generation != p.Generation || status.Generation > p.Generation || over {
-		return errs.New(errs.NotFound, "while the node was lost the instance was placed elsewhere, or given up")
+		return errs.New(errs.NotFound, "the instance was placed elsewhere or abandoned while the node was lost")
 	}
 	rev := status.ModRev
 	if status.Generation < p.Generation {
 		status = fleet.Status{Instance: p.Instance, Group: p.Group, Node: p.Node, Generation: p.Generation}
 	}
 	status.Epoch, status.State, status.Reason, status.Message = fence.Epoch(), fleet.Preparing, fleet.ReasonPreparing, ""
-	status.ChangedAt = c.kit.Now().UTC()
+	status.ChangedAt = c.deps.Now().UTC()
 	_, err = c.cfg.Store.Commit(ctx, store.Txn{
 		Fences: []store.Fence{fence}, Guards: []store.Guard{store.Unchanged(key, placement.ModRev)},
-		Writes: []store.Write{store.Replace(store.StatusKey(p.Instance), status, rev)},
+		Writes: []store.Write{store.Replace(keys.Status(p.Instance), status, rev)},
 	})
 	return errs.Wrap(op, err)
 }
 
-// tell passes on what the writer learned of an instance.
-func (c *Controller) tell(id fleet.InstanceID, e machine.Event) {
+// send passes an event from the writer to an instance.
+func (c *Controller) send(id fleet.InstanceID, e machine.Event) {
 	c.mu.Lock()
 	i := c.instances[id]
 	c.mu.Unlock()
@@ -328,8 +327,8 @@ func (c *Controller) tell(id fleet.InstanceID, e machine.Event) {
 	}
 }
 
-// forgotten drops an instance of which nothing is left, and begins anew if it was
-// placed again meanwhile.
+// forgotten drops an instance that its driver has finished with. If it was placed again
+// meanwhile, it starts again.
 func (c *Controller) forgotten(id fleet.InstanceID) {
 	c.writer.forget(id)
 	c.mu.Lock()
@@ -341,21 +340,21 @@ func (c *Controller) forgotten(id fleet.InstanceID) {
 	signal(c.changed)
 }
 
-// place tells an instance of its placement, making it if it is new. c.mu is held.
+// place sends an instance its placement and creates the instance if it is new. c.mu is held.
 func (c *Controller) place(p fleet.Placement) {
 	i, ok := c.instances[p.Instance]
 	if !ok {
 		if c.start == nil || c.closing {
 			return
 		}
-		i = supervise.New(c.kit, p.Instance)
+		i = driver.New(c.deps, p.Instance)
 		c.begin(p.Instance, i)
 	}
 	i.Send(machine.Placed{Placement: p})
 }
 
-// begin takes an instance in and drives it, under the order that came before it. c.mu is held.
-func (c *Controller) begin(id fleet.InstanceID, i *supervise.Instance) {
+// begin registers an instance and runs its driver, after sending it its order if any. c.mu is held.
+func (c *Controller) begin(id fleet.InstanceID, i *driver.Instance) {
 	c.instances[id] = i
 	if o, ok := c.orders[id]; ok {
 		i.Send(machine.Ordered{Order: o})

@@ -9,18 +9,19 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/machine"
 )
 
 const (
-	// manyOrders is from how many stops at once on it is told that they are most of a node's.
-	manyOrders = 5
-	// named is how many instances one line of the log names.
-	named = 20
+	// massStop is the least number of simultaneous stops that is worth a warning.
+	massStop = 5
+	// maxNamed bounds the instances that one log line names.
+	maxNamed = 20
 )
 
-// follow follows the node's placements and orders from the first join until ctx
-// ends, from the beginning whenever that is asked for.
+// follow follows the node's placements and orders from the first join until ctx ends.
+// relist makes it start from the beginning.
 func (c *Controller) follow(ctx context.Context) {
 	select {
 	case <-c.joined:
@@ -28,14 +29,14 @@ func (c *Controller) follow(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		round, cancel := context.WithCancel(ctx)
-		// Nothing is started before the orders were listed: it may have to be stopped.
+		// The orders come first: a placed instance may be ordered to stop.
 		known := make(chan struct{})
 		orders := orderHandler{c, sync.OnceFunc(func() { close(known) })}
 		var both sync.WaitGroup
 		both.Go(func() {
-			_ = c.cfg.Store.Follow(round, store.PlacementsOn(c.cfg.Node).String(), placementHandler{c, round, known})
+			_ = c.cfg.Store.Follow(round, keys.PlacementsOn(c.cfg.Node).String(), placementHandler{c, round, known})
 		})
-		both.Go(func() { _ = c.cfg.Store.Follow(round, store.OrdersOn(c.cfg.Node).String(), orders) })
+		both.Go(func() { _ = c.cfg.Store.Follow(round, keys.OrdersOn(c.cfg.Node).String(), orders) })
 		select {
 		case <-ctx.Done():
 		case <-c.relist:
@@ -45,16 +46,16 @@ func (c *Controller) follow(ctx context.Context) {
 	}
 }
 
-// placementHandler feeds the node's placements to the controller.
+// placementHandler passes the node's placements to the controller.
 type placementHandler struct {
 	*Controller
 	ctx context.Context
-	// ordersKnown is closed when the orders were listed.
+	// ordersKnown is closed when the orders are listed.
 	ordersKnown <-chan struct{}
 }
 
-// Reset compares all placements with what is known. One that is new here may have
-// been begun by an earlier agent whose journal was lost, so its status is looked at first.
+// Reset compares all placements with the known instances. An unknown instance may have been
+// started by an earlier agent whose journal was lost, so its status is read first.
 func (h placementHandler) Reset(kvs []store.KeyValue, _ int64) {
 	listed := map[fleet.InstanceID]fleet.Placement{}
 	for _, kv := range kvs {
@@ -68,7 +69,7 @@ func (h placementHandler) Reset(kvs []store.KeyValue, _ int64) {
 		return
 	}
 	before := h.begunBefore(listed)
-	if h.ctx.Err() != nil { // what was not looked at must not be taken for new
+	if h.ctx.Err() != nil { // an unread status must not look like a new instance
 		return
 	}
 	h.mu.Lock()
@@ -80,14 +81,14 @@ func (h placementHandler) Reset(kvs []store.KeyValue, _ int64) {
 			missing = append(missing, id)
 		}
 	}
-	h.gone(missing...)
-	h.takeUp(listed, before)
+	h.removed(missing...)
+	h.resumeOrPlace(listed, before)
 	h.listedOnce.Do(func() { close(h.listed) })
 }
 
-// Apply takes changes of placements as they happen.
+// Apply handles changes of placements.
 func (h placementHandler) Apply(changes []store.Change, _ int64) {
-	before := h.begunBefore(h.foundAmong(changes))
+	before := h.begunBefore(h.withProcesses(changes))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var missing []fleet.InstanceID
@@ -102,17 +103,17 @@ func (h placementHandler) Apply(changes []store.Change, _ int64) {
 		}
 		if p, ok := decode[fleet.Placement](h.Controller, ch.KeyValue); ok {
 			h.placements[p.Instance] = p
-			h.takeUp(map[fleet.InstanceID]fleet.Placement{p.Instance: p}, before)
+			h.resumeOrPlace(map[fleet.InstanceID]fleet.Placement{p.Instance: p}, before)
 		}
 	}
-	h.gone(slices.DeleteFunc(missing, func(id fleet.InstanceID) bool {
+	h.removed(slices.DeleteFunc(missing, func(id fleet.InstanceID) bool {
 		_, back := h.placements[id]
 		return back
 	})...)
 }
 
-// gone says that the records of instances are missing. c.mu is held.
-func (c *Controller) gone(ids ...fleet.InstanceID) {
+// removed tells instances that their placements are missing. c.mu is held.
+func (c *Controller) removed(ids ...fleet.InstanceID) {
 	var orphans []string
 	for _, id := range ids {
 		i := c.instances[id]
@@ -122,23 +123,22 @@ func (c *Controller) gone(ids ...fleet.InstanceID) {
 		i.Send(machine.Removed{})
 	}
 	if len(orphans) > 0 {
-		c.cfg.Doubt() // whoever removed these may have removed more
+		c.cfg.CheckSession() // more records may have been removed, such as the session
 		slices.Sort(orphans)
-		c.cfg.Log.Warn("instances run without a record and are left alone (nodeagent local list shows them)",
-			"orphans", len(orphans), "of", len(c.instances), "instances", orphans[:min(len(orphans), named)])
+		c.cfg.Log.Warn("instances run without a record and are left running (nodeagent local list shows them)",
+			"orphans", len(orphans), "of", len(c.instances), "instances", orphans[:min(len(orphans), maxNamed)])
 	}
 }
 
-// orderHandler feeds the node's orders to the controller.
+// orderHandler passes the node's orders to the controller.
 type orderHandler struct {
 	*Controller
-	// known is called when the orders were listed.
+	// known is called when the orders are listed.
 	known func()
 }
 
-// Reset takes all orders. They are obeyed however many there are: each is a record
-// somebody wrote, and the one who wrote it saw the whole fleet. That most of a node
-// ends at once is told.
+// Reset handles the list of all orders. It obeys all of them, however many there are: their
+// author saw the whole fleet. It warns if most of a node is ordered to stop.
 func (h orderHandler) Reset(kvs []store.KeyValue, _ int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,13 +147,13 @@ func (h orderHandler) Reset(kvs []store.KeyValue, _ int64) {
 	for _, kv := range kvs {
 		h.order(kv)
 	}
-	h.tellOfMany(before)
+	h.warnMassStop(before)
 	h.known()
 }
 
-// tellOfMany warns when most of what runs was ordered to end while the orders could
-// not be seen. c.mu is held.
-func (c *Controller) tellOfMany(before map[fleet.InstanceID]fleet.Order) {
+// warnMassStop warns if most of the running instances were ordered to stop while the node
+// was cut off from the orders. c.mu is held.
+func (c *Controller) warnMassStop(before map[fleet.InstanceID]fleet.Order) {
 	running, ending := 0, 0
 	reasons := map[fleet.Reason]int{}
 	for id, i := range c.instances {
@@ -168,13 +168,13 @@ func (c *Controller) tellOfMany(before map[fleet.InstanceID]fleet.Order) {
 			reasons[o.Reason]++
 		}
 	}
-	if ending >= manyOrders && 2*ending > running {
-		c.cfg.Log.Warn("most of what runs here was ordered to stop while the orders could not be seen",
+	if ending >= massStop && 2*ending > running {
+		c.cfg.Log.Warn("most of the running instances were ordered to stop while the node could not read its orders",
 			"stopping", ending, "running", running, "reasons", reasons)
 	}
 }
 
-// Apply takes changes of orders as they happen.
+// Apply handles changes of orders.
 func (h orderHandler) Apply(changes []store.Change, _ int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -198,11 +198,11 @@ func (h orderHandler) order(kv store.KeyValue) {
 	}
 }
 
-// decode reads a record; one that cannot be read is logged and left out.
+// decode decodes a record. It logs and skips one that is invalid.
 func decode[T any](c *Controller, kv store.KeyValue) (T, bool) {
 	v, err := store.Decode[T](kv)
 	if err != nil {
-		c.cfg.Log.Error("record not understood", "key", kv.Key, "error", err)
+		c.cfg.Log.Error("cannot decode a record: it is ignored", "key", kv.Key, "error", err)
 		return v, false
 	}
 	return v, true
@@ -212,10 +212,10 @@ func lastSegment(key string) fleet.InstanceID {
 	return fleet.InstanceID(key[strings.LastIndexByte(key, '/')+1:])
 }
 
-// maxPlans bounds the plans held in memory.
+// maxPlans bounds the plans in memory.
 const maxPlans = 128
 
-// planCache keeps plans, which never change.
+// planCache caches plans, which are immutable.
 type planCache struct {
 	store *store.Client
 	mu    sync.Mutex
@@ -233,7 +233,7 @@ func (c *planCache) get(ctx context.Context, digest string) (fleet.Plan, error) 
 	if ok {
 		return p, nil
 	}
-	stored, err := store.Get(ctx, c.store, store.PlanKey(digest))
+	stored, err := store.Get(ctx, c.store, keys.Plan(digest))
 	if err != nil {
 		return p, errs.Wrap("controller.plan", err)
 	}

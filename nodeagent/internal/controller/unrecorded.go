@@ -4,15 +4,15 @@ import (
 	"fmt"
 
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/machine"
 )
 
-// Listed is closed when the node's placements were listed once and acted on: from
-// then on it is known what has no record.
+// Listed is closed when the first list of placements was processed: from then on it is
+// known which instances have no record.
 func (c *Controller) Listed() <-chan struct{} { return c.listed }
 
-// Unrecorded are the living instances whose placement is gone; running is the
-// number of all living ones.
+// Unrecorded returns the running instances whose placement is gone, and the number of all
+// running instances.
 func (c *Controller) Unrecorded() (ids []fleet.InstanceID, running int) {
 	for id, l := range c.Live() {
 		if !l.Status.State.Running() {
@@ -26,13 +26,13 @@ func (c *Controller) Unrecorded() (ids []fleet.InstanceID, running int) {
 	return ids, running
 }
 
-// Driven reports whether the node drives an instance.
+// Driven reports whether the node has an instance.
 func (c *Controller) Driven(id fleet.InstanceID) bool {
 	_, err := c.Instance(id)
 	return err == nil
 }
 
-// StopUnrecorded stops an instance by its own policy because it has no record.
+// StopUnrecorded stops an instance by its own policy, because it has no record.
 func (c *Controller) StopUnrecorded(id fleet.InstanceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,6 +42,6 @@ func (c *Controller) StopUnrecorded(id fleet.InstanceID) {
 	}
 	i.Send(machine.Ordered{Order: fleet.Order{
 		Instance: id, Node: c.cfg.Node, Generation: i.Live().Status.Generation, Action: fleet.OrderStop,
-		By: fmt.Sprintf("node %s", c.cfg.Node), Reason: fleet.ReasonOrphan, Message: fleet.ReasonOrphan.Text(), At: c.kit.Now().UTC(),
+		By: fmt.Sprintf("node %s", c.cfg.Node), Reason: fleet.ReasonOrphan, Message: fleet.ReasonOrphan.Text(), At: c.deps.Now().UTC(),
 	}})
 }

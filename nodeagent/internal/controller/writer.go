@@ -11,28 +11,30 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/validate"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/machine"
 )
 
 var errNoSession = errs.New(errs.Unavailable, "the node has no session")
 
 const (
-	// batch is how many statuses one transaction holds at most.
-	batch = 48
-	// shortMessage is what is left of the message of a status that the store refused.
-	shortMessage = 256
-	// commitTimeout bounds one attempt; the outcome is read back afterwards.
+	// maxBatch bounds the statuses in one transaction.
+	maxBatch = 48
+	// shortMessageBytes is the length in bytes to which the message of a refused status is cut.
+	shortMessageBytes = 256
+	// commitTimeout bounds one attempt. The outcome is read back afterwards.
 	commitTimeout = 3 * time.Second
-	// doubtAfter is how long a crash may stay unwritten before the agent acts alone.
-	doubtAfter = 2 * time.Second
-	firstRetry = 50 * time.Millisecond
-	lastRetry  = time.Second
+	// unwrittenAfter is how long a crash may stay unwritten before the agent decides alone.
+	unwrittenAfter = 2 * time.Second
+	firstRetry     = 50 * time.Millisecond
+	lastRetry      = time.Second
 )
 
-// patience is how long a status may wait for a newer one that makes it needless.
-func patience(s fleet.State) time.Duration {
+// writeDelay is how long a status is delayed, in case a newer one replaces it.
+func writeDelay(s fleet.State) time.Duration {
 	switch s {
 	case fleet.Preparing:
 		return 30 * time.Millisecond
@@ -43,45 +45,46 @@ func patience(s fleet.State) time.Duration {
 	return 0
 }
 
-// slot is what is known of one instance's status record.
+// slot is the state of one instance's status record.
 type slot struct {
 	want  fleet.Status
 	dirty bool
 	due   time.Time
 	// since is when want was reported.
 	since time.Time
-	told  bool // that it could not be written
-	// last is true once the instance is forgotten: the record is told how it ended if
-	// there still is one, and the slot goes.
+	// crashReported is set when StatusUnwritten was sent.
+	crashReported bool
+	// last is set when the instance is forgotten. Its final status replaces a record that
+	// exists, then the slot is deleted.
 	last bool
-	// rev is the record's revision; meaningful when read is true.
+	// rev is the record's revision; valid if read is true.
 	rev  int64
 	read bool
 }
 
-// writer brings statuses to the store. One goroutine runs it; report and the like
-// may be called from any.
+// writer writes statuses to the store. One goroutine runs it; the other methods are safe for
+// concurrent use.
 type writer struct {
 	store *store.Client
 	fence func() (store.Fence, bool)
-	tell  func(fleet.InstanceID, machine.Event)
-	// suspect is called when the store refused the session's fence.
-	suspect func()
-	log     *slog.Logger
-	kick    chan struct{}
-	doubt   chan struct{}
+	send  func(fleet.InstanceID, machine.Event)
+	// checkSession is called when the store refuses the session's fence.
+	checkSession func()
+	log          *slog.Logger
+	kick         chan struct{}
+	crashed      chan struct{}
 
 	mu    sync.Mutex
 	slots map[fleet.InstanceID]*slot
-	// waiters are closed when nothing is left to write; busy is true while something is being written.
+	// waiters are closed when nothing is left to write; busy is true during a write.
 	waiters []chan struct{}
 	busy    bool
 }
 
-func newWriter(cfg Config, tell func(fleet.InstanceID, machine.Event)) *writer {
+func newWriter(cfg Config, send func(fleet.InstanceID, machine.Event)) *writer {
 	return &writer{
-		store: cfg.Store, fence: cfg.Fence, suspect: cfg.Doubt, tell: tell, log: cfg.Log, slots: map[fleet.InstanceID]*slot{},
-		kick: make(chan struct{}, 1), doubt: make(chan struct{}, 1),
+		store: cfg.Store, fence: cfg.Fence, checkSession: cfg.CheckSession, send: send, log: cfg.Log, slots: map[fleet.InstanceID]*slot{},
+		kick: make(chan struct{}, 1), crashed: make(chan struct{}, 1),
 	}
 }
 
@@ -92,8 +95,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// report notes an instance's newest status. A first generation that nobody has
-// reported before needs no look at the record: it is created.
+// report sets an instance's newest status. The first status of a first generation creates
+// the record without reading it.
 func (w *writer) report(s fleet.Status) {
 	now := time.Now()
 	w.mu.Lock()
@@ -102,32 +105,32 @@ func (w *writer) report(s fleet.Status) {
 		sl = &slot{read: s.Generation == 1 && s.State == fleet.Preparing}
 		w.slots[s.Instance] = sl
 	}
-	sl.due = now.Add(patience(s.State))
-	sl.want, sl.dirty, sl.since, sl.told, sl.last = s, true, now, false, false
+	sl.due = now.Add(writeDelay(s.State))
+	sl.want, sl.dirty, sl.since, sl.crashReported, sl.last = s, true, now, false, false
 	w.mu.Unlock()
 	signal(w.kick)
 	if s.State == fleet.Crashed {
-		signal(w.doubt)
+		signal(w.crashed)
 	}
 }
 
-// joined has every record looked at again: others may have written while there was no session.
+// joined makes the writer read every record again, since others may have written meanwhile.
 func (w *writer) joined() {
 	now := time.Now()
 	w.mu.Lock()
 	for _, sl := range w.slots {
 		if !sl.dirty {
-			sl.dirty, sl.due, sl.since = true, now, now // it waits from now on
+			sl.dirty, sl.due, sl.since = true, now, now
 		}
-		// A record that was never read or written may still be created blindly.
+		// A record that was never read or written may still be created without reading it.
 		sl.read = sl.read && sl.rev == 0
 	}
 	w.mu.Unlock()
 	signal(w.kick)
 }
 
-// unwritten is how many statuses the store does not have yet, and since when the
-// oldest of them waits.
+// unwritten counts the statuses that are not yet written. since is when the oldest of them
+// was reported.
 func (w *writer) unwritten() (n int, since time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,8 +145,8 @@ func (w *writer) unwritten() (n int, since time.Time) {
 	return n, since
 }
 
-// forget lets go of an instance that nobody asks about any more, once its record tells
-// how it ended. A record that does not exist is not made.
+// forget drops an instance after its final status is written. It does not create a record
+// for an instance that has none.
 func (w *writer) forget(id fleet.InstanceID) {
 	w.mu.Lock()
 	if sl, ok := w.slots[id]; ok && sl.dirty && (!sl.read || sl.rev != 0) {
@@ -170,7 +173,7 @@ func (w *writer) flush(ctx context.Context) error {
 	}
 }
 
-// wakeWaiters releases those who flush when all is written. w.mu is held.
+// wakeWaiters releases the callers of flush if everything is written. w.mu is held.
 func (w *writer) wakeWaiters() {
 	if w.busy {
 		return
@@ -186,7 +189,7 @@ func (w *writer) wakeWaiters() {
 	w.waiters = nil
 }
 
-// run writes until ctx ends.
+// run writes statuses until ctx ends.
 func (w *writer) run(ctx context.Context) {
 	retry := firstRetry
 	timer := time.NewTimer(0)
@@ -207,8 +210,8 @@ func (w *writer) run(ctx context.Context) {
 				break
 			}
 			if err := w.write(ctx, items); err != nil {
-				if retry == firstRetry && ctx.Err() == nil && !errors.Is(err, errNoSession) { // once per outage; membership tells of a lost session
-					w.log.Warn("statuses not written yet, trying on", "count", len(items), "error", err)
+				if retry == firstRetry && ctx.Err() == nil && !errors.Is(err, errNoSession) { // once per outage; membership logs a lost session
+					w.log.Warn("cannot write statuses: retrying", "count", len(items), "error", err)
 				}
 				w.settle(items)
 				pause.For(ctx, retry)
@@ -221,19 +224,19 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// item is one status under way.
+// item is a status that is being written.
 type item struct {
 	status fleet.Status
 	rev    int64
 	read   bool
 	last   bool
-	// short is set when the status has lost its texts, because the store refused them.
+	// short is set when the texts of the status were removed because the store refused its size.
 	short bool
-	// done is set when the store holds the status, or needs it no longer.
+	// done is set when the store holds the status or does not need it.
 	done bool
 }
 
-// take picks what is due. next is when the first of the rest is.
+// take returns the statuses that are due. next is when the first of the others is due.
 func (w *writer) take() (items []*item, next time.Time) {
 	now := time.Now()
 	w.mu.Lock()
@@ -241,7 +244,7 @@ func (w *writer) take() (items []*item, next time.Time) {
 	for _, sl := range w.slots {
 		switch {
 		case !sl.dirty:
-		case sl.due.After(now) || len(items) == batch:
+		case sl.due.After(now) || len(items) == maxBatch:
 			if next.IsZero() || sl.due.Before(next) {
 				next = sl.due
 			}
@@ -253,7 +256,7 @@ func (w *writer) take() (items []*item, next time.Time) {
 	return items, next
 }
 
-// settle takes over what became of the items; what changed meanwhile stays dirty.
+// settle applies the outcome of a write. A status that changed meanwhile stays dirty.
 func (w *writer) settle(items []*item) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -273,14 +276,14 @@ func (w *writer) settle(items []*item) {
 	w.wakeWaiters()
 }
 
-// write brings the items to the store, reading first what is not known. It splits them
-// into transactions by bytes.
+// write writes the items after reading the records whose revisions are unknown. It splits
+// them into transactions by size.
 func (w *writer) write(ctx context.Context, items []*item) error {
 	fence, ok := w.fence()
 	if !ok {
 		return errNoSession
 	}
-	if err := w.lookAll(ctx, items); err != nil {
+	if err := w.readAll(ctx, items); err != nil {
 		return err
 	}
 	txn := store.Txn{Fences: []store.Fence{fence}}
@@ -301,27 +304,27 @@ func (w *writer) write(ctx context.Context, items []*item) error {
 	return w.commit(ctx, fence, held)
 }
 
-// write replaces the record that the item was compared with.
+// write replaces the record at the revision that was read.
 func (it *item) write(fence store.Fence) store.Write {
 	s := it.status
 	s.Epoch = fence.Epoch()
-	return store.Replace(store.StatusKey(s.Instance), s, it.rev)
+	return store.Replace(keys.Status(s.Instance), s, it.rev)
 }
 
-// lookAll reads the records of the items whose revisions are not known.
-func (w *writer) lookAll(ctx context.Context, items []*item) error {
+// readAll reads the records of the items whose revisions are unknown.
+func (w *writer) readAll(ctx context.Context, items []*item) error {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	for _, it := range items {
-		if err := w.look(ctx, it); err != nil {
+		if err := w.read(ctx, it); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// commit writes items in one transaction. Where the store refuses it for its size, each
-// half is tried alone, so that one status keeps no other waiting; see shorten.
+// commit writes items in one transaction. If the store refuses its size, commit retries with
+// each half, so that one large status does not block others; see shorten.
 func (w *writer) commit(ctx context.Context, fence store.Fence, items []*item) error {
 	if len(items) == 0 {
 		return nil
@@ -349,28 +352,28 @@ func (w *writer) commit(ctx context.Context, fence store.Fence, items []*item) e
 		return w.shorten(ctx, fence, items[0], err)
 	}
 	if lost := store.Lost(err); lost != nil && lost.Fence {
-		w.suspect()
+		w.checkSession()
 	}
 	return w.refused(byKey, err)
 }
 
-// shorten writes a status that the store refuses for its size without its texts, and says
-// so in it. One that is refused all the same is set apart until there is a newer one.
+// shorten writes a status that is too large for the store without its texts, and notes that
+// in its message. If the store refuses it again, it is dropped until there is a newer one.
 func (w *writer) shorten(ctx context.Context, fence store.Fence, it *item, refusal error) error {
 	if it.short {
-		w.log.Error("the store refuses a status also without its texts: it is not written", "instance", string(it.status.Instance), "state", string(it.status.State), "error", refusal)
+		w.log.Error("the store refuses a status even without its texts: it is not written", "instance", string(it.status.Instance), "state", string(it.status.State), "error", refusal)
 		it.done = true
 		return nil
 	}
-	w.log.Error("the store refuses a status for its size: it is written without its texts", "instance", string(it.status.Instance), "state", string(it.status.State), "error", refusal)
+	w.log.Error("the store refuses a status because of its size: it is written without its texts", "instance", string(it.status.Instance), "state", string(it.status.State), "error", refusal)
 	it.short = true
-	it.status.Message = fleet.ClipMessage(it.status.Message, shortMessage) + "; the store refused the whole status for its size, so its address and further texts are left out"
+	it.status.Message = validate.ClipMessage(it.status.Message, shortMessageBytes) + "; the store refused the whole status for its size, so its address and further texts are left out"
 	it.status.HostAddress, it.status.Crashes = "", nil
 	return w.commit(ctx, fence, []*item{it})
 }
 
-// refused marks what has to be looked at before the next attempt. Where others
-// wrote, that is no error: the next attempt knows.
+// refused marks the records to read again before the next attempt. A conflict with another
+// writer is no error: the next attempt resolves it.
 func (w *writer) refused(byKey map[string]*item, err error) error {
 	lost := store.Lost(err)
 	if lost == nil { // the outcome of everything is unknown
@@ -390,20 +393,20 @@ func (w *writer) refused(byKey map[string]*item, err error) error {
 	return nil
 }
 
-// written tells the instance that its end is known.
+// written tells the instance that its final status is stored.
 func (w *writer) written(s fleet.Status) {
 	if s.State.Terminal() {
-		w.tell(s.Instance, machine.Settled{Generation: s.Generation})
+		w.send(s.Instance, machine.StatusWritten{Generation: s.Generation})
 	}
 }
 
-// look reads the record an item is to replace and decides whether it needs to be. A record
-// that stands is read again for each later status of the instance: it is not to be replaced.
-func (w *writer) look(ctx context.Context, it *item) error {
+// read reads the record of an item and decides whether to replace it. A record that is not
+// to be replaced is read again for each later status of the instance.
+func (w *writer) read(ctx context.Context, it *item) error {
 	if it.read {
 		return nil
 	}
-	have, err := store.Get(ctx, w.store, store.StatusKey(it.status.Instance))
+	have, err := store.Get(ctx, w.store, keys.Status(it.status.Instance))
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		return err
 	}
@@ -412,64 +415,64 @@ func (w *writer) look(ctx context.Context, it *item) error {
 	case it.last && have.ModRev == 0:
 		it.done = true
 	case have.ModRev == 0 || have.Generation < want.Generation:
-	case have.Generation > want.Generation: // the instance went on elsewhere
+	case have.Generation > want.Generation: // another node runs a newer generation
 		it.done, it.read = true, false
-		w.tell(want.Instance, machine.Superseded{Generation: want.Generation})
+		w.send(want.Instance, machine.Superseded{Generation: want.Generation})
 	case have.State.Terminal():
 		it.done, it.read = true, false
 		if want.State.Terminal() {
 			w.written(want)
 			break
 		}
-		w.tell(want.Instance, machine.Superseded{Generation: want.Generation})
+		w.send(want.Instance, machine.Superseded{Generation: want.Generation})
 	case equal(have, want):
 		it.done = true
 	}
 	return nil
 }
 
-// equal reports whether a record tells everything that matters of a status: a new
-// session alone is no reason to write it again.
+// equal compares what matters in two statuses. The session is left out: a new one is no
+// reason to write the record again.
 func equal(have, want fleet.Status) bool {
 	return have.State == want.State && have.Node == want.Node && have.PID == want.PID && have.Restarts == want.Restarts &&
 		have.HostAddress == want.HostAddress && have.TokenHash == want.TokenHash && reflect.DeepEqual(have.Exit, want.Exit)
 }
 
-// watchDoubts tells instances whose crash could not be written for a while.
-func (w *writer) watchDoubts(ctx context.Context) {
+// watchUnwritten tells instances when their crash could not be written for unwrittenAfter.
+func (w *writer) watchUnwritten(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.doubt:
+		case <-w.crashed:
 		}
-		for next := w.doubts(); !next.IsZero() && ctx.Err() == nil; next = w.doubts() {
+		for next := w.warnUnwritten(); !next.IsZero() && ctx.Err() == nil; next = w.warnUnwritten() {
 			pause.For(ctx, time.Until(next))
 		}
 	}
 }
 
-// doubts tells those whose time has come and returns when the next one's will have.
-func (w *writer) doubts() (next time.Time) {
+// warnUnwritten tells the instances that are due and returns when the next one is.
+func (w *writer) warnUnwritten() (next time.Time) {
 	now := time.Now()
 	var stuck []fleet.Status
 	w.mu.Lock()
 	for _, sl := range w.slots {
-		if !sl.dirty || sl.told || sl.want.State != fleet.Crashed {
+		if !sl.dirty || sl.crashReported || sl.want.State != fleet.Crashed {
 			continue
 		}
-		if due := sl.since.Add(doubtAfter); due.After(now) {
+		if due := sl.since.Add(unwrittenAfter); due.After(now) {
 			if next.IsZero() || due.Before(next) {
 				next = due
 			}
 			continue
 		}
-		sl.told = true
+		sl.crashReported = true
 		stuck = append(stuck, sl.want)
 	}
 	w.mu.Unlock()
 	for _, s := range stuck {
-		w.tell(s.Instance, machine.Unsettled{Generation: s.Generation})
+		w.send(s.Instance, machine.StatusUnwritten{Generation: s.Generation})
 	}
 	return next
 }

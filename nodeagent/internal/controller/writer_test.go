@@ -14,23 +14,25 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
-	"github.com/orreryhq/orrery/nodeagent/internal/machine"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/machine"
 )
 
-// What is forgotten while its end is not written yet, as when its placement was removed,
-// is told all the same where somebody may read it.
-func TestTheEndOfWhatIsForgottenIsWrittenWhereThereIsARecord(t *testing.T) {
+// A final status that is not yet written when the instance is forgotten, as when its
+// placement was removed, still replaces an existing record.
+func TestForgetWritesFinalStatusOfExistingRecord(t *testing.T) {
 	c := storetest.New(t)
-	session, err := store.OpenSession(t.Context(), c, store.SessionKey("nodeagent", "n1"), fleet.Session{}, time.Minute, false)
+	session, err := store.OpenSession(t.Context(), c, keys.Session("nodeagent", "n1"), cluster.Session{}, time.Minute, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close(t.Context())
 	var open atomic.Bool
 	w := newWriter(Config{
-		Store: c, Log: slog.New(slog.DiscardHandler), Doubt: func() {},
+		Store: c, Log: slog.New(slog.DiscardHandler), CheckSession: func() {},
 		Fence: func() (store.Fence, bool) { return session.Fence(), open.Load() },
 	}, func(fleet.InstanceID, machine.Event) {})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -64,37 +66,37 @@ func TestTheEndOfWhatIsForgottenIsWrittenWhereThereIsARecord(t *testing.T) {
 	}
 	open.Store(true)
 	flushed()
-	if st, err := store.Get(t.Context(), c, store.StatusKey("told")); err != nil || st.State != fleet.Failed {
-		t.Errorf("its record says %s, %v", st.State, err)
+	if st, err := store.Get(t.Context(), c, keys.Status("told")); err != nil || st.State != fleet.Failed {
+		t.Errorf("status of told is %s, %v", st.State, err)
 	}
 	for _, id := range []fleet.InstanceID{"unseen", "unknown"} {
-		if _, err := store.Get(t.Context(), c, store.StatusKey(id)); !errs.Is(err, errs.NotFound) {
-			t.Errorf("%s has a record now: %v", id, err)
+		if _, err := store.Get(t.Context(), c, keys.Status(id)); !errs.Is(err, errs.NotFound) {
+			t.Errorf("%s has a record: %v", id, err)
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.slots) > 0 {
-		t.Errorf("%d are still known", len(w.slots))
+		t.Errorf("%d slots are left", len(w.slots))
 	}
 }
 
-// The run of an earlier generation goes on ending after it has learned that another node has
-// the instance, or that others have written its end.
-func TestNoStatusReplacesARecordThatTellsMore(t *testing.T) {
+// A run of an earlier generation reports its end after the instance was placed on another
+// node, or after another writer wrote its end.
+func TestStatusDoesNotReplaceNewerRecord(t *testing.T) {
 	for _, have := range []fleet.Status{
 		{Generation: 2, Node: "n2", State: fleet.Online},
 		{Generation: 1, Node: "n1", State: fleet.Crashed},
 	} {
 		t.Run(string(have.State), func(t *testing.T) {
 			c := storetest.New(t)
-			session, err := store.OpenSession(t.Context(), c, store.SessionKey("nodeagent", "n1"), fleet.Session{}, time.Minute, false)
+			session, err := store.OpenSession(t.Context(), c, keys.Session("nodeagent", "n1"), cluster.Session{}, time.Minute, false)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer session.Close(t.Context())
 			w := newWriter(Config{
-				Store: c, Log: slog.New(slog.DiscardHandler), Doubt: func() {},
+				Store: c, Log: slog.New(slog.DiscardHandler), CheckSession: func() {},
 				Fence: func() (store.Fence, bool) { return session.Fence(), true },
 			}, func(fleet.InstanceID, machine.Event) {})
 			ctx, cancel := context.WithCancel(t.Context())
@@ -103,7 +105,7 @@ func TestNoStatusReplacesARecordThatTellsMore(t *testing.T) {
 			defer running.Wait()
 			defer cancel()
 			have.Instance, have.Group, have.ChangedAt = "a", "g", time.Now()
-			key := store.StatusKey("a")
+			key := keys.Status("a")
 			if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(key, have)}}); err != nil {
 				t.Fatal(err)
 			}
@@ -116,37 +118,36 @@ func TestNoStatusReplacesARecordThatTellsMore(t *testing.T) {
 				cancel()
 			}
 			if got, err := store.Get(t.Context(), c, key); err != nil || got.Generation != have.Generation || got.State != have.State {
-				t.Errorf("the record says %+v, %v", got, err)
+				t.Errorf("the record is %+v, %v", got, err)
 			}
 		})
 	}
 }
 
-// One group's texts must not keep the statuses of the others on the node from the store.
-func TestAStatusThatTheStoreRefusesStopsNoOther(t *testing.T) {
+func TestRefusedStatusDoesNotBlockOthers(t *testing.T) {
 	c := storetest.New(t)
-	session, err := store.OpenSession(t.Context(), c, store.SessionKey("nodeagent", "n1"), fleet.Session{}, time.Minute, false)
+	session, err := store.OpenSession(t.Context(), c, keys.Session("nodeagent", "n1"), cluster.Session{}, time.Minute, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer session.Close(t.Context())
 	var said bytes.Buffer
 	w := newWriter(Config{
-		Store: c, Log: slog.New(slog.NewTextHandler(&said, nil)), Doubt: func() {},
+		Store: c, Log: slog.New(slog.NewTextHandler(&said, nil)), CheckSession: func() {},
 		Fence: func() (store.Fence, bool) { return session.Fence(), true },
 	}, func(fleet.InstanceID, machine.Event) {})
 	report := func(id fleet.InstanceID, message, address string) {
 		w.report(fleet.Status{Instance: id, Group: "g", Node: "n1", Generation: 1, State: fleet.Preparing, Message: message, HostAddress: address, ChangedAt: time.Now()})
 	}
 	large := strings.Repeat("x", 100<<10)
-	for n := range 30 { // together 3 MiB, more than etcd and gRPC take
+	for n := range 30 { // together 3 MiB, more than etcd and gRPC accept
 		report(fleet.InstanceID(fmt.Sprint("ok", n)), large, "")
 	}
-	report("huge", "why", strings.Repeat("a", 1700<<10)) // more than etcd takes
+	report("huge", "why", strings.Repeat("a", 1700<<10)) // more than etcd accepts
 	report("vast", "why", strings.Repeat("a", 5<<20))    // more than gRPC sends
 	report("hopeless", "why", "")
 	w.mu.Lock()
-	w.slots["hopeless"].want.TokenHash = large + strings.Repeat("a", 2<<20) // not one of its texts
+	w.slots["hopeless"].want.TokenHash = large + strings.Repeat("a", 2<<20) // shorten does not cut it
 	w.mu.Unlock()
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -155,27 +156,27 @@ func TestAStatusThatTheStoreRefusesStopsNoOther(t *testing.T) {
 	within, done := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer done()
 	if err := w.flush(within); err != nil {
-		t.Errorf("statuses are left: %v", err)
+		t.Errorf("statuses are not written: %v", err)
 	}
 	cancel()
 	running.Wait()
 	for n := range 30 {
-		if st, err := store.Get(t.Context(), c, store.StatusKey(fleet.InstanceID(fmt.Sprint("ok", n)))); err != nil || st.Message != large {
+		if st, err := store.Get(t.Context(), c, keys.Status(fleet.InstanceID(fmt.Sprint("ok", n)))); err != nil || st.Message != large {
 			t.Errorf("status %d: %d bytes, %v", n, len(st.Message), err)
 		}
 	}
 	for _, id := range []fleet.InstanceID{"huge", "vast"} {
-		st, err := store.Get(t.Context(), c, store.StatusKey(id))
+		st, err := store.Get(t.Context(), c, keys.Status(id))
 		if err != nil || st.State != fleet.Preparing || st.HostAddress != "" || !strings.HasPrefix(st.Message, "why; the store refused") {
 			t.Errorf("%s: %.200q at %d bytes, %v", id, st.Message, len(st.HostAddress), err)
 		}
 	}
-	if _, err := store.Get(t.Context(), c, store.StatusKey("hopeless")); !errs.Is(err, errs.NotFound) {
-		t.Errorf("the one that cannot be written: %v", err)
+	if _, err := store.Get(t.Context(), c, keys.Status("hopeless")); !errs.Is(err, errs.NotFound) {
+		t.Errorf("the status that cannot be written: %v", err)
 	}
 	for _, id := range []string{"huge", "vast", "hopeless"} {
 		if !strings.Contains(said.String(), "instance="+id) {
-			t.Errorf("the log says nothing of %s", id)
+			t.Errorf("the log does not name %s", id)
 		}
 	}
 }

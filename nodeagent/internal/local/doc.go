@@ -1,15 +1,15 @@
-// Package local is the agent's break-glass interface: a unix socket in its data
-// directory through which somebody on the host lists, reads, types into and stops
-// instances while etcd, the gateway or both are away.
+// Package local is the agent's local API: a unix socket in its data directory through which
+// operators on the host list, read, type into and stop instances while etcd, the gateway or
+// both are unavailable.
 //
 // Invariants:
-//   - It asks nobody: every answer comes from the agent's own memory and files.
-//   - The socket's permissions are the authentication: only the agent's user and
-//     root can open it. Whoever changes something is named in the log, and in the
-//     instance's status, by the credentials the kernel knows.
-//   - A stop is journalled before it is answered, so it outlives the agent.
-//   - The socket never has wider permissions, not even for a moment, and a dead
-//     agent's is replaced only under the lock on the data directory.
+//   - It depends on no other service: every answer comes from the agent's own memory and files.
+//   - The socket's permissions are the authentication: only the agent's user and root can
+//     open it. Whoever changes something is named in the log and in the instance's status,
+//     by the credentials that the kernel reports.
+//   - A stop is journalled before it is answered, so it survives the agent.
+//   - The socket never has wider permissions, not even briefly. The socket of a dead agent is
+//     replaced only under the lock on the data directory.
 //
-// It starts nothing and edits nothing: that stays with the control plane.
+// It does not start or configure instances: that requires the control plane.
 package local

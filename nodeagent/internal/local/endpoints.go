@@ -22,7 +22,7 @@ func listInstances(c Config) endpoint.Endpoint {
 		now := time.Now()
 		out := client.Instances{Instances: []client.Instance{}}
 		for _, l := range sorted(c.Instances.Live()) {
-			if l.Status.State != "" { // nothing was placed yet, only ordered
+			if l.Status.State != "" { // otherwise it was only ordered, not placed
 				out.Instances = append(out.Instances, api.View(l, now))
 			}
 		}
@@ -55,12 +55,12 @@ func stop(c Config) endpoint.Endpoint {
 	return func(ctx context.Context, request any) (any, error) {
 		r := request.(client.Stop)
 		all := c.Instances.Live()
-		chosen, err := choose(all, r)
+		chosen, err := selectInstances(all, r)
 		if err != nil {
 			return nil, err
 		}
 		by, now := actor(ctx), time.Now()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), orderTimeout) // half an order is worse than one nobody waits for
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), orderTimeout) // a canceled request must not stop only some of them
 		defer cancel()
 		out := client.Stopping{Instances: []client.Instance{}, Note: note(c.Contact(now).Reachable)}
 		for _, id := range chosen {
@@ -80,12 +80,12 @@ func stop(c Config) endpoint.Endpoint {
 	}
 }
 
-// note tells what the control plane will make of a stop past it.
+// note says how the control plane will react to a local stop.
 func note(reachable bool) string {
 	if reachable {
-		return "the control plane is reachable: the group's minimum will start another at once, unless you scale it down there"
+		return "the control plane is reachable: the group's minimum will start another instance at once, unless you scale it down there"
 	}
-	return "the group's minimum will start another when the control plane is back, unless you scale it down"
+	return "the group's minimum will start another instance when the control plane is back, unless you scale it down"
 }
 
 func ids(chosen []fleet.InstanceID) []string {

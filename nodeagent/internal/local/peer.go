@@ -13,12 +13,12 @@ import (
 // peerKey is the context key of a connection's peer.
 type peerKey struct{}
 
-// withPeer notes who opened a connection.
+// withPeer stores who opened a connection in its context.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, peer(c))
 }
 
-// actor is who opened the request's connection, for a person to read.
+// actor names who opened the request's connection, for people.
 func actor(ctx context.Context) string {
 	if p, ok := ctx.Value(peerKey{}).(string); ok {
 		return p
@@ -26,7 +26,7 @@ func actor(ctx context.Context) string {
 	return "somebody on this host"
 }
 
-// peer names the process at the other end as the kernel knew it when it connected.
+// peer names the process at the other end by the credentials it had when it connected.
 func peer(c net.Conn) string {
 	const unknown = "somebody on this host"
 	u, ok := c.(*net.UnixConn)

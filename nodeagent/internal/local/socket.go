@@ -10,38 +10,38 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// nursery is the name pattern of the directories in which sockets get their
-// permissions before they can be seen.
-const nursery = client.SocketName + ".new-*"
+// tempPattern is the name pattern of the private directories in which sockets are created before
+// their permissions are set.
+const tempPattern = client.SocketName + ".new-*"
 
-// Listen opens the socket in a data directory, in place of one a dead agent left:
-// the caller holds the directory's lock. The directory's path may be longer than a
-// socket's address can be. Unavailable when the directory takes no socket.
+// Listen opens the socket in a data directory and replaces that of a dead agent. The caller
+// holds the directory's lock. The directory's path may be longer than a socket's address.
+// Unavailable if no socket can be created there.
 func Listen(dataDir string) (net.Listener, error) {
 	l, err := listen(dataDir)
 	if err != nil {
 		return nil, &errs.Error{
 			Op: "local.Listen", Kind: errs.Unavailable, Err: err,
-			Message: "the data directory " + dataDir + " takes no socket",
+			Message: "cannot create a socket in the data directory " + dataDir,
 		}
 	}
 	return l, nil
 }
 
 func listen(dataDir string) (net.Listener, error) {
-	left, err := filepath.Glob(filepath.Join(dataDir, nursery))
+	left, err := filepath.Glob(filepath.Join(dataDir, tempPattern))
 	if err != nil {
 		return nil, err
 	}
 	for _, dir := range left {
 		_ = os.RemoveAll(dir)
 	}
-	private, err := os.MkdirTemp(dataDir, nursery) // for its owner only
+	private, err := os.MkdirTemp(dataDir, tempPattern) // accessible to its owner only
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(private)
-	// An address has 107 bytes at most; through an open directory any path fits.
+	// An address is limited to 107 bytes. Relative to an open directory any path fits.
 	dir, err := os.Open(private)
 	if err != nil {
 		return nil, err
@@ -52,10 +52,10 @@ func listen(dataDir string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // the name is not where it was made any more
-	born, path := filepath.Join(private, client.SocketName), filepath.Join(dataDir, client.SocketName)
-	if err = os.Chmod(born, 0o600); err == nil {
-		err = os.Rename(born, path)
+	l.SetUnlinkOnClose(false) // the socket is renamed below
+	created, path := filepath.Join(private, client.SocketName), filepath.Join(dataDir, client.SocketName)
+	if err = os.Chmod(created, 0o600); err == nil {
+		err = os.Rename(created, path)
 	}
 	if err != nil {
 		_ = l.Close()
@@ -64,7 +64,7 @@ func listen(dataDir string) (net.Listener, error) {
 	return &listener{l, path}, nil
 }
 
-// listener removes its name when it is closed.
+// listener removes the socket when it is closed.
 type listener struct {
 	net.Listener
 	path string

@@ -10,22 +10,22 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
-	"github.com/orreryhq/orrery/nodeagent/internal/membership"
-	"github.com/orreryhq/orrery/nodeagent/internal/supervise"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/membership"
 )
 
 const (
-	// requestTimeout bounds how long a caller may take to send a request.
+	// requestTimeout bounds the transmission of a request.
 	requestTimeout = 10 * time.Second
-	// maxHeader and maxBody bound what a request may hold, in bytes.
+	// maxHeader and maxBody bound the size of a request, in bytes.
 	maxHeader = 16 << 10
 	maxBody   = 64 << 10
 )
 
-// Instances are the node's instances and what the interface needs to know of them.
+// Instances are the node's instances.
 type Instances interface {
 	api.Instances
-	Live() map[fleet.InstanceID]supervise.Live
+	Live() map[fleet.InstanceID]driver.Live
 	Instances() map[fleet.State]int
 	StopLocally(ctx context.Context, id fleet.InstanceID, by string, force bool) error
 	Unwritten() (n int, since time.Time)
@@ -33,33 +33,33 @@ type Instances interface {
 	LocalRestarts() int
 }
 
-// Config is what the interface speaks of. All fields but Version are required.
+// Config configures the API. All fields but Version are required.
 type Config struct {
 	Node fleet.NodeID
 	// DataDir is the absolute path of the agent's data directory.
 	DataDir   string
 	Version   string
 	Instances Instances
-	// Contact tells how the node stands with the store.
+	// Contact returns the node's connection to the store.
 	Contact func(now time.Time) membership.Contact
 	Log     *slog.Logger
 }
 
-// Server makes the server of the interface, for a listener of Listen.
+// Server returns the server of the local API, for a listener of Listen.
 func Server(c Config) *http.Server {
 	mux := api.Routes(c.Instances)
 	mux.Handle("GET /v1/instances", api.Serve(listInstances(c), decodeNothing))
 	mux.Handle("GET /v1/agent", api.Serve(readAgent(c, time.Now().UTC()), decodeNothing))
 	mux.Handle("POST /v1/stop", api.Serve(stop(c), decodeStop))
 	return &http.Server{
-		Handler: told(c.Log, mux), ConnContext: withPeer, MaxHeaderBytes: maxHeader,
+		Handler: logRequests(c.Log, mux), ConnContext: withPeer, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, IdleTimeout: requestTimeout,
 		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
 	}
 }
 
-// told names in the log whoever uses the interface, louder when something is changed.
-func told(log *slog.Logger, next http.Handler) http.Handler {
+// logRequests logs who uses the API, at a higher level if something is changed.
+func logRequests(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		level := slog.LevelInfo
 		if r.Method == http.MethodGet {

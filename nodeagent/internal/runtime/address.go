@@ -5,17 +5,17 @@ import (
 	"net/netip"
 )
 
-// Loopback is where what runs on the host is asked, unless it is elsewhere.
+// Loopback is the default address of programs on the host.
 const Loopback = "127.0.0.1"
 
-// OwnAddress is an address if it is one of the host's. What an instance is advertised
-// under may be a name, or a router's.
+// OwnAddress parses an address; ok is true if it is one of the host's. The advertised address
+// of an instance may also be a name, or belong to a router.
 func OwnAddress(address string) (own netip.Addr, ok bool) {
 	wanted, err := netip.ParseAddr(address)
 	if err != nil {
 		return netip.Addr{}, false
 	}
-	if wanted.Is4() && wanted.IsLoopback() { // all of 127.0.0.0/8 is, though it is shown as one
+	if wanted.Is4() && wanted.IsLoopback() { // all of 127.0.0.0/8 is local, though only one address is listed
 		return wanted, true
 	}
 	all, err := net.InterfaceAddrs()
@@ -30,17 +30,17 @@ func OwnAddress(address string) (own netip.Addr, ok bool) {
 	return netip.Addr{}, false
 }
 
-// Networks of a container that publish no ports: the host's own one, and none at all.
+// Container networks that publish no ports: the host's network, and none.
 const (
 	NetworkHost = "host"
 	NetworkNone = "none"
 )
 
-// Publishes reports whether the ports are on the host only by being published there.
+// Publishes reports whether the ports have to be published to be reachable on the host.
 func (c *Container) Publishes() bool { return c.Network != NetworkHost && c.Network != NetworkNone }
 
-// PublishedOn is where the ports are published: the container's address if it is one of
-// the host's, else all addresses.
+// PublishedOn returns the address on which ports are published: the container's address if it
+// is one of the host's, else all addresses.
 func (c *Container) PublishedOn() netip.Addr {
 	if own, ok := OwnAddress(c.Address); ok {
 		return own

@@ -1,16 +1,16 @@
-// Package runtime is how an instance's command is run: one small interface, and
-// what its implementations share.
+// Package runtime defines how an instance's command is run: a small interface, and what its
+// implementations share.
 //
 //	Start ──▶ running ──Exited──▶ Exit known, nothing of the instance left
-//	Adopt ──▶ running, or already exited with its exit read from what the run left behind
+//	Adopt ──▶ running, or already exited with the exit that the run has recorded
 //
 // Invariants every runtime keeps:
 //
-//   - The agent may die at any moment: processes run on, lose no output and never
-//     see their input end; a later agent adopts them.
-//   - When Exited is closed, everything the instance started is gone.
-//   - What an instance is called by the kernel is remembered with its start time,
-//     so that a recycled process id is never mistaken for it.
+//   - The agent may die at any moment. The processes continue, lose no output, and their
+//     input stays open. The next agent adopts them.
+//   - When Exited is closed, everything the instance started has ended.
+//   - A process id is stored with the process's start time, so that a reused id is never
+//     mistaken for the instance.
 package runtime
 
 import (
@@ -23,177 +23,173 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Spec is what is run.
+// Spec describes a run.
 type Spec struct {
 	// InstanceID marks every process of the instance, as ORRERY_INSTANCE_ID in its environment.
 	InstanceID string
 	// Dir is the working directory; it must exist.
 	Dir string
-	// RunDir holds the run's own files (FIFO, pid, exit); made by Start, outside Dir.
+	// RunDir holds the run's own files (FIFO, pid, exit). Start creates it, outside Dir.
 	RunDir string
-	// TmpDir is what a run sees as /tmp that has one of its own; what stands beside it under
-	// the same name and more is what is left of earlier ones. Empty: no run has one.
+	// TmpDir is the run's private /tmp, if it has one. Files next to it whose names begin with
+	// its name are left over from earlier runs. Empty if no run has one.
 	TmpDir string
-	// Command is a shell line, run by bash, or sh where there is none.
+	// Command is a shell line, run by bash, or by sh if there is no bash.
 	Command string
 	// Env is the complete environment.
 	Env []string
-	// LogPath is the append-only file that gets stdout and stderr.
+	// LogPath is the append-only file for stdout and stderr.
 	LogPath string
-	// Lock is inherited by every process of the run, so that a lock on it is held as
-	// long as one of them lives. Nil: there is none.
+	// Lock is inherited by every process of the run, which keeps a file lock until the last
+	// one has ended. May be nil.
 	Lock *os.File
-	// Limits are what the run is held to, as far as the host can.
+	// Limits are the resource limits, as far as the host supports them.
 	Limits Limits
-	// Confine says what the run is kept from. A host that cannot keep it so refuses the start.
+	// Confine restricts the run. Start fails on a host that cannot enforce it.
 	Confine fleet.Confine
-	// Container is what runtimes of containers need beside. Nil: it runs in none.
+	// Container has the settings of container runtimes; nil for others.
 	Container *Container
 }
 
-// Container is what is run in, placeholders replaced.
+// Container describes the container of a run, with placeholders replaced.
 type Container struct {
 	fleet.Container
-	// Address is what the ports are published on, if it is one of the host's; else, and
-	// when it is empty, they are on all of its addresses.
+	// Address is where the ports are published if it is one of the host's addresses. Else
+	// they are published on all addresses.
 	Address string
-	// Ports are published under the same number, unless the network is the host's.
+	// Ports are published under the same numbers, unless the host's network is used.
 	Ports []Port
 }
 
-// Directory is where the instance's directory is in a container that says nothing about it.
+// Directory is the default path of the instance's directory in a container.
 const Directory = "/data"
 
-// Port is a port that the server listens on.
+// Port is a port on which the server listens.
 type Port struct {
 	Number int
 	// Protocol is "tcp" or "udp".
 	Protocol string
 }
 
-// Limits are hard bounds and shares of one run. A part that is 0 bounds nothing.
+// Limits are the limits and shares of a run. A value of 0 sets no limit.
 type Limits struct {
-	// MemoryMiB is all memory it may use, swap included.
+	// MemoryMiB limits the memory including swap.
 	MemoryMiB int
-	// CPU is a quota in hundredths of a core.
+	// CPU is the quota in hundredths of a core.
 	CPU int
-	// CPUWeight is its share of the processors against others, in hundredths of a core.
+	// CPUWeight is the share of CPU time when the CPU is contended, in hundredths of a core.
 	CPUWeight int
-	// Processes bounds its processes and threads.
+	// Processes limits the number of processes and threads.
 	Processes int
-	// IOWeight is its share of the disks against others, 1 to 10,000; the usual is 100.
+	// IOWeight is the share of the disks, 1 to 10,000; the kernel's default is 100.
 	IOWeight int
 }
 
-// Identity is what a process is recognised by after an agent's restart. It is
-// what a journal keeps.
+// Identity identifies the processes of a run after a restart of the agent. The journal stores it.
 type Identity struct {
-	// BootID is the kernel's boot; another one means that the host was restarted.
+	// BootID identifies the kernel's boot; it changes when the host restarts.
 	BootID string `json:"bootId"`
 	// Shell is the wrapping shell, Server the command's own process.
 	Shell  ProcessID `json:"shell"`
 	Server ProcessID `json:"server"`
 }
 
-// ProcessID is a process id with the kernel's start time, in clock ticks since boot.
+// ProcessID is a process id and the process's start time, in clock ticks since boot.
 type ProcessID struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"`
 }
 
-// Exit is how a run ended.
+// Exit says how a run ended.
 type Exit struct {
-	// Code is the exit code, 128+n after signal n. Meaningless when Known is false.
+	// Code is the exit code, 128+n after signal n. Undefined if Known is false.
 	Code int
-	// Signal names the signal that ended it, without SIG; empty when it exited.
+	// Signal is the signal that ended it, without SIG; empty if it exited.
 	Signal string
-	// Known is false when it went while nobody could see how.
+	// Known is false if no agent saw how it ended.
 	Known bool
-	// OOM is true when the kernel killed it for memory, LimitMiB the limit it was under; 0
-	// when the host itself had none left.
+	// OOM is true if the kernel killed it for memory. LimitMiB is the limit it reached; 0
+	// if the host itself ran out of memory.
 	OOM      bool
 	LimitMiB int
-	// Hangup is true when it ended after its terminal had gone: somebody closed its
-	// session, or the multiplexer's server died.
+	// Hangup is true if it ended after its terminal was closed: a user closed the session,
+	// or the multiplexer's server died.
 	Hangup bool
-	// Rebooted is true when it went because the host was restarted.
+	// Rebooted is true if it ended because the host restarted.
 	Rebooted bool
 	At       time.Time
 }
 
-// Found is what was found of an instance by its marks.
+// Found describes the processes that Find found of an instance.
 type Found struct {
-	// Identity is its run's; zero when the wrapping shell is not there any more.
+	// Identity is that of the run; zero if its wrapping shell has ended.
 	Identity Identity
-	// Env is the environment the run was started with, of a confined run its marks and
-	// token only; nil without an Identity.
+	// Env is the environment of the run; for a confined run only the variables that identify it
+	// and its token. Nil without an Identity.
 	Env []string
-	// Processes is how many there are.
+	// Processes is the number of processes.
 	Processes int
 }
 
-// Process is one run. Its methods may be called from any goroutine.
+// Process is one run. Its methods are safe for concurrent use.
 type Process interface {
-	// Identity is what to journal so that the run can be adopted.
+	// Identity returns what to journal, so that the run can be adopted.
 	Identity() Identity
-	// Running is false when the run has ended, or was found ended: then Exited is
-	// closed as soon as what is left of it is gone.
+	// Running returns false when the run has ended. Exited is closed once all its
+	// processes have ended.
 	Running() bool
-	// Exited is closed when the run has ended and nothing of it is left.
+	// Exited is closed when all processes of the run have ended.
 	Exited() <-chan struct{}
-	// Exit is how it ended; only after Exited.
+	// Exit returns how the run ended. Call it only after Exited.
 	Exit() Exit
-	// WriteLine writes a line and a newline to the input. Conflict when the server does
-	// not read its input, and when it has ended: neither is the agent's failure.
+	// WriteLine writes a line and a newline to the input. It returns Conflict if the server
+	// does not read its input or has ended.
 	WriteLine(line string) error
-	// Signal sends a signal to the server's own process.
+	// Signal sends a signal to the server's process.
 	Signal(sig syscall.Signal) error
-	// Attach is the shell command that shows an operator the server's terminal; empty
-	// when it has none.
+	// Attach returns the shell command that opens the server's terminal; empty if it has none.
 	Attach() string
-	// Kill ends everything the instance started and returns when it is gone, or when ctx ends.
+	// Kill kills all processes of the instance. It returns when they have ended, or ctx ends.
 	Kill(ctx context.Context) error
 }
 
 // Runtime runs commands.
 type Runtime interface {
-	// Start runs a command. Invalid when the directory is missing, Unavailable
-	// when the system refuses. A command that does not exist is no error: it exits with 127.
+	// Start runs a command. It returns Invalid if the directory is missing, and Unavailable if
+	// the system refuses. A missing command is no error: the run exits with code 127.
 	Start(ctx context.Context, s Spec) (Process, error)
-	// Adopt takes over a run an earlier agent started: living, or ended meanwhile
-	// with the exit it left behind. Unavailable when the host does not let it be told
-	// which: then nothing was touched, and it is to be tried again.
+	// Adopt takes over a run that an earlier agent started, which may have ended meanwhile. It
+	// returns Unavailable if it cannot determine the state. Then it changed nothing, and the
+	// caller should retry.
 	Adopt(ctx context.Context, s Spec, id Identity) (Process, error)
-	// Find looks for living processes of instances whose directories, runs and logs
-	// are below root, by instance id, however they came to be: for instances whose
-	// identity was lost. Nothing is touched. Unavailable when the host does not let all
-	// be looked at.
+	// Find returns the living processes of instances whose directories are below root, by
+	// instance id, for instances whose identity was lost. It changes nothing. It returns
+	// Unavailable if it cannot examine all processes.
 	Find(root string) (map[string]Found, error)
 }
 
-// Preparer is a Runtime that can make ready beforehand what takes time.
+// Preparer is a Runtime that can prepare a slow start in advance.
 type Preparer interface {
-	// Prepare makes an image present that is to be run. NotFound, saying why, when it
-	// cannot be had; Unavailable when that cannot be told now.
+	// Prepare pulls an image. It returns NotFound with the reason if the image is not available,
+	// and Unavailable if that is unknown now.
 	Prepare(ctx context.Context, image string) error
 }
 
-// Lent is a Runtime that depends on what may come and go.
-type Lent interface {
-	// Missing is why nothing can be started with it now, with what to do about it; nil
-	// when something can.
+// Checker is a Runtime that depends on an external program.
+type Checker interface {
+	// Missing returns why the runtime cannot start anything now, with what to do; nil if it can.
 	Missing() error
 }
 
-// Sweeper is a Runtime that may keep something of a run that has ended.
+// Sweeper is a Runtime that may keep resources of ended runs.
 type Sweeper interface {
-	// Sweep has it remove, at leisure, what it keeps of instances that are not known any more.
+	// Sweep removes, in the background, resources of unknown instances.
 	Sweep()
 }
 
-// ErrAway is in the chain of an error that is none of what was asked for: what a runtime
-// depends on does not answer now.
-var ErrAway = errors.New("it does not answer now")
+// ErrUnreachable marks an error as temporary: a program that the runtime depends on does not
+// respond.
+var ErrUnreachable = errors.New("it does not respond now")
 
-// Away marks an error so.
-func Away(cause error) error { return errors.Join(ErrAway, cause) }
+// Unreachable marks an error with ErrUnreachable.
+func Unreachable(cause error) error { return errors.Join(ErrUnreachable, cause) }

@@ -1,5 +1,4 @@
-// Command scheduler runs the scheduler as a process of its own: it places pending
-// instances of the groups it owns, in the etcd it is pointed at.
+// Command scheduler runs the scheduler as a separate process.
 package main
 
 import (
@@ -17,7 +16,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 
-// settings are what an operator may set.
+// settings are the operator's settings.
 type settings struct {
 	program.Settings
 	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address gateways ask why and what-if at; port 0 picks a free one"`
@@ -28,7 +27,7 @@ type settings struct {
 	} `config:"memory"`
 }
 
-// Validate names the settings that cannot be used.
+// Validate returns an error for each invalid setting.
 func (s *settings) Validate() []error {
 	problems := append(s.Settings.Validate(), s.RequireSecret()...)
 	if s.MaxCPU < 1 || s.MaxCPU > 100 {
@@ -61,7 +60,8 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	return append(heap(s.Memory.Budget), lifecycle.Component{Name: "scheduler", Run: service.Run}), nil
 }
 
-// heap is what keeps the collector to the budget, unless Go was told what to do.
+// heap returns a component that applies the memory budget to the garbage collector. It
+// returns none when the budget is 0 or GOGC is set.
 func heap(budgetMiB int) []lifecycle.Component {
 	if budgetMiB == 0 || os.Getenv("GOGC") != "" {
 		return nil

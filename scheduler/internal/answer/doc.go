@@ -1,12 +1,11 @@
-// Package answer answers questions about placement from one moment of the fleet:
-// why an instance is where it is or waits, and what would happen if.
+// Package answer answers questions about placement from a controller.Moment: why an
+// instance runs where it does or waits, and what would happen in a given case.
 //
-// It asks the same code that decides, on a copy that is thrown away: what it says
-// of an instance that waits is what the scheduler would write of it at that
-// revision, and a simulated placement is the one that would follow if nothing else
-// changed. It writes nothing and reads nothing but the moment.
+// It runs the same code as the scheduler on a copy of the model. An explanation of a
+// waiting instance is therefore what the scheduler would write at that revision. A
+// simulated placement is the one that would follow if nothing else changed.
 //
-// What follows a drained or a lost node beside placement (which instances are
-// replaced at all) is the enforcer's to decide; the policies it goes by are
-// fleet's, and what depends on its settings or on time is told as a note.
+// After a drain or the loss of a node, the enforcer decides which instances are replaced at
+// all. This package applies the same policies from package fleet. It mentions in a note
+// what depends on the enforcer's settings or on time.
 package answer

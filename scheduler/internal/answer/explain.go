@@ -8,8 +8,9 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// Explain says what placement thinks of an instance. NotFound when there is none,
-// Conflict when it neither waits for a node nor holds one.
+// Explain returns how placement judges an instance. It fails with NotFound when the
+// instance does not exist, and with Conflict when it neither waits for a node nor holds
+// one.
 func Explain(m *controller.Moment, id fleet.InstanceID) (client.Explanation, error) {
 	i, ok := m.Snap.Instances.Get(id)
 	if !ok {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/scheduler/client"
 )
 
@@ -14,8 +15,8 @@ func (s *simulation) note(format string, args ...any) {
 	s.out.Notes = append(s.out.Notes, fmt.Sprintf(format, args...))
 }
 
-// holders are the instances that hold room on a node, in the order of their groups,
-// oldest first.
+// holders returns the instances that hold resources on a node, sorted by group and then by
+// age.
 func (s *simulation) holders(node fleet.NodeID) []*fleet.Instance {
 	var out []*fleet.Instance
 	for i := range s.m.Snap.NodeInstances(node) {
@@ -30,7 +31,7 @@ func (s *simulation) holders(node fleet.NodeID) []*fleet.Instance {
 	return out
 }
 
-// settle reports on an instance that asks for no placement.
+// settle reports the outcome of an instance that needs no placement.
 func (s *simulation) settle(i *fleet.Instance, e client.Effect, why fleet.Reason, format string, args ...any) {
 	s.out.Instances = append(s.out.Instances, client.Outcome{
 		Instance: i.Intent.ID, Name: i.Intent.Name, Group: i.Intent.Group, From: i.Node(),
@@ -38,8 +39,8 @@ func (s *simulation) settle(i *fleet.Instance, e client.Effect, why fleet.Reason
 	})
 }
 
-// wanted settles an instance that would not be replaced in any case; true means
-// that it is wanted, and its group there to replace it.
+// wanted reports whether an instance should run, and returns its group. Otherwise it
+// reports the instance as stopped.
 func (s *simulation) wanted(i *fleet.Instance) (*fleet.Group, bool) {
 	g, ok := s.m.Snap.Groups.Get(i.Intent.Group)
 	switch {
@@ -53,7 +54,7 @@ func (s *simulation) wanted(i *fleet.Instance) (*fleet.Group, bool) {
 	return nil, false
 }
 
-// drain asks for a replacement of everything on a node that may run elsewhere.
+// drain requests replacements for the instances on a node that may run elsewhere.
 func (s *simulation) drain(node fleet.NodeID) error {
 	if _, ok := s.m.Snap.Nodes.Get(node); !ok {
 		return errs.New(errs.NotFound, "there is no node %s", node)
@@ -73,7 +74,7 @@ func (s *simulation) drain(node fleet.NodeID) error {
 	return nil
 }
 
-// lose asks for what the groups' policies want when a node is lost.
+// lose requests what the groups' policies define for a lost node.
 func (s *simulation) lose(node fleet.NodeID) error {
 	if _, ok := s.m.Snap.Nodes.Get(node); !ok {
 		return errs.New(errs.NotFound, "there is no node %s", node)
@@ -93,7 +94,8 @@ func (s *simulation) lose(node fleet.NodeID) error {
 	return nil
 }
 
-// mass notes, and reports, that so much would be lost that nothing is replaced.
+// mass reports whether the loss would be a mass outage, in which nothing is replaced, and
+// notes it.
 func (s *simulation) mass(node fleet.NodeID) bool {
 	nodes, lost := 0, 0
 	for id := range s.m.Snap.Nodes.All() {
@@ -109,7 +111,7 @@ func (s *simulation) mass(node fleet.NodeID) bool {
 	return true
 }
 
-// loseOf follows the policy of one group for those it has on a lost node.
+// loseOf applies a group's policy to its instances on a lost node.
 func (s *simulation) loseOf(node fleet.NodeID, on []*fleet.Instance, mass bool) {
 	var wanted []*fleet.Instance
 	var g *fleet.Group
@@ -149,24 +151,24 @@ func (s *simulation) loseOf(node fleet.NodeID, on []*fleet.Instance, mass bool) 
 	}
 }
 
-// heals reports whether the enforcer starts what a group lacks.
+// heals reports whether the enforcer starts missing instances of a group.
 func heals(g *fleet.Group) bool {
 	return g.Spec.Scaling.Mode != fleet.ScalingManual && !g.Spec.Maintenance.On
 }
 
-// move asks for a static group's own instances on other nodes.
+// move requests new placements for a static group's lost instances.
 func (s *simulation) move(g *fleet.Group, lost []*fleet.Instance) {
 	s.note("%s is placed elsewhere only when its old copies have had the time to end", g.Name)
 	for _, i := range lost {
-		plan := fleet.Compose(*s.m.Snap.Whole(g), s.materials, s.random.Uint64())
+		plan := compose.Compose(*s.m.Snap.Whole(g), s.materials, s.random.Uint64())
 		r := s.m.Request(i, s.plan(&plan, plan.Digest()))
 		r.Pinned = ""
 		s.ask(r, client.Outcome{Instance: i.Intent.ID, Name: i.Intent.Name, Group: g.Name, From: i.Node()})
 	}
 }
 
-// refill asks for replacements of the lost: of those started by hand one each, of
-// the others as many as the minimum lacks, and for as many more.
+// refill requests replacements for lost instances. Each instance started by hand gets one.
+// The others are replaced as far as the minimum requires.
 func (s *simulation) refill(g *fleet.Group, node fleet.NodeID, lost []*fleet.Instance) {
 	living := s.livingWithout(g, node)
 	limit := g.Spec.Scaling.Max
@@ -209,7 +211,7 @@ func (s *simulation) livingWithout(g *fleet.Group, node fleet.NodeID) int {
 	return n
 }
 
-// minimums reports whether an instance is one of those the minimum is about.
+// minimums reports whether an instance counts as one that the minimum started.
 func minimums(g *fleet.Group, i *fleet.Instance) bool {
 	return i.Intent.Origin == fleet.OriginMinimum || !g.ScaledAt.IsZero() && !i.Intent.CreatedAt.After(g.ScaledAt)
 }

@@ -7,15 +7,17 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/scheduler/client"
 	"github.com/orreryhq/orrery/scheduler/internal/controller"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// Simulate says what would happen if nothing else did. It uses the moment up. more
-// is asked now and then whether to go on. Invalid when the question cannot be asked
-// so, NotFound when its group or node is not there, Conflict when more said no.
+// Simulate returns what would happen if nothing else changed. It modifies the moment. It
+// calls more repeatedly and stops when that returns false. It fails with Invalid for an
+// invalid question, with NotFound when the group or node does not exist, and with Conflict
+// when more stopped it.
 func Simulate(m *controller.Moment, q client.Question, more func() bool) (client.Simulation, error) {
 	if err := q.Validate(); err != nil {
 		return client.Simulation{}, err
@@ -36,21 +38,22 @@ func Simulate(m *controller.Moment, q client.Question, more func() bool) (client
 	return s.out, err
 }
 
-// simulation collects what would have to be decided, then has it decided.
+// simulation collects the requests for placement and then decides about them.
 type simulation struct {
 	m         *controller.Moment
 	spawner   *spawn.Spawner
 	random    *rand.Rand
-	materials fleet.Materials
-	// plans holds one plan for all requests of a digest: its address is what they share.
+	materials compose.Materials
+	// plans holds one plan per digest, because requests share a ranking only if they share
+	// the plan's address.
 	plans map[string]*fleet.Plan
 	asked []asked
 	more  func() bool
 	out   client.Simulation
 }
 
-// asked is a request with the index of its outcome in the answer, -1 for those of
-// instances that wait already and are none of the question.
+// asked is a request with the index of its outcome. The index is -1 for instances that
+// already wait and are not part of the question.
 type asked struct {
 	request *place.Request
 	outcome int
@@ -74,7 +77,7 @@ func newSimulation(m *controller.Moment, more func() bool) *simulation {
 	return s
 }
 
-// place asks for new instances of a group.
+// place requests new instances of a group.
 func (s *simulation) place(q client.PlaceQuestion) error {
 	g, err := s.group(q.Group)
 	switch {
@@ -116,7 +119,8 @@ func (s *simulation) group(name fleet.GroupName) (*fleet.Group, error) {
 	return g, nil
 }
 
-// fresh asks for a new instance of a group, in the place of another or of none.
+// fresh requests a new instance of a group. replaces is the instance that it replaces, if
+// any.
 func (s *simulation) fresh(g *fleet.Group, o client.Outcome, replaces fleet.InstanceID) {
 	b := s.spawner.Fresh(g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, replaces, nil)
 	o.Name, o.Group = b.Intent.Name, g.Name
@@ -131,13 +135,13 @@ func (s *simulation) plan(p *fleet.Plan, digest string) *fleet.Plan {
 	return p
 }
 
-// ask has a request decided about, and its outcome reported.
+// ask adds a request and its outcome.
 func (s *simulation) ask(r *place.Request, o client.Outcome) {
 	s.asked = append(s.asked, asked{r, len(s.out.Instances)})
 	s.out.Instances = append(s.out.Instances, o)
 }
 
-// decide places what was asked for, the highest priority first, and fills the outcomes.
+// decide places the requests, highest priority first, and fills the outcomes.
 func (s *simulation) decide() error {
 	slices.SortStableFunc(s.asked, func(a, b asked) int {
 		return cmp.Compare(s.m.Priority(b.request.Group), s.m.Priority(a.request.Group))

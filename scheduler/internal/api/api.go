@@ -1,10 +1,10 @@
-// Package api is the scheduler's HTTP interface for the gateway: questions about
-// placement, and their answers. It changes nothing.
+// Package api is the scheduler's HTTP API for the gateway. It answers questions about
+// placement and changes nothing.
 //
-// Every call but /livez carries the cluster secret. Errors are in wire's Internal
-// dialect, so a Kind survives the hop. Answers cost computing time, so only a few
-// are given at once: who comes in excess waits a moment and is then told to come
-// back (429). An answer nobody waits for any more is not finished.
+// Every call except /livez needs the cluster secret. Errors use wire's Internal format, so
+// that the client restores their Kind. Answers cost computing time, so only a few are
+// computed at once. Further calls wait briefly and then get status 429. When the client
+// disconnects, the computation stops.
 package api
 
 import (
@@ -25,33 +25,34 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/controller"
 )
 
-// Limits are the numbers behind what the interface bears.
+// Limits bound the load from questions.
 type Limits struct {
-	// Explain and Simulate are how many answers of a kind are worked on at once.
+	// Explain and Simulate are the numbers of answers of each kind that are computed at
+	// once.
 	Explain, Simulate int
-	// Queue is how long others wait for their turn.
+	// Queue is how long further calls wait for their turn.
 	Queue time.Duration
-	// Answer bounds the work on one answer.
+	// Answer limits the time of one answer.
 	Answer time.Duration
 }
 
-// DefaultLimits keep a scheduler's own work undisturbed.
+// DefaultLimits returns limits that do not disturb the scheduler's own work.
 func DefaultLimits() Limits {
 	return Limits{Explain: 4, Simulate: 2, Queue: 500 * time.Millisecond, Answer: 10 * time.Second}
 }
 
-// Ask returns the moment a question is answered from, at a revision that is at least
-// the given one if that can be had soon; see controller.Controller.
+// Ask returns the state to answer a question from. It waits briefly for revision atLeast;
+// see controller.Controller.
 type Ask func(ctx context.Context, atLeast int64) (*controller.Moment, error)
 
-// api answers from moments.
+// api serves answers.
 type api struct {
 	ask                Ask
 	limits             Limits
 	explains, simulate chan struct{}
 }
 
-// Handler serves the interface to whoever knows the secret.
+// Handler returns the HTTP handler of the API. Callers must present the secret.
 func Handler(ask Ask, secret string, l Limits) http.Handler {
 	a := &api{ask: ask, limits: l, explains: make(chan struct{}, l.Explain), simulate: make(chan struct{}, l.Simulate)}
 	mux := http.NewServeMux()
@@ -66,7 +67,7 @@ func Handler(ask Ask, secret string, l Limits) http.Handler {
 	return outer
 }
 
-// guard lets only calls through that carry the cluster secret.
+// guard rejects calls without the cluster secret.
 func guard(secret string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -104,7 +105,7 @@ func (a *api) serveSimulate(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serve works on an answer when it is its turn.
+// serve waits for a turn, computes the answer and writes it.
 func (a *api) serve(w http.ResponseWriter, r *http.Request, turns chan struct{}, work func(context.Context, *controller.Moment) (any, error)) {
 	atLeast, err := strconv.ParseInt(cmp.Or(r.URL.Query().Get("atLeast"), "0"), 10, 64)
 	if err != nil {
@@ -137,7 +138,7 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, turns chan struct{},
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	_ = json.NewEncoder(w).Encode(got) // who is gone needs no answer
+	_ = json.NewEncoder(w).Encode(got) // an error means that the client has gone
 }
 
 func fail(w http.ResponseWriter, err error) { wire.Encode(w, wire.Internal, "", err) }

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const secret = "0123456789abcdef0123456789abcdef"
 
-// serve is the interface over a model that nobody keeps up, and a way to ask it.
+// serve starts the API over a fixed model and returns a client.
 func serve(t *testing.T, ask api.Ask, l api.Limits) (*client.Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewServer(api.Handler(ask, secret, l))
@@ -62,7 +62,7 @@ func TestWhoAsksInExcessIsToldToComeBack(t *testing.T) {
 		t.Errorf("the first: %v", err)
 	}
 	next := make(chan error)
-	go func() { // its turn is free again, once the server has seen the first one leave
+	go func() { // the turn is free once the server has seen the first client leave
 		for {
 			_, err := c.Explain(t.Context(), "cccccc", 0)
 			if errs.Is(err, errs.Exhausted) {

@@ -9,20 +9,20 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Refusal says why an instance may not be placed anywhere now.
+// Refusal says why an instance may not be placed on any node now.
 type Refusal struct {
 	// Reason is ReasonQuotaSpent or ReasonReserved.
 	Reason  fleet.Reason
 	Message string
 }
 
-// MaxTouches bounds the quotas that one placement touches: its transaction holds no
-// more than that beside the placement itself.
+// MaxTouches bounds the quotas that one placement touches, to bound the size of its
+// transaction.
 const MaxTouches = 32
 
-// Ask says whether one more instance of a group that takes r may be placed. With
-// no refusal, touch are the quota-allocs records, in order, that the placement's
-// transaction must compare and renew; they may be none, and are MaxTouches and one at most.
+// Ask decides whether one more instance of a group may take r. On approval, touch names the
+// quota-allocs records that the placement's transaction must compare and update. touch is
+// sorted, may be empty and has at most MaxTouches+1 names.
 func (l *Ledger) Ask(name fleet.GroupName, r fleet.Resources) (touch []string, no *Refusal) {
 	g := l.group(name)
 	want := fleet.BudgetOf(r)
@@ -45,13 +45,13 @@ func (l *Ledger) Ask(name fleet.GroupName, r fleet.Resources) (touch []string, n
 		return nil, no
 	}
 	if others {
-		touch = slices.Insert(touch, 0, fleet.ReservedAlloc) // a period comes before all names
+		touch = slices.Insert(touch, 0, fleet.ReservedAlloc) // a period sorts before all names
 	}
 	return touch, nil
 }
 
-// leave makes sure that what is taken leaves others what is reserved for them, and
-// reports whether there was anything to leave.
+// leave checks that enough stays free for the reservations of others. some reports whether
+// others have unfilled reservations of what is taken.
 func (l *Ledger) leave(g *group, want fleet.Budget) (some bool, no *Refusal) {
 	for _, p := range parts {
 		taken := p.of(want)
@@ -71,7 +71,7 @@ func (l *Ledger) leave(g *group, want fleet.Budget) (some bool, no *Refusal) {
 	return some, nil
 }
 
-// reserved is the most that any one of a group's reservations has left of a part.
+// reserved returns the largest unfilled reservation of a part that the group can draw on.
 func (g *group) reserved(p part) int {
 	most := 0
 	for _, a := range g.accounts {
@@ -80,7 +80,8 @@ func (g *group) reserved(p part) int {
 	return most
 }
 
-// unfilled is what a group's reservations together have left of a part.
+// unfilled returns the sum of the unfilled reservations of a part that the group can draw
+// on.
 func (g *group) unfilled(p part) (sum int) {
 	for _, a := range g.accounts {
 		sum += p.of(a.unfilled())
@@ -88,7 +89,7 @@ func (g *group) unfilled(p part) (sum int) {
 	return sum
 }
 
-// part is one part of a budget.
+// part is one component of a budget.
 type part struct {
 	of     func(fleet.Budget) int
 	number func(int) string
@@ -101,20 +102,21 @@ var parts = [...]part{
 	{func(b fleet.Budget) int { return b.CPU }, cores, "cores"},
 }
 
-// cores writes hundredths of a core.
+// cores formats hundredths of a core.
 func cores(v int) string { return fmt.Sprintf("%d.%02d", v/100, v%100) }
 
-// amount is a number of a part with its unit.
+// amount formats a number of a part with its unit.
 func (p part) amount(v int) string { return p.number(v) + " " + p.unit }
 
-// unbounded reports whether there is no end of a part, because some node bounds no instances.
+// unbounded reports whether the part has no limit, because a usable node allows any number
+// of instances.
 func (p part) unbounded(l *Ledger) bool {
 	_, bounded := l.Free()
 	return !bounded && p.of(fleet.Budget{Instances: 1}) > 0
 }
 
-// spent says which part of a limit is spent, "quota alice: 12 of 12 instances are
-// held", and what would help.
+// spent says which parts of a limit are used up and what would help: "quota alice: 12 of 12
+// instances are held: …".
 func (a *account) spent(want fleet.Budget) string {
 	title := a.title
 	if a.selects == nil {
@@ -139,11 +141,11 @@ func (a *account) spent(want fleet.Budget) string {
 	return title + ": " + strings.Join(texts, "; ") + ": " + remedy
 }
 
-// named bounds how many of those something is reserved for are named.
+// named bounds how many reservations a message lists.
 const named = 3
 
-// reservedFor says for whom other than a group what is free is kept: "5120 MiB are
-// reserved for group lobby; 5632 MiB are free, 1024 are asked for".
+// reservedFor lists the reservations of others that keep the free resources: "5120 MiB are
+// reserved for group lobby; 5632 MiB are free, 1024 are asked for: …".
 func (l *Ledger) reservedFor(p part, g *group, free, taken int) string {
 	var texts []string
 	more, rest := 0, 0

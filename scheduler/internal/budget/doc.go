@@ -1,34 +1,33 @@
-// Package budget decides whether one more instance of a group may hold
-// resources at all, wherever it would run: quotas and reservations. It is pure: a
-// ledger of what is held, fed like the model of package place, and an answer with
-// its explanation.
+// Package budget decides whether one more instance of a group may hold resources at all,
+// on whichever node. It implements quotas and reservations. It is pure: a ledger of what
+// instances hold, fed by the same events as the model of package place, that answers with
+// an explanation.
 //
 // # Rules
 //
-//   - A quota bounds what the instances it counts hold together: a group's own
-//     quota those of the group, a tenant's those of all groups with its labels. A
-//     part of a limit that is 0 bounds nothing. Where more is held than a limit
-//     allows, because it was lowered, nothing is stopped and nothing new is placed.
-//   - A reservation is what others leave free for the instances it counts. Unfilled
-//     is what they do not hold of it yet. Whatever a placement takes beyond what is
-//     reserved for its own group must leave, on all live and uncordoned nodes
-//     together, as much free as the reservations of others are unfilled. Where more
-//     is reserved than there is, whoever has a reservation comes first, and among
-//     those the first.
-//   - Memory, CPU and the number of instances are judged apart; a placement that
-//     takes nothing of one is not judged by it. Instances are free without bound as
-//     long as any usable node has no bound of its own.
-//   - Reservations add up, also a group's and its tenant's.
+//   - A quota limits what its instances hold together. A group's own quota counts the
+//     instances of the group; a tenant's quota counts those of all groups with its labels.
+//     A part of a limit that is 0 limits nothing. When a limit is lowered below what is
+//     held, nothing is stopped, but nothing new is placed.
+//   - A reservation is capacity that others must leave free for its instances. Its
+//     unfilled part is what these do not hold of it yet. A placement may use the unfilled
+//     reservation of its own group. For anything beyond that, the live and uncordoned
+//     nodes together must keep as much free as the reservations of others are unfilled.
+//     When reservations exceed the capacity, groups with a reservation go first, in order
+//     of arrival.
+//   - Memory, CPU and the number of instances are checked separately, and only when the
+//     placement needs them. The number of instances is unlimited while any usable node
+//     has no limit.
+//   - Reservations add up, including those of a group and its tenant.
 //
-// # Many schedulers
+// # Several schedulers
 //
-// Replicas decide at the same time from views of different age. Each placement
-// therefore touches keys, as it touches its node's: two placements that could break
-// a rule together touch a common one, so that one of them is refused and decides
-// anew. Each quota has a key, and all reservations together have one: what must be left
-// for many is compared in one place. A group's own quota needs none, since a group has
-// one owner.
+// Replicas decide concurrently from views of different age. Each placement therefore
+// touches records, as it touches the record of its node. Two placements that could break a
+// rule together touch a common record, so that etcd refuses one of them and its replica
+// decides again. Each quota has a record, and all reservations share one. A group's own
+// quota needs none, because only one replica owns the group.
 //
-// What is free is a sum: that no single node has room for what is reserved is not
-// this package's concern. It does not choose nodes, and stops nothing.
+// Free capacity is a sum over all nodes. The package does not check whether a single node
+// could hold what is reserved. It chooses no nodes and stops no instances.
 package budget

@@ -5,36 +5,37 @@ import (
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 )
 
-// Ledger knows what each group and each quota holds, and what is free in all. It
-// is owned by one goroutine.
+// Ledger tracks what each group and each quota holds, and what is free in total. One
+// goroutine owns it.
 type Ledger struct {
 	rooms
 	groups map[fleet.GroupName]*group
-	// quotas are the tenants' accounts by name.
+	// quotas maps the names of tenants' quotas to their accounts.
 	quotas map[string]*account
-	// reserving are the accounts that have a reservation, in order of key.
+	// reserving are the accounts with a reservation, sorted by key.
 	reserving []*account
-	// unfilled is the sum over reserving.
+	// unfilled is the sum of the unfilled reservations.
 	unfilled fleet.Budget
 }
 
-// account is a quota or a group's own terms, with what is held under it.
+// account is the limit and reservation of a quota or a group, with what is held under it.
 type account struct {
-	// key orders accounts. That of a quota is its name, which names the record that
-	// placements touch, too.
+	// key sorts accounts. The key of a quota is its name, which is also the name of the
+	// record that placements touch.
 	key string
-	// title names it in explanations: "quota alice".
+	// title names the account in explanations: "quota alice".
 	title           string
 	limit, reserved fleet.Budget
 	held            fleet.Budget
-	// selects is nil for a group's own.
-	selects *fleet.Quota
+	// selects is nil for a group's own account.
+	selects *cluster.Quota
 }
 
-// group is a group with its accounts: its own first, then those of the quotas
-// that count it, in order of key.
+// group is a group with its accounts: its own first, then those of the quotas that count
+// it, sorted by key.
 type group struct {
 	labels   map[string]string
 	held     fleet.Budget
@@ -43,23 +44,23 @@ type group struct {
 
 func (g *group) own() *account { return g.accounts[0] }
 
-// Terms are what a group's spec says about its budget.
+// Terms are the parts of a group's spec that concern its budget.
 type Terms struct {
 	Labels          map[string]string
 	Quota, Reserved fleet.Budget
 }
 
-// TermsOf are the terms of a spec.
+// TermsOf returns the terms of a spec.
 func TermsOf(s *fleet.GroupSpec) Terms {
 	return Terms{Labels: s.Labels, Quota: s.Quota, Reserved: s.Reserved}
 }
 
-// NewLedger is a ledger without nodes, groups and quotas.
+// NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{rooms: rooms{nodes: map[fleet.NodeID]*room{}}, groups: map[fleet.GroupName]*group{}, quotas: map[string]*account{}}
 }
 
-// SetGroup adds a group or changes its terms; what it holds stays.
+// SetGroup adds a group or changes its terms. What it holds stays.
 func (l *Ledger) SetGroup(name fleet.GroupName, t Terms) {
 	g := l.group(name)
 	g.labels = t.Labels
@@ -67,13 +68,13 @@ func (l *Ledger) SetGroup(name fleet.GroupName, t Terms) {
 	l.recount(g)
 }
 
-// RemoveGroup takes a group's terms away; what it holds is remembered.
+// RemoveGroup removes a group's terms. The ledger keeps what its instances still hold.
 func (l *Ledger) RemoveGroup(name fleet.GroupName) {
 	l.SetGroup(name, Terms{})
 	l.forget(name)
 }
 
-// forget lets a group go of which there is nothing to know.
+// forget deletes a group without terms and holds.
 func (l *Ledger) forget(name fleet.GroupName) {
 	g, ok := l.groups[name]
 	if !ok || len(g.labels) > 0 || g.held != (fleet.Budget{}) {
@@ -84,8 +85,8 @@ func (l *Ledger) forget(name fleet.GroupName) {
 	}
 }
 
-// SetQuota adds a tenant's quota or changes it.
-func (l *Ledger) SetQuota(q *fleet.Quota) {
+// SetQuota adds or changes a tenant's quota.
+func (l *Ledger) SetQuota(q *cluster.Quota) {
 	a, ok := l.quotas[q.Name]
 	if !ok {
 		a = &account{key: q.Name, title: "quota " + q.Name}
@@ -98,7 +99,7 @@ func (l *Ledger) SetQuota(q *fleet.Quota) {
 	}
 }
 
-// RemoveQuota takes a tenant's quota away.
+// RemoveQuota removes a tenant's quota.
 func (l *Ledger) RemoveQuota(name string) {
 	a, ok := l.quotas[name]
 	if !ok {
@@ -111,11 +112,11 @@ func (l *Ledger) RemoveQuota(name string) {
 	}
 }
 
-// Shared reports whether there is anything that groups of several owners share: without
-// that, no placement touches a record.
+// Shared reports whether any quota or reservation exists. Without one, placements touch no
+// quota-allocs record.
 func (l *Ledger) Shared() bool { return len(l.quotas) > 0 || len(l.reserving) > 0 }
 
-// Charge books what one instance of a group holds on a node.
+// Charge adds what one instance of a group holds on a node.
 func (l *Ledger) Charge(n fleet.NodeID, name fleet.GroupName, r fleet.Resources) {
 	l.occupy(n, r, 1)
 	l.book(l.group(name), fleet.BudgetOf(r))
@@ -135,7 +136,8 @@ func (l *Ledger) book(g *group, b fleet.Budget) {
 	}
 }
 
-// group is a group's entry, made when missing: holds may be known before their group.
+// group returns a group's entry. It creates a missing one, because a hold may arrive before
+// its group.
 func (l *Ledger) group(name fleet.GroupName) *group {
 	if g, ok := l.groups[name]; ok {
 		return g
@@ -145,7 +147,7 @@ func (l *Ledger) group(name fleet.GroupName) *group {
 	return g
 }
 
-// recount has a group counted by exactly the quotas that cover its labels.
+// recount makes exactly the quotas that cover a group's labels count the group.
 func (l *Ledger) recount(g *group) {
 	covers := g.accounts[:1:1]
 	for _, a := range l.quotas {
@@ -189,7 +191,7 @@ func (l *Ledger) hold(a *account, b fleet.Budget) {
 
 func byKey(a, b *account) int { return cmp.Compare(a.key, b.key) }
 
-// unfilled is what is reserved and not held, never below 0.
+// unfilled returns what is reserved but not held, at least 0.
 func (a *account) unfilled() fleet.Budget { return floor(a.reserved.Sub(a.held)) }
 
 func floor(b fleet.Budget) fleet.Budget {

@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 )
 
 const node = fleet.NodeID("n1")
 
-// world is a ledger with one node of 10,000 MiB and 10 cores that bounds no instances.
+// world returns a ledger with one node of 10,000 MiB and 10 cores and without a limit of
+// instances.
 func world() *Ledger {
 	l := NewLedger()
 	l.SetNode(node, Node{Usable: true, Capacity: fleet.Resources{MemoryMiB: 10_000, CPU: 1000}})
@@ -19,8 +21,8 @@ func world() *Ledger {
 
 func mem(mib int) fleet.Resources { return fleet.Resources{MemoryMiB: mib} }
 
-func alice(limit, reserved fleet.Budget) *fleet.Quota {
-	return &fleet.Quota{Name: "alice", Selector: map[string]string{"tenant": "alice"}, Limit: limit, Reserved: reserved}
+func alice(limit, reserved fleet.Budget) *cluster.Quota {
+	return &cluster.Quota{Name: "alice", Selector: map[string]string{"tenant": "alice"}, Limit: limit, Reserved: reserved}
 }
 
 var ofAlice = Terms{Labels: map[string]string{"tenant": "alice", "tier": "gold"}}
@@ -160,7 +162,7 @@ func TestWhatMayBePlaced(t *testing.T) {
 }
 
 func TestTheRecordOfAllReservationsIsNoQuotas(t *testing.T) {
-	q := fleet.Quota{Name: fleet.ReservedAlloc, Selector: map[string]string{"a": "b"}, Limit: fleet.Budget{Instances: 1}}
+	q := cluster.Quota{Name: fleet.ReservedAlloc, Selector: map[string]string{"a": "b"}, Limit: fleet.Budget{Instances: 1}}
 	if len(q.Validate()) == 0 {
 		t.Errorf("a quota may be called %s", q.Name)
 	}
@@ -172,9 +174,9 @@ func TestALedgerDoesNotGrowWithWhatComesAndGoes(t *testing.T) {
 		node, group := fleet.NodeID(fmt.Sprint("n", n)), fleet.GroupName(fmt.Sprint("g", n))
 		l.SetNode(node, Node{Usable: true, Capacity: fleet.Resources{MemoryMiB: 100}})
 		l.SetGroup(group, Terms{Labels: map[string]string{"tenant": "a"}, Reserved: fleet.Budget{MemoryMiB: 5}})
-		l.SetQuota(&fleet.Quota{Name: "a", Selector: map[string]string{"tenant": "a"}, Limit: fleet.Budget{Instances: 3}})
+		l.SetQuota(&cluster.Quota{Name: "a", Selector: map[string]string{"tenant": "a"}, Limit: fleet.Budget{Instances: 3}})
 		l.Charge(node, group, fleet.Resources{MemoryMiB: 10})
-		if n%2 == 0 { // what is held may end before its group, or after
+		if n%2 == 0 { // holds may end before their group is removed, or after
 			l.Release(node, group, fleet.Resources{MemoryMiB: 10})
 			l.RemoveGroup(group)
 			l.RemoveNode(node)

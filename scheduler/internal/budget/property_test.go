@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 )
 
 var (
@@ -29,9 +30,9 @@ func anyTerms(t *rapid.T) Terms {
 	}
 }
 
-func anyQuota(t *rapid.T) *fleet.Quota {
+func anyQuota(t *rapid.T) *cluster.Quota {
 	name := rapid.SampledFrom(tenants).Draw(t, "name")
-	return &fleet.Quota{Name: name, Selector: map[string]string{"tenant": name}, Limit: anyBudget(t, "limit"), Reserved: anyBudget(t, "kept")}
+	return &cluster.Quota{Name: name, Selector: map[string]string{"tenant": name}, Limit: anyBudget(t, "limit"), Reserved: anyBudget(t, "kept")}
 }
 
 func anyNode(t *rapid.T) Node {
@@ -46,10 +47,10 @@ func anyResources(t *rapid.T) fleet.Resources {
 	return fleet.Resources{MemoryMiB: rapid.IntRange(0, 80).Draw(t, "takes"), CPU: rapid.SampledFrom([]int{0, 0, 10, 60}).Draw(t, "takesCPU")}
 }
 
-// facts are what a ledger is told, kept plainly.
+// facts are the inputs of a ledger.
 type facts struct {
 	terms  map[fleet.GroupName]Terms
-	quotas map[string]*fleet.Quota
+	quotas map[string]*cluster.Quota
 	nodes  map[fleet.NodeID]Node
 	holds  []hold
 }
@@ -61,10 +62,10 @@ type hold struct {
 }
 
 func noFacts() *facts {
-	return &facts{terms: map[fleet.GroupName]Terms{}, quotas: map[string]*fleet.Quota{}, nodes: map[fleet.NodeID]Node{}}
+	return &facts{terms: map[fleet.GroupName]Terms{}, quotas: map[string]*cluster.Quota{}, nodes: map[fleet.NodeID]Node{}}
 }
 
-// ledger is one that was told the facts once, in order.
+// ledger builds a ledger from the facts.
 func (f *facts) ledger() *Ledger {
 	l := NewLedger()
 	for n, facts := range f.nodes {
@@ -123,23 +124,23 @@ func TestALedgerOnlyDependsOnWhatIsTrueNow(t *testing.T) {
 	})
 }
 
-// store is what placements meet in: the revisions of the records they touch.
+// store holds the revisions of the records that placements touch.
 type store struct {
 	facts
 	revs map[string]int
 	rev  int
 }
 
-// replica decides from the store as it was when it last looked.
+// replica decides from its last view of the store.
 type replica struct {
 	ledger *Ledger
 	rev    int
 }
 
-// TestReplicasNeverOverspendTogether has several schedulers place from views of any
-// age; a commit is refused when a record it touches was touched since its view. Nodes
-// are records like any other. No limit may be exceeded, and nobody may lose what is
-// reserved for them.
+// TestReplicasNeverOverspendTogether lets several schedulers place from views of different
+// age. The store refuses a commit if one of its records has changed since the view. Nodes
+// are records too. No limit may be exceeded, and no reservation may become impossible to
+// fill.
 func TestReplicasNeverOverspendTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &store{facts: *noFacts(), revs: map[string]int{}}
@@ -163,8 +164,9 @@ func TestReplicasNeverOverspendTogether(t *testing.T) {
 	})
 }
 
-// anyBounds draws what the groups are bound by: anything, or so little that it is
-// met soon: only a tenant's limit, a tenant's reservation, or the groups' own.
+// anyBounds draws the limits and reservations of the groups. They are either arbitrary or
+// so small that placements soon reach them: a tenant's limit, a tenant's reservation, or
+// the groups' own.
 func (s *store) anyBounds(t *rapid.T) {
 	kind := rapid.SampledFrom([]string{"any", "limit", "tenant's", "own"}).Draw(t, "bounds")
 	for n, g := range names {
@@ -180,9 +182,9 @@ func (s *store) anyBounds(t *rapid.T) {
 	}
 	switch q := anyQuota(t); kind {
 	case "limit":
-		s.quotas["alice"] = &fleet.Quota{Name: "alice", Selector: map[string]string{"tenant": "alice"}, Limit: fleet.Budget{MemoryMiB: 300, Instances: 8}}
+		s.quotas["alice"] = &cluster.Quota{Name: "alice", Selector: map[string]string{"tenant": "alice"}, Limit: fleet.Budget{MemoryMiB: 300, Instances: 8}}
 	case "tenant's":
-		s.quotas["alice"] = &fleet.Quota{Name: "alice", Selector: map[string]string{"tenant": "alice"}, Reserved: fleet.Budget{MemoryMiB: 100}}
+		s.quotas["alice"] = &cluster.Quota{Name: "alice", Selector: map[string]string{"tenant": "alice"}, Reserved: fleet.Budget{MemoryMiB: 100}}
 	case "any":
 		s.quotas[q.Name] = q
 	}
@@ -202,7 +204,7 @@ func (s *store) place(r *replica, h hold) {
 	touch = append(touch, "node "+string(h.node))
 	for _, key := range touch {
 		if s.revs[key] > r.rev {
-			r.ledger, r.rev = s.ledger(), s.rev // it lost, and looks again
+			r.ledger, r.rev = s.ledger(), s.rev // the commit was refused; refresh the view
 			return
 		}
 	}
@@ -214,7 +216,7 @@ func (s *store) place(r *replica, h hold) {
 	r.ledger, r.rev = s.ledger(), s.rev
 }
 
-// keeps are the parts of which no more is reserved than is free.
+// keeps returns the parts whose reservations still fit into what is free.
 func (s *store) keeps() []part {
 	l := s.ledger()
 	var out []part

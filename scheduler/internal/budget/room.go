@@ -6,21 +6,21 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Node is what the ledger wants to know of a node.
+// Node is a node as the ledger sees it.
 type Node struct {
-	// Usable is whether its agent has a session and nobody keeps it free.
+	// Usable means that its agent has a session and that it is not cordoned.
 	Usable bool
 	// Capacity is what instances may reserve.
 	Capacity fleet.Resources
-	// MaxInstances bounds the instances on it. 0 does not.
+	// MaxInstances limits the instances on the node. 0 means no limit.
 	MaxInstances int
 }
 
-// rooms add up what is free.
+// rooms sum up the free resources of all usable nodes.
 type rooms struct {
 	nodes map[fleet.NodeID]*room
 	free  fleet.Budget
-	// unbounded counts the usable nodes that bound no instances.
+	// unbounded counts the usable nodes without a limit of instances.
 	unbounded int
 }
 
@@ -29,24 +29,25 @@ type room struct {
 	used fleet.Budget
 }
 
-// SetNode adds a node or changes its facts; what is held on it stays.
+// SetNode adds a node or changes its facts. What is held on it stays.
 func (r *rooms) SetNode(id fleet.NodeID, n Node) {
 	r.change(id, func(have *room) { have.Node = n })
 }
 
-// RemoveNode takes a node's facts away; what is held on it is remembered.
+// RemoveNode removes a node's facts. The ledger keeps what is still held on it.
 func (r *rooms) RemoveNode(id fleet.NodeID) { r.SetNode(id, Node{}) }
 
-// Free is what is free on all usable nodes together, and whether instances are bounded.
+// Free returns what is free on all usable nodes together, and whether the number of
+// instances is limited.
 func (r *rooms) Free() (free fleet.Budget, bounded bool) { return r.free, r.unbounded == 0 }
 
-// Use is a node with what is held on it.
+// Use is a node together with what is held on it.
 type Use struct {
 	Node
 	Held fleet.Budget
 }
 
-// Nodes are all nodes of which anything is known, in no order.
+// Nodes returns all known nodes in no particular order.
 func (r *rooms) Nodes() iter.Seq2[fleet.NodeID, Use] {
 	return func(yield func(fleet.NodeID, Use) bool) {
 		for id, n := range r.nodes {
@@ -72,7 +73,7 @@ func (r *rooms) change(id fleet.NodeID, edit func(*room)) {
 	r.free, r.unbounded = r.free.Sub(n.free()), r.unbounded-n.unbounded()
 	edit(n)
 	r.free, r.unbounded = r.free.Add(n.free()), r.unbounded+n.unbounded()
-	if *n == (room{}) { // it is gone, and nothing is held on it
+	if *n == (room{}) { // the node has gone, and nothing is held on it
 		delete(r.nodes, id)
 	}
 }

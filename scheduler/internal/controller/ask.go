@@ -11,24 +11,25 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/budget"
+	"github.com/orreryhq/orrery/scheduler/internal/pending"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// Moment is the fleet at one revision with a model of its nodes that belongs to
-// whoever asked for it.
+// Moment is the fleet at one revision, with a model of its nodes. The caller owns the model
+// and may change it.
 type Moment struct {
 	Snap  *view.Snapshot
 	Model *place.Model
 	At    time.Time
-	// kept is room that is being made for instances that wait; the model is charged with
-	// it. It is shared with others.
+	// kept are the resources that others free for waiting instances. The model is charged
+	// with them. The map is shared and must not change.
 	kept map[fleet.InstanceID]place.Hold
-	// ledger is made when it is first asked for.
+	// ledger is built on first use.
 	ledger *budget.Ledger
 }
 
-// Refuse is why a quota or a reservation keeps a request from being placed anywhere;
-// nil when none does. What was placed counts once it was charged.
+// Refuse returns why a quota or a reservation forbids a request on any node, or nil.
+// Placements count only after Charge.
 func (m *Moment) Refuse(r *place.Request) *place.Unfit {
 	return refusal(m.books(), r)
 }
@@ -40,19 +41,20 @@ func (m *Moment) books() *budget.Ledger {
 	return m.ledger
 }
 
-// Charge books what was placed on the model.
+// Charge adds a placement to the ledger. The model must already be charged with it.
 func (m *Moment) Charge(h place.Hold) {
 	m.books().Charge(h.Node, h.Group, h.Resources)
 }
 
-// Kept is the room that is being made for an instance, with which the model is charged.
+// Kept returns the resources that the model holds for a waiting instance.
 func (m *Moment) Kept(id fleet.InstanceID) (h place.Hold, ok bool) {
 	h, ok = m.kept[id]
 	return h, ok
 }
 
-// Explain is all that would be said of a request for an instance: as by whoever
-// decides, quotas and reservations are asked first, and room that is being made for it is its own.
+// Explain returns how placement would answer a request for an instance. Like the
+// controller, it checks quotas and reservations first and lets the instance use the
+// resources kept for it.
 func (m *Moment) Explain(i *fleet.Instance, plan *fleet.Plan, keep int, here fleet.NodeID) place.Explanation {
 	if h, kept := m.kept[i.Intent.ID]; kept {
 		m.Model.Release(h)
@@ -68,19 +70,19 @@ func (m *Moment) Explain(i *fleet.Instance, plan *fleet.Plan, keep int, here fle
 	return e
 }
 
-// Cordon keeps everything new off a node, as an operator's cordon would.
+// Cordon excludes a node from new placements, as an operator's cordon would.
 func (m *Moment) Cordon(id fleet.NodeID) {
 	m.Model.Cordon(id)
 	m.close(id)
 }
 
-// Lose takes a node's agent away, as the end of its session would.
+// Lose ends a node's session in the model.
 func (m *Moment) Lose(id fleet.NodeID) {
 	m.Model.Lose(id)
 	m.close(id)
 }
 
-// close has a node's free room count for nothing in reservations.
+// close makes the ledger ignore a node's free resources.
 func (m *Moment) close(id fleet.NodeID) {
 	n, ok := m.Snap.Nodes.Get(id)
 	if !ok {
@@ -91,15 +93,15 @@ func (m *Moment) close(id fleet.NodeID) {
 	m.books().SetNode(id, budgetOf(&facts))
 }
 
-// Request is what would be asked of the nodes for an instance.
+// Request returns the request that the controller would make for an instance.
 func (m *Moment) Request(i *fleet.Instance, plan *fleet.Plan) *place.Request {
 	return requestOf(i, plan, m.Snap)
 }
 
-// Waiting are all instances that need a placement, of all groups, in the order in
-// which they are placed.
+// Waiting returns the instances of all groups that need a placement, in the order in which
+// they are placed.
 func (m *Moment) Waiting() []*fleet.Instance {
-	var all queue
+	var all pending.Queue
 	for _, i := range m.Snap.Instances.All() {
 		if i.NeedsPlacement() {
 			all = append(all, waiterOf(i, m.Priority(i.Intent.Group)))
@@ -108,32 +110,32 @@ func (m *Moment) Waiting() []*fleet.Instance {
 	sort.Sort(all)
 	out := make([]*fleet.Instance, 0, len(all))
 	for _, w := range all {
-		i, _ := m.Snap.Instances.Get(w.id)
+		i, _ := m.Snap.Instances.Get(w.ID)
 		out = append(out, i)
 	}
 	return out
 }
 
-// Priority is a group's: the higher, the earlier its instances are placed.
+// Priority returns a group's priority. Instances of higher priority are placed first.
 func (m *Moment) Priority(g fleet.GroupName) int { return priority(m.Snap, g) }
 
-// imageEvery is the shortest time between two copies of the model, so that
-// questions take a small share of the goroutine that places.
+// imageEvery is the shortest time between two copies of the model. It keeps questions from
+// slowing down placement.
 const imageEvery = 20 * time.Millisecond
 
-// asks are those who wait for a Moment.
+// asks are the callers that wait for a Moment.
 type asks struct {
 	mu      sync.Mutex
 	waiting map[chan Moment]struct{}
-	// last is when the model was copied last.
+	// last is the time of the last copy.
 	last time.Time
 }
 
 func newAsks() *asks { return &asks{waiting: map[chan Moment]struct{}{}} }
 
-// Ask returns the fleet and the model as Run has them, at the latest revision it
-// has seen. Unavailable when it has seen none, or does not answer before ctx ends;
-// Canceled when ctx was cancelled.
+// Ask returns a copy of the fleet and the model at the latest revision that Run has seen.
+// It fails with Unavailable when Run has seen none or does not answer before ctx ends, and
+// with Canceled when ctx was canceled.
 func (c *Controller) Ask(ctx context.Context) (*Moment, error) {
 	c.asks.mu.Lock()
 	timer := time.NewTimer(time.Until(c.asks.last.Add(imageEvery)))
@@ -151,7 +153,7 @@ func (c *Controller) Ask(ctx context.Context) (*Moment, error) {
 	c.Wake()
 	select {
 	case m := <-answer:
-		m.Model = m.Model.Clone() // others have got the same
+		m.Model = m.Model.Clone() // other callers got the same model
 		return &m, nil
 	case <-ctx.Done():
 		c.asks.mu.Lock()
@@ -168,8 +170,8 @@ func unanswered(ctx context.Context) error {
 	return errs.New(errs.Unavailable, "the scheduler has not caught up with the store: retry in a moment")
 }
 
-// answer gives everybody who asked a copy of the state. It is called by Run's
-// goroutine when the state is abreast of a snapshot.
+// answer sends a copy of the state to everyone who asked. Run's goroutine calls it when the
+// state matches a snapshot.
 func (c *Controller) answer(now time.Time) {
 	c.asks.mu.Lock()
 	defer c.asks.mu.Unlock()
@@ -191,7 +193,8 @@ func (c *Controller) answer(now time.Time) {
 	clear(c.asks.waiting)
 }
 
-// Without takes what an instance holds off the model; false when it holds nothing.
+// Without removes what an instance holds from the model and the ledger. It returns false
+// when the instance holds nothing.
 func (m *Moment) Without(i *fleet.Instance) bool {
 	h, holds := holdOf(i)
 	if holds {

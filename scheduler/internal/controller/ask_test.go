@@ -25,7 +25,7 @@ import (
 
 const secret = "0123456789abcdef0123456789abcdef"
 
-// past keeps every snapshot a view has had.
+// past keeps every snapshot that a view has had.
 type past struct {
 	mu sync.Mutex
 	by map[int64]*view.Snapshot
@@ -48,7 +48,7 @@ func (p *past) at(t *testing.T, rev int64) *view.Snapshot {
 	return s
 }
 
-// answering starts a scheduler that answers questions, and a client that asks them.
+// answering starts a scheduler that answers questions, and returns a client for it.
 func (w *world) answering() (*client.Client, *past) {
 	w.t.Helper()
 	v, seen := view.New(w.c, nil), &past{by: map[int64]*view.Snapshot{}}
@@ -71,7 +71,7 @@ func (w *world) answering() (*client.Client, *past) {
 	return client.New(&http.Client{Transport: transport}, url, secret), seen
 }
 
-// crowd is a small fleet with room of many kinds, some of it taken.
+// crowd creates a small fleet with different kinds of capacity, partly in use.
 func (w *world) crowd() {
 	w.t.Helper()
 	for n, memory := range []int{400, 300, 300, 120, 50} {

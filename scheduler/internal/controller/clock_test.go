@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -35,7 +36,7 @@ func TestAMoveCountsFromWhenItWasSeen(t *testing.T) {
 func TestAStopCountsFromWhenItWasSeen(t *testing.T) {
 	c := storetest.New(t)
 	stored := fleet.StoredPlan{Plan: fleet.Plan{Stop: fleet.Stop{GraceSeconds: 5}}}
-	if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(store.PlanKey("plan"), stored)}}); err != nil {
+	if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.Plan("plan"), stored)}}); err != nil {
 		t.Fatal(err)
 	}
 	v := view.New(c, nil)

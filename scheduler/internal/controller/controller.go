@@ -11,74 +11,77 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/internal/inputs"
+	"github.com/orreryhq/orrery/scheduler/internal/pending"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
 const (
-	// resync is the safety net: everything that waits is looked at again.
+	// resync is the interval at which everything that waits is tried again without a cause.
+	// It is a safety net.
 	resync = 30 * time.Second
-	// retry is the pause after a transaction whose outcome is unknown.
+	// retry is the pause after a transaction with an unknown outcome.
 	retry = 250 * time.Millisecond
-	// planSlice is how many decisions are made before answers are looked at again.
+	// planSlice is how many decisions are made before answers are read again.
 	planSlice = 256
 )
 
-// Controller places instances. Make it with New before the view runs, then Run it.
+// Controller places instances. Create it with New before the view runs, then call Run.
 type Controller struct {
 	store   *store.Client
 	owned   func() *store.Ownership
-	inbox   *inbox
+	inbox   *inputs.Inbox
 	asks    *asks
 	log     *slog.Logger
 	metrics *Metrics
 	now     func() time.Time
-	// answers are what became of the transactions under way; sending are their goroutines.
+	// answers receives the results of the transactions; sending tracks their goroutines.
 	answers chan *flight
 	sending sync.WaitGroup
 
 	// Owned by Run's goroutine.
 	state *state
 	own   *store.Ownership
-	// resynced is when everything that waits was last looked at again without a cause.
+	// resynced is the time of the last resync.
 	resynced time.Time
 	pipe
 	evictor  evictor
 	balancer balancer
 }
 
-// Config is what a controller needs. All but Metrics, MaxCPU and Now are required.
+// Config configures a controller. All fields but Metrics, MaxCPU and Now are required.
 type Config struct {
 	Store *store.Client
-	// View is subscribed to by New, so New comes before the view's Run.
+	// View is subscribed to by New, so call its Run after New.
 	View *view.View
-	// Owned is what the replica owns.
+	// Owned returns the shards that the replica owns.
 	Owned   func() *store.Ownership
 	Metrics *Metrics
 	Log     *slog.Logger
-	// MaxCPU is the measured use of processors, 0 to 1, above which a node takes nothing
-	// new; see place.Model.SetMaxCPU. 0 excludes no node.
+	// MaxCPU is the CPU utilization, 0 to 1, above which a node takes no new instance; see
+	// place.Model.SetMaxCPU. 0 excludes no node.
 	MaxCPU float64
-	// Now reads the wall clock, with a monotonic reading. Nil means time.Now.
+	// Now returns the wall clock with a monotonic reading. Nil means time.Now.
 	Now func() time.Time
 }
 
-// New makes a controller that listens to a view.
+// New creates a controller that subscribes to the view.
 func New(cfg Config) *Controller {
 	ctl := &Controller{
-		store: cfg.Store, owned: cfg.Owned, inbox: newInbox(), asks: newAsks(), log: cfg.Log, metrics: cfg.Metrics, now: cfg.Now, state: newState(cfg.MaxCPU),
+		store: cfg.Store, owned: cfg.Owned, inbox: inputs.New(), asks: newAsks(), log: cfg.Log, metrics: cfg.Metrics, now: cfg.Now, state: newState(cfg.MaxCPU),
 		answers: make(chan *flight, depthLimit+1), pipe: newPipe(cfg.Store), evictor: newEvictor(),
 	}
 	if ctl.now == nil {
 		ctl.now = time.Now
 	}
-	cfg.View.Subscribe(ctl.inbox.hear)
+	cfg.View.Subscribe(ctl.inbox.Add)
 	return ctl
 }
 
-// Wake makes Run look again, after ownership has changed.
+// Wake makes Run look again. Call it after ownership has changed.
 func (c *Controller) Wake() {
 	select {
-	case c.inbox.wake <- struct{}{}:
+	case c.inbox.Wake <- struct{}{}:
 	default:
 	}
 }
@@ -94,7 +97,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-c.inbox.wake:
+		case <-c.inbox.Wake:
 		case f := <-c.answers:
 			c.land(f, c.now())
 		case a := <-c.evictor.answers:
@@ -104,15 +107,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// pass decides what can be decided now, sends what can be sent, and returns when to
-// look again at the latest. It never waits for etcd.
+// pass makes the decisions that are possible now, sends what it can, and returns the time
+// until the next pass at the latest. It never waits for etcd.
 func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 	for ctx.Err() == nil {
 		c.catchUp(now)
 		c.answer(now)
 		own := c.owned()
 		if c.state.snap == nil || own == nil {
-			return resync // the next batch or the next ownership wakes us
+			return resync // the next batch or change of ownership wakes us
 		}
 		if own != c.own {
 			c.own = own
@@ -138,7 +141,7 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 	return c.next(now)
 }
 
-// catchUp takes in what came of the transactions under way, and what the view shows.
+// catchUp processes the results of transactions and the new batches of the view.
 func (c *Controller) catchUp(now time.Time) {
 	for {
 		select {
@@ -155,7 +158,7 @@ func (c *Controller) catchUp(now time.Time) {
 	c.compare()
 }
 
-// look readies what may be decided now though it was not before.
+// look queues the instances that may fit now although they did not before.
 func (c *Controller) look(now time.Time) {
 	c.state.releaseBlocked(now)
 	c.readmit(now)
@@ -169,7 +172,7 @@ func (c *Controller) look(now time.Time) {
 	c.refresh(now)
 }
 
-// next is when to look again at the latest.
+// next returns the time until the next pass at the latest.
 func (c *Controller) next(now time.Time) time.Duration {
 	next := resync
 	at := func(t time.Time) {
@@ -193,12 +196,12 @@ func (c *Controller) next(now time.Time) time.Duration {
 	return next
 }
 
-// plan decides about some of the waiting instances, until there is enough to send.
-// False when there was nothing to decide. Unfit instances of one class share their
-// verdict, because room only shrinks until something is released.
+// plan decides about waiting instances until there is enough to send. It returns false when
+// there was nothing to decide. Unfit instances of one class share their verdict, because
+// resources only shrink until something is released.
 func (c *Controller) plan(now time.Time) (planned bool) {
 	for n := 0; n < planSlice && !c.enough(c.state.queued); n++ {
-		w := c.state.ready.next()
+		w := c.state.ready.Next()
 		if w == nil {
 			break
 		}
@@ -208,40 +211,40 @@ func (c *Controller) plan(now time.Time) (planned bool) {
 	return planned
 }
 
-// decide looks for a place for one instance.
-func (c *Controller) decide(w *waiter, now time.Time) {
-	f, ok := c.own.Fence(w.group)
+// decide tries to place one instance.
+func (c *Controller) decide(w *pending.Instance, now time.Time) {
+	f, ok := c.own.Fence(w.Group)
 	if !ok {
 		c.state.passOn(w)
 		c.state.setAside(w)
 		return
 	}
-	i, ok := c.state.snap.Instances.Get(w.id)
+	i, ok := c.state.snap.Instances.Get(w.ID)
 	if !ok {
-		c.state.drop(w.id)
+		c.state.drop(w.ID)
 		return
 	}
-	if w.noting { // its note's answer readies it: a placement removes the note
+	if w.NoteSent { // the answer for the note queues it again; a placement must remove that note
 		return
 	}
-	key := classKey{plan: i.Intent.Plan}
+	key := pending.ClassKey{Plan: i.Intent.Plan}
 	stored, ok := c.state.snap.Plans.Get(i.Intent.Plan)
 	if !ok {
 		c.refuse(c.class(key, w), w, PlanMissing(), now)
 		return
 	}
 	r := requestOf(i, &stored.Plan, c.state.snap)
-	if w.races > 0 { // whoever won the best node is likely to have won the next best too
-		r.Shuffle = uint64(w.ordinal)<<8 + uint64(w.races)
+	if w.Races > 0 { // the winner probably took the next best node too
+		r.Shuffle = uint64(w.Ordinal)<<8 + uint64(w.Races)
 	}
 	to := movesTo(c.state.snap, i)
-	key.pinned = r.Pinned
-	if _, kept := c.state.kept[w.id]; kept || r.Waits != nil {
-		key.alone = w.id
+	key.Pinned = r.Pinned
+	if _, kept := c.state.kept[w.ID]; kept || r.Waits != nil {
+		key.Alone = w.ID
 	}
 	class := c.class(key, w)
-	if class.verdict != nil && class.room == c.state.room {
-		c.refuse(class, w, class.verdict, now)
+	if class.Verdict != nil && class.RoomState == c.state.room {
+		c.refuse(class, w, class.Verdict, now)
 		return
 	}
 	if no := refusal(c.state.ledger, r); no != nil {
@@ -261,42 +264,42 @@ func (c *Controller) decide(w *waiter, now time.Time) {
 		c.makeRoom(class, r.Plan, now)
 		return
 	}
-	class.verdict = nil
-	c.enqueue(c.state.assume(&entry{w: w, noted: w.noted, unsure: w.unsure, instance: i, plan: &stored.Plan, choice: choice, dataUUID: dataUUID(c.state.snap, &stored.Plan, choice.Node), fence: f, at: now, seen: c.state.snap.Rev}))
-	if next := class.next(); next != nil { // there was room for one: is there for another?
-		c.state.ready.add(next)
+	class.Verdict = nil
+	c.enqueue(c.state.assume(&entry{w: w, noted: w.NoteRevision, unsure: w.NoteUnknown, instance: i, plan: &stored.Plan, choice: choice, dataUUID: dataUUID(c.state.snap, &stored.Plan, choice.Node), fence: f, at: now, seen: c.state.snap.Rev}))
+	if next := class.Next(); next != nil { // one of the class fitted; try the next
+		c.state.ready.Add(next)
 	}
 }
 
-// class is that of a waiter, made when it is the first of its kind. Where it was of
-// another one, those that are left there are looked at, too.
-func (c *Controller) class(k classKey, w *waiter) *class {
+// class returns the class for a key and creates a missing one. If the waiter was tried for
+// another class, class queues the next instance of that one.
+func (c *Controller) class(k pending.ClassKey, w *pending.Instance) *pending.Class {
 	cl := c.state.classes[k]
 	if cl == nil {
-		cl = &class{key: k}
+		cl = &pending.Class{Key: k}
 		c.state.classes[k] = cl
 	}
-	if w.from != cl {
+	if w.From != cl {
 		c.state.passOn(w)
 	}
-	w.from = nil
+	w.From = nil
 	return cl
 }
 
-// refuse has an instance wait until there may be room. A verdict that is another
-// than before is told to all who share it.
-func (c *Controller) refuse(class *class, w *waiter, u *place.Unfit, now time.Time) {
-	if u != class.verdict {
-		class.seen = c.state.snap.Rev
-		c.state.missing(w.group, u)
+// refuse parks an instance in its class with a verdict. A changed verdict also updates the
+// notes of the other parked instances.
+func (c *Controller) refuse(class *pending.Class, w *pending.Instance, u *place.Unfit, now time.Time) {
+	if u != class.Verdict {
+		class.Revision = c.state.snap.Rev
+		c.state.missing(w.Group, u)
 	}
-	class.verdict, class.room = u, c.state.room
-	class.park(w)
+	class.Verdict, class.RoomState = u, c.state.room
+	class.Park(w)
 	c.tellLater(class, c.note(w, now))
-	c.tell(class, class.tellAll(u, c.state.pause(), now))
+	c.tell(class, notesDue(class, u, c.state.pause(), now))
 }
 
-// later is the later of two times.
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -304,7 +307,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// sooner is the earlier of two times; zero is never.
+// sooner returns the earlier of two times; zero means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -317,9 +320,9 @@ func PlanMissing() *place.Unfit {
 	return &place.Unfit{Reason: fleet.ReasonPlanMissing, Message: "its plan is not in the store yet"}
 }
 
-// requestOf is what is asked of the nodes. A static instance is bound to the node that
-// has its data, unless its group lets it leave a lost one, and waits while that node is
-// deleted. One that was made for another node is bound to that.
+// requestOf builds the placement request for an instance. A static instance is pinned to
+// the node with its data, unless its group lets it leave a lost node. It waits when that
+// node was deleted. A replacement that was made for a certain node is pinned to that node.
 func requestOf(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.Request {
 	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: templateMiB(snap, plan)}
 	if old := i.Placement; old != nil {
@@ -339,15 +342,15 @@ func requestOf(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.
 	return r
 }
 
-// dataLost is the verdict on a static instance whose data was on a node that was deleted.
+// dataLost is the verdict on a static instance whose data was on a deleted node.
 func dataLost(i *fleet.Instance) *place.Unfit {
 	return &place.Unfit{Reason: fleet.ReasonDataLost, Message: fmt.Sprintf(
 		"its data was on node %s, which was deleted: it starts with its data once that node joins again with its data directory; to start it without, POST /api/v1/services/%s/start?discardData=true",
 		i.Placement.Node, i.Intent.Name)}
 }
 
-// dataUUID names the data directory that will have the data of a static instance; empty for
-// other instances, whose placements say nothing about it.
+// dataUUID returns the ID of the node's data directory for a static instance, and "" for
+// others.
 func dataUUID(snap *view.Snapshot, plan *fleet.Plan, node fleet.NodeID) string {
 	if n, ok := snap.Nodes.Get(node); ok && plan.Static {
 		return n.DataUUID
@@ -355,5 +358,5 @@ func dataUUID(snap *view.Snapshot, plan *fleet.Plan, node fleet.NodeID) string {
 	return ""
 }
 
-// jitter is a random part of a bound.
+// jitter returns a random duration up to bound.
 func jitter(bound time.Duration) time.Duration { return rand.N(bound) + 1 }

@@ -15,19 +15,21 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler"
 )
 
-// world is an etcd with a scheduler and the records other services would write.
+// world is an etcd with a scheduler. It writes the records that other services would write.
 type world struct {
 	t    *testing.T
 	c    *store.Client
 	view *view.View
-	// ahead is how far the schedulers' clock is ahead.
+	// ahead is by how much the schedulers' clock is ahead.
 	ahead atomic.Int64
 }
 
@@ -39,10 +41,10 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// now is the schedulers' clock.
+// now returns the schedulers' time.
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 
-// run keeps something going until the test ends; the returned function ends it earlier.
+// run runs f until the test ends or stop is called.
 func (w *world) run(f func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	done := make(chan struct{})
@@ -52,7 +54,7 @@ func (w *world) run(f func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// schedule starts a scheduler with a view of its own.
+// schedule starts a scheduler with its own view.
 func (w *world) schedule(replica string) (stop func()) {
 	w.t.Helper()
 	v := view.New(w.c, nil)
@@ -85,8 +87,8 @@ func (w *world) sync(rev int64) {
 func (w *world) node(id fleet.NodeID, memory int) {
 	w.t.Helper()
 	w.commit(
-		store.Create(store.NodeKey(id), fleet.Node{ID: id, Capacity: fleet.Resources{MemoryMiB: memory, CPU: 1000, DiskMiB: 1000}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}}}),
-		store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id}))
+		store.Create(keys.Node(id), fleet.Node{ID: id, Capacity: fleet.Resources{MemoryMiB: memory, CPU: 1000, DiskMiB: 1000}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}}}),
+		store.Create(keys.NodeSession(id), fleet.NodeSession{Node: id}))
 }
 
 func (w *world) group(name fleet.GroupName, change func(*fleet.GroupSpec)) *fleet.Group {
@@ -96,7 +98,7 @@ func (w *world) group(name fleet.GroupName, change func(*fleet.GroupSpec)) *flee
 	if change != nil {
 		change(&g.Spec)
 	}
-	w.commit(store.Create(store.GroupKey(name), g))
+	w.commit(store.Create(keys.Group(name), g))
 	got, _ := w.view.Snapshot().Groups.Get(name)
 	return got
 }
@@ -106,7 +108,7 @@ func (w *world) want(g *fleet.Group, n int) []fleet.InstanceID {
 	return w.wantWith(g, n, nil)
 }
 
-// wantWith gives the instances values of their own.
+// wantWith creates instances with values.
 func (w *world) wantWith(g *fleet.Group, n int, values map[string]string) []fleet.InstanceID {
 	w.t.Helper()
 	sp := spawn.New(w.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(1, uint64(n))))
@@ -135,7 +137,7 @@ func (w *world) await(id fleet.InstanceID, what string, ok func(*fleet.Instance)
 		if found && ok(i) {
 			return ""
 		}
-		said, err := json.Marshal(i) // the records themselves, not their addresses
+		said, err := json.Marshal(i) // print the records instead of their addresses
 		return string(said) + await.Unless(err == nil, "%v", err)
 	})
 	return i
@@ -151,7 +153,7 @@ func waiting(reason fleet.Reason) func(*fleet.Instance) bool {
 
 func (w *world) finish(i *fleet.Instance) {
 	w.t.Helper()
-	w.commit(store.Create(store.StatusKey(i.Intent.ID), fleet.Status{Instance: i.Intent.ID, Node: i.Placement.Node, Generation: i.Intent.Generation, State: fleet.Stopped, Reason: fleet.ReasonStopRequested, FinishedAt: time.Now()}))
+	w.commit(store.Create(keys.Status(i.Intent.ID), fleet.Status{Instance: i.Intent.ID, Node: i.Placement.Node, Generation: i.Intent.Generation, State: fleet.Stopped, Reason: fleet.ReasonStopRequested, FinishedAt: time.Now()}))
 }
 
 func TestWhatIsWantedIsPlaced(t *testing.T) {
@@ -215,12 +217,12 @@ func TestWithoutNodesTheReasonIsThatAndAJoinHelps(t *testing.T) {
 func TestACordonExcludesUntilItIsLifted(t *testing.T) {
 	w := newWorld(t)
 	w.schedule("a")
-	w.commit(store.Create(store.NodeDesiredKey("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}))
+	w.commit(store.Create(keys.NodeDesired("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}))
 	w.node("n1", 1000)
 	id := w.want(w.group("lobby", nil), 1)[0]
 	w.await(id, "waiting", waiting(fleet.ReasonNoNodeFits))
 	d, _ := w.view.Snapshot().NodesDesired.Get("n1")
-	w.commit(store.Replace(store.NodeDesiredKey("n1"), fleet.NodeDesired{Node: "n1"}, d.ModRev))
+	w.commit(store.Replace(keys.NodeDesired("n1"), fleet.NodeDesired{Node: "n1"}, d.ModRev))
 	w.await(id, "placed", placed)
 }
 
@@ -232,9 +234,9 @@ func TestWhatIsStoppedMeanwhileIsNotPlaced(t *testing.T) {
 	i := w.await(id, "waiting", waiting(fleet.ReasonNoNodes))
 	stopped := i.Intent
 	stopped.Desired = fleet.DesiredStopped
-	w.commit(store.Replace(store.IntentKey(id), stopped, i.Intent.ModRev))
+	w.commit(store.Replace(keys.Intent(id), stopped, i.Intent.ModRev))
 	w.node("n1", 1000)
-	w.await(w.want(g, 1)[0], "placed", placed) // one that came later
+	w.await(w.want(g, 1)[0], "placed", placed) // one that is requested later
 	if i, _ := w.view.Snapshot().Instances.Get(id); placed(i) {
 		t.Error("a stopped instance was placed")
 	}
@@ -296,13 +298,13 @@ func TestMissingPartsAreNamed(t *testing.T) {
 	}
 }
 
-// block says which ports strangers hold on a node.
+// block reports the ports that foreign programs hold on a node.
 func (w *world) block(id fleet.NodeID, ports ...fleet.BlockedPort) {
 	w.t.Helper()
 	n, _ := w.view.Snapshot().Nodes.Get(id)
 	next := *n
 	next.BlockedPorts = ports
-	w.commit(store.Replace(store.NodeKey(id), next, n.ModRev))
+	w.commit(store.Replace(keys.Node(id), next, n.ModRev))
 }
 
 func TestAPortThatAStrangerHoldsIsAvoided(t *testing.T) {
@@ -316,8 +318,8 @@ func TestAPortThatAStrangerHoldsIsAvoided(t *testing.T) {
 	}
 }
 
-// The time starts when the scheduler sees that the port is blocked. The node's clock says
-// nothing about it.
+// The blocking time starts when the scheduler sees the report. The node's clock does not
+// matter.
 func TestABlockedPortIsTriedAgainWhenItsTimeIsOver(t *testing.T) {
 	for _, skew := range []time.Duration{-12 * time.Hour, 0, 12 * time.Hour} {
 		w := newWorld(t)
@@ -327,7 +329,7 @@ func TestABlockedPortIsTriedAgainWhenItsTimeIsOver(t *testing.T) {
 		id := w.want(w.group("lobby", func(s *fleet.GroupSpec) { s.Ports = fleet.PortRange{Start: 30000, End: 30000} }), 1)[0]
 		w.await(id, "refused", func(i *fleet.Instance) bool { return i.Pending != nil })
 		w.ahead.Store(int64(fleet.PortBlockedFor))
-		w.group("other", nil) // the scheduler looks at its clock
+		w.group("other", nil) // makes the scheduler look at its clock
 		if i := w.await(id, "placed", placed); i.Placement.Port != 30000 {
 			t.Errorf("port %d", i.Placement.Port)
 		}
@@ -338,12 +340,12 @@ func TestAnInstanceWaitsForItsPlan(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1", 1000)
 	w.schedule("a")
-	plan := fleet.Compose(*w.group("lobby", nil), fleet.Materials{}, 0)
-	w.commit(store.Create(store.IntentKey("abc123"), fleet.Intent{
+	plan := compose.Compose(*w.group("lobby", nil), compose.Materials{}, 0)
+	w.commit(store.Create(keys.Intent("abc123"), fleet.Intent{
 		ID: "abc123", Name: "lobby-1", Group: "lobby", Plan: plan.Digest(), Desired: fleet.DesiredRunning, Generation: 1,
 	}))
 	w.await("abc123", "waiting", waiting(fleet.ReasonPlanMissing))
-	w.commit(store.Create(store.PlanKey(plan.Digest()), fleet.StoredPlan{Plan: plan}))
+	w.commit(store.Create(keys.Plan(plan.Digest()), fleet.StoredPlan{Plan: plan}))
 	w.await("abc123", "placed", placed)
 }
 
@@ -355,33 +357,33 @@ func TestALostNodeKeepsItsRoomUntilItsAgentSpeaks(t *testing.T) {
 	first := w.await(w.want(g, 1)[0], "placed", placed)
 	session, _ := w.view.Snapshot().NodeSessions.Get("n1")
 	w.commit(
-		store.Remove(store.NodeSessionKey("n1"), session.ModRev),
-		store.Create(store.StatusKey(first.Intent.ID), fleet.Status{Instance: first.Intent.ID, Node: "n1", Generation: 1, State: fleet.Offline, Reason: fleet.ReasonNodeLost}))
+		store.Remove(keys.NodeSession("n1"), session.ModRev),
+		store.Create(keys.Status(first.Intent.ID), fleet.Status{Instance: first.Intent.ID, Node: "n1", Generation: 1, State: fleet.Offline, Reason: fleet.ReasonNodeLost}))
 	second := w.want(g, 1)[0]
 	lost := func(filter string) func(*fleet.Instance) bool {
 		return func(i *fleet.Instance) bool { return i.Pending != nil && i.Pending.Lost[0].Filter == filter }
 	}
 	w.await(second, "waiting for the session", lost("session"))
-	w.commit(store.Create(store.NodeSessionKey("n1"), fleet.NodeSession{Node: "n1"}))
+	w.commit(store.Create(keys.NodeSession("n1"), fleet.NodeSession{Node: "n1"}))
 	w.await(second, "waiting for the memory", lost("memory"))
 	i, _ := w.view.Snapshot().Instances.Get(first.Intent.ID)
 	gone := *i.Status
 	gone.State = fleet.Crashed
-	w.commit(store.Replace(store.StatusKey(first.Intent.ID), gone, i.Status.ModRev))
+	w.commit(store.Replace(keys.Status(first.Intent.ID), gone, i.Status.ModRev))
 	w.await(second, "placed", placed)
 }
 
-// lose ends a node's session and says so of an instance on it, as the enforcer does.
+// lose ends a node's session and marks an instance on it as lost, as the enforcer does.
 func (w *world) lose(i *fleet.Instance) {
 	w.t.Helper()
 	n := i.Placement.Node
 	session, _ := w.view.Snapshot().NodeSessions.Get(n)
 	w.commit(
-		store.Remove(store.NodeSessionKey(n), session.ModRev),
-		store.Create(store.StatusKey(i.Intent.ID), fleet.Status{Instance: i.Intent.ID, Node: n, Generation: 1, State: fleet.Offline, Reason: fleet.ReasonNodeLost}))
+		store.Remove(keys.NodeSession(n), session.ModRev),
+		store.Create(keys.Status(i.Intent.ID), fleet.Status{Instance: i.Intent.ID, Node: n, Generation: 1, State: fleet.Offline, Reason: fleet.ReasonNodeLost}))
 }
 
-// again asks for an instance's next generation.
+// again requests an instance's next generation.
 func (w *world) again(id fleet.InstanceID) {
 	w.t.Helper()
 	i, _ := w.view.Snapshot().Instances.Get(id)
@@ -391,7 +393,7 @@ func (w *world) again(id fleet.InstanceID) {
 		node, _ := w.view.Snapshot().Nodes.Get(i.Placement.Node)
 		next.Leaves, next.LeavesNode = i.Status.ModRev, node.ModRev
 	}
-	w.commit(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
+	w.commit(store.Replace(keys.Intent(id), next, i.Intent.ModRev))
 }
 
 func TestAStaticInstanceThatIsToLeaveALostNodeIsPlacedElsewhere(t *testing.T) {
@@ -408,7 +410,7 @@ func TestAStaticInstanceThatIsToLeaveALostNodeIsPlacedElsewhere(t *testing.T) {
 	if i.Placement.Generation != 2 {
 		t.Errorf("generation %d", i.Placement.Generation)
 	}
-	if _, err := store.Get(t.Context(), w.c, store.PlacementKey("n1", id)); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), w.c, keys.Placement("n1", id)); !errs.Is(err, errs.NotFound) {
 		t.Errorf("the old placement stands: %v", err)
 	}
 }
@@ -424,7 +426,7 @@ func TestANodeThatWasBackMeanwhileIsNotLeft(t *testing.T) {
 	w.again(id)
 	w.await(id, "waiting for a node", func(i *fleet.Instance) bool { return i.Pending != nil })
 	node, _ := w.view.Snapshot().Nodes.Get("n1")
-	w.commit(store.Replace(store.NodeKey("n1"), *node, node.ModRev)) // it joined, and left before it reported
+	w.commit(store.Replace(keys.Node("n1"), *node, node.ModRev)) // it joined, and left before it reported
 	w.node("n2", 100)
 	w.await(id, "waiting for the node it was on", func(i *fleet.Instance) bool {
 		return i.Pending != nil && i.Pending.Reason == fleet.ReasonPinnedWaiting
@@ -433,7 +435,7 @@ func TestANodeThatWasBackMeanwhileIsNotLeft(t *testing.T) {
 	w.await(id, "placed elsewhere", func(i *fleet.Instance) bool { return placed(i) && i.Placement.Node == "n2" })
 }
 
-// deleteNode gives up the node of a static instance, which is asked for again.
+// deleteNode deletes the node of a static instance and requests its next generation.
 func (w *world) deleteNode(i *fleet.Instance) {
 	w.t.Helper()
 	id := i.Intent.ID
@@ -441,26 +443,26 @@ func (w *world) deleteNode(i *fleet.Instance) {
 	lost, _ := w.view.Snapshot().Instances.Get(id)
 	ended := *lost.Status
 	ended.State, ended.Reason = fleet.Stopped, fleet.ReasonNodeDeleted
-	w.commit(store.Replace(store.StatusKey(id), ended, lost.Status.ModRev))
+	w.commit(store.Replace(keys.Status(id), ended, lost.Status.ModRev))
 	w.again(id)
 	w.await(id, "waiting for its node", waiting(fleet.ReasonPinnedWaiting))
 	node, _ := w.view.Snapshot().Nodes.Get(i.Placement.Node)
-	w.commit(store.Remove(store.NodeKey(node.ID), node.ModRev))
+	w.commit(store.Remove(keys.Node(node.ID), node.ModRev))
 	i = w.await(id, "waiting for its data", waiting(fleet.ReasonDataLost))
 	if !strings.Contains(i.Pending.Message, "start?discardData=true") {
 		w.t.Errorf("it does not say what to do: %s", i.Pending.Message)
 	}
 }
 
-// join has a node join with a data directory.
+// join makes a node join with a data directory.
 func (w *world) join(id fleet.NodeID, dataUUID string) {
 	w.t.Helper()
 	w.commit(
-		store.Create(store.NodeKey(id), fleet.Node{
+		store.Create(keys.Node(id), fleet.Node{
 			ID: id, DataUUID: dataUUID, Capacity: fleet.Resources{MemoryMiB: 100, CPU: 1000, DiskMiB: 1000},
 			Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}},
 		}),
-		store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id}))
+		store.Create(keys.NodeSession(id), fleet.NodeSession{Node: id}))
 }
 
 func TestAStaticInstanceWaitsForTheDataOfADeletedNode(t *testing.T) {
@@ -484,7 +486,7 @@ func TestAStaticInstanceWaitsForTheDataOfADeletedNode(t *testing.T) {
 		}
 		node, _ := w.view.Snapshot().Nodes.Get("n1")
 		session, _ := w.view.Snapshot().NodeSessions.Get("n1")
-		w.commit(store.Remove(store.NodeKey("n1"), node.ModRev), store.Remove(store.NodeSessionKey("n1"), session.ModRev))
+		w.commit(store.Remove(keys.Node("n1"), node.ModRev), store.Remove(keys.NodeSession("n1"), session.ModRev))
 		w.join("n1", "first")
 		if i := w.await(id, "placed", placed); i.Placement.Node != "n1" {
 			t.Errorf("placed on %s", i.Placement.Node)
@@ -495,7 +497,7 @@ func TestAStaticInstanceWaitsForTheDataOfADeletedNode(t *testing.T) {
 		i, _ := w.view.Snapshot().Instances.Get(id)
 		next := i.Intent
 		next.DiscardsData = i.Placement.Generation
-		w.commit(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
+		w.commit(store.Replace(keys.Intent(id), next, i.Intent.ModRev))
 		if i := w.await(id, "placed", placed); i.Placement.Node != "n2" || i.Placement.DataUUID != "second" {
 			t.Errorf("placed as %+v", i.Placement)
 		}
@@ -520,7 +522,7 @@ func TestAnInstanceOnSharedStorageIsFreeOfADeletedNode(t *testing.T) {
 	ended := *lost.Status
 	ended.State, ended.Reason = fleet.Stopped, fleet.ReasonNodeDeleted
 	node, _ := w.view.Snapshot().Nodes.Get("n1")
-	w.commit(store.Replace(store.StatusKey(id), ended, lost.Status.ModRev), store.Remove(store.NodeKey("n1"), node.ModRev))
+	w.commit(store.Replace(keys.Status(id), ended, lost.Status.ModRev), store.Remove(keys.Node("n1"), node.ModRev))
 	w.again(id)
 	w.await(id, "placed elsewhere", func(i *fleet.Instance) bool { return placed(i) && i.Placement.Node == "n2" })
 }

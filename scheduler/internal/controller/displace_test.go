@@ -6,10 +6,12 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// asked sends what is to be asked for, and takes in what came of it.
+// asked sends the pending evictions and processes the answer.
 func (l *lagging) asked() {
 	l.t.Helper()
 	select {
@@ -20,11 +22,11 @@ func (l *lagging) asked() {
 	}
 }
 
-// serve has an instance's agent say that it is ready.
+// serve reports an instance as ready, as its agent does.
 func (l *lagging) serve(id fleet.InstanceID) {
 	l.t.Helper()
 	i, _ := l.view.Snapshot().Instances.Get(id)
-	l.write(store.Create(store.StatusKey(id), fleet.Status{
+	l.write(store.Create(keys.Status(id), fleet.Status{
 		Instance: id, Group: i.Intent.Group, Node: i.Placement.Node, Generation: 1, State: fleet.Online, Reason: fleet.ReasonReady, ChangedAt: time.Now(),
 	}))
 }
@@ -36,7 +38,7 @@ func TestWhatMetAChangeIsAskedForAgainAtOnce(t *testing.T) {
 	l.serve(low)
 	high := l.want("high", 1, preempts)[0]
 	l.showAll()
-	l.write(store.Create(store.ReportKey("n1"), fleet.Report{Node: "n1"}))
+	l.write(store.Create(keys.Report("n1"), reports.Report{Node: "n1"}))
 	now := time.Now()
 	l.ctl.pass(t.Context(), now)
 	l.asked()
@@ -47,7 +49,7 @@ func TestWhatMetAChangeIsAskedForAgainAtOnce(t *testing.T) {
 	l.at(now.Add(retry))
 	l.at(now.Add(2 * retry))
 	l.asked()
-	if _, err := store.Get(t.Context(), l.c, store.EvictionKey(low)); err != nil {
+	if _, err := store.Get(t.Context(), l.c, keys.Eviction(low)); err != nil {
 		t.Error(err)
 	}
 }
@@ -64,7 +66,7 @@ func TestAMoveThatMetAChangeIsTriedAgain(t *testing.T) {
 	}
 	l.node("n2", 100)
 	l.showAll()
-	l.write(store.Create(store.ReportKey("n1"), fleet.Report{Node: "n1"}))
+	l.write(store.Create(keys.Report("n1"), reports.Report{Node: "n1"}))
 	now := time.Now().Add(time.Hour)
 	l.ctl.pass(t.Context(), now)
 	l.asked()
@@ -84,17 +86,17 @@ func TestWhenPlayersLeaveOneThatMayMakeRoomItIsAskedTo(t *testing.T) {
 	l.node("n1", 10)
 	low := l.taken("low", nil)
 	l.serve(low)
-	l.report(fleet.Report{Node: "n1", Instances: map[fleet.InstanceID]fleet.InstanceReport{low: {Players: 1}}})
+	l.report(reports.Report{Node: "n1", Instances: map[fleet.InstanceID]reports.InstanceReport{low: {Players: 1}}})
 	l.want("high", 1, preempts)
 	l.settle()
 	l.ctl.resynced = time.Now().Add(time.Hour)
-	l.report(fleet.Report{Node: "n1", Instances: map[fleet.InstanceID]fleet.InstanceReport{low: {}}})
+	l.report(reports.Report{Node: "n1", Instances: map[fleet.InstanceID]reports.InstanceReport{low: {}}})
 	l.showAll()
 	now := time.Now().Add(time.Minute)
 	l.at(now)
 	l.at(now)
 	l.asked()
-	if _, err := store.Get(t.Context(), l.c, store.EvictionKey(low)); err != nil {
+	if _, err := store.Get(t.Context(), l.c, keys.Eviction(low)); err != nil {
 		t.Error(err)
 	}
 }

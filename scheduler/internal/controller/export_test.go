@@ -6,7 +6,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// MomentOf is the moment that a snapshot alone makes, without any history.
+// MomentOf builds a Moment from a snapshot alone.
 func MomentOf(snap *view.Snapshot, now time.Time) *Moment {
 	s := newState(0)
 	s.rebuild(snap, now, false)

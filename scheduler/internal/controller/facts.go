@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// nodeOf is what the model needs to know of a node: what its agent said at the join
-// and measured since, below what the operator wants.
+// nodeOf builds a node for the model from what its agent reported, overridden by what the
+// operator wants.
 func nodeOf(snap *view.Snapshot, id fleet.NodeID, n *fleet.Node) place.Node {
 	_, live := snap.NodeSessions.Get(id)
 	desired, _ := snap.NodesDesired.Get(id)
@@ -23,8 +24,8 @@ func nodeOf(snap *view.Snapshot, id fleet.NodeID, n *fleet.Node) place.Node {
 	return m
 }
 
-// templateMiB is how much disk a plan's templates need, as far as their heads say:
-// those of older versions do not.
+// templateMiB returns the disk space that a plan's templates need. Only the latest versions
+// count, because the size of older ones is not known here.
 func templateMiB(snap *view.Snapshot, p *fleet.Plan) int {
 	bytes := int64(0)
 	for _, l := range p.Layers {
@@ -35,7 +36,8 @@ func templateMiB(snap *view.Snapshot, p *fleet.Plan) int {
 	return int((bytes + 1<<20 - 1) >> 20)
 }
 
-// missing remembers what a verdict says is missing that comes with no event of its own.
+// missing records that a group waits for something whose change is not an event of its own:
+// disk, load or spread.
 func (s *state) missing(g fleet.GroupName, u *place.Unfit) {
 	for i := range u.Lost {
 		switch u.Lost[i].Filter {
@@ -49,8 +51,8 @@ func (s *state) missing(g fleet.GroupName, u *place.Unfit) {
 	}
 }
 
-// evened takes in that there is one more of a group: where that makes its spread more
-// even, another one may follow elsewhere.
+// evened records one more instance of a group. That may make its spread more even, so that
+// another instance fits elsewhere.
 func (s *state) evened(g fleet.GroupName) {
 	if _, waits := s.skew[g]; waits {
 		delete(s.skew, g)
@@ -58,7 +60,7 @@ func (s *state) evened(g fleet.GroupName) {
 	}
 }
 
-// moreDisk has whoever waits for disk looked at again.
+// moreDisk makes the classes try again if any instance waits for disk.
 func (s *state) moreDisk() {
 	if s.disk {
 		s.disk = false
@@ -66,20 +68,22 @@ func (s *state) moreDisk() {
 	}
 }
 
-// loadReported has whoever waits for the load of a node looked at again when a node's load
-// has crossed the bound: it takes instances again, or is no longer an alternative to others.
-func (s *state) loadReported(before, after *fleet.Report) {
-	above := func(r *fleet.Report) bool { return r != nil && r.CPU > s.maxCPU }
+// loadReported makes the classes try again when a node's load has crossed the bound, if any
+// instance waits for load. Below it, the node takes instances again; above it, it is no
+// longer an alternative to other busy nodes.
+func (s *state) loadReported(before, after *reports.Report) {
+	above := func(r *reports.Report) bool { return r != nil && r.CPU > s.maxCPU }
 	if s.load && above(before) != above(after) {
 		s.load = false
 		s.room++
 	}
 }
 
-// reported takes in what a report frees: processors, disk, and instances that players have left.
+// reported handles what a report may free: CPU, disk, and instances that all players have
+// left.
 func (s *state) reported(c *view.Change) {
-	before, _ := c.Before.(*fleet.Report)
-	after, _ := c.After.(*fleet.Report)
+	before, _ := c.Before.(*reports.Report)
+	after, _ := c.After.(*reports.Report)
 	s.loadReported(before, after)
 	if before == nil {
 		return
@@ -98,17 +102,17 @@ func (s *state) reported(c *view.Change) {
 	}
 }
 
-// noteFailure tells the model of an instance that has just crashed or could not be
-// started by its node, also where its agent starts it again in place.
+// noteFailure tells the model that an instance crashed or could not start, including
+// crashes after which the agent restarted it in place.
 func (s *state) noteFailure(before, after *fleet.Instance, now time.Time, listed bool) {
 	for _, at := range failures(before, after, now, listed) {
 		s.model.Failed(after.Status.Node, after.Intent.Group, after.Intent.GroupRevision, at)
 	}
 }
 
-// failures are when an instance failed since it was seen last. What it says while it is
-// followed happens now, whatever the clocks of hosts say; with listed it may have been
-// there for long, and its times count as far as they have passed.
+// failures returns the times at which an instance failed since it was last seen. With
+// listed false, a failure counts as happening now, so that host clocks do not matter. With
+// listed true, the record may be old, and its own time counts unless it is in the future.
 func failures(before, after *fleet.Instance, now time.Time, listed bool) (all []time.Time) {
 	fail := func(at time.Time) {
 		if !listed || at.After(now) {
@@ -128,9 +132,10 @@ func failures(before, after *fleet.Instance, now time.Time, listed bool) (all []
 	return all
 }
 
-// restarts are how often an instance was started again in place since it was seen last, and
-// when. Of one never seen before the record has only the number: they count when all
-// of them were lately. After a restart of the host, how it ended is not known.
+// restarts returns how often the agent restarted an instance in place since it was last
+// seen, and when. For an instance not seen before, the record has only the number, so the
+// restarts count if the placement is recent. Restarts by a host reboot do not count,
+// because the exit is unknown.
 func restarts(before, after *fleet.Instance, now time.Time) (n int, at time.Time) {
 	if after == nil || after.Status == nil || after.Status.Restarts == 0 || after.Placement == nil {
 		return 0, time.Time{}
@@ -148,8 +153,8 @@ func restarts(before, after *fleet.Instance, now time.Time) (n int, at time.Time
 	return 0, time.Time{}
 }
 
-// failedAt is when an instance crashed or could not be started; ok is false when it
-// did not, or when its node and plan are not to blame.
+// failedAt returns when an instance crashed or could not start. ok is false when it did
+// not, or when its node and plan are not responsible.
 func failedAt(i *fleet.Instance) (at time.Time, ok bool) {
 	if i == nil || i.Status == nil || i.Status.State != fleet.Crashed && i.Status.State != fleet.Failed {
 		return time.Time{}, false

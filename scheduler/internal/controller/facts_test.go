@@ -8,19 +8,22 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// fail writes that a placed instance could not be started.
+// fail reports that a placed instance could not start.
 func (w *world) fail(i *fleet.Instance, reason fleet.Reason) {
 	w.t.Helper()
-	w.commit(store.Create(store.StatusKey(i.Intent.ID), fleet.Status{
+	w.commit(store.Create(keys.Status(i.Intent.ID), fleet.Status{
 		Instance: i.Intent.ID, Node: i.Placement.Node, Generation: i.Intent.Generation,
 		State: fleet.Failed, Reason: reason, FinishedAt: time.Now(),
 	}))
 }
 
-// placeOne has an instance of a group placed.
+// placeOne creates an instance of a group and waits for its placement.
 func (w *world) placeOne(g *fleet.Group) *fleet.Instance {
 	w.t.Helper()
 	return w.await(w.want(g, 1)[0], "placed", placed)
@@ -52,7 +55,7 @@ func TestANodeThatKeepsFailingARevisionIsAvoided(t *testing.T) {
 	}
 }
 
-// restarted writes that an instance's agent has started it again in place so often.
+// restarted reports a number of restarts in place.
 func (w *world) restarted(i *fleet.Instance, times int) {
 	w.t.Helper()
 	i, _ = w.view.Snapshot().Instances.Get(i.Intent.ID)
@@ -60,7 +63,7 @@ func (w *world) restarted(i *fleet.Instance, times int) {
 	if i.Status != nil {
 		rev = i.Status.ModRev
 	}
-	w.commit(store.Replace(store.StatusKey(i.Intent.ID), fleet.Status{
+	w.commit(store.Replace(keys.Status(i.Intent.ID), fleet.Status{
 		Instance: i.Intent.ID, Node: i.Placement.Node, Generation: i.Intent.Generation, Restarts: times,
 		State: fleet.Starting, Reason: fleet.ReasonRestartedInPlace, Exit: &fleet.Exit{Code: 1, Known: true}, ChangedAt: time.Now(),
 	}, rev))
@@ -121,7 +124,7 @@ func TestANodeStaysAGroupsOwnWhenAnotherSchedulerTakesOver(t *testing.T) {
 func TestTheOperatorsRoomReplacesTheAgents(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", 1000)
-	w.commit(store.Create(store.NodeDesiredKey("n"), fleet.NodeDesired{Node: "n", Room: &fleet.NodeRoom{MaxInstances: 1}}))
+	w.commit(store.Create(keys.NodeDesired("n"), fleet.NodeDesired{Node: "n", Room: &fleet.NodeRoom{MaxInstances: 1}}))
 	w.schedule("s")
 	g := w.group("lobby", nil)
 	w.placeOne(g)
@@ -130,7 +133,7 @@ func TestTheOperatorsRoomReplacesTheAgents(t *testing.T) {
 		t.Errorf("it says %q", refused.Pending.Message)
 	}
 	d, _ := w.view.Snapshot().NodesDesired.Get("n")
-	w.commit(store.Replace(store.NodeDesiredKey("n"), fleet.NodeDesired{Node: "n"}, d.ModRev))
+	w.commit(store.Replace(keys.NodeDesired("n"), fleet.NodeDesired{Node: "n"}, d.ModRev))
 	w.await(refused.Intent.ID, "placed", placed)
 }
 
@@ -148,20 +151,20 @@ func TestAConstraintThatCannotBeReadSaysWhere(t *testing.T) {
 func TestTemplatesLargerThanTheFreeDiskWaitForRoom(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", 1000)
-	ref := fleet.TemplateRef{Group: "default", Name: "maps"}
+	ref := content.TemplateRef{Group: "default", Name: "maps"}
 	digest := strings.Repeat("a", 64)
 	w.commit(
-		store.Create(store.TemplateVersionKey(ref, digest), fleet.TemplateVersion{TemplateRef: ref, Digest: digest}),
-		store.Create(store.TemplateHeadKey(ref), fleet.TemplateHead{TemplateRef: ref, Digest: digest, SizeBytes: 3 << 30}),
-		store.Create(store.ReportKey("n"), fleet.Report{Node: "n", DiskMiB: 9000}))
+		store.Create(keys.TemplateVersion(ref, digest), content.TemplateVersion{TemplateRef: ref, Digest: digest}),
+		store.Create(keys.TemplateHead(ref), content.TemplateHead{TemplateRef: ref, Digest: digest, SizeBytes: 3 << 30}),
+		store.Create(keys.Report("n"), reports.Report{Node: "n", DiskMiB: 9000}))
 	w.schedule("s")
-	g := w.group("lobby", func(s *fleet.GroupSpec) { s.Templates.AllOf = []fleet.TemplateLayer{{TemplateRef: ref}} })
+	g := w.group("lobby", func(s *fleet.GroupSpec) { s.Templates.AllOf = []content.TemplateLayer{{TemplateRef: ref}} })
 	refused := w.await(w.want(g, 1)[0], "refused", waiting(fleet.ReasonNoNodeFits))
 	if !strings.Contains(refused.Pending.Message, "the disk of n has 0 MiB free, its templates hold 3072: free 3072 MiB there") {
 		t.Errorf("it says %q", refused.Pending.Message)
 	}
 	r, _ := w.view.Snapshot().Reports.Get("n")
-	w.commit(store.Replace(store.ReportKey("n"), fleet.Report{Node: "n", DiskMiB: 9000, DiskFreeMiB: 4000}, r.ModRev))
+	w.commit(store.Replace(keys.Report("n"), reports.Report{Node: "n", DiskMiB: 9000, DiskFreeMiB: 4000}, r.ModRev))
 	w.await(refused.Intent.ID, "placed", placed)
 }
 

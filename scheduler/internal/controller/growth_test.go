@@ -6,25 +6,27 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// remove deletes records as others do when something is gone for good.
+// remove deletes records, as other services do when objects are gone for good.
 func (l *lagging) remove(ids []fleet.InstanceID, group fleet.GroupName, node fleet.NodeID, quota string) {
 	l.t.Helper()
 	s := l.view.Snapshot()
 	var writes []store.Write
 	for _, id := range ids {
 		i, _ := s.Instances.Get(id)
-		writes = append(writes, store.Remove(store.IntentKey(id), i.Intent.ModRev))
+		writes = append(writes, store.Remove(keys.Intent(id), i.Intent.ModRev))
 		if i.Placement != nil {
-			writes = append(writes, store.Remove(store.PlacementKey(i.Placement.Node, id), i.Placement.ModRev))
+			writes = append(writes, store.Remove(keys.Placement(i.Placement.Node, id), i.Placement.ModRev))
 		}
 		if i.Status != nil {
-			writes = append(writes, store.Remove(store.StatusKey(id), i.Status.ModRev))
+			writes = append(writes, store.Remove(keys.Status(id), i.Status.ModRev))
 		}
 		if i.Pending != nil {
-			writes = append(writes, store.Remove(store.PendingKey(id), i.Pending.ModRev))
+			writes = append(writes, store.Remove(keys.Pending(id), i.Pending.ModRev))
 		}
 	}
 	g, _ := s.Groups.Get(group)
@@ -32,25 +34,25 @@ func (l *lagging) remove(ids []fleet.InstanceID, group fleet.GroupName, node fle
 	session, _ := s.NodeSessions.Get(node)
 	q, _ := s.Quotas.Get(quota)
 	a, _ := s.Allocs.Get(node)
-	writes = append(writes, store.Remove(store.GroupKey(group), g.ModRev), store.Remove(store.NodeKey(node), n.ModRev),
-		store.Remove(store.NodeSessionKey(node), session.ModRev), store.Remove(store.QuotaKey(quota), q.ModRev),
-		store.Forget(store.QuotaAllocKey(quota)))
+	writes = append(writes, store.Remove(keys.Group(group), g.ModRev), store.Remove(keys.Node(node), n.ModRev),
+		store.Remove(keys.NodeSession(node), session.ModRev), store.Remove(keys.Quota(quota), q.ModRev),
+		store.Forget(keys.QuotaAlloc(quota)))
 	if a != nil {
-		writes = append(writes, store.Remove(store.AllocKey(node), a.ModRev))
+		writes = append(writes, store.Remove(keys.Alloc(node), a.ModRev))
 	}
 	for digest, stored := range s.Plans.All() {
-		writes = append(writes, store.Remove(store.PlanKey(digest), stored.ModRev))
+		writes = append(writes, store.Remove(keys.Plan(digest), stored.ModRev))
 	}
 	l.write(writes...)
 }
 
-// Groups, plans, quotas, nodes and instances come and go, and nothing is left of them.
+// Groups, plans, quotas, nodes and instances come and go and must leave nothing in memory.
 func TestNothingGrowsWithWhatHasComeAndGone(t *testing.T) {
 	l := newLagging(t)
 	for n := range 12 {
 		node, group, quota := fleet.NodeID(fmt.Sprint("n", n)), fleet.GroupName(fmt.Sprint("g", n)), fmt.Sprint("q", n)
 		l.node(node, 25)
-		l.write(store.Create(store.QuotaKey(quota), fleet.Quota{Name: quota, Selector: map[string]string{"tenant": quota}, Limit: fleet.Budget{Instances: 9}}))
+		l.write(store.Create(keys.Quota(quota), cluster.Quota{Name: quota, Selector: map[string]string{"tenant": quota}, Limit: fleet.Budget{Instances: 9}}))
 		ids := l.want(group, 4, func(s *fleet.GroupSpec) {
 			s.Labels = map[string]string{"tenant": quota}
 			s.Where.Spread, s.Where.MaxSkew = "zone", 1
@@ -70,7 +72,7 @@ func TestNothingGrowsWithWhatHasComeAndGone(t *testing.T) {
 		}
 		l.remove(ids, group, node, quota)
 		d, _ := l.view.Snapshot().NodesDesired.Get(node)
-		l.write(store.Remove(store.NodeDesiredKey(node), d.ModRev))
+		l.write(store.Remove(keys.NodeDesired(node), d.ModRev))
 		l.settle()
 	}
 	l.wantIdle(0)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 func TestNothingIsPlacedOnANodeThatWasDeletedMeanwhile(t *testing.T) {
@@ -12,7 +13,7 @@ func TestNothingIsPlacedOnANodeThatWasDeletedMeanwhile(t *testing.T) {
 	node := l.node("n1", 100)
 	id := l.want("lobby", 1, nil)[0]
 	l.showAll()
-	l.write(store.Remove(store.NodeKey("n1"), node), store.Remove(store.NodeSessionKey("n1"), node)) // nothing was ever placed on it
+	l.write(store.Remove(keys.Node("n1"), node), store.Remove(keys.NodeSession("n1"), node)) // nothing was ever placed on it
 	l.pass()
 	if on := l.placedOn(id); len(on) > 0 {
 		t.Fatalf("placed on %v, which is gone", on)
@@ -28,7 +29,7 @@ func TestANodeThatShrankMeanwhileIsNotGivenMoreThanItHas(t *testing.T) {
 	rev := l.node("n1", 100)
 	ids := l.want("lobby", 10, nil)
 	l.showAll()
-	l.write(store.Replace(store.NodeKey("n1"), fleet.Node{
+	l.write(store.Replace(keys.Node("n1"), fleet.Node{
 		ID: "n1", Capacity: fleet.Resources{MemoryMiB: 30, CPU: 1000, DiskMiB: 1000}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}},
 	}, rev))
 	for range 3 {
@@ -46,7 +47,7 @@ func TestDataIsNotLaidOnANodeThatIsLost(t *testing.T) {
 	l.node("n2", 100)
 	id := l.want("world", 1, func(s *fleet.GroupSpec) { s.Static.Enabled = true })[0]
 	l.showAll()
-	l.write(store.Remove(store.NodeSessionKey("n1"), session))
+	l.write(store.Remove(keys.NodeSession("n1"), session))
 	l.pass()
 	l.showAll()
 	l.pass()

@@ -6,8 +6,8 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// keep brings what is kept for an instance to what the view says: the room that
-// others make for it on a node is kept from everybody else until it has its place.
+// keep updates the resources that are kept for an instance. When others make room for it on
+// a node, these resources stay reserved until the instance is placed.
 func (s *state) keep(id fleet.InstanceID) {
 	have, kept := s.kept[id]
 	var want place.Hold
@@ -27,13 +27,14 @@ func (s *state) keep(id fleet.InstanceID) {
 		s.model.Charge(want)
 		s.kept[id] = want
 	}
-	if w := s.waiters[id]; w != nil && w.class != nil { // it is judged by itself, or no more
-		w.class.leave(w)
-		s.ready.add(w)
+	if w := s.waiters[id]; w != nil && w.Class != nil { // its class may have changed
+		w.Class.Leave(w)
+		s.ready.Add(w)
 	}
 }
 
-// roomFor is the room that is being made for an instance that waits; false when none is.
+// roomFor returns the resources that others free for a waiting instance; false when there
+// are none.
 func roomFor(snap *view.Snapshot, id fleet.InstanceID) (place.Hold, bool) {
 	if snap.Evictions.Len() == 0 {
 		return place.Hold{}, false
@@ -54,7 +55,7 @@ func roomFor(snap *view.Snapshot, id fleet.InstanceID) (place.Hold, bool) {
 	return place.Hold{}, false
 }
 
-// place finds a place for a request, which may use the room that is kept for it.
+// place places a request, which may use the resources that are kept for it.
 func (s *state) place(r *place.Request) (place.Choice, *place.Unfit) {
 	h, kept := s.kept[r.ID]
 	if !kept {

@@ -11,17 +11,19 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// lagging is a controller that sees of the store only what the test shows it,
-// and whose passes the test makes.
+// lagging is a controller that sees only what the test shows it, and makes a pass only when
+// the test calls it.
 type lagging struct {
 	t      *testing.T
-	c      *store.Client // a healthy one, for the test
+	c      *store.Client // a client without faults, for the test
 	faults *storetest.Faults
 	ctl    *Controller
 	view   *view.View
@@ -37,7 +39,7 @@ func newLagging(t *testing.T) *lagging {
 	var faulty *store.Client
 	faulty, l.faults = etcd.Faulty(t)
 
-	replica := &store.Replica{Client: l.c, Self: fleet.Session{Service: "scheduler", Replica: "a"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
+	replica := &store.Replica{Client: l.c, Self: cluster.Session{Service: "scheduler", Replica: "a"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
 	l.ctl = New(Config{Store: faulty, View: view.New(l.c, nil), Owned: replica.Owned, MaxCPU: 0.8, Log: slog.New(slog.DiscardHandler)})
 	l.view = view.New(l.c, nil)
 	l.view.Subscribe(func(b view.Batch) {
@@ -54,7 +56,7 @@ func newLagging(t *testing.T) *lagging {
 	return l
 }
 
-// commit writes and waits until the view, not the controller, has it.
+// commit writes and waits until the view has it. The controller does not see it yet.
 func (l *lagging) commit(txns ...store.Txn) (rev int64) {
 	l.t.Helper()
 	var err error
@@ -73,17 +75,17 @@ func (l *lagging) commit(txns ...store.Txn) (rev int64) {
 
 func (l *lagging) write(writes ...store.Write) int64 { return l.commit(store.Txn{Writes: writes}) }
 
-// show lets the controller see the store up to a revision.
+// show feeds the store's changes up to a revision to the controller.
 func (l *lagging) show(rev int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.kept) > 0 && l.kept[0].After.Rev <= rev {
-		l.ctl.inbox.hear(l.kept[0])
+		l.ctl.inbox.Add(l.kept[0])
 		l.kept = l.kept[1:]
 	}
 }
 
-// showAll lets it see everything there is.
+// showAll feeds all changes to the controller.
 func (l *lagging) showAll() {
 	l.t.Helper()
 	rev, err := l.c.Revision(l.t.Context())
@@ -98,8 +100,7 @@ func (l *lagging) showAll() {
 	l.show(rev)
 }
 
-// pass has the controller look once, after whatever pause it makes, and waits for
-// what came of it.
+// pass makes the controller look once, skipping its pauses, and waits for the answers.
 func (l *lagging) pass() {
 	l.t.Helper()
 	now := time.Now()
@@ -112,7 +113,7 @@ func (l *lagging) pass() {
 	}
 }
 
-// passUnanswered has the controller look once, before anything that it sends is answered.
+// passUnanswered makes the controller look once before any answer arrives.
 func (l *lagging) passUnanswered(now time.Time) {
 	l.t.Helper()
 	l.faults.Cut()
@@ -120,7 +121,7 @@ func (l *lagging) passUnanswered(now time.Time) {
 	l.ctl.pass(l.t.Context(), now)
 }
 
-// answer waits for what came of a transaction under way.
+// answer waits for the result of a transaction.
 func (l *lagging) answer() *flight {
 	l.t.Helper()
 	select {
@@ -135,42 +136,42 @@ func (l *lagging) answer() *flight {
 func (l *lagging) node(id fleet.NodeID, memory int) int64 {
 	l.t.Helper()
 	return l.write(
-		store.Create(store.NodeKey(id), fleet.Node{ID: id, Capacity: fleet.Resources{MemoryMiB: memory, CPU: 1000, DiskMiB: 1000}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}}}),
-		store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id}))
+		store.Create(keys.Node(id), fleet.Node{ID: id, Capacity: fleet.Resources{MemoryMiB: memory, CPU: 1000, DiskMiB: 1000}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}}}),
+		store.Create(keys.NodeSession(id), fleet.NodeSession{Node: id}))
 }
 
-// instance makes a group with one instance.
+// instance creates a group with one instance.
 func (l *lagging) instance(group fleet.GroupName, memory int) fleet.InstanceID {
 	l.t.Helper()
 	g := fleet.Group{Name: group, Revision: 1, Spec: fleet.DefaultSpec()}
 	g.Spec.Resources = fleet.Resources{MemoryMiB: memory}
-	l.write(store.Create(store.GroupKey(group), g))
+	l.write(store.Create(keys.Group(group), g))
 	sp := spawn.New(l.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(1, uint64(memory))))
 	b := sp.Fresh(&g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, "", nil)
 	l.commit(sp.Txns([]spawn.Birth{b}, nil, nil, l.c.MaxOps())...)
 	return b.Intent.ID
 }
 
-// placedOn are the nodes with a placement of an instance.
+// placedOn returns the nodes with a placement of an instance.
 func (l *lagging) placedOn(id fleet.InstanceID) (nodes []fleet.NodeID) {
 	l.t.Helper()
 	for _, n := range []fleet.NodeID{"n1", "n2"} {
-		if _, err := store.Get(l.t.Context(), l.c, store.PlacementKey(n, id)); err == nil {
+		if _, err := store.Get(l.t.Context(), l.c, keys.Placement(n, id)); err == nil {
 			nodes = append(nodes, n)
 		}
 	}
 	return nodes
 }
 
-// cordoned is a fleet with an instance about to be placed on n1, which was
-// cordoned without the controller having seen it: its next choice would be n2.
+// cordoned queues an instance for n1, which is cordoned without the controller having seen
+// it. The next choice would be n2.
 func (l *lagging) cordoned() (id fleet.InstanceID, cordon int64) {
 	l.t.Helper()
 	l.node("n1", 100_000)
 	l.node("n2", 100)
 	id = l.instance("lobby", 10)
 	l.showAll()
-	return id, l.write(store.Create(store.NodeDesiredKey("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}))
+	return id, l.write(store.Create(keys.NodeDesired("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}))
 }
 
 func (l *lagging) wantOn(id fleet.InstanceID, node fleet.NodeID) {
@@ -183,12 +184,12 @@ func (l *lagging) wantOn(id fleet.InstanceID, node fleet.NodeID) {
 func TestAPlacementWithALostAnswerIsNotMadeTwice(t *testing.T) {
 	l := newLagging(t)
 	id, cordon := l.cordoned()
-	l.faults.LoseAnswer(store.Root+"placements/", true)
+	l.faults.LoseAnswer(keys.Root+"placements/", true)
 	l.pass()
 	l.wantOn(id, "n1")
 
 	l.faults.Heal()
-	l.show(cordon) // the view is still behind what was done
+	l.show(cordon) // the view is still behind the commit
 	l.pass()
 	l.wantOn(id, "n1")
 
@@ -210,8 +211,8 @@ func TestADoubtOutlivesTheLossOfSomeOfItsShards(t *testing.T) {
 	l.node("n2", 100)
 	stays, goes := l.instance(kept, 10), l.instance(lost, 200) // too large for n2
 	l.showAll()
-	cordon := l.write(store.Create(store.NodeDesiredKey("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}))
-	l.faults.LoseAnswer(store.Root+"placements/", true)
+	cordon := l.write(store.Create(keys.NodeDesired("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}))
+	l.faults.LoseAnswer(keys.Root+"placements/", true)
 	l.pass()
 	l.wantOn(stays, "n1")
 	l.wantOn(goes, "n1")
@@ -219,17 +220,17 @@ func TestADoubtOutlivesTheLossOfSomeOfItsShards(t *testing.T) {
 	_, _, stop = l.rival()
 	defer stop()
 	l.faults.Heal()
-	l.show(cordon) // the view is still behind what was done
+	l.show(cordon) // the view is still behind the commit
 	l.pass()
 	l.pass()
 	l.wantOn(stays, "n1")
 }
 
-// rival starts another replica and waits until it has its share: of two groups
-// one is in a shard that is kept, the other in one that is lost to it.
+// rival starts another replica and waits until it has its share. It returns a group in a
+// shard that this controller keeps and one in a shard that it loses.
 func (l *lagging) rival() (kept, lost fleet.GroupName, stop func()) {
 	l.t.Helper()
-	r := &store.Replica{Client: l.c, Self: fleet.Session{Service: "scheduler", Replica: "b"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
+	r := &store.Replica{Client: l.c, Self: cluster.Session{Service: "scheduler", Replica: "b"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l.t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.Run(ctx) })
@@ -248,7 +249,7 @@ func (l *lagging) rival() (kept, lost fleet.GroupName, stop func()) {
 	return kept, lost, stop
 }
 
-// owning waits until a replica owns so many shards.
+// owning waits until a replica owns n shards.
 func (l *lagging) owning(owned func() *store.Ownership, n int) {
 	l.t.Helper()
 	await.That(l.t, fmt.Sprint(n, " shards owned"), func() string {
@@ -260,7 +261,7 @@ func (l *lagging) owning(owned func() *store.Ownership, n int) {
 func TestAPlacementThatNeverArrivedIsMadeAgain(t *testing.T) {
 	l := newLagging(t)
 	id, _ := l.cordoned()
-	l.faults.Refuse(store.Root + "placements/")
+	l.faults.Refuse(keys.Root + "placements/")
 	l.pass()
 	l.pass()
 	l.showAll()
@@ -286,15 +287,15 @@ func TestAFloorOfALostPastIsForgotten(t *testing.T) {
 	next := l.instance("next", 20)
 	rewound := *l.view.Snapshot()
 	rewound.Rev = l.ctl.owned().Epoch()
-	l.ctl.inbox.hear(view.Batch{Before: l.view.Snapshot(), After: &rewound, Relisted: true, Rewound: true})
+	l.ctl.inbox.Add(view.Batch{Before: l.view.Snapshot(), After: &rewound, Relisted: true, Rewound: true})
 	l.pass()
 	l.wantOn(next, "n1")
 }
 
-// note is the reason for waiting that stands in the store.
+// note returns the stored reason for waiting.
 func (l *lagging) note(id fleet.InstanceID) fleet.Pending {
 	l.t.Helper()
-	p, err := store.Get(l.t.Context(), l.c, store.PendingKey(id))
+	p, err := store.Get(l.t.Context(), l.c, keys.Pending(id))
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -306,7 +307,7 @@ func TestANoteThatMetAChangeIsWrittenAfterIt(t *testing.T) {
 	l.node("n1", 10)
 	id := l.instance("big", 1000)
 	l.showAll()
-	l.write(store.Create(store.PendingKey(id), fleet.Pending{Instance: id, Reason: fleet.ReasonPlanMissing}))
+	l.write(store.Create(keys.Pending(id), fleet.Pending{Instance: id, Reason: fleet.ReasonPlanMissing}))
 	l.pass()
 	l.showAll()
 	l.pass()
@@ -346,7 +347,7 @@ func TestWhatWasAnsweredBeforeEtcdWentBackIsNotPlacedTwice(t *testing.T) {
 			if !late {
 				l.ctl.land(answer, time.Now())
 			}
-			l.ctl.inbox.hear(view.Batch{Before: &restored, After: &restored, Relisted: true, Rewound: true})
+			l.ctl.inbox.Add(view.Batch{Before: &restored, After: &restored, Relisted: true, Rewound: true})
 			l.ctl.catchUp(time.Now())
 			if late {
 				l.ctl.land(answer, time.Now())
@@ -367,14 +368,14 @@ func TestWhatALostPastHadAndEtcdHasNotIsPlacedAgain(t *testing.T) {
 	l.showAll()
 	l.pass()
 	l.wantOn(id, "n1")
-	a, err := store.Get(t.Context(), l.c, store.AllocKey("n1"))
+	a, err := store.Get(t.Context(), l.c, keys.Alloc("n1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	restored := *l.ctl.state.snap
-	lost := l.write(store.Remove(store.PlacementKey("n1", id), a.ModRev), store.Remove(store.AllocKey("n1"), a.ModRev))
-	l.ctl.inbox.hear(view.Batch{Before: &restored, After: &restored, Relisted: true, Rewound: true})
-	l.pass() // the placement is in doubt
+	lost := l.write(store.Remove(keys.Placement("n1", id), a.ModRev), store.Remove(keys.Alloc("n1"), a.ModRev))
+	l.ctl.inbox.Add(view.Batch{Before: &restored, After: &restored, Relisted: true, Rewound: true})
+	l.pass() // the outcome of the placement is unknown
 	l.show(lost)
 	l.until("placed again", func() bool {
 		l.showAll()

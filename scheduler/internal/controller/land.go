@@ -7,29 +7,32 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/scheduler/internal/pending"
 )
 
 const (
-	// loserWait bounds the wait for what a comparison was lost to: its revision
-	// may be that of a key outside the view, which then never reaches it.
+	// loserWait limits the wait for the change that won a comparison. The change may be to
+	// a key outside the view, which then never shows its revision.
 	loserWait = time.Second
-	// backoff bounds the random pause after the second comparison lost in a row; it doubles with each.
+	// backoff limits the random pause after the second lost comparison in a row; it doubles
+	// with each.
 	backoff = 2 * time.Millisecond
-	// fencedPause is the pause after a shard was found to be lost: until it is known which.
+	// fencedPause is the pause after a shard was found to be lost, until the ownership is
+	// up to date.
 	fencedPause  = 50 * time.Millisecond
 	backoffLimit = 6
 )
 
-// loser is a waiter that lost a comparison. It is looked at again once the view
-// shows what it was lost to, and at the latest at a time.
+// loser is a waiter that lost a comparison. It is tried again once the view shows rev, or
+// at the time at.
 type loser struct {
-	w    *waiter
+	w    *pending.Instance
 	rev  int64
 	from time.Time
 	at   time.Time
 }
 
-// land takes in what came of a transaction.
+// land processes the result of a transaction.
 func (c *Controller) land(f *flight, now time.Time) {
 	c.flights--
 	c.metrics.commit(f)
@@ -55,7 +58,7 @@ func (c *Controller) land(f *flight, now time.Time) {
 	}
 }
 
-// happened takes in an answer: of each part, whether it was made.
+// happened processes an answer from etcd: for each part, whether it was committed.
 func (c *Controller) happened(f *flight, now time.Time) {
 	placed, lost := 0, 0
 	for i := range f.parts {
@@ -87,12 +90,12 @@ func (c *Controller) happened(f *flight, now time.Time) {
 	c.log.Debug("committed", "placed", placed, "lost", lost, "revision", f.rev)
 }
 
-// made notes that etcd has answered; what the view showed before stays as it is.
+// made records that etcd has answered. An entry that the view has already shown stays over.
 func (e *entry) made(rev int64) {
 	if e.phase == sent {
 		e.phase, e.rev = made, rev
 	}
-	e.w.races = 0
+	e.w.Races = 0
 }
 
 // free lets the next part of a lane be sent.
@@ -102,27 +105,27 @@ func (c *Controller) free(l *lane) {
 	c.state.forget(l)
 }
 
-// noted takes in whether a note was written.
+// noted processes whether a note was written.
 func (c *Controller) noted(n *note, done bool, rev int64, now time.Time) {
-	w, class := n.w, n.w.class
-	w.noting = false
+	w, class := n.w, n.w.Class
+	w.NoteSent = false
 	if done {
-		w.noted, w.told = rev, n.unfit
+		w.NoteRevision, w.NoteVerdict = rev, n.unfit
 	}
 	switch {
-	case c.state.waiters[w.id] != w:
+	case c.state.waiters[w.ID] != w:
 	case class != nil && done:
-		if class.verdict == n.unfit {
+		if class.Verdict == n.unfit {
 			return
 		}
-		if c.note(w, now); !w.due { // its counts changed meanwhile
+		if c.note(w, now); !w.NoteDue { // its counts changed meanwhile
 			c.tellLater(class, now)
 		}
 	case done && c.state.idle(w):
-		c.state.ready.add(w)
-	case !done: // it met a change: whoever looks again sees it
+		c.state.ready.Add(w)
+	case !done: // it met a change; try again once the view shows it
 		if class != nil {
-			class.leave(w)
+			class.Leave(w)
 		}
 		if c.state.idle(w) {
 			c.losers = append(c.losers, loser{w, rev, now, now.Add(loserWait)})
@@ -130,7 +133,7 @@ func (c *Controller) noted(n *note, done bool, rev int64, now time.Time) {
 	}
 }
 
-// lose takes back a placement that met a change.
+// lose releases a placement that met a change.
 func (c *Controller) lose(e *entry, rev int64, now time.Time) {
 	if e.phase == over {
 		return
@@ -139,21 +142,21 @@ func (c *Controller) lose(e *entry, rev int64, now time.Time) {
 	c.state.end(e)
 	c.state.discharge(e.choice.Hold)
 	c.state.room++
-	w.races++
-	w.noted = 0
-	if i, ok := c.state.snap.Instances.Get(w.id); !ok || !i.NeedsPlacement() || c.state.waiters[w.id] != nil {
+	w.Races++
+	w.NoteRevision = 0
+	if i, ok := c.state.snap.Instances.Get(w.ID); !ok || !i.NeedsPlacement() || c.state.waiters[w.ID] != nil {
 		return
 	}
-	c.state.waiters[w.id] = w
-	c.state.keep(w.id)
+	c.state.waiters[w.ID] = w
+	c.state.keep(w.ID)
 	from := now
-	if w.races > 1 {
-		from = now.Add(jitter(backoff << min(w.races, backoffLimit)))
+	if w.Races > 1 {
+		from = now.Add(jitter(backoff << min(w.Races, backoffLimit)))
 	}
 	c.losers = append(c.losers, loser{w, rev, from, from.Add(loserWait)})
 }
 
-// readmit readies the losers whose time has come.
+// readmit queues the losers whose time has come.
 func (c *Controller) readmit(now time.Time) {
 	rev := c.state.snap.Rev
 	c.losers = slices.DeleteFunc(c.losers, func(l loser) bool {
@@ -163,14 +166,14 @@ func (c *Controller) readmit(now time.Time) {
 		if now.Before(l.from) || rev < l.rev && now.Before(l.at) {
 			return false
 		}
-		c.state.ready.add(l.w)
+		c.state.ready.Add(l.w)
 		return true
 	})
 }
 
-// compare takes back what was answered but is not there, though the view has come
-// that far: a doubt that ended so, or what came and went between two lists. It
-// opens the lanes that waited for the view.
+// compare releases placements that were answered but that the view, having reached their
+// revision, does not show. They either did not happen, or came and went between two lists.
+// It also opens the lanes that waited for the view.
 func (c *Controller) compare() {
 	if c.state.snap == nil {
 		return
@@ -199,8 +202,9 @@ func (c *Controller) compare() {
 	c.forgetPassed()
 }
 
-// rewind forgets the revisions of a lost past, which may never be reached. What was
-// answered and not shown is in doubt again: etcd may have lost it, or not.
+// rewind forgets the revisions of a lost history, because the view may never reach them.
+// The outcome of placements that were answered but not shown is unknown again, because etcd
+// may have lost them.
 func (c *Controller) rewind() {
 	c.line++
 	c.losers, c.evictor.since = nil, 0
@@ -219,7 +223,7 @@ func (c *Controller) rewind() {
 	c.landed = nil
 }
 
-// takeBack releases all of a transaction that has not happened.
+// takeBack releases all parts of a transaction that did not happen.
 func (c *Controller) takeBack(f *flight) {
 	for i := range f.parts {
 		p := &f.parts[i]
@@ -235,24 +239,24 @@ func (c *Controller) takeBack(f *flight) {
 	}
 }
 
-// unnoted has the subject of a note looked at again that was not written, or perhaps not.
+// unnoted queues an instance again whose note was not written, or perhaps not.
 func (c *Controller) unnoted(n *note) {
-	n.w.noting = false
-	if n.w.class != nil {
-		n.w.class.leave(n.w)
+	n.w.NoteSent = false
+	if n.w.Class != nil {
+		n.w.Class.Leave(n.w)
 	}
 	if c.state.idle(n.w) {
-		c.state.ready.add(n.w)
+		c.state.ready.Add(n.w)
 	}
 }
 
-// doubt keeps a transaction whose outcome is unknown: its placements stay charged,
-// and its lanes closed, until that is settled.
+// doubt keeps a transaction whose outcome is unknown. Its placements stay charged and its
+// lanes busy until settle resolves it.
 func (c *Controller) doubt(f *flight) {
 	placements := false
 	for i := range f.parts {
 		if n := f.parts[i].note; n != nil {
-			n.w.unsure = true
+			n.w.NoteUnknown = true
 			c.unnoted(n)
 		} else {
 			placements = true
@@ -263,10 +267,10 @@ func (c *Controller) doubt(f *flight) {
 	}
 }
 
-// settle ends the doubts: each part of a transaction compares its node's alloc key,
-// so once that is another than it compared, the part has happened before or never
-// will. It is made under any shard that is ours now: that some of the transaction's
-// shards are lost bars it from now on, but does not show whether it happened before.
+// settle resolves a transaction with an unknown outcome. It overwrites the alloc keys that
+// the transaction compares. Afterwards each part has either happened or can no longer
+// happen. It uses any shard that we own now. The loss of one of the transaction's own
+// shards would also stop it, but would not show whether it happened before.
 func (c *Controller) settle(ctx context.Context) {
 	fence, ok := c.own.Any()
 	if len(c.doubts) == 0 || c.settling || !ok {
@@ -282,7 +286,8 @@ func (c *Controller) settle(ctx context.Context) {
 	c.launch(func() { c.commit(ctx, f) })
 }
 
-// settled takes in that a doubt has ended: from this revision on the view shows what came of it.
+// settled processes the answer to settle. From its revision on, the view shows which
+// placements happened.
 func (c *Controller) settled(f *flight, now time.Time) {
 	c.settling = false
 	if f.line != c.line {

@@ -5,47 +5,49 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/scheduler/internal/pending"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// phase is how far an assumed placement has come.
+// phase is the progress of an assumed placement.
 type phase int
 
 const (
 	queued phase = iota // decided, not sent
-	sent                // under way: its comparisons decide
-	made                // etcd has answered; the view shows from revision rev on what came of it
+	sent                // in progress; its comparisons decide
+	made                // etcd has answered; the view shows the outcome from revision rev on
 	over                // shown by the view, or released
 )
 
-// entry is a placement that is assumed: the model is charged with it.
+// entry is an assumed placement. The model is charged with it.
 type entry struct {
-	w *waiter
-	// instance is what it was decided from.
+	w *pending.Instance
+	// instance is the instance as it was when the decision was made.
 	instance *fleet.Instance
 	plan     *fleet.Plan
 	choice   place.Choice
-	// dataUUID is of the node's data directory, for a static instance.
+	// dataUUID is the ID of the node's data directory, for a static instance.
 	dataUUID string
 	fence    store.Fence
 	at       time.Time
-	// seen is the revision of the state it was decided from.
+	// seen is the revision of the state that led to the decision.
 	seen int64
-	// noted is the revision of the last note written about it, which the view may not have yet; 0 when none was.
+	// noted is the revision of the last note about the instance, which the view may not
+	// show yet; 0 when there is none.
 	noted int64
-	// unsure is true when nobody knows whether one was.
+	// unsure is true when it is unknown whether a note was written.
 	unsure bool
 	phase  phase
 	// rev is the revision from which on the view shows whether it was made.
 	rev int64
 }
 
-// is reports whether a placement is the one that was assumed.
+// is reports whether a placement is the assumed one.
 func (e *entry) is(p *fleet.Placement) bool {
 	return p != nil && p.Node == e.choice.Node && p.Generation == e.instance.Intent.Generation && p.Port == e.choice.Port
 }
 
-// size is how many comparisons it adds to its node's part.
+// size returns an upper bound of the comparisons that the entry adds to its part.
 func (e *entry) size() int {
 	n := 3 // its intent, its placement, and its note if there is one
 	if old := e.instance.Placement; old != nil && old.Node != e.choice.Node {
@@ -60,11 +62,11 @@ func (e *entry) size() int {
 	return n
 }
 
-// entryBytes is about what a placement without values and additional ports takes of a
-// request, portBytes what such a port does beside its name.
+// entryBytes is the approximate size in a request of a placement without values and
+// additional ports. portBytes is that of an additional port without its name.
 const entryBytes, portBytes = 768, 9
 
-// bytes is about what it takes of a request.
+// bytes returns the entry's approximate size in a request.
 func (e *entry) bytes() int {
 	n := entryBytes
 	for k, v := range e.instance.Intent.Values {
@@ -76,12 +78,12 @@ func (e *entry) bytes() int {
 	return n
 }
 
-// encoded is how long a text is in JSON, without the quotes.
+// encoded returns the length of a string in JSON, without the quotes.
 func encoded(s string) int {
 	n := len(s)
 	for i := range len(s) {
 		switch c := s[i]; {
-		case c < ' ', c == '<', c == '>', c == '&': // \u003c
+		case c < ' ', c == '<', c == '>', c == '&': // escaped as in \u003c
 			n += 5
 		case c == '"', c == '\\':
 			n++
@@ -90,21 +92,23 @@ func encoded(s string) int {
 	return n
 }
 
-// lane is a node on which placements are decided. Each part of a bulk compares and
-// renews the node's alloc key, so one of them is under way at a time; the rest queue.
+// lane is the queue of placements for one node. Each part of a bulk compares and updates
+// the node's alloc key, so only one part per lane is in progress.
 type lane struct {
 	node   fleet.NodeID
 	queued []*entry
 	busy   bool
-	// rev is the alloc key's revision as the last answer said; 0 when only the view knows it.
+	// rev is the alloc key's revision from our last answer; 0 when the view's is the
+	// newest.
 	rev int64
-	// since is the revision the view has to reach before anything is sent: what a comparison was lost to.
+	// since is the revision that the view must reach before the lane may be sent, after a
+	// lost comparison.
 	since int64
-	// listed is true while it is among those that may be sent.
+	// listed is true while the lane is in one of the pipe's lists.
 	listed bool
 }
 
-// restart empties the queue: what it holds was planned from another state.
+// restart drops the queue, which was planned from another state.
 func (l *lane) restart(rewound bool) {
 	l.queued = nil
 	if rewound {
@@ -121,7 +125,7 @@ func (s *state) lane(n fleet.NodeID) *lane {
 	return l
 }
 
-// forget lets a lane go whose node is gone, once nothing is on its way there.
+// forget deletes an idle lane whose node no longer exists.
 func (s *state) forget(l *lane) {
 	if l.busy || l.listed || len(l.queued) > 0 {
 		return
@@ -131,8 +135,8 @@ func (s *state) forget(l *lane) {
 	}
 }
 
-// allocRev is the revision of a node's alloc key that the model is abreast of: the
-// newest of what the view shows and what own answers said.
+// allocRev returns the newest known revision of a node's alloc key, from the view or from
+// our own answers. The model includes all placements up to it.
 func (s *state) allocRev(l *lane) int64 {
 	if a, ok := s.snap.Allocs.Get(l.node); ok {
 		return max(a.ModRev, l.rev)
@@ -140,7 +144,7 @@ func (s *state) allocRev(l *lane) int64 {
 	return l.rev
 }
 
-// nodeRev is the revision of a node's record; 0 when there is none.
+// nodeRev returns the revision of a node's record; 0 when there is none.
 func (s *state) nodeRev(n fleet.NodeID) int64 {
 	if node, ok := s.snap.Nodes.Get(n); ok {
 		return node.ModRev
@@ -148,7 +152,8 @@ func (s *state) nodeRev(n fleet.NodeID) int64 {
 	return 0
 }
 
-// assume queues a decision; the model has been charged with it, the ledger is now.
+// assume queues a decision. The model is already charged with it; assume charges the
+// ledger.
 func (s *state) assume(e *entry) *lane {
 	id := e.instance.Intent.ID
 	h := &e.choice.Hold
@@ -162,7 +167,7 @@ func (s *state) assume(e *entry) *lane {
 	return l
 }
 
-// end forgets an assumption; what the model is charged with stays.
+// end removes an assumption and leaves the charges in place.
 func (s *state) end(e *entry) {
 	if e.phase == over {
 		return
@@ -171,7 +176,7 @@ func (s *state) end(e *entry) {
 	delete(s.assumed, e.instance.Intent.ID)
 }
 
-// release takes back an assumption that did not come true. Its instance waits again, if it still needs a place.
+// release undoes an assumption. Its instance waits again if it still needs a placement.
 func (s *state) release(e *entry) {
 	if e.phase == over {
 		return
@@ -182,13 +187,13 @@ func (s *state) release(e *entry) {
 	s.back(e.w)
 }
 
-// unplan takes back a decision that was not sent.
+// unplan releases a decision that was not sent.
 func (s *state) unplan(e *entry) {
 	s.queued--
 	s.release(e)
 }
 
-// replan takes back what is queued for a node: it was decided before the node changed.
+// replan releases the queued decisions for a node that has changed since.
 func (s *state) replan(n fleet.NodeID) {
 	l := s.lanes[n]
 	if l == nil {

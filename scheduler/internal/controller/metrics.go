@@ -6,7 +6,7 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// Metrics count what the scheduler does. A nil Metrics counts nothing.
+// Metrics count the scheduler's work. A nil Metrics counts nothing.
 type Metrics struct {
 	placements, conflicts, notes prometheus.Counter
 	seconds                      prometheus.Observer

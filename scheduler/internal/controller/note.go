@@ -4,23 +4,27 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/scheduler/internal/pending"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
 const (
-	// noteEvery is the shortest time between two notes about one instance that differ only in counts.
+	// noteEvery is the shortest time between two notes about one instance that differ only
+	// in counts.
 	noteEvery = time.Second
-	// notesPerSecond bounds what such notes cost when many instances wait.
+	// notesPerSecond limits the rate of such notes when many instances wait.
 	notesPerSecond = 500
-	// noteShare is the share of a transaction, one in so many, that notes get when
-	// there are more placements than fit.
+	// noteShare reserves one part in noteShare of a transaction for notes when there are
+	// more placements than fit.
 	noteShare = 8
 )
 
-// note is a reason for waiting that is to be written.
+// note is a reason for waiting, to be written to the store.
 type note struct {
-	w        *waiter
+	w        *pending.Instance
 	instance *fleet.Instance
 	unfit    *place.Unfit
 	pending  fleet.Pending
@@ -28,66 +32,66 @@ type note struct {
 	fence    store.Fence
 }
 
-// refresh writes the notes that are due.
+// refresh queues the notes that are due.
 func (c *Controller) refresh(now time.Time) {
 	if c.state.refresh.IsZero() || c.state.refresh.After(now) {
 		return
 	}
 	c.state.refresh = time.Time{}
 	for _, class := range c.state.classes {
-		if !class.refresh.IsZero() && !class.refresh.After(now) {
+		if !class.NotesDue.IsZero() && !class.NotesDue.After(now) {
 			c.noteAll(class, now)
 		}
-		c.state.refresh = sooner(c.state.refresh, class.refresh)
+		c.state.refresh = sooner(c.state.refresh, class.NotesDue)
 	}
 }
 
-// pause is the least time between two notes about one instance that differ only in
-// counts: the more wait, whatever for, the longer.
+// pause returns the shortest time between two notes about one instance that differ only in
+// counts. It grows with the number of waiting instances.
 func (s *state) pause() time.Duration {
 	return max(noteEvery, time.Duration(len(s.waiters)/notesPerSecond)*time.Second)
 }
 
-// tellAll is when all that share a new verdict are to be told: soon when the reason is
-// another one, and now and then when it is only its counts.
-func (c *class) tellAll(u *place.Unfit, pause time.Duration, now time.Time) (due time.Time) {
-	said := c.said
+// notesDue returns when the parked instances of a class get notes about a new verdict: soon
+// if its reason has changed, later if only its counts have. Zero means not at all.
+func notesDue(c *pending.Class, u *place.Unfit, pause time.Duration, now time.Time) (due time.Time) {
+	said := c.Noted
 	switch {
-	case said == nil: // each of them is told on its own
-		c.said, c.told = u, now
+	case said == nil: // each gets its own first note
+		c.Noted, c.NotedAt = u, now
 		return time.Time{}
-	case len(c.parked) < 2, said == u, said.Reason == u.Reason && said.Message == u.Message:
+	case len(c.Parked) < 2, said == u, said.Reason == u.Reason && said.Message == u.Message:
 		return time.Time{}
 	case said.Reason != u.Reason:
-		return c.told.Add(noteEvery)
+		return c.NotedAt.Add(noteEvery)
 	}
-	return later(now, c.told.Add(pause))
+	return later(now, c.NotedAt.Add(pause))
 }
 
-// noteAll tells all instances of a class the verdict they share.
-func (c *Controller) noteAll(class *class, now time.Time) {
-	class.refresh, class.said, class.told = time.Time{}, class.verdict, now
+// noteAll queues notes about the common verdict for all instances of a class.
+func (c *Controller) noteAll(class *pending.Class, now time.Time) {
+	class.NotesDue, class.Noted, class.NotedAt = time.Time{}, class.Verdict, now
 	var due time.Time
-	for _, w := range class.parked {
+	for _, w := range class.Parked {
 		due = sooner(due, c.note(w, now))
 	}
 	c.tellLater(class, due)
 }
 
-// note has written why an instance waits, unless that is what its note says already. It
-// returns when it is due where it comes too soon after the last one; zero when
-// nothing is.
-func (c *Controller) note(w *waiter, now time.Time) (due time.Time) {
+// note queues a note about why an instance waits, unless the stored note already says so.
+// If it is too soon after the last note, it returns when the new one is due; otherwise
+// zero.
+func (c *Controller) note(w *pending.Instance, now time.Time) (due time.Time) {
 	n, due := c.compose(w, now)
-	if n != nil && !w.due {
-		w.due = true
+	if n != nil && !w.NoteDue {
+		w.NoteDue = true
 		c.notes = append(c.notes, w)
 	}
 	return due
 }
 
-// nextNote is the first note that is due, as it is now; nil when there is none, or
-// whose fence is not covered.
+// nextNote returns the next due note with its current content. It returns nil when there is
+// none, or when the transaction does not cover its fence.
 func (c *Controller) nextNote(now time.Time, covered func(store.Fence) bool) *note {
 	for len(c.notes) > 0 {
 		w := c.notes[0]
@@ -95,56 +99,56 @@ func (c *Controller) nextNote(now time.Time, covered func(store.Fence) bool) *no
 		if n != nil && !covered(n.fence) {
 			return nil
 		}
-		c.notes, w.due = c.notes[1:], false
+		c.notes, w.NoteDue = c.notes[1:], false
 		if n != nil {
-			w.noting = true
+			w.NoteSent = true
 			return n
 		}
-		if w.class != nil {
-			c.tellLater(w.class, due)
+		if w.Class != nil {
+			c.tellLater(w.Class, due)
 		}
 	}
 	return nil
 }
 
-// tellLater has a class told of other counts at a time, and not too soon after the last
-// time; zero is never.
-func (c *Controller) tellLater(class *class, due time.Time) {
+// tellLater schedules notes for a class about changed counts, not too soon after its last
+// ones. A zero due means never.
+func (c *Controller) tellLater(class *pending.Class, due time.Time) {
 	if !due.IsZero() {
-		c.tell(class, later(due, class.told.Add(c.state.pause())))
+		c.tell(class, later(due, class.NotedAt.Add(c.state.pause())))
 	}
 }
 
-// tell has a class told again at a time; zero is never.
-func (c *Controller) tell(class *class, due time.Time) {
+// tell schedules notes for a class. A zero due means never.
+func (c *Controller) tell(class *pending.Class, due time.Time) {
 	if !due.IsZero() {
-		class.refresh = sooner(class.refresh, due)
+		class.NotesDue = sooner(class.NotesDue, due)
 		c.state.refresh = sooner(c.state.refresh, due)
 	}
 }
 
-// compose makes the note of one that waits; nil when there is nothing to say, or when
-// that is due later.
-func (c *Controller) compose(w *waiter, now time.Time) (n *note, due time.Time) {
-	i, ok := c.state.snap.Instances.Get(w.id)
-	if !ok || c.state.waiters[w.id] != w || w.class == nil || w.class.verdict == nil {
+// compose builds the note of a waiting instance. It returns nil when there is nothing new
+// to say, or when the note is due later.
+func (c *Controller) compose(w *pending.Instance, now time.Time) (n *note, due time.Time) {
+	i, ok := c.state.snap.Instances.Get(w.ID)
+	if !ok || c.state.waiters[w.ID] != w || w.Class == nil || w.Class.Verdict == nil {
 		return nil, time.Time{}
 	}
-	f, ok := c.own.Fence(w.group)
+	f, ok := c.own.Fence(w.Group)
 	switch {
 	case !ok:
 		return nil, time.Time{}
-	case w.noting:
+	case w.NoteSent:
 		return nil, now.Add(noteEvery)
 	}
-	in, u := &i.Intent, w.class.verdict
+	in, u := &i.Intent, w.Class.Verdict
 	n = &note{w: w, instance: i, fence: f, unfit: u, pending: fleet.Pending{
 		Instance: in.ID, Generation: in.Generation, Reason: u.Reason, Message: u.Message,
-		Lost: u.Lost, Nodes: u.Nodes, At: now.UTC(), FromRevision: w.class.seen,
+		Lost: u.Lost, Nodes: u.Nodes, At: now.UTC(), FromRevision: w.Class.Revision,
 	}}
 	have := i.Pending
-	if w.noted > c.state.snap.Rev { // the view does not have the last one yet
-		have = &fleet.Pending{Rev: fleet.Rev{ModRev: w.noted}, Generation: in.Generation, Reason: w.told.Reason, Message: w.told.Message, At: now}
+	if w.NoteRevision > c.state.snap.Rev { // the view does not show the last note yet
+		have = &fleet.Pending{Rev: record.Rev{ModRev: w.NoteRevision}, Generation: in.Generation, Reason: w.NoteVerdict.Reason, Message: w.NoteVerdict.Message, At: now}
 	}
 	if have == nil {
 		return n, time.Time{}
@@ -153,7 +157,7 @@ func (c *Controller) compose(w *waiter, now time.Time) (n *note, due time.Time) 
 	if have.Generation != in.Generation || have.Reason != u.Reason {
 		return n, time.Time{}
 	}
-	if due := have.At.Add(c.state.pause()); have.Message != u.Message && due.After(now) && !have.At.After(now) { // not by another's clock that is ahead
+	if due := have.At.Add(c.state.pause()); have.Message != u.Message && due.After(now) && !have.At.After(now) { // ignore a note from another clock that is ahead
 		return nil, due
 	} else if have.Message == u.Message {
 		return nil, time.Time{}
@@ -161,10 +165,10 @@ func (c *Controller) compose(w *waiter, now time.Time) (n *note, due time.Time) 
 	return n, time.Time{}
 }
 
-// noteBytes is about what a note without its words takes of a request.
+// noteBytes is the approximate size in a request of a note without its texts.
 const noteBytes = 512
 
-// bytes is about what it takes of a request.
+// bytes returns the note's approximate size in a request.
 func (n note) bytes() int {
 	size := noteBytes + len(n.pending.Message)
 	for _, l := range n.pending.Lost {
@@ -173,11 +177,11 @@ func (n note) bytes() int {
 	return size
 }
 
-// part is the note as a part of a bulk.
+// part returns the note as a part of a bulk.
 func (n note) part() store.Part {
 	in := &n.instance.Intent
 	return store.Part{
-		Guards: []store.Guard{store.Unchanged(store.IntentKey(in.ID), in.ModRev)},
-		Writes: []store.Write{store.Replace(store.PendingKey(in.ID), n.pending, n.rev)},
+		Guards: []store.Guard{store.Unchanged(keys.Intent(in.ID), in.ModRev)},
+		Writes: []store.Write{store.Replace(keys.Pending(in.ID), n.pending, n.rev)},
 	}
 }

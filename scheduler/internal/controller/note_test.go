@@ -7,11 +7,13 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// at has the controller look at a time until nothing is under way. It returns how many
-// notes were written; the controller has not seen them.
+// at lets the controller work at a given time until nothing is in progress. It returns the
+// number of written notes. The controller has not seen them yet.
 func (l *lagging) at(now time.Time) (notes int) {
 	l.t.Helper()
 	before := l.view.Snapshot().Rev
@@ -20,7 +22,7 @@ func (l *lagging) at(now time.Time) (notes int) {
 		l.ctl.land(l.answer(), now)
 		l.ctl.pass(l.t.Context(), now)
 	}
-	l.write(store.Touch(store.QuotaAllocKey("none"), fleet.QuotaAlloc{})) // waits for the view
+	l.write(store.Touch(keys.QuotaAlloc("none"), cluster.QuotaAlloc{})) // waits for the view
 	for _, i := range l.view.Snapshot().Instances.All() {
 		if i.Pending != nil && i.Pending.ModRev > before {
 			notes++
@@ -35,7 +37,7 @@ func TestAReasonThatChangesWhileItsNoteIsUnderWayIsTold(t *testing.T) {
 	ids := l.want("lobby", 2, nil)
 	l.showAll()
 	now := time.Now()
-	l.passUnanswered(now) // both notes are under way
+	l.passUnanswered(now) // both notes are in progress
 	l.node("n2", 6)
 	l.showAll()
 	l.ctl.pass(t.Context(), now)
@@ -56,7 +58,7 @@ func TestNotesThatAreDueDelayNoPlacement(t *testing.T) {
 	l := newLagging(t)
 	l.node("n1", 1000)
 	l.want("large", 2000, func(s *fleet.GroupSpec) { s.Resources.MemoryMiB = 2000 })
-	l.ctl.depth = 0 // nothing is sent yet
+	l.ctl.depth = 0 // sends nothing yet
 	l.showAll()
 	l.at(time.Now())
 	late := l.want("late", 1, nil)
@@ -113,7 +115,7 @@ func tellMany(t *testing.T, groups int) {
 		t.Errorf("%d of %d were told that a node is there and does not suit", n, many)
 	}
 	written, seconds := 0, 12
-	for range 4 * seconds { // what the message counts changes again and again
+	for range 4 * seconds { // the counts in the message change again and again
 		now = now.Add(noteEvery / 4)
 		memory++
 		l.renode(func(n *fleet.Node) { n.Capacity.MemoryMiB = 1 + memory })
@@ -131,7 +133,7 @@ func tellMany(t *testing.T, groups int) {
 		t.Errorf("%d notes though nothing changed", n)
 	}
 	for id, i := range l.ctl.state.snap.Instances.All() {
-		if i.Pending == nil || i.Pending.Message != l.ctl.state.waiters[id].class.verdict.Message {
+		if i.Pending == nil || i.Pending.Message != l.ctl.state.waiters[id].Class.Verdict.Message {
 			t.Fatalf("%s says %+v", id, i.Pending)
 		}
 	}
@@ -143,14 +145,14 @@ func TestANoteWithALostAnswerDoesNotOutliveItsPlacement(t *testing.T) {
 	id := l.want("lobby", 1, nil)[0]
 	l.showAll()
 	joined := l.node("n2", 10)
-	l.faults.LoseAnswer(store.Root+"pending/", true)
+	l.faults.LoseAnswer(keys.Root+"pending/", true)
 	l.pass()
 	l.faults.Heal()
-	l.show(joined) // and not the note, which came after it
+	l.show(joined) // but not the later note
 	l.pass()
 	l.settle()
 	l.wantOn(id, "n2")
-	if _, err := store.Get(t.Context(), l.c, store.PendingKey(id)); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(t.Context(), l.c, keys.Pending(id)); !errs.Is(err, errs.NotFound) {
 		t.Errorf("a placed instance says that it waits: %v", err)
 	}
 }

@@ -6,54 +6,61 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/scheduler/internal/pending"
 )
 
 const (
-	// depthLimit is how many transactions are under way at a time.
+	// depthLimit is how many transactions may be in progress at a time.
 	depthLimit = 8
-	// maxParts bounds the parts of one transaction where etcd would take more: what
-	// etcd applies at once holds up everybody else.
+	// maxParts bounds the parts of one transaction below etcd's own limit, because a large
+	// transaction delays all other clients.
 	maxParts = 256
-	// leastParts is what a transaction shrinks to where many schedulers meet.
+	// leastParts is the smallest size of a transaction under contention with other
+	// schedulers.
 	leastParts = 16
-	// maxEntries bounds the placements of one transaction, so that it stays well below etcd's limit of a request.
+	// maxEntries bounds the placements of one transaction, to stay well below etcd's
+	// request limit.
 	maxEntries = 1024
-	// windowStep and windowLimit bound how many placements are decided ahead of being
-	// sent. Several on one node share the write of its alloc key; but what another
-	// scheduler does there meanwhile makes them be decided again.
+	// windowStep and windowLimit bound how many placements are decided before they can be
+	// sent. Placements on the same node then share the write of its alloc key. But a commit
+	// by another scheduler on that node invalidates them.
 	windowStep, windowLimit = 1024, 32 << 10
-	// muchLost is the share of a transaction's parts, one in so many, from which on losses count as many.
+	// muchLost defines heavy loss: more than one part in muchLost.
 	muchLost = 8
-	// commitTimeout bounds one transaction.
+	// commitTimeout limits the time of one transaction.
 	commitTimeout = 5 * time.Second
 )
 
-// pipe is what is to be sent, what is under way, and what came of it.
+// pipe holds what is to be sent, what is in progress, and the results.
 type pipe struct {
-	// parts and size are what a transaction may hold, see store.BulkLimits.
+	// parts and size are the limits of a transaction, see store.BulkLimits.
 	parts, size int
-	// open are the lanes that may be sent, in the order they became so; held are
-	// those for which the view has to show more first.
+	// open are the lanes that may be sent, in order of arrival. held are the lanes for
+	// which the view must catch up first.
 	open, held []*lane
-	// gates are the records of quotas and reservations; shut are the lanes that wait for one.
+	// gates are the records of quotas and reservations; shut are the lanes that wait for
+	// one of them.
 	gates map[string]*gate
 	shut  []*lane
-	// notes are those about whom there is something to say.
-	notes   []*waiter
+	// notes are the instances with a note to write.
+	notes   []*pending.Instance
 	flights int
-	// most is how many parts a transaction gets now, depth how many may be under way, window how many placements may be decided ahead.
+	// most is the current limit of parts per transaction, depth the limit of concurrent
+	// transactions, and window the limit of placements decided ahead.
 	most, depth, window int
-	// landed are those answered by a revision that the view has not reached.
+	// landed are the answered transactions whose revision the view has not reached.
 	landed []*flight
-	// doubts are those whose answer was lost; settling is true while that is being ended.
+	// doubts are the transactions with an unknown outcome; settling is true while one of
+	// them is being resolved.
 	doubts   []*flight
 	settling bool
-	// line counts how often etcd went back in time.
+	// line counts how often etcd went back in time, such as by a restore.
 	line   int
 	losers []loser
 	// apartUntil is how long the scheduler keeps to its own nodes, see keepApart.
 	apartUntil time.Time
-	// pausedUntil is set while etcd does not answer.
+	// pausedUntil is set after a failed transaction.
 	pausedUntil time.Time
 }
 
@@ -63,13 +70,14 @@ func newPipe(c *store.Client) pipe {
 	return pipe{gates: map[string]*gate{}, parts: parts, size: size, most: parts, depth: depthLimit, window: windowStep}
 }
 
-// flight is a transaction under way, and then what came of it.
+// flight is a transaction in progress, and later its result.
 type flight struct {
 	parts  []part
 	fences []store.Fence
-	// settles is set for one that ends doubts.
+	// settles holds the transactions whose outcome this one resolves.
 	settles []*flight
-	// line is the pipe's when it was sent: an answer to one of before may be of either past.
+	// line is the pipe's line when it was sent. After a change of line, the answer may
+	// belong to either history.
 	line int
 
 	done []bool
@@ -78,29 +86,29 @@ type flight struct {
 	took time.Duration
 }
 
-// part is one node's placements, or a note.
+// part holds one node's placements, or a note.
 type part struct {
 	lane    *lane
 	entries []*entry
 	alloc   int64
-	// node is the revision of the node's record that the entries were decided from.
+	// node is the revision of the node's record that the decisions are based on.
 	node  int64
 	gates []passage
 	note  *note
 }
 
-// enough reports whether no more needs to be decided: a transaction is full and may
-// be sent, or as much was decided ahead as the window allows.
+// enough reports whether to stop deciding: either a full transaction can be sent, or the
+// window is full.
 func (p *pipe) enough(queued int) bool {
-	if p.flights < p.depth { // what is queued for nodes with something under way does not fill a transaction
+	if p.flights < p.depth { // entries queued for busy nodes do not fill a transaction
 		return len(p.open) >= p.most || queued >= max(p.window, windowStep)
 	}
 	return queued >= p.window
 }
 
-// adapt lets more be decided ahead and be under way after a transaction without a
-// loss, and less after one that lost much: whoever shares the nodes with other
-// schedulers has to know the newest of them, and what waits for etcd is old.
+// adapt raises the limits after a transaction without losses and lowers them after heavy
+// loss. Under contention, decisions must be based on fresh data, and whatever queues for
+// etcd gets old.
 func (p *pipe) adapt(lost, of int) {
 	switch {
 	case lost == 0 && p.most < p.parts:
@@ -113,12 +121,12 @@ func (p *pipe) adapt(lost, of int) {
 		p.depth /= 2
 		p.window /= 2
 	default:
-		p.window = 0 // decide when it is sent, not before
+		p.window = 0 // decide only right before sending
 		p.most = max(p.most/2, leastParts)
 	}
 }
 
-// enqueue lists a lane among those to be sent, unless it waits for something.
+// enqueue lists a lane for sending if it has entries and is not busy.
 func (c *Controller) enqueue(l *lane) {
 	if l.listed || l.busy || len(l.queued) == 0 {
 		return
@@ -131,7 +139,8 @@ func (c *Controller) enqueue(l *lane) {
 	}
 }
 
-// send sends what is queued, as far as not too much is under way. False when that was nothing.
+// send sends queued parts until the depth limit. It returns false when there was nothing to
+// send.
 func (c *Controller) send(ctx context.Context, now time.Time) (sent bool) {
 	for c.flights < c.depth {
 		f := c.load(now)
@@ -144,13 +153,13 @@ func (c *Controller) send(ctx context.Context, now time.Time) (sent bool) {
 	return sent
 }
 
-// launch runs the sending of a transaction; it ends with an answer.
+// launch runs send in a goroutine that ends with an answer.
 func (c *Controller) launch(send func()) {
 	c.flights++
 	c.sending.Go(send)
 }
 
-// load takes a transaction's worth of what is to be sent.
+// load takes up to one transaction of queued parts.
 func (c *Controller) load(now time.Time) *flight {
 	f := &flight{line: c.line}
 	fences := map[string]bool{}
@@ -167,7 +176,7 @@ func (c *Controller) load(now time.Time) *flight {
 	}
 	entries, bytes := 0, 0
 	lanes := c.most - min(len(c.notes), c.most/noteShare)
-	for range c.open { // a lane whose fence found no room comes in again behind
+	for range c.open { // a lane without room for its fence is queued again at the end
 		if len(f.parts) >= lanes || entries >= maxEntries || bytes >= store.FullBytes {
 			break
 		}
@@ -193,8 +202,8 @@ func (c *Controller) load(now time.Time) *flight {
 	return f
 }
 
-// loadLane takes what one part holds of a lane's queue, for a transaction that has so
-// many bytes already.
+// loadLane takes one part from a lane's queue. bytes is the size that the transaction
+// already has.
 func (c *Controller) loadLane(l *lane, bytes int, covered func(store.Fence) bool) part {
 	p := part{lane: l, alloc: c.state.allocRev(l), node: c.state.nodeRev(l.node)}
 	size := 2
@@ -202,7 +211,7 @@ func (c *Controller) loadLane(l *lane, bytes int, covered func(store.Fence) bool
 		e := l.queued[0]
 		if e.phase == queued {
 			touches, ok := c.state.keeps(e)
-			if !ok { // somebody else spent it first
+			if !ok { // another placement used up the budget
 				l.queued = l.queued[1:]
 				c.state.unplan(e)
 				continue
@@ -230,7 +239,7 @@ func (c *Controller) loadLane(l *lane, bytes int, covered func(store.Fence) bool
 	return p
 }
 
-// commit performs a transaction and tells what came of it.
+// commit performs a transaction and reports its result.
 func (c *Controller) commit(ctx context.Context, f *flight) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
@@ -244,7 +253,7 @@ func (c *Controller) commit(ctx context.Context, f *flight) {
 	c.answers <- f
 }
 
-// build makes the comparisons and writes of a part.
+// build returns the comparisons and writes of a part.
 func (p *part) build() store.Part {
 	if p.note != nil {
 		return p.note.part()
@@ -253,8 +262,8 @@ func (p *part) build() store.Part {
 	for _, g := range p.gates {
 		out.Writes = append(out.Writes, touchBudget(g.gate.key, g.rev))
 	}
-	if len(p.entries) > 0 { // it is there, and as large as it was
-		out.Guards = append(out.Guards, store.Unchanged(store.NodeKey(p.lane.node), p.node))
+	if len(p.entries) > 0 { // the node exists with the same capacity
+		out.Guards = append(out.Guards, store.Unchanged(keys.Node(p.lane.node), p.node))
 	}
 	for _, e := range p.entries {
 		e.build(&out)
@@ -262,23 +271,23 @@ func (p *part) build() store.Part {
 	return out
 }
 
-// touch compares and renews a node's alloc key.
+// touch returns a write that compares and updates a node's alloc key.
 func touch(n fleet.NodeID, rev int64) store.Write {
-	return store.Replace(store.AllocKey(n), fleet.Alloc{Node: n}, rev)
+	return store.Replace(keys.Alloc(n), fleet.Alloc{Node: n}, rev)
 }
 
 // build adds the placement to its node's part.
 func (e *entry) build(out *store.Part) {
 	i, in, c := e.instance, &e.instance.Intent, &e.choice
-	out.Guards = append(out.Guards, store.Unchanged(store.IntentKey(in.ID), in.ModRev))
-	if e.plan.Static { // its data would lie on a node that is gone, and it would wait for that
-		out.Guards = append(out.Guards, store.Exists(store.NodeSessionKey(c.Node)))
+	out.Guards = append(out.Guards, store.Unchanged(keys.Intent(in.ID), in.ModRev))
+	if e.plan.Static { // else the instance would be tied to a node that is gone
+		out.Guards = append(out.Guards, store.Exists(keys.NodeSession(c.Node)))
 	}
-	if i.Moving() { // an old copy that is back after all bars the move
-		out.Guards = append(out.Guards, store.Missing(store.NodeSessionKey(i.Placement.Node)),
-			store.Unchanged(store.StatusKey(in.ID), i.Status.ModRev))
-		if in.LeavesNode != 0 { // so does a node that was back and left again
-			out.Guards = append(out.Guards, store.Unchanged(store.NodeKey(i.Placement.Node), in.LeavesNode))
+	if i.Moving() { // the old copy must not have come back
+		out.Guards = append(out.Guards, store.Missing(keys.NodeSession(i.Placement.Node)),
+			store.Unchanged(keys.Status(in.ID), i.Status.ModRev))
+		if in.LeavesNode != 0 { // nor may its node have rejoined and left again
+			out.Guards = append(out.Guards, store.Unchanged(keys.Node(i.Placement.Node), in.LeavesNode))
 		}
 	}
 	var rev int64
@@ -286,10 +295,10 @@ func (e *entry) build(out *store.Part) {
 		if old.Node == c.Node {
 			rev = old.ModRev
 		} else {
-			out.Writes = append(out.Writes, store.Remove(store.PlacementKey(old.Node, in.ID), old.ModRev))
+			out.Writes = append(out.Writes, store.Remove(keys.Placement(old.Node, in.ID), old.ModRev))
 		}
 	}
-	out.Writes = append(out.Writes, store.Replace(store.PlacementKey(c.Node, in.ID), fleet.Placement{
+	out.Writes = append(out.Writes, store.Replace(keys.Placement(c.Node, in.ID), fleet.Placement{
 		Instance: in.ID, Name: in.Name, Group: in.Group, Node: c.Node, Generation: in.Generation, Plan: in.Plan,
 		DataUUID: e.dataUUID, Resources: e.plan.Resources, Port: c.Port, Ports: c.Ports, Alone: c.Hold.Alone, Values: in.Values,
 		Epoch: e.fence.Epoch(), PlacedAt: e.at.UTC(), FromRevision: e.seen, Score: c.Score.Text(),
@@ -300,8 +309,8 @@ func (e *entry) build(out *store.Part) {
 	}
 	switch {
 	case noted == 0 && e.unsure:
-		out.Guards = append(out.Guards, store.Missing(store.PendingKey(in.ID)))
+		out.Guards = append(out.Guards, store.Missing(keys.Pending(in.ID)))
 	case noted != 0:
-		out.Writes = append(out.Writes, store.Remove(store.PendingKey(in.ID), noted))
+		out.Writes = append(out.Writes, store.Remove(keys.Pending(in.ID), noted))
 	}
 }

@@ -13,10 +13,12 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
+	"github.com/orreryhq/orrery/scheduler/internal/pending"
 )
 
-// want makes a group with some instances.
+// want creates a group with instances.
 func (l *lagging) want(group fleet.GroupName, n int, change func(*fleet.GroupSpec)) []fleet.InstanceID {
 	l.t.Helper()
 	g := fleet.Group{Name: group, Revision: 1, Spec: fleet.DefaultSpec()}
@@ -24,11 +26,11 @@ func (l *lagging) want(group fleet.GroupName, n int, change func(*fleet.GroupSpe
 	if change != nil {
 		change(&g.Spec)
 	}
-	l.write(store.Create(store.GroupKey(group), g))
+	l.write(store.Create(keys.Group(group), g))
 	return l.more(group, n)
 }
 
-// more asks for more instances of a group.
+// more creates more instances of a group.
 func (l *lagging) more(group fleet.GroupName, n int) []fleet.InstanceID {
 	l.t.Helper()
 	return l.moreWith(group, n, fleet.ReasonRequested, "")
@@ -51,7 +53,7 @@ func on(n fleet.NodeID) func(*fleet.GroupSpec) {
 	return func(s *fleet.GroupSpec) { s.Where.Nodes = []fleet.NodeID{n} }
 }
 
-// placed are those of some instances that the store has a placement of.
+// placed returns the instances that have a placement in the store.
 func (l *lagging) placed(ids []fleet.InstanceID) (out []fleet.InstanceID) {
 	for _, id := range ids {
 		if len(l.placedOn(id)) > 0 {
@@ -61,7 +63,7 @@ func (l *lagging) placed(ids []fleet.InstanceID) (out []fleet.InstanceID) {
 	return out
 }
 
-// wantIdle checks that nothing is assumed and so many instances wait.
+// wantIdle checks that nothing is assumed and that a number of instances wait.
 func (l *lagging) wantIdle(waiting int) {
 	l.t.Helper()
 	s := l.ctl.state
@@ -76,20 +78,20 @@ func TestALostRaceRedoesOnlyTheLoser(t *testing.T) {
 	l.node("n2", 100)
 	loser, winner := l.want("loser", 1, on("n1"))[0], l.want("winner", 1, on("n2"))[0]
 	l.showAll()
-	l.write(touch("n1", 0)) // another scheduler was there first
+	l.write(touch("n1", 0)) // another scheduler was first
 	l.pass()
 	l.wantOn(winner, "n2")
 	if nodes := l.placedOn(loser); len(nodes) > 0 {
 		t.Fatalf("the loser was placed on %v from what was known before", nodes)
 	}
-	first, err := store.Get(t.Context(), l.c, store.PlacementKey("n2", winner))
+	first, err := store.Get(t.Context(), l.c, keys.Placement("n2", winner))
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.showAll()
 	l.pass()
 	l.wantOn(loser, "n1")
-	again, err := store.Get(t.Context(), l.c, store.PlacementKey("n2", winner))
+	again, err := store.Get(t.Context(), l.c, keys.Placement("n2", winner))
 	if err != nil || again.ModRev != first.ModRev {
 		t.Errorf("the winner was placed again: %v, %v", again.Rev, err)
 	}
@@ -106,7 +108,7 @@ func TestALaneKnowsItsOwnLastCommitBeforeTheViewDoes(t *testing.T) {
 	at := l.want("late", 2, nil)
 	behind := l.view.Snapshot().Rev
 	l.pass()
-	l.show(behind) // the new ones, not what was placed
+	l.show(behind) // the new instances, but not the placement
 	l.pass()
 	if got := l.placed(append(ids, at...)); len(got) != 3 {
 		t.Errorf("%d of 3 placed while the view is behind", len(got))
@@ -137,7 +139,7 @@ func TestWhatTheViewShowsBeforeTheAnswerIsChargedOnce(t *testing.T) {
 func TestWhatWasDecidedBeforeItsNodeChangedIsDecidedAgain(t *testing.T) {
 	l := newLagging(t)
 	id, _ := l.cordoned()
-	l.ctl.depth = 0 // nothing is sent yet
+	l.ctl.depth = 0 // sends nothing yet
 	l.pass()
 	if l.ctl.state.queued != 1 {
 		t.Fatalf("%d decided ahead", l.ctl.state.queued)
@@ -158,7 +160,7 @@ func TestWhatIsStoppedBeforeItWasSentIsNotSent(t *testing.T) {
 	i, _ := l.view.Snapshot().Instances.Get(id)
 	stopped := i.Intent
 	stopped.Desired = fleet.DesiredStopped
-	l.write(store.Replace(store.IntentKey(id), stopped, i.Intent.ModRev))
+	l.write(store.Replace(keys.Intent(id), stopped, i.Intent.ModRev))
 	other := l.want("other", 1, nil)
 	l.showAll()
 	l.ctl.depth = 1
@@ -172,9 +174,9 @@ func TestAnUnknownPlacementKeepsItsRoomUntilItIsSettled(t *testing.T) {
 	l.node("n2", 10)
 	first := l.want("first", 1, on("n1"))[0]
 	l.showAll()
-	l.faults.Refuse(store.Root + "placements/") // it has not happened, but who knows
+	l.faults.Refuse(keys.Root + "placements/") // it did not happen, but the controller cannot know
 	l.pass()
-	l.faults.Bar(store.Root + "allocs/n1")
+	l.faults.Bar(keys.Root + "allocs/n1")
 	second, third := l.want("second", 1, on("n1"))[0], l.want("third", 1, on("n2"))[0]
 	l.showAll()
 	l.pass()
@@ -186,7 +188,7 @@ func TestAnUnknownPlacementKeepsItsRoomUntilItIsSettled(t *testing.T) {
 		t.Errorf("%v placed before it was settled", got)
 	}
 	l.faults.Heal()
-	for range 3 { // the settling, what the view shows of it, the next placement
+	for range 3 { // settle, see the result, place again
 		l.pass()
 		l.showAll()
 	}
@@ -203,11 +205,11 @@ func TestWhoIsFencedOffReleasesAllItAssumed(t *testing.T) {
 	stale := l.ctl.owned()
 	l.ctl.owned = func() *store.Ownership { return stale } // it does not notice
 	for n := range fleet.ShardCount {
-		shard, err := store.Get(t.Context(), l.c, store.ShardKey("scheduler", n))
+		shard, err := store.Get(t.Context(), l.c, keys.Shard("scheduler", n))
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.write(store.Remove(store.ShardKey("scheduler", n), shard.ModRev))
+		l.write(store.Remove(keys.Shard("scheduler", n), shard.ModRev))
 	}
 	l.pass()
 	if got := l.placed(ids); len(got) > 0 {
@@ -260,12 +262,12 @@ func TestAPriorityThatIsRaisedCountsForWhatWaits(t *testing.T) {
 	newer := l.want("newer", 1, nil)[0]
 	l.showAll()
 	l.pass()
-	g, err := store.Get(t.Context(), l.c, store.GroupKey("newer"))
+	g, err := store.Get(t.Context(), l.c, keys.Group("newer"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	g.Spec.Priority = 1
-	l.write(store.Replace(store.GroupKey("newer"), g, g.ModRev))
+	l.write(store.Replace(keys.Group("newer"), g, g.ModRev))
 	l.node("n1", 10)
 	l.showAll()
 	l.pass()
@@ -290,7 +292,7 @@ func TestOfManyAlikeAsManyArePlacedAsRoomComes(t *testing.T) {
 			n, _ := l.view.Snapshot().Nodes.Get("n2")
 			larger := *n
 			larger.Capacity.MemoryMiB += 20
-			l.write(store.Replace(store.NodeKey("n2"), larger, n.ModRev))
+			l.write(store.Replace(keys.Node("n2"), larger, n.ModRev))
 		}
 	}
 	l.wantIdle(1)
@@ -326,49 +328,50 @@ func TestGroupsOfAllShardsArePlacedThoughOneBulkCannotCarryAllFences(t *testing.
 
 func TestTheQueueGivesThePriorToThePriorAndLosesNone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var q queue
-		var in []*waiter
+		var q pending.Queue
+		var in []*pending.Instance
 		for n := range rapid.IntRange(0, 40).Draw(t, "waiters") {
-			w := &waiter{
-				id: fleet.NewInstanceID(uint64(n)), at: -1, ordinal: rapid.IntRange(0, 2).Draw(t, "ordinal"),
-				priority: rapid.IntRange(-1, 1).Draw(t, "priority"), age: rapid.Int64Range(0, 2).Draw(t, "age"),
+			w := &pending.Instance{
+				ID: fleet.NewInstanceID(uint64(n)), Index: -1, Ordinal: rapid.IntRange(0, 2).Draw(t, "ordinal"),
+				Priority: rapid.IntRange(-1, 1).Draw(t, "priority"), Age: rapid.Int64Range(0, 2).Draw(t, "age"),
 			}
-			q.add(w)
-			q.add(w) // once is enough
+			q.Add(w)
+			q.Add(w) // twice must have no effect
 			in = append(in, w)
 		}
-		in = slices.DeleteFunc(in, func(w *waiter) bool {
+		in = slices.DeleteFunc(in, func(w *pending.Instance) bool {
 			gone := rapid.Bool().Draw(t, "leaves")
 			if gone {
-				q.remove(w)
+				q.Remove(w)
 			}
 			return gone
 		})
-		var last *waiter
+		var last *pending.Instance
 		for range in {
-			w := q.next()
-			if w == nil || w.at != -1 || last != nil && w.before(last) {
+			w := q.Next()
+			if w == nil || w.Index != -1 || last != nil && w.Before(last) {
 				t.Fatalf("%+v came after %+v", w, last)
 			}
 			last = w
 		}
-		if w := q.next(); w != nil {
+		if w := q.Next(); w != nil {
 			t.Fatalf("%+v is left", w)
 		}
 	})
 }
 
-// exact checks in the store that no room and no port was given twice, and returns how many are placed.
+// exact checks in the store that no resources and no port were given away twice, and
+// returns the number of placements.
 func (l *lagging) exact(nodes []fleet.NodeID, memory int) (placed int) {
 	l.t.Helper()
 	for _, n := range nodes {
-		on, _, err := store.List(l.t.Context(), l.c, store.PlacementsOn(n))
+		on, _, err := store.List(l.t.Context(), l.c, keys.PlacementsOn(n))
 		if err != nil {
 			l.t.Fatal(err)
 		}
 		used, ports := 0, map[int]bool{}
 		for _, p := range on {
-			s, err := store.Get(l.t.Context(), l.c, store.StatusKey(p.Instance))
+			s, err := store.Get(l.t.Context(), l.c, keys.Status(p.Instance))
 			if err == nil && s.State.Terminal() {
 				continue
 			} else if err != nil && !errs.Is(err, errs.NotFound) {
@@ -388,8 +391,8 @@ func (l *lagging) exact(nodes []fleet.NodeID, memory int) (placed int) {
 	return placed
 }
 
-// TestHoweverFarTheViewIsBehindNothingIsOvercommitted lets random steps happen
-// between two controllers, one of which sees the store late, and the fleet.
+// TestHoweverFarTheViewIsBehindNothingIsOvercommitted runs random steps of the fleet and of
+// two controllers, one of which sees the store late.
 func TestHoweverFarTheViewIsBehindNothingIsOvercommitted(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -406,9 +409,9 @@ func TestHoweverFarTheViewIsBehindNothingIsOvercommitted(t *testing.T) {
 					ids = append(ids, l.want(fleet.GroupName(fmt.Sprintf("g%d", step)), 1+random.IntN(4), nil)...)
 				case 1: // another scheduler's placement, or a cordon
 					n := nodes[random.IntN(2)]
-					a, _ := store.Get(t.Context(), l.c, store.AllocKey(n))
+					a, _ := store.Get(t.Context(), l.c, keys.Alloc(n))
 					b := store.Bulk{Parts: []store.Part{{Writes: []store.Write{touch(n, a.ModRev)}}}}
-					if _, _, err := l.c.CommitBulk(t.Context(), b); err != nil { // it may lose to what is under way
+					if _, _, err := l.c.CommitBulk(t.Context(), b); err != nil { // it may lose to a transaction in progress
 						t.Fatal(err)
 					}
 				case 2:
@@ -442,13 +445,13 @@ func TestHoweverFarTheViewIsBehindNothingIsOvercommitted(t *testing.T) {
 	}
 }
 
-// finishOne has a placed instance's agent say that it has ended.
+// finishOne reports a placed instance as ended.
 func (l *lagging) finishOne(ids []fleet.InstanceID, random *rand.Rand) {
 	l.t.Helper()
 	for _, at := range random.Perm(len(ids)) {
 		i, _ := l.view.Snapshot().Instances.Get(ids[at])
 		if i.Placement != nil && i.Status == nil {
-			l.write(store.Create(store.StatusKey(ids[at]), fleet.Status{
+			l.write(store.Create(keys.Status(ids[at]), fleet.Status{
 				Instance: ids[at], Node: i.Placement.Node, Generation: 1, State: fleet.Stopped, Reason: fleet.ReasonStopRequested, FinishedAt: time.Now(),
 			}))
 			return
@@ -456,7 +459,7 @@ func (l *lagging) finishOne(ids []fleet.InstanceID, random *rand.Rand) {
 	}
 }
 
-// until repeats until a condition holds.
+// until makes passes until a condition holds.
 func (l *lagging) until(what string, ok func() bool) {
 	l.t.Helper()
 	for deadline := time.Now().Add(await.Patience); !ok(); {

@@ -7,59 +7,63 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/scheduler/internal/pending"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 	"github.com/orreryhq/orrery/scheduler/internal/preempt"
 )
 
 const (
-	// searchRest is how many times as long as a search for victims nothing is searched for after it.
+	// searchRest is the pause after a search for victims, as a multiple of the search's
+	// duration.
 	searchRest = 10
-	// sinceWait bounds the wait until the view shows what was asked for: the revision
-	// may be that of a key outside the view.
+	// sinceWait limits the wait until the view shows the evictions. The revision may be
+	// that of a key outside the view, which never shows it.
 	sinceWait = time.Second
 )
 
-// asking is a transaction that asks for evictions, and then what came of it.
+// asking is a transaction that requests evictions, and later its result.
 type asking struct {
 	txn store.Txn
-	// forget has those concerned looked at again soon, when nothing came of it.
+	// forget lets the instances be considered again soon if the transaction did not happen.
 	forget func()
 	rev    int64
 	err    error
 }
 
-// evictor asks for evictions, one transaction at a time.
+// evictor requests evictions, one transaction at a time.
 type evictor struct {
 	answers chan *asking
-	// next is to be sent; busy is true while one is under way.
+	// next is the transaction to send; busy is true while one is in progress.
 	next *asking
 	busy bool
-	// since is the revision that the view has to reach before anything more is asked
-	// for, or until when that is waited for.
+	// since is the revision that the view must reach before the next request. until limits
+	// that wait.
 	since int64
 	until time.Time
 	pace  preempt.Pace
-	// rest is until when nothing is searched for; more is true when somebody waits for a search.
+	// rest is when the next search may start; more is true when an instance waits for a
+	// search.
 	rest time.Time
 	more bool
-	// again is when the earliest of those for whom room was made lately may be served
-	// again; zero when nobody waits for that.
+	// again is the earliest time at which an instance may preempt again after its last
+	// preemption; zero when none waits for that.
 	again time.Time
 }
 
 func newEvictor() evictor { return evictor{answers: make(chan *asking, 1)} }
 
-// mayAsk reports whether evictions may be decided about now.
+// mayAsk reports whether a new request for evictions may be prepared.
 func (c *Controller) mayAsk(now time.Time) bool {
 	e := &c.evictor
 	return e.next == nil && !e.busy && (e.since <= c.state.snap.Rev || !now.Before(e.until))
 }
 
-// makeRoom has the cheapest instances of lower priority make room for the first of a
-// class that fits nowhere and for which that was not done already.
-func (c *Controller) makeRoom(class *class, plan *fleet.Plan, now time.Time) {
+// makeRoom requests the eviction of the cheapest instances of lower priority, for the first
+// instance of an unfit class that may preempt.
+func (c *Controller) makeRoom(class *pending.Class, plan *fleet.Plan, now time.Time) {
 	g, ok := c.state.snap.Groups.Get(plan.Group)
-	if !ok || !g.Spec.Preempts || g.Deleting || class.verdict.Reason != fleet.ReasonNoNodeFits || !c.state.outranks(g.Spec.Priority) {
+	if !ok || !g.Spec.Preempts || g.Deleting || class.Verdict.Reason != fleet.ReasonNoNodeFits || !c.state.outranks(g.Spec.Priority) {
 		return
 	}
 	if !c.mayAsk(now) || now.Before(c.evictor.rest) {
@@ -91,37 +95,37 @@ func (c *Controller) makeRoom(class *class, plan *fleet.Plan, now time.Time) {
 	c.evictor.pace.Made(id, now)
 }
 
-// neediest is the first of a class' instances for which room may be made now.
-func (c *Controller) neediest(class *class, now time.Time) *fleet.Instance {
+// neediest returns the first parked instance of a class that may preempt now.
+func (c *Controller) neediest(class *pending.Class, now time.Time) *fleet.Instance {
 	served := map[fleet.InstanceID]bool{}
 	for _, e := range c.state.snap.Evictions.All() {
 		served[e.For] = true
 	}
-	var first *waiter
-	for _, w := range class.parked {
-		switch ready := c.evictor.pace.Ready(w.id); {
-		case served[w.id]:
+	var first *pending.Instance
+	for _, w := range class.Parked {
+		switch ready := c.evictor.pace.Ready(w.ID); {
+		case served[w.ID]:
 		case now.Before(ready):
 			c.evictor.again = sooner(c.evictor.again, ready)
-		case first == nil || w.before(first):
+		case first == nil || w.Before(first):
 			first = w
 		}
 	}
 	if first == nil {
 		return nil
 	}
-	i, _ := c.state.snap.Instances.Get(first.id)
+	i, _ := c.state.snap.Instances.Get(first.ID)
 	return i
 }
 
-// evictions asks that victims make room, on the condition that all is as it was
-// judged: who gets the room, each of them, and what was last reported of them.
+// evictions builds a transaction that requests the eviction of the victims. It requires
+// that the preempting instance, the victims and their last reports are unchanged.
 func (c *Controller) evictions(i *fleet.Instance, priority int, v preempt.Victims, f store.Fence, now time.Time) store.Txn {
-	t := store.Txn{Fences: []store.Fence{f}, Guards: []store.Guard{store.Unchanged(store.IntentKey(i.Intent.ID), i.Intent.ModRev)}}
+	t := store.Txn{Fences: []store.Fence{f}, Guards: []store.Guard{store.Unchanged(keys.Intent(i.Intent.ID), i.Intent.ModRev)}}
 	for _, victim := range v.Instances {
 		have, _ := c.state.snap.Instances.Get(victim.ID)
 		t.Guards = append(append(t.Guards, unchanged(have)...), c.state.snap.FiguresUnchanged(v.Node, victim.ID))
-		t.Writes = append(t.Writes, store.Create(store.EvictionKey(victim.ID), fleet.Eviction{
+		t.Writes = append(t.Writes, store.Create(keys.Eviction(victim.ID), fleet.Eviction{
 			Instance: victim.ID, Generation: have.Intent.Generation, Node: v.Node, Reason: fleet.ReasonPreempted, For: i.Intent.ID, At: now.UTC(),
 			Message: fmt.Sprintf("%s, of priority %d, gets its room on %s; its own priority is %d", i.Intent.Name, priority, v.Node, victim.Priority),
 		}))
@@ -129,16 +133,16 @@ func (c *Controller) evictions(i *fleet.Instance, priority int, v preempt.Victim
 	return t
 }
 
-// unchanged demands that an instance is as it was judged.
+// unchanged returns guards that an instance is as the decision saw it.
 func unchanged(i *fleet.Instance) []store.Guard {
 	var status int64
 	if i.Status != nil {
 		status = i.Status.ModRev
 	}
-	return []store.Guard{store.Unchanged(store.IntentKey(i.Intent.ID), i.Intent.ModRev), store.Unchanged(store.StatusKey(i.Intent.ID), status)}
+	return []store.Guard{store.Unchanged(keys.Intent(i.Intent.ID), i.Intent.ModRev), store.Unchanged(keys.Status(i.Intent.ID), status)}
 }
 
-// ask sends what is to be asked for.
+// ask sends the prepared request for evictions.
 func (c *Controller) ask(ctx context.Context) {
 	a := c.evictor.next
 	if a == nil {
@@ -153,13 +157,13 @@ func (c *Controller) ask(ctx context.Context) {
 	})
 }
 
-// heard takes in what came of it. Whatever it was, the view shows it.
+// heard processes the answer. The view shows the result in any case.
 func (c *Controller) heard(a *asking, now time.Time) {
 	c.evictor.busy = false
 	c.evictor.since, c.evictor.until = a.rev, now.Add(sinceWait)
 	if a.err != nil {
 		c.evictor.rest = now.Add(retry)
-		if store.Lost(a.err) != nil { // it met a change, and has not happened
+		if store.Lost(a.err) != nil { // it met a change and did not happen
 			a.forget()
 		}
 		c.log.Debug("evictions were not asked for, looking again", "error", a.err)
@@ -168,7 +172,7 @@ func (c *Controller) heard(a *asking, now time.Time) {
 	c.log.Debug("asked for evictions", "revision", a.rev, "instances", len(a.txn.Writes))
 }
 
-// resume looks again at who waits for a search, once there may be one.
+// resume makes the classes try again once a search may start.
 func (c *Controller) resume(now time.Time) {
 	if c.state.left {
 		c.state.hungry, c.state.left = false, false
@@ -183,8 +187,8 @@ func (c *Controller) resume(now time.Time) {
 	}
 }
 
-// resumes is when somebody who waits for a search is looked at again at the latest;
-// zero when an answer, or nothing, is waited for.
+// resumes returns when resume has something to do at the latest; zero when only an answer
+// or nothing can cause it.
 func (c *Controller) resumes() time.Time {
 	switch e := &c.evictor; {
 	case !e.more:

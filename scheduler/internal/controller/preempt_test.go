@@ -6,10 +6,12 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// evicted waits until so many instances are asked to leave, and returns their records.
+// evicted waits until n instances are requested to leave, and returns the records.
 func (w *world) evicted(n int) (out []*fleet.Eviction) {
 	w.t.Helper()
 	for deadline := time.Now().Add(await.Patience); ; <-time.After(2 * time.Millisecond) {
@@ -29,7 +31,7 @@ func (w *world) evicted(n int) (out []*fleet.Eviction) {
 // settle removes an eviction, as the enforcer does.
 func (w *world) settle(e *fleet.Eviction) {
 	w.t.Helper()
-	w.commit(store.Remove(store.EvictionKey(e.Instance), e.ModRev))
+	w.commit(store.Remove(keys.Eviction(e.Instance), e.ModRev))
 }
 
 func preempting(priority int) func(*fleet.GroupSpec) {
@@ -50,7 +52,7 @@ func TestTheYoungestOfLowPriorityIsAskedToMakeRoomAndNobodyElseGetsIt(t *testing
 	if e.Instance != younger.Intent.ID || e.For != high || e.Node != "n1" || e.Generation != 1 || e.Reason != fleet.ReasonPreempted || e.Message == "" {
 		t.Errorf("%+v", e)
 	}
-	rivals := w.want(low, 3) // they come for the same room, and one of two schedulers sees it first
+	rivals := w.want(low, 3) // they compete for the freed resources
 	for n := range 3 {
 		rivals = append(rivals, w.want(w.group(fleet.GroupName("rival-"+string(rune('a'+n))), nil), 1)...)
 	}
@@ -61,10 +63,10 @@ func TestTheYoungestOfLowPriorityIsAskedToMakeRoomAndNobodyElseGetsIt(t *testing
 	w.await(high, "placed", placed)
 	w.settle(e)
 	w.finish(w.await(high, "placed", placed))
-	w.anyPlaced(rivals) // nothing is kept for ever
+	w.anyPlaced(rivals) // the kept resources are released
 }
 
-// anyPlaced waits until one of several is placed.
+// anyPlaced waits until one of several instances is placed.
 func (w *world) anyPlaced(ids []fleet.InstanceID) {
 	w.t.Helper()
 	for deadline := time.Now().Add(await.Patience); ; <-time.After(2 * time.Millisecond) {
@@ -86,12 +88,12 @@ func TestNoRoomIsMade(t *testing.T) {
 		},
 		"for a priority that is not clearly more": func(*world, *fleet.Instance) func(*fleet.GroupSpec) { return preempting(9) },
 		"by an instance with players": func(w *world, low *fleet.Instance) func(*fleet.GroupSpec) {
-			w.commit(store.Create(store.ReportKey("n1"), fleet.Report{Node: "n1", Instances: map[fleet.InstanceID]fleet.InstanceReport{low.Intent.ID: {Players: 1}}}))
+			w.commit(store.Create(keys.Report("n1"), reports.Report{Node: "n1", Instances: map[fleet.InstanceID]reports.InstanceReport{low.Intent.ID: {Players: 1}}}))
 			return preempting(50)
 		},
 		"for what only waits for a busy node": func(w *world, _ *fleet.Instance) func(*fleet.GroupSpec) {
 			w.node("n2", 10)
-			w.commit(store.Create(store.ReportKey("n2"), fleet.Report{Node: "n2", CPU: 0.99}))
+			w.commit(store.Create(keys.Report("n2"), reports.Report{Node: "n2", CPU: 0.99}))
 			return preempting(50)
 		},
 		"where it would not help": func(*world, *fleet.Instance) func(*fleet.GroupSpec) {
@@ -106,7 +108,7 @@ func TestNoRoomIsMade(t *testing.T) {
 			low := w.await(w.want(w.group("low", nil), 1)[0], "placed", placed)
 			high := w.want(w.group("high", setup(w, low)), 1)[0]
 			w.await(high, "waiting", waiting(fleet.ReasonNoNodeFits))
-			// Whatever is decided after this is decided after that.
+			// The placement of later proves that the earlier instance has been tried.
 			later := w.want(w.group("later", nil), 1)[0]
 			w.await(later, "waiting", waiting(fleet.ReasonNoNodeFits))
 			if w.view.Snapshot().Evictions.Len() > 0 {
@@ -148,11 +150,11 @@ func TestRoomIsKeptThoughWhoAskedForItIsGone(t *testing.T) {
 	high := w.want(w.group("high", preempting(50)), 1)[0]
 	e := w.evicted(1)[0]
 	stop()
-	rival := w.want(w.group("rival", func(s *fleet.GroupSpec) { s.Priority = 100 }), 1)[0] // it comes first, and may not take it
+	rival := w.want(w.group("rival", func(s *fleet.GroupSpec) { s.Priority = 100 }), 1)[0] // it is tried first, but must not take the resources
 	n, _ := w.view.Snapshot().Nodes.Get("n1")
 	larger := *n
 	larger.Capacity.MemoryMiB = 15
-	w.commit(store.Replace(store.NodeKey("n1"), larger, n.ModRev))
+	w.commit(store.Replace(keys.Node("n1"), larger, n.ModRev))
 	w.finish(victim)
 	w.schedule("b")
 	w.await(high, "placed", placed)
@@ -172,10 +174,10 @@ func TestNobodyIsDisplacedForRoomThatComesByItself(t *testing.T) {
 	w.await(w.want(low, 1)[0], "placed", placed)
 	intent := leaving.Intent
 	intent.Desired, intent.Stop = fleet.DesiredStopped, &fleet.StopRequest{At: time.Now().UTC(), Reason: fleet.ReasonStopRequested}
-	w.commit(store.Replace(store.IntentKey(intent.ID), intent, intent.ModRev))
+	w.commit(store.Replace(keys.Intent(intent.ID), intent, intent.ModRev))
 	high := w.want(w.group("high", preempting(50)), 1)[0]
 	w.await(high, "waiting", waiting(fleet.ReasonNoNodeFits))
-	// Whatever is decided after this is decided after that.
+	// The placement of later proves that the earlier instance has been tried.
 	later := w.want(w.group("later", nil), 1)[0]
 	w.await(later, "waiting", waiting(fleet.ReasonNoNodeFits))
 	if w.view.Snapshot().Evictions.Len() > 0 {

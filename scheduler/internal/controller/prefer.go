@@ -8,24 +8,26 @@ import (
 )
 
 const (
-	// apartFor is how long schedulers keep apart after a transaction that lost much.
+	// apartFor is how long a scheduler keeps to its own nodes after a transaction with
+	// heavy loss.
 	apartFor = 2 * time.Second
-	// crowd is how many nodes two schedulers must have met on at once to keep apart.
+	// crowd is the least number of lost parts that counts as heavy loss.
 	crowd = 8
-	// apartNodes is how many nodes there must be for that. In a smaller fleet the own nodes
-	// of a scheduler may be a few only, and to keep to them fills them beyond the others.
+	// apartNodes is the smallest fleet in which schedulers keep to their own nodes. In a
+	// smaller one a scheduler may have only few nodes and would fill them more than the
+	// others.
 	apartNodes = 512
 )
 
-// preferred is which nodes the model prefers, nil for none, and whether it keeps to them.
+// preferred says which nodes the model prefers, nil for none, and whether it keeps to them.
 type preferred struct {
 	to    func(fleet.NodeID) bool
 	apart bool
 }
 
-// preferOwn prefers the nodes whose names hash to an owned shard, as long as other schedulers
-// own others. Equal nodes are best for all schedulers at the same moment, and only the
-// first placement on each is made.
+// preferOwn prefers the nodes whose names hash to an owned shard, while other schedulers
+// own other shards. Otherwise equal nodes would be best for all schedulers at the same
+// moment, and only the first placement on each would succeed.
 func (s *state) preferOwn(own *store.Ownership, apart bool) {
 	s.preferred = preferred{apart: apart}
 	if own.Count() < fleet.ShardCount {
@@ -37,9 +39,9 @@ func (s *state) preferOwn(own *store.Ownership, apart bool) {
 	s.model.Prefer(s.preferred.to, apart)
 }
 
-// keepApart keeps the scheduler to its own nodes for a while after a transaction that
-// lost much. Otherwise whichever scheduler is slower has the emptier nodes: all others
-// decide for those, and it loses everything.
+// keepApart makes the scheduler keep to its own nodes for a while after heavy loss.
+// Otherwise the slower scheduler loses everything: its own nodes stay emptier, so all
+// others choose them.
 func (c *Controller) keepApart(lost, of, nodes int, now time.Time) {
 	if lost < crowd || lost*muchLost <= of || nodes < apartNodes {
 		return
@@ -50,7 +52,7 @@ func (c *Controller) keepApart(lost, of, nodes int, now time.Time) {
 	}
 }
 
-// endApart lets the scheduler choose among all nodes again when nothing was lost for a while.
+// endApart lets the scheduler use all nodes again after a while without heavy loss.
 func (c *Controller) endApart(now time.Time) {
 	if c.state.preferred.apart && !now.Before(c.apartUntil) {
 		c.state.preferOwn(c.own, false)

@@ -4,31 +4,34 @@ import (
 	"maps"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/budget"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// gate is a quota-allocs record that placements touch. One part at a time is under
-// way through it, like through a node's lane: what another scheduler did with it
-// meanwhile is met by the comparison.
+// gate is a quota-allocs record that placements touch. Like a lane, it allows one part in
+// progress at a time. Conflicts with other schedulers are found by the comparison.
 type gate struct {
 	key  string
 	busy bool
-	// rev is the record's revision as the last answer said; 0 when only the view knows it.
+	// rev is the record's revision from our last answer; 0 when the view's is the newest.
 	rev int64
-	// since is the revision the view has to reach before anything passes: what a comparison was lost to.
+	// since is the revision that the view must reach before a part may pass, after a lost
+	// comparison.
 	since int64
 }
 
-// passage is a part's way through a gate, with the revision it compares.
+// passage is a part's use of a gate, with the revision to compare.
 type passage struct {
 	gate *gate
 	rev  int64
 }
 
-// passThrough leads a part through the gates of an entry; false when one of them is shut.
+// passThrough adds the gates of an entry to a part; false when one of them is busy or waits
+// for the view.
 func (c *Controller) passThrough(p *part, touches []string) bool {
 	var ways []passage
 	for _, key := range touches {
@@ -65,36 +68,36 @@ func (p *part) through(key string) bool {
 	return false
 }
 
-// passed opens a part's gates after it was made.
+// passed frees a part's gates after a commit.
 func (p *part) passed(rev int64) {
 	for _, g := range p.gates {
 		g.gate.busy, g.gate.rev = false, rev
 	}
 }
 
-// refused opens them once the view shows what became of it.
+// refused frees a part's gates. They wait until the view has reached rev.
 func (p *part) refused(rev int64) {
 	for _, g := range p.gates {
 		g.gate.busy, g.gate.rev, g.gate.since = false, 0, rev
 	}
 }
 
-// untried opens them as they were.
+// untried frees a part's gates unchanged.
 func (p *part) untried() {
 	for _, g := range p.gates {
 		g.gate.busy = false
 	}
 }
 
-// forgetGates forgets revisions of a lost past.
+// forgetGates resets the revisions of a lost history.
 func (c *Controller) forgetGates() {
 	for _, g := range c.gates {
 		g.rev, g.since = 0, 0
 	}
 }
 
-// forgetPassed lets the gates go whose records are gone: there are more of them than
-// records only when quotas and groups were deleted.
+// forgetPassed deletes idle gates without a record. Such gates exist only after quotas or
+// groups were deleted.
 func (c *Controller) forgetPassed() {
 	snap := c.state.snap
 	if len(c.gates) <= snap.QuotaAllocs.Len() {
@@ -106,12 +109,12 @@ func (c *Controller) forgetPassed() {
 	})
 }
 
-// touchBudget compares and renews a quota-allocs record.
+// touchBudget returns a write that compares and updates a quota-allocs record.
 func touchBudget(key string, rev int64) store.Write {
-	return store.Replace(store.QuotaAllocKey(key), fleet.QuotaAlloc{Quota: key}, rev)
+	return store.Replace(keys.QuotaAlloc(key), cluster.QuotaAlloc{Quota: key}, rev)
 }
 
-// charge books a hold.
+// charge adds a hold to the model and the ledger.
 func (s *state) charge(h place.Hold) {
 	s.model.Charge(h)
 	s.ledger.Charge(h.Node, h.Group, h.Resources)
@@ -124,8 +127,8 @@ func (s *state) discharge(h place.Hold) {
 	s.ledger.Release(h.Node, h.Group, h.Resources)
 }
 
-// keeps reports whether what was decided still keeps all quotas and reservations,
-// and which records it must touch. The ledger has been charged with it.
+// keeps reports whether a decision still respects all quotas and reservations, and which
+// records it must touch. The ledger is already charged with it.
 func (s *state) keeps(e *entry) (touches []string, ok bool) {
 	if !s.ledger.Shared() {
 		return nil, true
@@ -137,7 +140,7 @@ func (s *state) keeps(e *entry) (touches []string, ok bool) {
 	return touches, no == nil
 }
 
-// setBudgets tells a new ledger all quotas and reservations.
+// setBudgets fills a new ledger with all quotas and reservations.
 func (s *state) setBudgets() {
 	for name, g := range s.snap.Groups.All() {
 		s.ledger.SetGroup(name, budget.TermsOf(&g.Spec))
@@ -148,7 +151,7 @@ func (s *state) setBudgets() {
 	}
 }
 
-// ledgerOf is the ledger of a snapshot.
+// ledgerOf builds the ledger of a snapshot.
 func ledgerOf(snap *view.Snapshot) *budget.Ledger {
 	l := budget.NewLedger()
 	for name, g := range snap.Groups.All() {
@@ -171,7 +174,7 @@ func ledgerOf(snap *view.Snapshot) *budget.Ledger {
 	return l
 }
 
-// refusal is why a ledger allows no placement of a request; nil when it does.
+// refusal returns why a ledger refuses a request, or nil when it allows it.
 func refusal(l *budget.Ledger, r *place.Request) *place.Unfit {
 	if _, no := l.Ask(r.Group, r.Plan.Resources); no != nil {
 		return &place.Unfit{Reason: no.Reason, Message: no.Message}
@@ -179,7 +182,7 @@ func refusal(l *budget.Ledger, r *place.Request) *place.Unfit {
 	return nil
 }
 
-// setGroup takes in a group's terms. They may allow more than before.
+// setGroup applies a group's terms, which may allow more than before.
 func (s *state) setGroup(c *view.Change) {
 	s.room++
 	name := fleet.GroupName(c.Key[0])
@@ -192,18 +195,18 @@ func (s *state) setGroup(c *view.Change) {
 	}
 }
 
-// setQuota takes in a tenant's quota.
+// setQuota applies a tenant's quota.
 func (s *state) setQuota(c *view.Change) {
 	s.room++
-	if q, ok := c.After.(*fleet.Quota); ok {
+	if q, ok := c.After.(*cluster.Quota); ok {
 		s.ledger.SetQuota(q)
 	} else {
 		s.ledger.RemoveQuota(c.Key[0])
 	}
 }
 
-// budgetOf is what the ledger needs to know of a node.
+// budgetOf converts a node for the ledger.
 func budgetOf(n *place.Node) budget.Node {
-	capacity, _ := n.Room.Of(n.Capacity) // what cannot be counts as nothing
+	capacity, _ := n.Room.Of(n.Capacity) // impossible amounts count as 0
 	return budget.Node{Usable: n.Live && !n.Cordoned, Capacity: capacity, MaxInstances: n.Room.MaxInstances}
 }

@@ -9,21 +9,23 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 )
 
-func (w *world) quota(q fleet.Quota) {
+func (w *world) quota(q cluster.Quota) {
 	w.t.Helper()
-	w.commit(store.Create(store.QuotaKey(q.Name), q))
+	w.commit(store.Create(keys.Quota(q.Name), q))
 }
 
 func ofTenant(name string) func(*fleet.GroupSpec) {
 	return func(s *fleet.GroupSpec) { s.Labels = map[string]string{"tenant": name} }
 }
 
-// TestTwoSchedulersNeverOverspendATenantsQuota has many tenants, each with a group of
-// either scheduler's: each is a race for the last of a quota.
+// TestTwoSchedulersNeverOverspendATenantsQuota has many tenants, each with one group per
+// scheduler. The schedulers race for the rest of each quota.
 func TestTwoSchedulersNeverOverspendATenantsQuota(t *testing.T) {
 	w := newWorld(t)
 	w.schedule("a")
@@ -46,18 +48,18 @@ func TestTwoSchedulersNeverOverspendATenantsQuota(t *testing.T) {
 	var wanted []*fleet.Group
 	for n := range tenants {
 		tenant := fmt.Sprintf("t%02d", n)
-		w.quota(fleet.Quota{Name: tenant, Selector: map[string]string{"tenant": tenant}, Limit: fleet.Budget{Instances: limit}})
+		w.quota(cluster.Quota{Name: tenant, Selector: map[string]string{"tenant": tenant}, Limit: fleet.Budget{Instances: limit}})
 		wanted = append(wanted, groupOf("a", tenant), groupOf("b", tenant))
 	}
 	ids := w.wantAll(wanted, each)
 	for _, id := range ids {
 		w.await(id, "waiting", waiting(fleet.ReasonNoNodes))
 	}
-	var join []store.Write // both begin now, and only the quotas bind
+	var join []store.Write // both start now, limited only by the quotas
 	for _, id := range []fleet.NodeID{"n-a", "n-b"} {
 		join = append(join,
-			store.Create(store.NodeKey(id), fleet.Node{ID: id, Capacity: fleet.Resources{MemoryMiB: 10_000}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}}}),
-			store.Create(store.NodeSessionKey(id), fleet.NodeSession{Node: id}))
+			store.Create(keys.Node(id), fleet.Node{ID: id, Capacity: fleet.Resources{MemoryMiB: 10_000}, Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}}}),
+			store.Create(keys.NodeSession(id), fleet.NodeSession{Node: id}))
 	}
 	w.commit(join...)
 	for _, id := range ids {
@@ -73,7 +75,7 @@ func TestTwoSchedulersNeverOverspendATenantsQuota(t *testing.T) {
 		}
 		return count
 	}
-	await.That(t, "every quota spent", func() string { // what one thought to be spent the other may not have got
+	await.That(t, "every quota spent", func() string { // a place refused to one scheduler may not have gone to the other
 		short := ""
 		for tenant, n := range spent() {
 			if n > limit {
@@ -85,7 +87,8 @@ func TestTwoSchedulersNeverOverspendATenantsQuota(t *testing.T) {
 	})
 }
 
-// wantAll asks for n instances of each group in as few transactions as possible, those of different groups in turn.
+// wantAll creates n instances of each group in few transactions, alternating between the
+// groups.
 func (w *world) wantAll(groups []*fleet.Group, n int) (ids []fleet.InstanceID) {
 	w.t.Helper()
 	sp := spawn.New(w.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(3, uint64(n))))
@@ -112,7 +115,7 @@ func TestWhoExceedsAQuotaWaitsAndSaysSoUntilItAllowsMore(t *testing.T) {
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 1000)
-	w.quota(fleet.Quota{Name: "alice", Selector: map[string]string{"tenant": "alice"}, Limit: fleet.Budget{Instances: 1}})
+	w.quota(cluster.Quota{Name: "alice", Selector: map[string]string{"tenant": "alice"}, Limit: fleet.Budget{Instances: 1}})
 	g := w.group("lobby", ofTenant("alice"))
 	first := w.await(w.want(g, 1)[0], "placed", placed)
 	second := w.want(g, 1)[0]
@@ -126,7 +129,7 @@ func TestWhoExceedsAQuotaWaitsAndSaysSoUntilItAllowsMore(t *testing.T) {
 	third := w.want(g, 1)[0]
 	w.await(third, "waiting", waiting(fleet.ReasonQuotaSpent))
 	have, _ := w.view.Snapshot().Quotas.Get("alice")
-	w.commit(store.Remove(store.QuotaKey("alice"), have.ModRev))
+	w.commit(store.Remove(keys.Quota("alice"), have.ModRev))
 	w.await(third, "placed", placed)
 }
 
@@ -142,7 +145,7 @@ func TestAQuotaBelowWhatIsHeldStopsNothing(t *testing.T) {
 	current, _ := w.view.Snapshot().Groups.Get("lobby")
 	lowered := *current
 	lowered.Spec.Quota.Instances = 2
-	w.commit(store.Replace(store.GroupKey("lobby"), lowered, current.ModRev))
+	w.commit(store.Replace(keys.Group("lobby"), lowered, current.ModRev))
 	i := w.await(w.want(g, 1)[0], "waiting", waiting(fleet.ReasonQuotaSpent))
 	if want := "the quota of group lobby: 3 of 2 instances are held: raise it, or wait until enough has ended"; i.Pending.Message != want {
 		t.Errorf("it says %q, want %q", i.Pending.Message, want)
@@ -181,7 +184,7 @@ func TestHoweverManyReserveOthersArePlaced(t *testing.T) {
 	var reserving []store.Write
 	for n := range 100 { // a part of a transaction has 64 comparisons
 		name := fleet.GroupName(fmt.Sprintf("reserving-%d", n))
-		reserving = append(reserving, store.Create(store.GroupKey(name), fleet.Group{Name: name, Spec: fleet.GroupSpec{Reserved: fleet.Budget{MemoryMiB: 1}}}))
+		reserving = append(reserving, store.Create(keys.Group(name), fleet.Group{Name: name, Spec: fleet.GroupSpec{Reserved: fleet.Budget{MemoryMiB: 1}}}))
 	}
 	w.commit(reserving...)
 	for _, id := range w.want(w.group("lobby", nil), 3) {
@@ -196,7 +199,7 @@ func TestAGroupThatTooManyQuotasCountWaitsAndSaysSo(t *testing.T) {
 	var quotas []store.Write
 	for n := range 70 {
 		name := fmt.Sprintf("q%02d", n)
-		quotas = append(quotas, store.Create(store.QuotaKey(name), fleet.Quota{
+		quotas = append(quotas, store.Create(keys.Quota(name), cluster.Quota{
 			Name: name, Selector: map[string]string{"tenant": "alice"}, Limit: fleet.Budget{Instances: 100},
 		}))
 	}

@@ -6,16 +6,18 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/controller"
 )
 
-// rival starts a controller that owns every shard of a service of its own: with
-// two of them, only the comparisons stand between two placements and one room.
+// rival starts a controller of a service of its own, so that it owns every shard. Between
+// two rivals, only the comparisons prevent double use of resources.
 func (w *world) rival(service string) *store.Replica {
 	w.t.Helper()
-	r := &store.Replica{Client: w.c, Self: fleet.Session{Service: service, Replica: "r"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
+	r := &store.Replica{Client: w.c, Self: cluster.Session{Service: service, Replica: "r"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
 	v := view.New(w.c, nil)
 	ctl := controller.New(controller.Config{Store: w.c, View: v, Owned: r.Owned, Log: r.Log})
 	r.Gained = func(*store.Ownership) { ctl.Wake() }
@@ -25,7 +27,8 @@ func (w *world) rival(service string) *store.Replica {
 	return r
 }
 
-// decided waits until each instance is placed or says why not, and returns the placed ones.
+// decided waits until each instance is placed or has a reason for waiting, and returns the
+// placed ones.
 func (w *world) decided(ids []fleet.InstanceID) (out []*fleet.Instance) {
 	w.t.Helper()
 	for _, id := range ids {
@@ -43,7 +46,7 @@ func TestTwoSchedulersAtOnceNeverGiveTheSameRoom(t *testing.T) {
 	w.rival("scheduler-a")
 	w.rival("scheduler-b")
 	var got []*fleet.Instance
-	for range 8 { // waves, so that now the one and now the other comes first
+	for range 8 { // several waves, so that the winner varies
 		got = append(got, w.decided(w.want(g, 10))...)
 	}
 	ports := map[int]fleet.InstanceID{}
@@ -65,16 +68,16 @@ func TestWhoLostItsShardsPlacesNothing(t *testing.T) {
 		n := stale.Owned().Count()
 		return await.Unless(n == fleet.ShardCount, "%d", n)
 	})
-	// Its shards are taken from it while it believes that it has them. Once it
-	// notices it may claim them again, under a newer epoch.
+	// It loses its shards without noticing. Later it may claim them again under a newer
+	// epoch.
 	lost := stale.Owned().Epoch()
-	shards, _, err := store.List(t.Context(), w.c, store.Shards("scheduler-a"))
+	shards, _, err := store.List(t.Context(), w.c, keys.Shards("scheduler-a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var writes []store.Write
 	for n := range fleet.ShardCount {
-		writes = append(writes, store.Remove(store.ShardKey("scheduler-a", n), shards[0].ModRev))
+		writes = append(writes, store.Remove(keys.Shard("scheduler-a", n), shards[0].ModRev))
 	}
 	w.commit(writes...)
 	w.node("n1", 1000)

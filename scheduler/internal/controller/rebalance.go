@@ -6,29 +6,30 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 	"github.com/orreryhq/orrery/scheduler/internal/rebalance"
 )
 
 const (
-	// movesKey names the quota-allocs record that every transaction of moves touches, so
-	// that all schedulers together keep to the number that may be under way.
+	// movesKey is the quota-allocs record that every transaction of moves touches, so that
+	// all schedulers together respect the limit of concurrent moves.
 	movesKey = ".moves"
-	// rebalanceEvery and rebalanceRest are how often moves are looked for at most: so
-	// much time after the last look, and so many times as long as that took.
+	// rebalanceEvery is the shortest time between two searches for moves. rebalanceRest is
+	// the pause after a search, as a multiple of its duration.
 	rebalanceEvery, rebalanceRest = time.Second, 20
 )
 
-// balancer decides about moves from time to time, if any group allows them.
+// balancer searches for moves periodically if any group allows them.
 type balancer struct {
-	// due is when to look next.
+	// due is the time of the next search.
 	due time.Time
-	// tried are the instances that were to be moved, and when.
+	// tried maps instances to the time of their last attempted move.
 	tried map[fleet.InstanceID]time.Time
 }
 
-// rebalance asks for moves, when it is time to and something is to be gained.
+// rebalance requests moves when a search is due and finds any.
 func (c *Controller) rebalance(now time.Time) {
 	if len(c.state.balanced) == 0 || now.Before(c.balancer.due) || !c.mayAsk(now) {
 		return
@@ -55,7 +56,7 @@ func (c *Controller) rebalance(now time.Time) {
 	c.balancer.due = now.Add(max(rebalanceEvery, rebalanceRest*time.Since(began)))
 }
 
-// movable are the instances of owned groups that may be moved.
+// movable returns the instances of owned groups that may move.
 func (c *Controller) movable() (out []rebalance.Instance) {
 	for name := range c.state.balanced {
 		g, ok := c.state.snap.Groups.Get(name)
@@ -64,7 +65,7 @@ func (c *Controller) movable() (out []rebalance.Instance) {
 			continue
 		}
 		s := &g.Spec
-		if _, no := c.state.ledger.Ask(name, s.Resources); no != nil { // there would be one more for a while
+		if _, no := c.state.ledger.Ask(name, s.Resources); no != nil { // during a move the group has one more instance
 			continue
 		}
 		for i := range c.state.snap.GroupInstances(name) {
@@ -76,7 +77,7 @@ func (c *Controller) movable() (out []rebalance.Instance) {
 	return out
 }
 
-// movedAt is when an instance was moved last, or was to be; zero when never.
+// movedAt returns the time of an instance's last move or attempt; zero when there was none.
 func (c *Controller) movedAt(i *fleet.Instance) time.Time {
 	if at, ok := c.balancer.tried[i.Intent.ID]; ok {
 		return at
@@ -84,7 +85,8 @@ func (c *Controller) movedAt(i *fleet.Instance) time.Time {
 	return c.state.arrived[i.Intent.ID]
 }
 
-// uses are the nodes as they will be once the moves under way have ended, and how many those are.
+// uses returns the nodes as they will be after the moves in progress, and the number of
+// these moves.
 func (s *state) uses() (nodes []rebalance.Node, underWay int) {
 	change := map[fleet.NodeID]fleet.Resources{}
 	for id, e := range s.snap.Evictions.All() {
@@ -110,7 +112,7 @@ func (s *state) uses() (nodes []rebalance.Node, underWay int) {
 	return nodes, underWay
 }
 
-// fitsOn reports whether another instance like one would fit on a node.
+// fitsOn reports whether another instance like this one would fit on a node.
 func (s *state) fitsOn(id fleet.InstanceID, n fleet.NodeID) bool {
 	i, ok := s.snap.Instances.Get(id)
 	if !ok {
@@ -120,8 +122,8 @@ func (s *state) fitsOn(id fleet.InstanceID, n fleet.NodeID) bool {
 	return ok && s.model.FitsWithout(&place.Request{ID: id, Group: i.Intent.Group, Plan: &stored.Plan, TemplateMiB: templateMiB(s.snap, &stored.Plan)}, n, nil)
 }
 
-// moves asks that instances move, on the condition that each is as it was judged and
-// that nobody else asked for moves since.
+// moves builds a transaction that requests moves. It requires that the instances are
+// unchanged and that no other scheduler has requested moves since.
 func (c *Controller) moves(moves []rebalance.Move, now time.Time) store.Txn {
 	var rev int64
 	if a, ok := c.state.snap.QuotaAllocs.Get(movesKey); ok {
@@ -141,7 +143,7 @@ func (c *Controller) moves(moves []rebalance.Move, now time.Time) store.Txn {
 		}
 		c.balancer.tried[m.Instance] = now
 		t.Guards = append(append(t.Guards, unchanged(i)...), c.state.snap.FiguresUnchanged(m.From, m.Instance))
-		t.Writes = append(t.Writes, store.Create(store.EvictionKey(m.Instance), fleet.Eviction{
+		t.Writes = append(t.Writes, store.Create(keys.Eviction(m.Instance), fleet.Eviction{
 			Instance: m.Instance, Generation: i.Intent.Generation, Node: m.From, To: m.To, Reason: fleet.ReasonRebalanced, At: now.UTC(),
 			Message: fmt.Sprintf("%s moves from %s, which is %.0f %% used, to %s, which is %.0f %% used", i.Intent.Name, m.From, 100*m.FromUse, m.To, 100*m.ToUse),
 		}))
@@ -149,7 +151,7 @@ func (c *Controller) moves(moves []rebalance.Move, now time.Time) store.Txn {
 	return t
 }
 
-// balance takes in whether a group allows moves.
+// balance records whether a group allows moves.
 func (s *state) balance(name fleet.GroupName, g *fleet.Group) {
 	if g != nil && g.Spec.Rebalance {
 		s.balanced[name] = struct{}{}
@@ -158,8 +160,8 @@ func (s *state) balance(name fleet.GroupName, g *fleet.Group) {
 	}
 }
 
-// movesTo is the node that an instance was made for, in the place of one that leaves
-// another node; empty when it was not.
+// movesTo returns the node that a replacement was made for by a rebalancing move; empty for
+// other instances.
 func movesTo(snap *view.Snapshot, i *fleet.Instance) fleet.NodeID {
 	if i.Intent.Reason != fleet.ReasonRebalanced { // nearly all
 		return ""
@@ -170,7 +172,7 @@ func movesTo(snap *view.Snapshot, i *fleet.Instance) fleet.NodeID {
 	return ""
 }
 
-// stuck is the verdict about one that is to move to a node and does not fit there now.
+// stuck is the verdict on a replacement that does not fit on its node now.
 func stuck(to fleet.NodeID, u *place.Unfit) *place.Unfit {
 	return &place.Unfit{Reason: fleet.ReasonNoNodeFits, Message: fmt.Sprintf("it is to move to %s, which cannot take it now: %s", to, u.Message), Lost: u.Lost, Nodes: u.Nodes}
 }

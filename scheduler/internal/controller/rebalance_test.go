@@ -6,19 +6,21 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 )
 
-// online reports that an instance is ready, as its agent does.
+// online reports an instance as ready, as its agent does.
 func (w *world) online(i *fleet.Instance) {
 	w.t.Helper()
-	w.commit(store.Create(store.StatusKey(i.Intent.ID), fleet.Status{
+	w.commit(store.Create(keys.Status(i.Intent.ID), fleet.Status{
 		Instance: i.Intent.ID, Group: i.Intent.Group, Node: i.Placement.Node, Generation: i.Intent.Generation, State: fleet.Online, Reason: fleet.ReasonReady, ChangedAt: time.Now().UTC(),
 	}))
 }
 
-// succeed makes the replacement of one that is to move, as the enforcer does.
+// succeed creates the replacement of a moving instance, as the enforcer does.
 func (w *world) succeed(g *fleet.Group, e *fleet.Eviction) fleet.InstanceID {
 	w.t.Helper()
 	sp := spawn.New(w.view.Snapshot(), time.Now(), rand.New(rand.NewPCG(7, uint64(e.ModRev))))
@@ -41,21 +43,21 @@ func TestANewNodeIsFilledByMovesOfWhatNobodyPlaysOn(t *testing.T) {
 	w.node("n1", 100)
 	g := w.group("lobby", func(s *fleet.GroupSpec) {
 		s.Rebalance = true
-		s.Where.Profile = fleet.ProfilePack // left to itself it would stay on the fullest node
+		s.Where.Profile = fleet.ProfilePack // without the move it would choose the fullest node
 	})
 	fixed := w.await(w.want(w.group("fixed", nil), 1)[0], "placed", placed)
 	w.online(fixed)
-	players := map[fleet.InstanceID]fleet.InstanceReport{}
+	players := map[fleet.InstanceID]reports.InstanceReport{}
 	for n, id := range w.want(g, 8) {
 		w.online(w.await(id, "placed", placed))
 		if n < 3 {
-			players[id] = fleet.InstanceReport{Players: 1}
+			players[id] = reports.InstanceReport{Players: 1}
 		}
 	}
-	w.commit(store.Create(store.ReportKey("n1"), fleet.Report{Node: "n1", Instances: players}))
+	w.commit(store.Create(keys.Report("n1"), reports.Report{Node: "n1", Instances: players}))
 	w.node("n2", 100)
 	moved := map[fleet.InstanceID]bool{}
-	for range 4 { // 90 and 0 become 50 and 40, which nothing would improve
+	for range 4 { // 90 and 0 become 50 and 40, which no move can improve
 		e := w.evicted(1)[0]
 		if players[e.Instance].Players > 0 || e.Instance == fixed.Intent.ID || moved[e.Instance] || e.Node != "n1" || e.To != "n2" || e.Reason != fleet.ReasonRebalanced {
 			t.Fatalf("asked to move: %+v", e)
@@ -69,7 +71,7 @@ func TestANewNodeIsFilledByMovesOfWhatNobodyPlaysOn(t *testing.T) {
 		first, _ := w.view.Snapshot().Instances.Get(e.Instance)
 		s := *first.Status
 		s.State, s.Reason = fleet.Stopped, fleet.ReasonRebalanced
-		w.commit(store.Replace(store.StatusKey(e.Instance), s, first.Status.ModRev), store.Remove(store.EvictionKey(e.Instance), e.ModRev))
+		w.commit(store.Replace(keys.Status(e.Instance), s, first.Status.ModRev), store.Remove(keys.Eviction(e.Instance), e.ModRev))
 	}
 }
 

@@ -9,12 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// drawn is a random fleet with instances that wait: quotas, reservations, and room
-// that is being made for some of them.
+// drawn returns a random fleet with waiting instances, quotas, reservations and resources
+// kept for some instances.
 func drawn(t *testing.T, seed uint64) *lagging {
 	t.Helper()
 	l := newLagging(t)
@@ -24,7 +26,7 @@ func drawn(t *testing.T, seed uint64) *lagging {
 		l.node(id, 60+20*random.IntN(4))
 		l.desire(fleet.NodeDesired{Node: id, Labels: map[string]string{"zone": string(rune('a' + random.IntN(2)))}, Cordoned: random.IntN(8) == 0})
 	}
-	l.write(store.Create(store.QuotaKey("alice"), fleet.Quota{
+	l.write(store.Create(keys.Quota("alice"), cluster.Quota{
 		Name: "alice", Selector: map[string]string{"tenant": "alice"}, Limit: fleet.Budget{MemoryMiB: 60}, Reserved: fleet.Budget{MemoryMiB: 20 * random.IntN(2)},
 	}))
 	var low []fleet.InstanceID
@@ -43,7 +45,7 @@ func drawn(t *testing.T, seed uint64) *lagging {
 				s.Where.Spread, s.Where.MaxSkew = "zone", random.IntN(3)
 			}
 		})
-		if n == 1 { // of the first some have their places, and others are to get them
+		if n == 1 { // some of the first group's instances are placed, the others wait
 			l.settle()
 			low = ids
 		}
@@ -52,7 +54,7 @@ func drawn(t *testing.T, seed uint64) *lagging {
 	for n, id := range l.placedAnywhere(low) {
 		if n < len(waiting) {
 			i, _ := l.view.Snapshot().Instances.Get(id)
-			l.write(store.Create(store.EvictionKey(id), fleet.Eviction{Instance: id, Generation: 1, Node: i.Placement.Node, Reason: fleet.ReasonPreempted, For: waiting[n]}))
+			l.write(store.Create(keys.Eviction(id), fleet.Eviction{Instance: id, Generation: 1, Node: i.Placement.Node, Reason: fleet.ReasonPreempted, For: waiting[n]}))
 		}
 	}
 	return l
@@ -67,7 +69,7 @@ func (l *lagging) placedAnywhere(ids []fleet.InstanceID) (out []fleet.InstanceID
 	return out
 }
 
-// moment is what somebody who asks now is given.
+// moment returns the Moment that a caller of Ask would get now.
 func (l *lagging) moment() *Moment {
 	l.t.Helper()
 	to := make(chan Moment, 1)
@@ -98,7 +100,7 @@ func TestWhatIsToldIsWhatIsDecided(t *testing.T) {
 			explained := first.Explain(waiting[0], &plan.Plan, 1, "")
 			outcomes := told.Model.PlaceAll(requests, told, func() bool { return true })
 
-			l.ctl.depth = 0 // all is decided from one state, and nothing sent
+			l.ctl.depth = 0 // decides everything from one state and sends nothing
 			l.ctl.pass(t.Context(), time.Now())
 			for n, i := range waiting {
 				want := outcomes[n]
@@ -107,7 +109,7 @@ func TestWhatIsToldIsWhatIsDecided(t *testing.T) {
 					if want.Unfit == nil {
 						t.Fatalf("%s waits, told %+v", i.Intent.Name, want.Choice)
 					}
-					if got := l.ctl.state.waiters[i.Intent.ID].class.verdict; got.Reason != want.Unfit.Reason {
+					if got := l.ctl.state.waiters[i.Intent.ID].Class.Verdict; got.Reason != want.Unfit.Reason {
 						t.Errorf("%s waits for %s, told %s", i.Intent.Name, got.Message, want.Unfit.Message)
 					}
 					continue
@@ -119,7 +121,7 @@ func TestWhatIsToldIsWhatIsDecided(t *testing.T) {
 					t.Errorf("%s is on %s, explained %+v", i.Intent.Name, e.choice.Node, explained)
 				}
 			}
-			if again := l.moment(); !cmp.Equal(again.kept, first.kept) { // what was decided since is no part of the snapshot
+			if again := l.moment(); !cmp.Equal(again.kept, first.kept) { // later decisions are not part of the snapshot
 				t.Errorf("kept %+v, before %+v", again.kept, first.kept)
 			}
 		})
@@ -131,7 +133,7 @@ func TestRoomThatIsMadeForAnInstanceIsItsOwnWhenItIsExplained(t *testing.T) {
 	l.node("n1", 20)
 	id := l.taken("other", nil)
 	first := l.want("first", 1, func(s *fleet.GroupSpec) { s.Resources.MemoryMiB = 20 })[0]
-	l.write(store.Create(store.EvictionKey(id), fleet.Eviction{Instance: id, Generation: 1, Node: "n1", Reason: fleet.ReasonPreempted, For: first}))
+	l.write(store.Create(keys.Eviction(id), fleet.Eviction{Instance: id, Generation: 1, Node: "n1", Reason: fleet.ReasonPreempted, For: first}))
 	l.settle()
 	m := l.moment()
 	i, _ := m.Snap.Instances.Get(first)

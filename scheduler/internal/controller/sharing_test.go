@@ -7,18 +7,19 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// shards are the shard keys of the schedulers by shard, once each of so many
-// replicas has its share.
-func (w *world) shards(replicas int) (held map[int]fleet.Shard) {
+// shards returns the schedulers' shard records once each of n replicas has its share.
+func (w *world) shards(replicas int) (held map[int]cluster.Shard) {
 	w.t.Helper()
 	await.That(w.t, "an even share", func() string {
-		held = map[int]fleet.Shard{}
+		held = map[int]cluster.Shard{}
 		load := map[string]int{}
 		for n := range fleet.ShardCount {
-			if s, err := store.Get(w.t.Context(), w.c, store.ShardKey("scheduler", n)); err == nil {
+			if s, err := store.Get(w.t.Context(), w.c, keys.Shard("scheduler", n)); err == nil {
 				held[n] = s
 				load[s.Replica]++
 			}

@@ -6,61 +6,67 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/budget"
+	"github.com/orreryhq/orrery/scheduler/internal/inputs"
+	"github.com/orreryhq/orrery/scheduler/internal/pending"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// state is the model at the revision of snap, with what was assumed on top of it,
-// and the instances that wait.
+// state is the model at the revision of snap, with the assumptions on top of it, and the
+// waiting instances.
 type state struct {
 	snap  *view.Snapshot
 	model *place.Model
-	// ledger is charged as the model is.
+	// ledger is always charged like the model.
 	ledger *budget.Ledger
-	// waiters are the instances that need a placement and have none assumed. Each is
-	// in ready, parked in a class, aside, or about to be put back in ready.
-	waiters map[fleet.InstanceID]*waiter
-	ready   queue
-	classes map[classKey]*class
-	// aside are the waiters of groups that others own.
-	aside map[fleet.GroupName]map[*waiter]struct{}
-	// assumed are the placements that the model is charged with though the view does not show them.
+	// waiters are the instances that need a placement and have no assumption. Each is in
+	// ready, parked in a class, in aside, or about to return to ready.
+	waiters map[fleet.InstanceID]*pending.Instance
+	ready   pending.Queue
+	classes map[pending.ClassKey]*pending.Class
+	// aside are the waiters of groups that other replicas own.
+	aside map[fleet.GroupName]map[*pending.Instance]struct{}
+	// assumed are the placements that the model is charged with and that the view does not
+	// show yet.
 	assumed map[fleet.InstanceID]*entry
 	lanes   map[fleet.NodeID]*lane
-	// kept is room that is being made for instances that wait. The model is charged with it.
+	// kept are resources that others free for waiting instances. The model is charged with
+	// them.
 	kept      map[fleet.InstanceID]place.Hold
 	preferred preferred
 	// balanced are the groups that allow moves.
 	balanced map[fleet.GroupName]struct{}
-	// queued is how many of the assumed were not sent yet.
+	// queued is the number of assumptions that are not sent yet.
 	queued int
-	// room counts changes that may make something fit; reopened is the count up to
-	// which the classes have been looked at again.
+	// room counts the changes that may make something fit. reopened is the count up to
+	// which the classes have tried again.
 	room, reopened uint64
-	// maxCPU is the model's bound, see place.Model.SetMaxCPU.
+	// maxCPU is the model's load bound, see place.Model.SetMaxCPU.
 	maxCPU float64
-	// disk, load and skew say what somebody waits for beside room, see missing.
+	// disk, load and skew record what instances wait for besides resources, see missing.
 	disk, load bool
 	skew       map[fleet.GroupName]struct{}
-	// hungry is true while somebody waits for others to be free to make room, left
-	// once players have left such a one.
+	// hungry is true while an instance waits because all possible victims are bound. left
+	// is true once players have left such a victim.
 	hungry, left bool
-	// refresh is when the earliest note is due that came too soon; zero when none is.
+	// refresh is when the earliest postponed note is due; zero when there is none.
 	refresh time.Time
-	// unblock is when the earliest blocked port is free again; zero when none is.
+	// unblock is when the earliest blocked port may be tried again; zero when there is
+	// none.
 	unblock time.Time
-	// blocked are the ports that strangers hold, and until when they are avoided.
+	// blocked maps the ports that foreign programs hold to the end of the time they are
+	// avoided.
 	blocked map[fleet.NodeID]map[fleet.BlockedPort]time.Time
-	// arrived are the instances that came by a move, and when they did.
+	// arrived maps instances that came by a move to the time of the move.
 	arrived map[fleet.InstanceID]time.Time
-	// stops are the instances that are to stop, and since when.
+	// stops maps stopping instances to the time of the request.
 	stops map[fleet.InstanceID]time.Time
 }
 
 func newState(maxCPU float64) *state {
 	s := &state{
-		maxCPU: maxCPU, model: place.NewModel(), ledger: budget.NewLedger(), waiters: map[fleet.InstanceID]*waiter{}, classes: map[classKey]*class{},
+		maxCPU: maxCPU, model: place.NewModel(), ledger: budget.NewLedger(), waiters: map[fleet.InstanceID]*pending.Instance{}, classes: map[pending.ClassKey]*pending.Class{},
 		blocked: map[fleet.NodeID]map[fleet.BlockedPort]time.Time{}, arrived: map[fleet.InstanceID]time.Time{}, stops: map[fleet.InstanceID]time.Time{},
-		aside: map[fleet.GroupName]map[*waiter]struct{}{}, assumed: map[fleet.InstanceID]*entry{},
+		aside: map[fleet.GroupName]map[*pending.Instance]struct{}{}, assumed: map[fleet.InstanceID]*entry{},
 		lanes: map[fleet.NodeID]*lane{}, kept: map[fleet.InstanceID]place.Hold{}, balanced: map[fleet.GroupName]struct{}{}, room: 1,
 		skew: map[fleet.GroupName]struct{}{},
 	}
@@ -68,25 +74,25 @@ func newState(maxCPU float64) *state {
 	return s
 }
 
-// catchUp brings the state to the inbox's latest snapshot, and reports whether that
-// is of another past than the one before.
-func (s *state) catchUp(in *inbox, now time.Time) (rewound bool) {
-	n := in.take()
-	if n.lost {
-		s.rebuild(n.latest, now, n.rewound)
+// catchUp applies the batches from the inbox. It reports whether the view was rewound to
+// another history of etcd.
+func (s *state) catchUp(in *inputs.Inbox, now time.Time) (rewound bool) {
+	n := in.Take()
+	if n.Lost {
+		s.rebuild(n.Latest, now, n.Rewound)
 	}
-	for _, b := range n.batches {
+	for _, b := range n.Batches {
 		s.snap = b.After
 		for i := range b.Changes {
 			s.apply(&b.Changes[i], now)
 		}
 	}
 	s.model.Expire(now)
-	return n.rewound
+	return n.Rewound
 }
 
-// rebuild makes the state anew from a snapshot, and assumes again what was sent and
-// may have happened beyond it. With rewound the snapshot is of another past.
+// rebuild builds the state from a snapshot. It keeps the assumptions that were sent and may
+// have happened after it. With rewound, the snapshot belongs to another history of etcd.
 func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	before := *s
 	*s = *newState(before.maxCPU)
@@ -133,8 +139,8 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	}
 }
 
-// assumeAgain keeps an assumption beyond a rebuild, if it still is one. What was
-// answered in another past may have happened in this one: nobody knows, as before the answer.
+// assumeAgain keeps an assumption across a rebuild if it may still come true. After a
+// rewind, the outcome of an answered transaction is unknown again.
 func (s *state) assumeAgain(id fleet.InstanceID, e *entry, rewound bool) {
 	i, ok := s.snap.Instances.Get(id)
 	switch {
@@ -170,7 +176,7 @@ func (s *state) apply(c *view.Change, now time.Time) {
 		}
 	case view.KindPlan:
 		s.room++ // an instance may have waited for its plan
-	case view.KindTemplateHead: // an older version's size is not known
+	case view.KindTemplateHead: // only the latest version's size is known
 		s.moreDisk()
 	case view.KindGroup:
 		s.reorder(c)
@@ -181,7 +187,7 @@ func (s *state) apply(c *view.Change, now time.Time) {
 		for _, record := range []any{c.Before, c.After} {
 			if e, ok := record.(*fleet.Eviction); ok {
 				s.keep(e.For)
-				if e.Reason == fleet.ReasonRebalanced { // who takes its place was bound to a node
+				if e.Reason == fleet.ReasonRebalanced { // its replacement was pinned to a node
 					s.room++
 				}
 			}
@@ -189,15 +195,14 @@ func (s *state) apply(c *view.Change, now time.Time) {
 	}
 }
 
-// moved takes in that something about a node changed that decides what fits there.
+// moved handles a change of a node that decides what fits there.
 func (s *state) moved(id fleet.NodeID, now time.Time) {
 	s.room++
 	s.setNode(id, now)
 	s.replan(id)
 }
 
-// applyInstance moves what the instance holds and whether it waits. Changes of
-// records without an intent are rare; they cost a rebuild of their hold only.
+// applyInstance updates what an instance holds and whether it waits.
 func (s *state) applyInstance(c *view.Change) {
 	id := fleet.InstanceID(c.Key[len(c.Key)-1])
 	if _, kept := s.kept[id]; kept {
@@ -206,7 +211,7 @@ func (s *state) applyInstance(c *view.Change) {
 	s.hold(c.JoinedBefore, c.Joined)
 	wanted := c.Instance != nil && c.Instance.NeedsPlacement()
 	if e := s.assumed[id]; e != nil {
-		if e.phase != queued { // its comparisons decide
+		if e.phase != queued { // in progress; its comparisons decide
 			return
 		}
 		if wanted && c.Kind != view.KindIntent {
@@ -225,12 +230,12 @@ func (s *state) applyInstance(c *view.Change) {
 	}
 }
 
-// hold replaces what an instance occupied by what it occupies. What was assumed of
-// it is what the view shows from now on.
+// hold replaces what an instance held by what it holds now. An assumption that the view now
+// shows ends.
 func (s *state) hold(before, after *fleet.Instance) {
 	old, had := holdOf(before)
 	now, has := holdOf(after)
-	if had && has && before.Placement == after.Placement { // most changes are of the status only
+	if had && has && before.Placement == after.Placement { // most changes only concern the status
 		return
 	}
 	if has {
@@ -270,8 +275,8 @@ func (s *state) setNode(id fleet.NodeID, now time.Time) {
 	s.ledger.SetNode(id, budgetOf(&facts))
 }
 
-// blockedPorts are the ports that strangers probably still hold: each is avoided for
-// fleet.PortBlockedFor from when the scheduler first sees that it is blocked.
+// blockedPorts returns the ports that foreign programs probably still hold. Each is avoided
+// for fleet.PortBlockedFor after the scheduler first sees it blocked.
 func (s *state) blockedPorts(n *fleet.Node, now time.Time) []int {
 	if len(n.BlockedPorts) == 0 {
 		delete(s.blocked, n.ID)
@@ -297,7 +302,7 @@ func (s *state) blockedPorts(n *fleet.Node, now time.Time) []int {
 	return ports
 }
 
-// noteMove notes when an instance came by a move, as noteFailure does of failures.
+// noteMove records when an instance came by a move. For listed, see failures.
 func (s *state) noteMove(i *fleet.Instance, now time.Time, listed bool) {
 	if i == nil || i.Intent.Reason != fleet.ReasonRebalanced {
 		return
@@ -312,15 +317,16 @@ func (s *state) noteMove(i *fleet.Instance, now time.Time, listed bool) {
 	s.arrived[i.Intent.ID] = at
 }
 
-// forgetMove forgets when an instance came whose next generation, if any, did not come by a move.
+// forgetMove forgets the time of a move when the instance is gone or its current generation
+// did not come by a move.
 func (s *state) forgetMove(c *view.Change) {
 	if c.Instance == nil || c.Instance.Intent.Reason != fleet.ReasonRebalanced {
 		delete(s.arrived, fleet.InstanceID(c.Key[len(c.Key)-1]))
 	}
 }
 
-// noteStop notes since when an instance, nil if it is gone, is to stop, as noteFailure does
-// of failures.
+// noteStop records since when an instance is to stop; i is nil when it is gone. For listed,
+// see failures.
 func (s *state) noteStop(id fleet.InstanceID, i *fleet.Instance, now time.Time, listed bool) {
 	if i == nil || i.Intent.Stop == nil || i.Intent.Desired != fleet.DesiredStopped {
 		delete(s.stops, id)
@@ -336,7 +342,7 @@ func (s *state) noteStop(id fleet.InstanceID, i *fleet.Instance, now time.Time, 
 	s.stops[id] = at
 }
 
-// releaseBlocked frees ports whose time has come.
+// releaseBlocked frees the ports whose blocking time has passed.
 func (s *state) releaseBlocked(now time.Time) {
 	if s.unblock.IsZero() || s.unblock.After(now) {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/preempt"
 )
 
-// outranks reports whether a priority is enough above any group's.
+// outranks reports whether a priority is at least preempt.Gap above that of any group.
 func (s *state) outranks(priority int) bool {
 	for _, g := range s.snap.Groups.All() {
 		if g.Spec.Priority <= priority-preempt.Gap {
@@ -18,9 +18,9 @@ func (s *state) outranks(priority int) bool {
 	return false
 }
 
-// victims are the cheapest to make room for a request. Those that make room already, or
-// stop anyway, count as gone, and for whom they do as there; when that is enough, or when
-// the request only waits for the load of a node, nobody is a victim.
+// victims finds the cheapest instances to evict for a request. Instances that already make
+// room or stop soon count as gone. If that alone is enough, or if the request only waits
+// for a node's load to fall, there are no victims.
 func (s *state) victims(r *place.Request, priority int, now time.Time) (preempt.Victims, bool) {
 	if s.model.AwaitsLoad(r) {
 		return preempt.Victims{}, false
@@ -61,8 +61,8 @@ func (s *state) victims(r *place.Request, priority int, now time.Time) (preempt.
 	})
 }
 
-// leavesSoon reports whether an instance makes room for another, or was told to stop and
-// has the time for it yet: nobody is displaced for what comes by itself within preempt.Quiet.
+// leavesSoon reports whether an instance already makes room for another, or is stopping and
+// will be gone within preempt.Quiet. It is better to wait for it than to evict others.
 func (s *state) leavesSoon(i *fleet.Instance, now time.Time) bool {
 	if e, asked := s.snap.Evictions.Get(i.Intent.ID); asked && e.For != "" {
 		return true
@@ -75,8 +75,8 @@ func (s *state) leavesSoon(i *fleet.Instance, now time.Time) bool {
 	return bound <= preempt.Quiet && now.Sub(s.stops[i.Intent.ID]) <= bound
 }
 
-// mayGo reports whether an instance may be asked to leave its node: it runs and is to
-// run, nobody plays on it, its data does not lie there, and it was not asked already.
+// mayGo reports whether an instance may be asked to leave its node: it runs and should run,
+// has no players and no data there, and was not asked already.
 func (s *state) mayGo(i *fleet.Instance, g *fleet.Group) bool {
 	if g.Spec.Static.Enabled || i.Intent.Desired != fleet.DesiredRunning || i.Intent.RestartPending || i.Placement.Generation != i.Intent.Generation {
 		return false

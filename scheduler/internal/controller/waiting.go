@@ -4,9 +4,10 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/internal/pending"
 )
 
-// want has an instance wait for a placement, unless it does already.
+// want makes an instance wait for a placement, unless it already does.
 func (s *state) want(i *fleet.Instance) {
 	in := &i.Intent
 	if s.waiters[in.ID] != nil || s.assumed[in.ID] != nil {
@@ -14,12 +15,12 @@ func (s *state) want(i *fleet.Instance) {
 	}
 	w := waiterOf(i, s.priority(in.Group))
 	s.waiters[in.ID] = w
-	s.ready.add(w)
+	s.ready.Add(w)
 }
 
-func waiterOf(i *fleet.Instance, priority int) *waiter {
+func waiterOf(i *fleet.Instance, priority int) *pending.Instance {
 	in := &i.Intent
-	return &waiter{id: in.ID, group: in.Group, age: in.ModRev, ordinal: in.Ordinal, priority: priority, at: -1}
+	return &pending.Instance{ID: in.ID, Group: in.Group, Age: in.ModRev, Ordinal: in.Ordinal, Priority: priority, Index: -1}
 }
 
 func (s *state) priority(g fleet.GroupName) int { return priority(s.snap, g) }
@@ -31,7 +32,7 @@ func priority(snap *view.Snapshot, g fleet.GroupName) int {
 	return 0
 }
 
-// drop ends an instance's waiting.
+// drop removes a waiter.
 func (s *state) drop(id fleet.InstanceID) {
 	if w := s.waiters[id]; w != nil {
 		s.passOn(w)
@@ -40,56 +41,58 @@ func (s *state) drop(id fleet.InstanceID) {
 	}
 }
 
-// passOn has the next of a kind looked at, in the place of one that was taken out for
-// all of them and is not of that kind any more, or needs nothing.
-func (s *state) passOn(w *waiter) {
-	from := w.from
-	if w.from = nil; from == nil {
+// passOn queues the next instance of the class that w was tried for, because w no longer
+// represents that class.
+func (s *state) passOn(w *pending.Instance) {
+	from := w.From
+	if w.From = nil; from == nil {
 		return
 	}
-	if next := from.next(); next != nil {
-		s.ready.add(next)
+	if next := from.Next(); next != nil {
+		s.ready.Add(next)
 	}
 }
 
-// detach takes a waiter out of wherever it is.
-func (s *state) detach(w *waiter) {
+// detach removes a waiter from its class, queue or group.
+func (s *state) detach(w *pending.Instance) {
 	switch {
-	case w.class != nil:
-		w.class.leave(w)
-	case w.at >= 0:
-		s.ready.remove(w)
+	case w.Class != nil:
+		w.Class.Leave(w)
+	case w.Index >= 0:
+		s.ready.Remove(w)
 	default:
-		if delete(s.aside[w.group], w); len(s.aside[w.group]) == 0 {
-			delete(s.aside, w.group)
+		if delete(s.aside[w.Group], w); len(s.aside[w.Group]) == 0 {
+			delete(s.aside, w.Group)
 		}
 	}
 }
 
-// back has a waiter look for a place again, if its instance still needs one.
-func (s *state) back(w *waiter) {
-	i, ok := s.snap.Instances.Get(w.id)
-	if !ok || !i.NeedsPlacement() || s.waiters[w.id] != nil || s.assumed[w.id] != nil {
+// back makes a waiter wait again if its instance still needs a placement.
+func (s *state) back(w *pending.Instance) {
+	i, ok := s.snap.Instances.Get(w.ID)
+	if !ok || !i.NeedsPlacement() || s.waiters[w.ID] != nil || s.assumed[w.ID] != nil {
 		return
 	}
-	w.priority = s.priority(w.group)
-	s.waiters[w.id] = w
-	s.ready.add(w)
-	s.keep(w.id)
+	w.Priority = s.priority(w.Group)
+	s.waiters[w.ID] = w
+	s.ready.Add(w)
+	s.keep(w.ID)
 }
 
-// idle reports whether a waiter waits without being anywhere.
-func (s *state) idle(w *waiter) bool { return s.waiters[w.id] == w && w.at < 0 && w.class == nil }
+// idle reports whether a waiter is in no queue and no class.
+func (s *state) idle(w *pending.Instance) bool {
+	return s.waiters[w.ID] == w && w.Index < 0 && w.Class == nil
+}
 
-// setAside keeps a waiter until its group is owned.
-func (s *state) setAside(w *waiter) {
-	if s.aside[w.group] == nil {
-		s.aside[w.group] = map[*waiter]struct{}{}
+// setAside keeps a waiter until this replica owns its group.
+func (s *state) setAside(w *pending.Instance) {
+	if s.aside[w.Group] == nil {
+		s.aside[w.Group] = map[*pending.Instance]struct{}{}
 	}
-	s.aside[w.group][w] = struct{}{}
+	s.aside[w.Group][w] = struct{}{}
 }
 
-// takeUp readies the waiters of groups that are owned now.
+// takeUp queues the waiters of groups that this replica now owns.
 func (s *state) takeUp(own *store.Ownership) {
 	for g, ws := range s.aside {
 		if _, ok := own.Fence(g); !ok {
@@ -97,27 +100,27 @@ func (s *state) takeUp(own *store.Ownership) {
 		}
 		delete(s.aside, g)
 		for w := range ws {
-			s.ready.add(w)
+			s.ready.Add(w)
 		}
 	}
 }
 
-// reopen has one instance of each class looked at again, when there may be room.
+// reopen queues one instance of each class if resources may have become free.
 func (s *state) reopen() {
 	if s.reopened == s.room {
 		return
 	}
 	s.reopened = s.room
 	for key, c := range s.classes {
-		if w := c.next(); w != nil {
-			s.ready.add(w)
+		if w := c.Next(); w != nil {
+			s.ready.Add(w)
 		} else {
 			delete(s.classes, key)
 		}
 	}
 }
 
-// reorder puts a group's waiters where its new priority wants them.
+// reorder applies a group's changed priority to its waiters.
 func (s *state) reorder(c *view.Change) {
 	g := fleet.GroupName(c.Key[0])
 	priority := s.priority(g)
@@ -125,18 +128,18 @@ func (s *state) reorder(c *view.Change) {
 		return
 	}
 	for _, w := range s.waiters {
-		if w.group != g || w.priority == priority {
+		if w.Group != g || w.Priority == priority {
 			continue
 		}
 		queue := &s.ready
-		if w.class != nil {
-			queue = &w.class.parked
+		if w.Class != nil {
+			queue = &w.Class.Parked
 		}
-		queued := w.at >= 0
-		queue.remove(w)
-		w.priority = priority
+		queued := w.Index >= 0
+		queue.Remove(w)
+		w.Priority = priority
 		if queued {
-			queue.add(w)
+			queue.Add(w)
 		}
 	}
 }

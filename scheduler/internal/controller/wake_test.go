@@ -6,11 +6,15 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// settle lets the controller see everything and decide until nothing comes of it any
-// more. The timer never helps: no time passes.
+// settle lets the controller see everything and decide until nothing changes any more. No
+// time passes, so the timer cannot help.
 func (l *lagging) settle() {
 	l.t.Helper()
 	for range 6 {
@@ -25,7 +29,7 @@ func (l *lagging) renode(change func(*fleet.Node)) {
 	n, _ := l.view.Snapshot().Nodes.Get("n1")
 	next := *n
 	change(&next)
-	l.write(store.Replace(store.NodeKey("n1"), next, n.ModRev))
+	l.write(store.Replace(keys.Node("n1"), next, n.ModRev))
 }
 
 func (l *lagging) desire(d fleet.NodeDesired) {
@@ -34,29 +38,29 @@ func (l *lagging) desire(d fleet.NodeDesired) {
 	if have, ok := l.view.Snapshot().NodesDesired.Get(d.Node); ok {
 		rev = have.ModRev
 	}
-	l.write(store.Replace(store.NodeDesiredKey(d.Node), d, rev))
+	l.write(store.Replace(keys.NodeDesired(d.Node), d, rev))
 }
 
-func (l *lagging) report(r fleet.Report) {
+func (l *lagging) report(r reports.Report) {
 	l.t.Helper()
 	rev := int64(0)
 	if have, ok := l.view.Snapshot().Reports.Get(r.Node); ok {
 		rev = have.ModRev
 	}
-	l.write(store.Replace(store.ReportKey(r.Node), r, rev))
+	l.write(store.Replace(keys.Report(r.Node), r, rev))
 }
 
-// respec changes a group.
+// respec changes a group's spec.
 func (l *lagging) respec(name fleet.GroupName, change func(*fleet.GroupSpec)) {
 	l.t.Helper()
 	g, _ := l.view.Snapshot().Groups.Get(name)
 	next := *g
 	next.Revision++
 	change(&next.Spec)
-	l.write(store.Replace(store.GroupKey(name), next, g.ModRev))
+	l.write(store.Replace(keys.Group(name), next, g.ModRev))
 }
 
-// end has a placed instance's agent say that it has ended.
+// end reports a placed instance as ended, as its agent does.
 func (l *lagging) end(id fleet.InstanceID) {
 	l.t.Helper()
 	i, _ := l.view.Snapshot().Instances.Get(id)
@@ -64,12 +68,12 @@ func (l *lagging) end(id fleet.InstanceID) {
 	if i.Status != nil {
 		rev = i.Status.ModRev
 	}
-	l.write(store.Replace(store.StatusKey(id), fleet.Status{
+	l.write(store.Replace(keys.Status(id), fleet.Status{
 		Instance: id, Node: i.Placement.Node, Generation: i.Intent.Generation, State: fleet.Stopped, Reason: fleet.ReasonStopRequested, FinishedAt: time.Now(),
 	}, rev))
 }
 
-// taken is an instance of another group that has its place.
+// taken creates and places an instance of another group.
 func (l *lagging) taken(group fleet.GroupName, change func(*fleet.GroupSpec)) fleet.InstanceID {
 	l.t.Helper()
 	id := l.want(group, 1, change)[0]
@@ -80,9 +84,9 @@ func (l *lagging) taken(group fleet.GroupName, change func(*fleet.GroupSpec)) fl
 	return id
 }
 
-// Each change that may make something fit has it looked at, without the timer.
+// Each change that may make an instance fit must cause a retry without the timer.
 func TestWhateverMakesItFitWakesWhoWaits(t *testing.T) {
-	template := fleet.TemplateRef{Group: "default", Name: "maps"}
+	template := content.TemplateRef{Group: "default", Name: "maps"}
 	tests := map[string]struct {
 		ask    func(*fleet.GroupSpec)
 		before func(l *lagging) (free func())
@@ -127,8 +131,8 @@ func TestWhateverMakesItFitWakesWhoWaits(t *testing.T) {
 		"the session is back": {
 			before: func(l *lagging) func() {
 				rev := l.node("n1", 100)
-				l.write(store.Remove(store.NodeSessionKey("n1"), rev))
-				return func() { l.write(store.Create(store.NodeSessionKey("n1"), fleet.NodeSession{Node: "n1"})) }
+				l.write(store.Remove(keys.NodeSession("n1"), rev))
+				return func() { l.write(store.Create(keys.NodeSession("n1"), fleet.NodeSession{Node: "n1"})) }
 			},
 		},
 		"the node may hold more instances": {
@@ -180,14 +184,14 @@ func TestWhateverMakesItFitWakesWhoWaits(t *testing.T) {
 			},
 		},
 		"the disk has a little more room": {
-			ask: func(s *fleet.GroupSpec) { s.Templates.AllOf = []fleet.TemplateLayer{{TemplateRef: template}} },
+			ask: func(s *fleet.GroupSpec) { s.Templates.AllOf = []content.TemplateLayer{{TemplateRef: template}} },
 			before: func(l *lagging) func() {
 				l.node("n1", 100)
 				digest := fmt.Sprintf("%064d", 1)
-				l.write(store.Create(store.TemplateVersionKey(template, digest), fleet.TemplateVersion{TemplateRef: template, Digest: digest}))
-				l.write(store.Create(store.TemplateHeadKey(template), fleet.TemplateHead{TemplateRef: template, Digest: digest, SizeBytes: 100 << 20}))
-				l.report(fleet.Report{Node: "n1", DiskFreeMiB: 90})
-				return func() { l.report(fleet.Report{Node: "n1", DiskFreeMiB: 100}) }
+				l.write(store.Create(keys.TemplateVersion(template, digest), content.TemplateVersion{TemplateRef: template, Digest: digest}))
+				l.write(store.Create(keys.TemplateHead(template), content.TemplateHead{TemplateRef: template, Digest: digest, SizeBytes: 100 << 20}))
+				l.report(reports.Report{Node: "n1", DiskFreeMiB: 90})
+				return func() { l.report(reports.Report{Node: "n1", DiskFreeMiB: 100}) }
 			},
 		},
 		"the node uses less of its processors": {
@@ -195,8 +199,8 @@ func TestWhateverMakesItFitWakesWhoWaits(t *testing.T) {
 				l.node("n2", 10)
 				l.taken("other", nil)
 				l.node("n1", 100)
-				l.report(fleet.Report{Node: "n1", CPU: 0.9})
-				return func() { l.report(fleet.Report{Node: "n1", CPU: 0.7}) }
+				l.report(reports.Report{Node: "n1", CPU: 0.9})
+				return func() { l.report(reports.Report{Node: "n1", CPU: 0.7}) }
 			},
 		},
 		"the other nodes are as busy": {
@@ -204,19 +208,19 @@ func TestWhateverMakesItFitWakesWhoWaits(t *testing.T) {
 				l.node("n2", 10)
 				l.taken("other", nil)
 				l.node("n1", 100)
-				l.report(fleet.Report{Node: "n1", CPU: 0.9})
-				return func() { l.report(fleet.Report{Node: "n2", CPU: 0.9}) }
+				l.report(reports.Report{Node: "n1", CPU: 0.9})
+				return func() { l.report(reports.Report{Node: "n2", CPU: 0.9}) }
 			},
 		},
 		"a quota is raised": {
 			ask: func(s *fleet.GroupSpec) { s.Labels = map[string]string{"tenant": "a"} },
 			before: func(l *lagging) func() {
 				l.node("n1", 100)
-				q := fleet.Quota{Name: "a", Selector: map[string]string{"tenant": "a"}, Limit: fleet.Budget{MemoryMiB: 5}}
-				rev := l.write(store.Create(store.QuotaKey("a"), q))
+				q := cluster.Quota{Name: "a", Selector: map[string]string{"tenant": "a"}, Limit: fleet.Budget{MemoryMiB: 5}}
+				rev := l.write(store.Create(keys.Quota("a"), q))
 				return func() {
 					q.Limit.MemoryMiB = 10
-					l.write(store.Replace(store.QuotaKey("a"), q, rev))
+					l.write(store.Replace(keys.Quota("a"), q, rev))
 				}
 			},
 		},
@@ -231,16 +235,16 @@ func TestWhateverMakesItFitWakesWhoWaits(t *testing.T) {
 			before: func(l *lagging) func() {
 				l.node("n1", 10)
 				id := l.taken("other", nil)
-				first := l.want("first", 1, on("n9"))[0] // it cannot take it
+				first := l.want("first", 1, on("n9"))[0] // n9 cannot take it
 				e := fleet.Eviction{Instance: id, Generation: 1, Node: "n1", Reason: fleet.ReasonPreempted, For: first}
-				rev := l.write(store.Create(store.EvictionKey(id), e))
+				rev := l.write(store.Create(keys.Eviction(id), e))
 				l.settle()
 				l.end(id)
 				i, _ := l.view.Snapshot().Instances.Get(first)
 				stopped := i.Intent
 				stopped.Desired = fleet.DesiredStopped
 				return func() {
-					l.write(store.Replace(store.IntentKey(first), stopped, i.Intent.ModRev), store.Remove(store.EvictionKey(id), rev))
+					l.write(store.Replace(keys.Intent(first), stopped, i.Intent.ModRev), store.Remove(keys.Eviction(id), rev))
 				}
 			},
 		},
@@ -294,18 +298,18 @@ func TestAllThatAreOnSharedStorageAreFreedByTheEndOfADeletedNode(t *testing.T) {
 	l.settle()
 	l.node("n2", 100)
 	session, _ := l.view.Snapshot().NodeSessions.Get("n1")
-	l.write(store.Remove(store.NodeSessionKey("n1"), session.ModRev))
+	l.write(store.Remove(keys.NodeSession("n1"), session.ModRev))
 	for _, id := range ids {
 		l.end(id)
 		i, _ := l.view.Snapshot().Instances.Get(id)
 		next := i.Intent
 		next.Generation++
-		l.write(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
+		l.write(store.Replace(keys.Intent(id), next, i.Intent.ModRev))
 	}
 	l.settle()
 	l.ctl.resynced = time.Now().Add(time.Hour)
 	n, _ := l.view.Snapshot().Nodes.Get("n1")
-	l.write(store.Remove(store.NodeKey("n1"), n.ModRev))
+	l.write(store.Remove(keys.Node("n1"), n.ModRev))
 	l.settle()
 	for _, id := range ids {
 		if i, _ := l.view.Snapshot().Instances.Get(id); i.Placement.Node != "n2" {
@@ -318,14 +322,14 @@ func TestTheEndOfAMoveFreesWhoTookThePlace(t *testing.T) {
 	l := newLagging(t)
 	l.node("n1", 100)
 	first := l.taken("lobby", nil)
-	rev := l.write(store.Create(store.EvictionKey(first), fleet.Eviction{Instance: first, Generation: 1, Node: "n1", To: "n2", Reason: fleet.ReasonRebalanced}))
+	rev := l.write(store.Create(keys.Eviction(first), fleet.Eviction{Instance: first, Generation: 1, Node: "n1", To: "n2", Reason: fleet.ReasonRebalanced}))
 	second := l.moreWith("lobby", 1, fleet.ReasonRebalanced, first)[0]
 	l.settle()
 	if l.note(second).Reason != fleet.ReasonNoNodeFits {
 		t.Fatalf("%+v", l.note(second))
 	}
 	l.ctl.resynced = time.Now().Add(time.Hour)
-	l.write(store.Remove(store.EvictionKey(first), rev))
+	l.write(store.Remove(keys.Eviction(first), rev))
 	l.settle()
 	l.wantOn(second, "n1")
 }
@@ -350,11 +354,11 @@ func TestRoomIsKeptForWhoLostARaceForIt(t *testing.T) {
 	l.node("n1", 10)
 	id := l.taken("other", nil)
 	first := l.want("first", 1, nil)[0]
-	l.write(store.Create(store.EvictionKey(id), fleet.Eviction{Instance: id, Generation: 1, Node: "n1", Reason: fleet.ReasonPreempted, For: first}))
+	l.write(store.Create(keys.Eviction(id), fleet.Eviction{Instance: id, Generation: 1, Node: "n1", Reason: fleet.ReasonPreempted, For: first}))
 	l.settle()
 	l.end(id)
 	l.showAll()
-	a, err := store.Get(t.Context(), l.c, store.AllocKey("n1"))
+	a, err := store.Get(t.Context(), l.c, keys.Alloc("n1"))
 	if err != nil {
 		t.Fatal(err)
 	}

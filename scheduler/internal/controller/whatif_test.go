@@ -9,13 +9,14 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/scheduler/client"
 	"github.com/orreryhq/orrery/scheduler/internal/answer"
 	"github.com/orreryhq/orrery/scheduler/internal/controller"
 	"github.com/orreryhq/orrery/scheduler/internal/golden"
 )
 
-// read is a simulation as a person would write it down.
+// read formats a simulation as readable text.
 func read(s client.Simulation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "placed %d, pending %d, kept %d, stopped %d\n", s.Placed, s.Pending, s.Kept, s.Stopped)
@@ -44,7 +45,7 @@ func read(s client.Simulation) string {
 	return b.String()
 }
 
-// mixed is a fleet with a group of each kind on node n1, and little room elsewhere.
+// mixed creates a group of each kind on node n1, with little room elsewhere.
 func (w *world) mixed() {
 	w.t.Helper()
 	w.node("n1", 1000)
@@ -91,7 +92,7 @@ func TestALossOfTheEnforcersOwnIsMadeGoodUpToTheMinimum(t *testing.T) {
 		i := w.await(id, "placed", placed)
 		next := i.Intent
 		next.Origin = fleet.OriginMinimum
-		w.commit(store.Replace(store.IntentKey(id), next, i.Intent.ModRev))
+		w.commit(store.Replace(keys.Intent(id), next, i.Intent.ModRev))
 	}
 	w.node("n2", 1000)
 	golden.File(t, "lose-own.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
@@ -104,7 +105,7 @@ func TestSoMuchLossThatNothingIsReplacedIsSaid(t *testing.T) {
 	w.await(w.want(w.group("plain", nil), 1)[0], "placed", placed)
 	for n := range 5 {
 		id := fleet.NodeID(fmt.Sprint("gone", n))
-		w.commit(store.Create(store.NodeKey(id), fleet.Node{ID: id, Runtimes: []fleet.NodeRuntime{}}))
+		w.commit(store.Create(keys.Node(id), fleet.Node{ID: id, Runtimes: []fleet.NodeRuntime{}}))
 	}
 	golden.File(t, "lose-most.txt", read(w.simulate(ask, client.Question{Lose: &client.NodeQuestion{Node: "n1"}})))
 }
@@ -126,7 +127,7 @@ func TestAnAnswerThatTakesTooLongIsGivenUpAndSaidToBe(t *testing.T) {
 	w.schedule("a")
 	w.node("n1", 1000)
 	q := client.Question{Place: &client.PlaceQuestion{Group: w.group("lobby", nil).Name, Count: 20}}
-	for _, left := range []int{10, 30} { // while they are made, and while they are placed
+	for _, left := range []int{10, 30} { // stop once while collecting requests, once while placing
 		_, err := answer.Simulate(controller.MomentOf(w.view.Snapshot(), time.Now()), q, func() bool { left--; return left >= 0 })
 		if !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "fewer") || left != -1 {
 			t.Errorf("%v, %d left", err, left)
@@ -148,11 +149,11 @@ func TestALossThatHappensIsTheOneThatWasSimulated(t *testing.T) {
 	if told.Placed != 7 || told.Pending != 2 {
 		t.Errorf("%d placed, %d pending", told.Placed, told.Pending)
 	}
-	session, err := store.Get(t.Context(), w.c, store.NodeSessionKey("n1"))
+	session, err := store.Get(t.Context(), w.c, keys.NodeSession("n1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.commit(store.Remove(store.NodeSessionKey("n1"), session.ModRev))
+	w.commit(store.Remove(keys.NodeSession("n1"), session.ModRev))
 	for n, id := range w.want(g, len(told.Instances)) {
 		i := w.await(id, "decided", func(i *fleet.Instance) bool { return placed(i) || i.Pending != nil })
 		if o := told.Instances[n]; i.Intent.Name != o.Name || i.Node() != o.Node || i.Port() != o.Port {

@@ -1,5 +1,5 @@
-// Package golden compares what tests produce with files that people have read and found
-// right. ORRERY_UPDATE_GOLDEN=1 writes them anew, to be read again before they are committed.
+// Package golden compares test output with golden files. ORRERY_UPDATE_GOLDEN=1 rewrites
+// the files; review them before you commit them.
 package golden
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// File compares a text with a file of the test's testdata.
+// File compares a text with a file in the test's testdata directory.
 func File(t testing.TB, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

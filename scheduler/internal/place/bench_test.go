@@ -13,7 +13,7 @@ const (
 	benchInstances = 100_000
 )
 
-// benchFleet has room for benchInstances of a gigabyte in five zones.
+// benchFleet returns nodes in five zones with room for benchInstances of one gigabyte.
 func benchFleet() *place.Model {
 	m := place.NewModel()
 	for i := range benchNodes {
@@ -26,7 +26,8 @@ func benchFleet() *place.Model {
 	return m
 }
 
-// benchmarkPlace places up to benchInstances, and then anew in an empty fleet.
+// benchmarkPlace places instances, and starts with an empty fleet again after
+// benchInstances.
 func benchmarkPlace(b *testing.B, change ...func(*place.Request)) {
 	r := request(append([]func(*place.Request){func(r *place.Request) {
 		r.Plan.Resources = fleet.Resources{MemoryMiB: 1024, CPU: 50, DiskMiB: 1024}
@@ -49,7 +50,7 @@ func benchmarkPlace(b *testing.B, change ...func(*place.Request)) {
 
 func BenchmarkUniform(b *testing.B) { benchmarkPlace(b) }
 
-// BenchmarkConstrained is anti-affinity, spread and two ports.
+// BenchmarkConstrained uses anti-affinity, a spread label and two ports.
 func BenchmarkConstrained(b *testing.B) {
 	benchmarkPlace(b, func(r *place.Request) {
 		r.Plan.Where = fleet.Where{AntiAffinity: []string{"zone=z4"}, Spread: "zone", MaxSkew: 1}
@@ -57,7 +58,7 @@ func BenchmarkConstrained(b *testing.B) {
 	})
 }
 
-// BenchmarkEverything adds what else may be said about nodes.
+// BenchmarkEverything adds the remaining rules about nodes.
 func BenchmarkEverything(b *testing.B) {
 	benchmarkPlace(b, func(r *place.Request) {
 		r.Plan.Where = fleet.Where{
@@ -68,7 +69,7 @@ func BenchmarkEverything(b *testing.B) {
 	})
 }
 
-// BenchmarkSpreadOverHosts has as many values as nodes.
+// BenchmarkSpreadOverHosts uses a spread label with a different value on each node.
 func BenchmarkSpreadOverHosts(b *testing.B) {
 	benchmarkPlace(b, func(r *place.Request) { r.Plan.Where.Spread = "host" })
 }
@@ -81,7 +82,7 @@ func BenchmarkShuffled(b *testing.B) {
 	benchmarkPlace(b, func(r *place.Request) { r.Shuffle = 7 })
 }
 
-// BenchmarkNewPlan is the first request of a plan.
+// BenchmarkNewPlan measures the first request of a plan.
 func BenchmarkNewPlan(b *testing.B) {
 	m := benchFleet()
 	b.ReportAllocs()

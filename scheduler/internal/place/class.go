@@ -1,46 +1,52 @@
 package place
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
-// question is a request with what its plan says about nodes.
+// question is a request together with its plan's parsed rules.
 type question struct {
 	*Request
 	rules
-	// ranking is nil as long as only requests were made that are pinned and not spread.
+	// ranking is nil until the class gets a request that is not pinned or whose group is
+	// spread.
 	ranking *ranking
-	// skipsBusy is whether busy nodes are excluded: there is an alternative to them.
+	// skipsBusy means that busy nodes are excluded, because other nodes could hold the
+	// instance.
 	skipsBusy bool
 }
 
-// classKey is what requests share that are judged alike. A plan never changes, so
-// its address stands for its content, and the key keeps it from being reused.
+// classKey identifies requests that get the same verdict for each node. A plan never
+// changes, so its address identifies its content. Holding the pointer keeps the address
+// from being reused.
 type classKey struct {
 	plan        *fleet.Plan
 	group       fleet.GroupName
 	templateMiB int
 }
 
-// class is the question of all requests of one plan, with the ranking of the nodes
-// for it. All that is kept holds for each of them.
+// class caches the question of all requests with one key, together with a ranking of the
+// nodes for it.
 type class struct {
 	question
-	// seen is how many of the model's changes the ranking knows.
+	// seen is the number of entries of Model.changed that the ranking includes.
 	seen int
-	// used is when it was last asked, in requests to the model.
+	// used is the value of Model.asked when the class was last used.
 	used uint64
 }
 
 const (
-	// keptNodes bounds the nodes in all classes together, minClasses and maxClasses the
-	// classes kept whatever their number; past it the one used least recently goes.
+	// keptNodes bounds the nodes in the rankings of all classes together. minClasses and
+	// maxClasses bound the number of classes regardless of that. Above the bound, the model
+	// drops the least recently used class.
 	keptNodes              = 2 << 20
 	minClasses, maxClasses = 16, 1024
-	// maxChanges bounds the changes kept, beside a few per node; past it the older half
-	// goes, with the classes that do not know it.
+	// maxChanges plus maxChangesPerNode for each node bounds Model.changed. Above it, the
+	// model drops the older half and the classes that have not caught up with it.
 	maxChanges, maxChangesPerNode = 1024, 4
 )
 
-// touch notes that a node must be judged again.
+// touch records that the rankings must judge a node again.
 func (m *Model) touch(n *Node) {
 	if len(m.classes) == 0 {
 		return
@@ -61,7 +67,7 @@ func (m *Model) forgetOldest() {
 	}
 }
 
-// ask is the class of a request, abreast of all changes.
+// ask returns the class of a request, up to date with all changes.
 func (m *Model) ask(r *Request) *class {
 	key := classKey{r.Plan, r.Group, r.TemplateMiB}
 	c, ok := m.classes[key]
@@ -78,7 +84,7 @@ func (m *Model) ask(r *Request) *class {
 	return c
 }
 
-// rankNodes brings a class's ranking abreast of all changes.
+// rankNodes brings the ranking of a class up to date with all changes.
 func (m *Model) rankNodes(c *class) {
 	if c.ranking == nil || len(m.changed)-c.seen > len(m.joined) {
 		c.ranking = newRanking(c, m)
@@ -91,7 +97,7 @@ func (m *Model) rankNodes(c *class) {
 	c.seen = len(m.changed)
 }
 
-// makeRoom lets the class go that was used least recently, when there are too many.
+// makeRoom drops the least recently used class when there are too many.
 func (m *Model) makeRoom() {
 	most := max(minClasses, min(maxClasses, keptNodes/max(1, len(m.slots))))
 	if len(m.classes) < most {

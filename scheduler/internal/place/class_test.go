@@ -13,7 +13,7 @@ import (
 )
 
 func TestOfEqualScoresTheMostFreeMemoryWins(t *testing.T) {
-	for _, big := range []fleet.NodeID{"a", "b", "c"} { // whatever the hash says
+	for _, big := range []fleet.NodeID{"a", "b", "c"} { // each node once, so that the hash cannot decide
 		m := place.NewModel()
 		for _, id := range []fleet.NodeID{"a", "b", "c"} {
 			m.SetNode(node(id, func(n *place.Node) {
@@ -30,8 +30,8 @@ func TestOfEqualScoresTheMostFreeMemoryWins(t *testing.T) {
 
 var sameScore = cmp.Comparer(func(a, b place.Score) bool { return a == b })
 
-// A model that has answered for a plan before must answer like one that has not,
-// whatever happened in between.
+// A model with a cached ranking must answer like a model without one, whatever changed in
+// between.
 func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kept, fresh := place.NewModel(), place.NewModel()
@@ -76,7 +76,7 @@ func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 				r.Shuffle = maybe(t, "shuffle", rapid.Uint64Range(0, 20))
 				c, u := kept.Place(&r)
 				copied := *r.Plan
-				r.Plan = &copied // a plan never asked for: nothing is kept of it
+				r.Plan = &copied // the copy is a new plan, so nothing is cached for it
 				cf, uf := fresh.Place(&r)
 				if diff := cmp.Diff(cf, c, sameScore); diff != "" {
 					t.Fatal(diff)
@@ -92,7 +92,7 @@ func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 	})
 }
 
-// The bounds of what is kept are passed several times over.
+// The test exceeds the bounds of the cache several times.
 func TestRankingsAreForgottenInTimeAndMadeAnew(t *testing.T) {
 	m := model(node("n0"), node("n1"))
 	var requests []*place.Request
@@ -106,7 +106,7 @@ func TestRankingsAreForgottenInTimeAndMadeAnew(t *testing.T) {
 		}
 		m.Release(c.Hold)
 	}
-	for n := range 1500 { // these change nothing, so that only their number is bounded
+	for n := range 1500 { // these change nothing; only their number is bounded
 		if _, u := m.Place(request(func(r *place.Request) { r.Group, r.Plan.Runtime = fleet.GroupName(fmt.Sprintf("h%d", n)), "vm" })); u == nil {
 			t.Fatal("it was placed")
 		}

@@ -7,9 +7,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Clone is a copy of the nodes and of what is held on them, which shares nothing
-// that either of the two changes: for questions that must not disturb the model.
-// It knows no classes yet; they are ranked anew when it is asked.
+// Clone returns an independent copy of the model, for questions that must not disturb the
+// original. The copy has no classes; it builds its rankings when it is asked.
 func (m *Model) Clone() *Model {
 	out := &Model{
 		nodes: make(map[fleet.NodeID]*Node, len(m.nodes)), classes: map[classKey]*class{},
@@ -33,8 +32,8 @@ func (m *Model) Clone() *Model {
 	return out
 }
 
-// clone copies what Charge, Release and SetNode change in place; all else is
-// replaced as a whole, and may be shared.
+// clone copies the fields that Charge, Release and SetNode change in place. The other
+// reference fields are only ever replaced as a whole, so both nodes may share them.
 func (n *Node) clone() Node {
 	out := *n
 	out.groups = maps.Clone(n.groups)

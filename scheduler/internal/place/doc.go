@@ -1,21 +1,25 @@
-// Package place decides on which node and ports an instance runs: a pure
+// Package place chooses the node and the ports on which an instance runs. It is a pure
 // function over a model of the nodes.
 //
-// A request goes through the filters, in order; each says of each node whether
-// it may hold the instance. The nodes left are scored, the best one gets it, and
-// the model is charged at once, so that many requests in a row never give the
-// same room twice. When no node is left, Unfit says how many nodes each filter
-// excluded and what would make the nearest of them fit.
+// A request passes the filters in order; each filter decides whether a node may hold the
+// instance. The model scores the remaining nodes and takes the best. It charges that node
+// at once, so that consecutive requests never get the same resources. When no node
+// remains, Unfit says how many nodes each filter excluded and what would make the nearest
+// of them fit.
 //
-// Invariants: no node is charged above what its capacity leaves for instances; no
-// port number is given twice on a node, TCP and UDP counted as one; no plan makes it
-// panic; the same model and requests give the same answer, ties going to the most free
-// memory and then to a hash of group and node.
+// Invariants:
 //
-// Cost: requests of one plan share a class, which reads the plan once and keeps a
-// ranking of the nodes from one request to the next. A request costs the judgement of
-// the nodes that changed since the last one of its class; the first of a plan and an
-// explanation cost that of all nodes.
+//   - The model never charges a node above the capacity that it leaves for instances.
+//   - A node gives out each port number once; TCP and UDP count as one.
+//   - No plan causes a panic.
+//   - The same model and the same requests give the same answers. The most free memory
+//     breaks ties, then a hash of group and node.
 //
-// It does not know the time: failures that age are forgotten when it is told to.
+// Cost: requests of one plan share a class, which parses the plan once and keeps a ranking
+// of the nodes between requests. A request judges only the nodes that changed since the
+// last request of its class. The first request of a plan and an explanation judge all
+// nodes.
+//
+// The package reads no clock: the caller passes the time to Expire, which drops old
+// failures.
 package place

@@ -7,7 +7,7 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// maybe draws a value, mostly its zero value.
+// maybe draws a value, which is mostly the zero value.
 func maybe[V any](t *rapid.T, label string, g *rapid.Generator[V]) (v V) {
 	if rapid.IntRange(0, 3).Draw(t, label+"?") == 0 {
 		v = g.Draw(t, label)
@@ -15,7 +15,7 @@ func maybe[V any](t *rapid.T, label string, g *rapid.Generator[V]) (v V) {
 	return v
 }
 
-// drawNode makes a node on which anything may be said that a node can say.
+// drawNode draws a node with any facts that a node can report.
 func drawNode(t *rapid.T, id fleet.NodeID) place.Node {
 	return node(id, func(n *place.Node) {
 		n.Live = rapid.IntRange(0, 9).Draw(t, "live") > 0
@@ -44,7 +44,7 @@ func drawNode(t *rapid.T, id fleet.NodeID) place.Node {
 
 var anyExpr = rapid.SampledFrom([]string{"zone", "!zone", "zone=a", "zone!=b", "zone in (a, b)", "zone notin (c)", "slow", "slow=yes", "!slow"})
 
-// drawWhere says anything a group may say about nodes.
+// drawWhere draws any rules that a group can have about nodes.
 func drawWhere(t *rapid.T) fleet.Where {
 	w := fleet.Where{
 		Nodes:        maybe(t, "list", rapid.SampledFrom([][]fleet.NodeID{{"*"}, {"n0", "n2", "n3"}})),
@@ -64,7 +64,7 @@ func drawWhere(t *rapid.T) fleet.Where {
 	return w
 }
 
-// drawPlan makes a plan for small nodes.
+// drawPlan draws a plan for small nodes.
 func drawPlan(t *rapid.T) *fleet.Plan {
 	p := *drawRequest(t, 0).Plan
 	p.Where = drawWhere(t)
@@ -80,7 +80,7 @@ var (
 	anyPorts = rapid.SliceOfNDistinct(rapid.IntRange(100, 104), 0, 3, rapid.ID[int])
 )
 
-// drawAsked makes a request of some plans and groups.
+// drawAsked draws a request with one of the plans.
 func drawAsked(t *rapid.T, n int, plans []*fleet.Plan) place.Request {
 	return place.Request{
 		ID: fleet.NewInstanceID(uint64(n)), Group: anyGroup.Draw(t, "group"), Plan: rapid.SampledFrom(plans).Draw(t, "plan"),

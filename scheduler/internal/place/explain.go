@@ -9,11 +9,11 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// maxFix bounds what is said of one filter, in bytes: node lists and labels may be
-// long, and the reason is written for each instance that waits.
+// maxFix bounds the fix text of one filter, in bytes. Node lists and labels may be long,
+// and the text is stored for each waiting instance.
 const maxFix = 300
 
-// fix is what would make a node fit, in so many words as there is room for.
+// fix returns what would make a node fit, cut to maxFix bytes.
 func (f *Filter) fix(n *Node, q *question) string {
 	text := f.Fix(n, q)
 	if len(text) > maxFix {
@@ -22,7 +22,8 @@ func (f *Filter) fix(n *Node, q *question) string {
 	return text
 }
 
-// losses counts excluded nodes per filter and remembers the nearest of each.
+// losses counts the excluded nodes per filter and remembers the nearest node of each
+// filter.
 type losses struct{ by map[*Filter]*loss }
 
 type loss struct {
@@ -49,7 +50,7 @@ func (l *losses) add(f *Filter, n *Node, q *question) {
 	}
 }
 
-// explain makes an Unfit of what was lost.
+// explain turns the losses into an Unfit.
 func (l *losses) explain(nodes int, q *question) *Unfit {
 	if nodes == 0 {
 		return &Unfit{Reason: fleet.ReasonNoNodes, Message: "no node has joined yet: start an agent"}

@@ -6,35 +6,34 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Explanation is all that placement would say of a request now. Making it charges
-// nothing.
+// Explanation is how placement would answer a request now. Making one charges nothing.
 type Explanation struct {
-	// Nodes is how many nodes were looked at.
+	// Nodes is the number of joined nodes.
 	Nodes int
-	// Lost counts the nodes each filter excluded, as in Unfit.
+	// Lost counts the nodes that each filter excluded, as in Unfit.
 	Lost []fleet.FilterLoss
-	// Unfit is why no node can take it; nil when one can.
+	// Unfit says why no node fits; nil when a node does.
 	Unfit *Unfit
-	// Best are the nodes that can, the one that would be chosen first.
+	// Best are the nodes that fit, best first.
 	Best []Candidate
-	// Here is the node that was asked about; nil when it has not joined.
+	// Here is the node that the caller asked about; nil when it has not joined.
 	Here *Candidate
 }
 
-// Candidate is a node in the eyes of a request.
+// Candidate is the verdict on one node for a request.
 type Candidate struct {
 	Node fleet.NodeID
-	// Rank is its place among the nodes that fit, from 1; 0 when it does not fit.
+	// Rank is the node's position among the nodes that fit, from 1; 0 when it does not fit.
 	Rank int
-	// Score is what it was ranked by; zero when it does not fit.
+	// Score is the score the node was ranked by; zero when it does not fit.
 	Score Score
-	// Filter is the first filter that excludes it, Fix what would change that. Both
-	// are empty when it fits.
+	// Filter names the first filter that excludes the node, and Fix says what would change
+	// that. Both are empty when it fits.
 	Filter, Fix string
 }
 
-// Explain looks at every node for a request. It keeps the first few that fit, and
-// what is to be said of the node here; an empty id asks about none.
+// Explain judges every node for a request. It returns the best keep nodes that fit, and the
+// verdict on the node here. An empty here asks about no single node.
 func (m *Model) Explain(r *Request, keep int, here fleet.NodeID) Explanation {
 	out := Explanation{Nodes: len(m.joined)}
 	if r.Waits != nil {
@@ -86,7 +85,7 @@ func (m *Model) Explain(r *Request, keep int, here fleet.NodeID) Explanation {
 	return out
 }
 
-// rank is what a node that fits is compared by, the spread included.
+// rank returns the values by which a fitting node is compared, including the spread.
 func (q *question) rank(n *Node) ranked {
 	s := q.score(n)
 	return ranked{node: n, total: s.total(), free: n.Free().MemoryMiB, tie: tieBreak(q.Group, n)}

@@ -12,8 +12,7 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// drawFleet makes a fleet in which anything may be said and some is held, and
-// requests of it.
+// drawFleet draws a fleet of any nodes with some placed instances, and more requests.
 func drawFleet(t *rapid.T) (*place.Model, []place.Request) {
 	m := place.NewModel()
 	for _, id := range []fleet.NodeID{"n0", "n1", "n2", "n3", "n4"} {
@@ -130,7 +129,7 @@ func TestALostNodeKeepsWhatItHoldsAndTakesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkQuestion is one question in a fleet of a size: the copy and the look at all nodes.
+// BenchmarkQuestion measures one what-if question: cloning the model and judging all nodes.
 func BenchmarkQuestion(b *testing.B) {
 	for _, nodes := range []int{1000, 5000} {
 		m := place.NewModel()

@@ -1,4 +1,4 @@
 package place
 
-// Slots is how many nodes a model keeps something of, those whose place is unused included.
+// Slots returns the number of known nodes and the number of slots, including unused ones.
 func (m *Model) Slots() (known, kept int) { return len(m.nodes), len(m.slots) }

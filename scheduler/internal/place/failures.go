@@ -8,36 +8,37 @@ import (
 )
 
 const (
-	// FailureWindow is how long a failure counts.
+	// FailureWindow is how long a failure counts against a node.
 	FailureWindow = 5 * time.Minute
-	// failuresAvoided is how many failures of one revision of a group make it avoid a node.
+	// failuresAvoided is how many failures of one group revision make that revision avoid
+	// the node.
 	failuresAvoided = 5
-	// maxFailures bounds the failures known of a node; the oldest go first.
+	// maxFailures bounds the failures stored per node; the oldest are dropped first.
 	maxFailures = 64
-	// expireEvery bounds the work when much fails at once.
+	// expireEvery is the shortest time between two scans by Expire.
 	expireEvery = time.Second
-	// failurePenalty is worse than anything the other parts can make good: they are at
-	// most 1 together, and preferences at most 1 each.
+	// failurePenalty outweighs all other parts: they add up to at most 1, plus at most 1
+	// per preference.
 	failurePenalty = -1000 * unit
 )
 
-// failure is that an instance crashed or could not be started.
+// failure is a crash or a failed start of an instance.
 type failure struct {
 	group    fleet.GroupName
 	revision int64
 	at       time.Time
 }
 
-// Failed notes that an instance of a group's revision crashed on a node or could
-// not be started there. A node where that happened five times within FailureWindow
-// is avoided by that revision, not forbidden.
+// Failed records that an instance of a group's revision crashed or could not start on a
+// node. Five failures within FailureWindow make that revision avoid the node. It may still
+// use the node when no other fits.
 func (m *Model) Failed(node fleet.NodeID, g fleet.GroupName, revision int64, at time.Time) {
 	n := m.node(node)
 	if len(n.failures) == 0 {
 		m.failing = append(m.failing, n)
 	}
 	before := n.fails(g, revision)
-	keep := slices.Clone(n.failures) // others may share it
+	keep := slices.Clone(n.failures) // clones of the node may share the slice
 	if len(keep) == maxFailures {
 		keep = slices.Delete(keep, 0, 1)
 	}
@@ -47,8 +48,8 @@ func (m *Model) Failed(node fleet.NodeID, g fleet.GroupName, revision int64, at 
 	}
 }
 
-// Expire forgets the failures that are older than FailureWindow. It looks once in
-// expireEvery at most.
+// Expire drops the failures that are older than FailureWindow. It scans at most once per
+// expireEvery.
 func (m *Model) Expire(now time.Time) {
 	if len(m.failing) == 0 || now.Before(m.expired.Add(expireEvery)) {
 		return
@@ -70,7 +71,7 @@ func (m *Model) Expire(now time.Time) {
 	})
 }
 
-// fails reports whether a group's revision failed too often on the node.
+// fails reports whether a group's revision failed on the node too often.
 func (n *Node) fails(g fleet.GroupName, revision int64) bool {
 	count := 0
 	for i := range n.failures {

@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// twoNodes are one that everything prefers and another.
+// twoNodes returns a model with two nodes, one of which scores higher in every part.
 func twoNodes() *place.Model {
 	return model(node("big", func(n *place.Node) { n.Capacity.MemoryMiB = 64_000 }), node("small", labelled("slow", "yes")))
 }
@@ -64,7 +64,7 @@ func TestOtherGroupsAndRevisionsDoNotAvoidANode(t *testing.T) {
 
 func TestANodeThatFailsIsStillBetterThanNone(t *testing.T) {
 	m := model(node("only"))
-	for range 1000 { // more than are remembered
+	for range 1000 { // more than maxFailures
 		m.Failed("only", "lobby", 1, time.Unix(1_000_000, 0))
 	}
 	c := chosen(t, m, of("lobby", 1))

@@ -1,9 +1,9 @@
 package place
 
-// few is among how many of the best nodes a request that is shuffled chooses.
+// few is the number of best nodes among which a shuffled request chooses.
 const few = 8
 
-// spot is a place in a heap of a value, or of a level.
+// spot is a position in the heap of a value or of a level.
 type spot struct {
 	ranked
 	in     heap
@@ -12,8 +12,9 @@ type spot struct {
 	level  bool
 }
 
-// another is one of the best few nodes that fit, but for the one to be avoided when
-// there is another; nil when none fits. The same seed chooses the same of the same nodes.
+// another chooses one of the few best nodes that fit, and takes r.Avoid only when it is the
+// only one. It returns nil when none fits. The same seed and the same nodes give the same
+// choice.
 func (k *ranking) another(r *Request) *Node {
 	best := k.bestFew()
 	for i := range best {
@@ -32,8 +33,8 @@ func (k *ranking) another(r *Request) *Node {
 	return best[mix(r.Shuffle)%uint64(near)].node
 }
 
-// bestFew are the best nodes, best first. In a heap none is better than the one above
-// it, so only the neighbours of those already found need to be looked at.
+// bestFew returns the few best nodes, best first. No heap entry is better than its parent,
+// so it looks only at the children of the entries it has already taken.
 func (k *ranking) bestFew() []spot {
 	var edge, best []spot
 	look := func(s spot) {
@@ -58,7 +59,7 @@ func (k *ranking) bestFew() []spot {
 		for below.at = 2*s.at + 1; below.at <= 2*s.at+2; below.at++ {
 			look(below)
 		}
-		if s.level { // the others of the value it is the best of
+		if s.level { // the other nodes of the value whose best node this is
 			below.in, below.level = k.values[k.valueOf(s.node)].fits, false
 			for below.at = 1; below.at <= 2; below.at++ {
 				look(below)
@@ -68,7 +69,7 @@ func (k *ranking) bestFew() []spot {
 	return best
 }
 
-// takeBest takes the best of some spots out.
+// takeBest removes and returns the best of the spots.
 func takeBest(some *[]spot) spot {
 	top, last := 0, len(*some)-1
 	for i := range *some {
@@ -82,7 +83,7 @@ func takeBest(some *[]spot) spot {
 	return s
 }
 
-// mix makes an even choice of a seed (splitmix64's finaliser, Steele et al. 2014).
+// mix spreads a seed evenly over 64 bits (the finalizer of splitmix64, Steele et al. 2014).
 func mix(z uint64) uint64 {
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
 	z = (z ^ (z >> 27)) * 0x94d049bb133111eb

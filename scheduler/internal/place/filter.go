@@ -1,38 +1,40 @@
 package place
 
-// Filter says whether a node may hold an instance, and what would make it fit.
+// Filter decides whether a node may hold an instance, and says what would make it fit.
 type Filter struct {
-	// Name stands in explanations.
+	// Name appears in explanations.
 	Name string
 	Fits func(n *Node, q *question) bool
-	// Fix is what would make this node fit.
+	// Fix says what would make this node fit.
 	Fix func(n *Node, q *question) string
-	// Near orders excluded nodes: the smallest is named in the explanation. Nil: any.
+	// Near orders excluded nodes: the explanation names the one with the smallest value.
+	// Nil means any.
 	Near func(n *Node, q *question) int
 }
 
-// The names of filters whose verdict changes with no event about a node or an
-// instance that leaves: with the measured load or disk, and with one more of the group elsewhere.
+// Names of the filters whose verdict may change although no node changed and no instance
+// left. Their verdict depends on the measured load or disk, or on the group's instances
+// elsewhere.
 const (
 	FilterLoad     = "load"
 	FilterTemplate = "template"
 	FilterSpread   = "spread"
 )
 
-// The filters in the order they are asked: first where the instance's data is, then what
-// the group and the node say of each other, then the room left, and at last the load and
-// the spread, which look at other nodes too.
+// The filters in order of evaluation: the location of the instance's data, then the rules
+// of group and node, then the free resources. Load and spread come last because they also
+// depend on other nodes.
 var (
-	// standing depends on the plan and the node's own facts: it is judged anew only
-	// when those change.
+	// standing filters depend only on the plan and the node's own facts. A ranking
+	// evaluates them again only when those change.
 	standing = [...]Filter{sessionFilter, cordonFilter, nodeListFilter, runtimeFilter, labelFilter, capacityFilter}
-	// room depends on what the node holds.
+	// room filters depend on what the node holds.
 	room = [...]Filter{
 		memoryFilter, cpuFilter, diskFilter, templateFilter, instancesFilter, ownFilter, aloneFilter, portFilter,
 	}
 )
 
-// excludedBy is the first filter that excludes a node, nil when it fits.
+// excludedBy returns the first filter that excludes a node, or nil when the node fits.
 func (q *question) excludedBy(n *Node) *Filter {
 	if !pinFilter.Fits(n, q) {
 		return &pinFilter
@@ -52,7 +54,7 @@ func (q *question) excludedBy(n *Node) *Filter {
 	return nil
 }
 
-// firstOf is the first of some filters that excludes a node, nil when none does.
+// firstOf returns the first of some filters that excludes a node, or nil when none does.
 func firstOf(some []Filter, n *Node, q *question) *Filter {
 	for i := range some {
 		if !some[i].Fits(n, q) {

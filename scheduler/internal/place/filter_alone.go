@@ -9,12 +9,12 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// aloneFilter keeps a group that wants its nodes for itself off nodes that hold
-// others, and others off the nodes of such a group.
+// aloneFilter keeps a group that wants its nodes exclusively off nodes with other groups,
+// and keeps other groups off its nodes.
 var aloneFilter = Filter{
 	Name: "alone",
 	Fits: func(n *Node, q *question) bool {
-		if n.alone == 0 && !q.Plan.Where.Alone { // most nodes and groups
+		if n.alone == 0 && !q.Plan.Where.Alone { // fast path: true for most nodes and groups
 			return true
 		}
 		own := n.groups[q.Group]
@@ -31,13 +31,13 @@ var aloneFilter = Filter{
 	Near: func(n *Node, q *question) int { return n.instances - n.groups[q.Group].instances },
 }
 
-// othersOn are the other groups with instances on a node.
+// othersOn returns the other groups with instances on a node, sorted.
 func othersOn(n *Node, g fleet.GroupName) []fleet.GroupName {
 	others := slices.Sorted(maps.Keys(n.groups))
 	return slices.DeleteFunc(others, func(o fleet.GroupName) bool { return o == g })
 }
 
-// someOf names the first few of many.
+// someOf lists the first three names and counts the rest.
 func someOf[T ~string](all []T) string {
 	var names []string
 	for _, one := range all[:min(3, len(all))] {

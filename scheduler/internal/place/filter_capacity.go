@@ -7,8 +7,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// capacityFilter keeps instances that need a resource off nodes that report an
-// impossible amount of it, which counts as none.
+// capacityFilter excludes nodes that report an impossible amount of a resource the instance
+// needs.
 var capacityFilter = Filter{
 	Name: "capacity",
 	Fits: func(n *Node, q *question) bool { return impossible(n, q) == nil },
@@ -17,8 +17,8 @@ var capacityFilter = Filter{
 	},
 }
 
-// impossible is what no machine can have of the resources that are needed, nil when
-// the node's figures can be.
+// impossible returns an error when the node reports an amount that no machine can have. It
+// checks only the resources that the plan needs.
 func impossible(n *Node, q *question) error {
 	needed := n.Capacity
 	if q.Plan.Resources.MemoryMiB <= 0 {

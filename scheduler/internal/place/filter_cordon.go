@@ -1,6 +1,6 @@
 package place
 
-// cordonFilter keeps instances off nodes the operator has cordoned.
+// cordonFilter excludes nodes that the operator has cordoned.
 var cordonFilter = Filter{
 	Name: "cordon",
 	Fits: func(n *Node, _ *question) bool { return !n.Cordoned },

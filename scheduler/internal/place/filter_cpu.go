@@ -2,8 +2,8 @@ package place
 
 import "fmt"
 
-// cpuFilter wants the reserved CPU to be free, each core counted as often as the
-// node's overcommit factor says.
+// cpuFilter requires enough unreserved CPU. The node's overcommit factor multiplies its
+// cores.
 var cpuFilter = Filter{
 	Name: "cpu",
 	Fits: func(n *Node, q *question) bool { return cpuShort(n, q) == 0 },

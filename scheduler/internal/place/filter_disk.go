@@ -2,7 +2,7 @@ package place
 
 import "fmt"
 
-// diskFilter wants the reserved disk to be free.
+// diskFilter requires enough unreserved disk.
 var diskFilter = Filter{
 	Name: "disk",
 	Fits: func(n *Node, q *question) bool { return diskShort(n, q) == 0 },

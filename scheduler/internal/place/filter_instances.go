@@ -2,7 +2,7 @@ package place
 
 import "fmt"
 
-// instancesFilter keeps to the most instances a node may have.
+// instancesFilter enforces a node's maximum number of instances.
 var instancesFilter = Filter{
 	Name: "instances",
 	Fits: func(n *Node, _ *question) bool { return n.Room.MaxInstances <= 0 || n.instances < n.Room.MaxInstances },

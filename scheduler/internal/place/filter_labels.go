@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/label"
 )
 
-// labelFilter wants all of the group's affinity expressions and none of its
-// anti-affinity expressions to match the node's labels.
+// labelFilter requires the node's labels to match all of the group's affinity expressions
+// and none of its anti-affinity expressions.
 var labelFilter = Filter{
 	Name: "labels",
 	Fits: func(n *Node, q *question) bool { return unmet(n, q) == 0 },
@@ -29,7 +29,7 @@ var labelFilter = Filter{
 	Near: unmet,
 }
 
-// unmet is how many of the label expressions are not as they should be.
+// unmet counts the label expressions that the node violates.
 func unmet(n *Node, q *question) (count int) {
 	for i := range q.affinity {
 		if !q.affinity[i].Matches(n.Labels) {
@@ -44,25 +44,25 @@ func unmet(n *Node, q *question) (count int) {
 	return count
 }
 
-// toSatisfy is what to do to labels that do not satisfy an expression.
-func toSatisfy(e fleet.LabelExpr, labels map[string]string) string {
+// toSatisfy says how to change labels so that they satisfy an expression.
+func toSatisfy(e label.LabelExpr, labels map[string]string) string {
 	switch e.Op {
-	case fleet.LabelExists:
+	case label.LabelExists:
 		return "set the label " + e.Key
-	case fleet.LabelEqual:
+	case label.LabelEqual:
 		return "set the label " + e.Key + "=" + e.Values[0]
-	case fleet.LabelIn:
+	case label.LabelIn:
 		return "set the label " + e.Key + " to one of " + strings.Join(e.Values, ", ")
-	case fleet.LabelAbsent:
+	case label.LabelAbsent:
 		return "remove the label " + e.Key
-	case fleet.LabelNotEqual, fleet.LabelNotIn:
+	case label.LabelNotEqual, label.LabelNotIn:
 	}
 	return "remove the label " + e.Key + "=" + labels[e.Key]
 }
 
-// opposite turns an expression into the one that matches when it does not.
-var opposite = map[fleet.LabelOp]fleet.LabelOp{
-	fleet.LabelExists: fleet.LabelAbsent, fleet.LabelAbsent: fleet.LabelExists,
-	fleet.LabelEqual: fleet.LabelNotEqual, fleet.LabelNotEqual: fleet.LabelEqual,
-	fleet.LabelIn: fleet.LabelNotIn, fleet.LabelNotIn: fleet.LabelIn,
+// opposite maps an operator to its negation.
+var opposite = map[label.LabelOp]label.LabelOp{
+	label.LabelExists: label.LabelAbsent, label.LabelAbsent: label.LabelExists,
+	label.LabelEqual: label.LabelNotEqual, label.LabelNotEqual: label.LabelEqual,
+	label.LabelIn: label.LabelNotIn, label.LabelNotIn: label.LabelIn,
 }

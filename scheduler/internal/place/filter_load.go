@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// loadFilter excludes nodes whose load is above the model's bound, see Model.SetMaxCPU. It
-// does not concern an instance whose data is on the node: that can go nowhere else.
+// loadFilter excludes nodes whose load is above the bound, see Model.SetMaxCPU. It does not
+// apply to an instance whose data is on the node, because that instance cannot run
+// elsewhere.
 var loadFilter = Filter{
 	Name: FilterLoad,
 	Fits: func(n *Node, q *question) bool { return n.busyAbove == 0 || !q.skipsBusy },
@@ -17,13 +18,13 @@ var loadFilter = Filter{
 	Near: func(n *Node, _ *question) int { return int(1000 * n.CPULoad) },
 }
 
-// SetMaxCPU sets the bound of the measured use of processors, 0 to 1, above which a node
-// takes no new instance. A request excludes such nodes only while a node below the bound
-// could hold it if that node were empty. The model never excludes a node whose use is
-// unknown. 0 excludes none. Call it before the first SetNode.
+// SetMaxCPU sets the CPU utilization, 0 to 1, above which a node takes no new instance. A
+// request excludes such nodes only while a node below the bound could hold it if that node
+// were empty. A node whose load is unknown is never excluded. 0 disables the bound. Call
+// SetMaxCPU before the first SetNode.
 func (m *Model) SetMaxCPU(most float64) { m.maxCPU = most }
 
-// AwaitsLoad reports whether a request fits on a node that only its load excludes.
+// AwaitsLoad reports whether some node excludes the request only because of its load.
 func (m *Model) AwaitsLoad(r *Request) bool {
 	c := m.ask(r)
 	if c.problem != "" {
@@ -34,7 +35,7 @@ func (m *Model) AwaitsLoad(r *Request) bool {
 	})
 }
 
-// weighLoad excludes the busy nodes while there is an alternative to them.
+// weighLoad excludes the busy nodes while the class has alternatives to them.
 func (k *ranking) weighLoad(joined []*Node) {
 	skips := k.alternatives > 0
 	if skips == k.class.skipsBusy {

@@ -42,7 +42,7 @@ func TestABusyNodeTakesNothingNewWhileAnotherIsBelowTheBound(t *testing.T) {
 	if c, u := m.Place(pinned); u != nil || c.Node != "busy" {
 		t.Errorf("data on the busy node: %s, %+v", c.Node, u)
 	}
-	m.Cordon("idle") // nothing is better than the busy one now
+	m.Cordon("idle") // now no alternative to the busy node remains
 	if c, u := m.Place(large); u != nil || c.Node != "busy" {
 		t.Errorf("when all are busy: %s, %+v", c.Node, u)
 	}
@@ -65,7 +65,7 @@ func TestANodeThatCanNeverHoldAnInstanceIsNoAlternativeToABusyOne(t *testing.T) 
 		m.SetNode(loaded("busy", 0.96), nil)
 		m.SetNode(loaded("idle", 0.5), nil)
 		r := request(c.ask)
-		if c, u := m.Place(request()); u != nil || c.Node != "idle" { // it knows both nodes before one changes
+		if c, u := m.Place(request()); u != nil || c.Node != "idle" { // the ranking sees both nodes before one changes
 			t.Errorf("%s: before, %s, %+v", what, c.Node, u)
 		}
 		n := loaded("idle", 0.5)

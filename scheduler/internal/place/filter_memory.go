@@ -2,7 +2,7 @@ package place
 
 import "fmt"
 
-// memoryFilter wants the reserved memory to be free.
+// memoryFilter requires enough unreserved memory.
 var memoryFilter = Filter{
 	Name: "memory",
 	Fits: func(n *Node, q *question) bool { return memoryShort(n, q) == 0 },
@@ -20,10 +20,10 @@ func memoryShort(n *Node, q *question) int {
 	return short(q.Plan.Resources.MemoryMiB, n.usable.MemoryMiB-n.used.MemoryMiB)
 }
 
-// short is how much is missing.
+// short returns how much is missing, at least 0.
 func short(wanted, free int) int { return max(0, wanted-max(0, free)) }
 
-// keptNote says what of a resource is kept for the host.
+// keptNote says how much of a resource is reserved for the host.
 func keptNote(kept int) string {
 	if kept <= 0 {
 		return ""

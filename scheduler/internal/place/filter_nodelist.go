@@ -2,7 +2,7 @@ package place
 
 import "fmt"
 
-// nodeListFilter keeps to the nodes the group lists.
+// nodeListFilter excludes nodes that the group does not list.
 var nodeListFilter = Filter{
 	Name: "nodes",
 	Fits: func(n *Node, q *question) bool { return q.Plan.Where.Allows(n.ID) },

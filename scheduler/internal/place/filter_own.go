@@ -2,7 +2,7 @@ package place
 
 import "fmt"
 
-// ownFilter keeps to the most instances of the group that one node may have.
+// ownFilter enforces the group's maximum number of instances per node.
 var ownFilter = Filter{
 	Name: "own",
 	Fits: func(n *Node, q *question) bool {

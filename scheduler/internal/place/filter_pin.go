@@ -2,7 +2,7 @@ package place
 
 import "fmt"
 
-// pinFilter keeps an instance with persistent data on the node that has it.
+// pinFilter keeps an instance with persistent data on the node that has the data.
 var pinFilter = Filter{
 	Name: "data",
 	Fits: func(n *Node, q *question) bool { return q.Pinned == "" || q.Pinned == n.ID },

@@ -7,8 +7,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// portFilter wants a free port in the group's range and in that of each additional
-// port, all different. TCP and UDP are counted as one number.
+// portFilter requires a free port in the group's range and one in the range of each
+// additional port, all different. TCP and UDP count as one number.
 var portFilter = Filter{
 	Name: "ports",
 	Fits: func(n *Node, q *question) bool {
@@ -33,8 +33,8 @@ var portFilter = Filter{
 	Near: func(n *Node, q *question) int { return n.ports.heldIn(q.Plan.Ports) },
 }
 
-// endStranger advises to end a program that holds a blocked port of a range; empty where
-// none is known.
+// endStranger advises to end a program that holds a blocked port of the range. It returns
+// "" when no such program is known.
 func (n *Node) endStranger(r fleet.PortRange) string {
 	for _, s := range n.BlockedBy {
 		if s.By != "" && r.Contains(s.Port) && slices.Contains(n.blocked, s.Port) {

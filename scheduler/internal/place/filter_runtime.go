@@ -6,7 +6,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// runtimeFilter wants a node that offers the group's runtime.
+// runtimeFilter requires the node to offer the group's runtime.
 var runtimeFilter = Filter{
 	Name: "runtime",
 	Fits: func(n *Node, q *question) bool {

@@ -1,6 +1,6 @@
 package place
 
-// sessionFilter keeps instances off nodes whose agent does not answer.
+// sessionFilter excludes nodes whose agent has no session.
 var sessionFilter = Filter{
 	Name: "session",
 	Fits: func(n *Node, _ *question) bool { return n.Live },

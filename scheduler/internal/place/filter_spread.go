@@ -2,9 +2,9 @@ package place
 
 import "fmt"
 
-// spreadFilter keeps to the most instances that one value of the spread label may
-// have more than another; see ranking.fewest. An instance whose data lies on a node is
-// not bound by it.
+// spreadFilter enforces the maximum skew: how many more instances one value of the spread
+// label may have than another; see ranking.fewest. It does not apply to an instance whose
+// data is on a node.
 var spreadFilter = Filter{
 	Name: FilterSpread,
 	Fits: func(n *Node, q *question) bool {
@@ -27,7 +27,7 @@ var spreadFilter = Filter{
 	},
 }
 
-// skewed reports whether the request is bound by a maximum skew.
+// skewed reports whether a maximum skew applies to the request.
 func (q *question) skewed() bool {
 	return q.Plan.Where.MaxSkew > 0 && q.Plan.Where.Spread != "" && q.Pinned == ""
 }

@@ -2,8 +2,9 @@ package place
 
 import "fmt"
 
-// templateFilter wants the host's disk to have room for the instance's files, where
-// both are known. Reservations do not tell: others fill a disk too.
+// templateFilter requires the host's disk to have room for the instance's files, when both
+// sizes are known. Reservations alone do not show this, because other programs fill the
+// disk too.
 var templateFilter = Filter{
 	Name: FilterTemplate,
 	Fits: func(n *Node, q *question) bool { return filesShort(n, q) == 0 },

@@ -10,7 +10,7 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// each filter with what it says, in the order of the golden file.
+// refusals has a case for each filter, in the order of the golden file.
 var refusals = []struct {
 	rule   string
 	filter string
@@ -82,7 +82,7 @@ func labelled(key, value string) func(*place.Node) {
 	return func(n *place.Node) { n.Labels = map[string]string{key: value} }
 }
 
-// What each filter says of a node stands in testdata/refusals.txt.
+// testdata/refusals.txt has the expected texts.
 func TestEachFilterExcludesAndSaysWhatWouldHelp(t *testing.T) {
 	var said strings.Builder
 	for _, c := range refusals {

@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/label"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// Whatever stands in a stored plan or a node's record: it is placed within bounds, or
-// refused with a reason.
+// Any stored plan and any node record leads to a placement within bounds or to a refusal
+// with a reason.
 func FuzzAnyPlanAndNodeIsPlacedOrExplained(f *testing.F) {
 	f.Add("zone=a", "slow", "zone", "host", 1.0, 0.5, 1, 1, 100, 1000, 100, 102)
 	f.Add("zone in (", "", "=", "", math.NaN(), math.Inf(1), -1, -1, -5, -5, 5, 1)
@@ -33,7 +34,7 @@ func FuzzAnyPlanAndNodeIsPlacedOrExplained(f *testing.F) {
 		})
 		readable := weight >= 0 && !math.IsInf(weight, 0)
 		for _, expr := range []string{want, not, prefer} {
-			if _, err := fleet.ParseLabelExpr(expr); err != nil {
+			if _, err := label.ParseLabelExpr(expr); err != nil {
 				readable = false
 			}
 		}

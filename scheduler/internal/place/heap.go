@@ -1,10 +1,11 @@
 package place
 
-// heap is a binary heap of nodes, best first. at holds each slot's place in it, -1 for
-// those that are not. Package container/heap would allocate for each node it is given.
+// heap is a binary heap of nodes, best first. The at argument of its methods maps a slot to
+// its index in the heap, -1 for absent nodes. Package container/heap would allocate on each
+// push.
 type heap []ranked
 
-// put adds a node, or moves it to where it belongs now.
+// put adds a node, or updates it and restores the order.
 func (h *heap) put(r ranked, at []int32) {
 	i := at[r.node.slot]
 	if i < 0 {
@@ -17,7 +18,7 @@ func (h *heap) put(r ranked, at []int32) {
 	h.fix(i, at)
 }
 
-// remove takes a node out, if it is there.
+// remove removes a node if it is present.
 func (h *heap) remove(n *Node, at []int32) {
 	i := at[n.slot]
 	if i < 0 {
@@ -33,7 +34,7 @@ func (h *heap) remove(n *Node, at []int32) {
 	h.fix(i, at)
 }
 
-// fix moves the node at i up or down until all is in order.
+// fix moves the entry at i up or down until the heap is in order.
 func (h heap) fix(i int32, at []int32) {
 	if !h.rise(i, at) {
 		h.sink(i, at)

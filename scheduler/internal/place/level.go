@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// level is the values with the same number of instances. They share their part of
-// the score for the spread, so the best of them is that with the best node.
+// level groups the values of the spread label that have the same number of instances. They
+// all get the same spread score, so the best value is the one with the best node.
 type level struct {
 	count int
-	// values is how many have nodes; binding of them bind a maximum skew.
+	// values counts the values with nodes; binding counts those that limit the skew.
 	values, binding int
-	// tops are the best nodes of those with nodes that fit.
+	// tops holds the best fitting node of each value that has one.
 	tops heap
 }
 
-// file puts a value among those of its count.
+// file adds a value to the level of its count.
 func (k *ranking) file(v *value) {
 	if v.unlabelled || v.nodes == 0 {
 		return
@@ -36,7 +36,7 @@ func (k *ranking) file(v *value) {
 	}
 }
 
-// unfile takes a value out, before it changes.
+// unfile removes a value from its level. Call it before the value changes.
 func (k *ranking) unfile(v *value) {
 	if v.unlabelled || v.nodes == 0 {
 		return
@@ -57,7 +57,7 @@ func (k *ranking) unfile(v *value) {
 	}
 }
 
-// levelOf is where the level of a count stands, or would stand.
+// levelOf returns the index of the level for a count, or where to insert it.
 func (k *ranking) levelOf(count int) (at int, ok bool) {
 	return slices.BinarySearchFunc(k.levels, count, func(l level, count int) int { return cmp.Compare(l.count, count) })
 }

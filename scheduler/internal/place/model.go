@@ -8,56 +8,59 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Node is what placement knows of a node.
+// Node is a node as placement sees it.
 type Node struct {
 	ID fleet.NodeID
-	// Live is whether its agent has a session, Cordoned whether the operator keeps it free.
+	// Live means that the node's agent has a session. Cordoned means that the operator
+	// keeps new instances off the node.
 	Live, Cordoned bool
 	Runtimes       []fleet.NodeRuntime
 	Labels         map[string]string
-	// Capacity is what the node reports, Room how much of it instances may use.
+	// Capacity is what the node reports; Room says how much of it instances may use.
 	Capacity fleet.Resources
 	Room     fleet.NodeRoom
-	// CPULoad is the host's use, 0..1, DiskMiB its disk and DiskFreeMiB what is free of
-	// it, as its agent measured them. A load of 0 and a disk of which both are 0 are
-	// unknown.
+	// CPULoad is the host's CPU utilization, 0..1. DiskMiB is the size of its disk, and
+	// DiskFreeMiB is what is free of it. The agent measures them. A CPULoad of 0 means
+	// unknown, and so do a DiskMiB and a DiskFreeMiB of 0 together.
 	CPULoad              float64
 	DiskMiB, DiskFreeMiB int
-	// BlockedBy are the programs that hold blocked ports, as far as its agent knows them.
+	// BlockedBy lists the programs that hold blocked ports, as far as the agent knows them.
 	BlockedBy []fleet.BlockedPort
-	// Warm are digests of templates in its cache, in order.
+	// Warm lists the digests of the templates in its cache, sorted.
 	Warm []string
 
-	// usable is what instances may reserve.
+	// usable is the capacity that instances may reserve.
 	usable fleet.Resources
-	// used, ports, instances and groups are what instances hold, charged and released by
-	// the Model; alone is how many of them want the node for their group.
+	// used, ports, instances and groups sum up what instances hold; Charge and Release
+	// maintain them. alone counts the instances whose group wants the node exclusively.
 	used      fleet.Resources
 	ports     portSet
 	instances int
 	alone     int
 	groups    map[fleet.GroupName]tally
-	// blocked are ports that strangers hold.
+	// blocked are the ports held by foreign programs.
 	blocked []int
-	// failures are what went wrong on it of late, in order of arrival. The slice is
-	// replaced, never changed.
+	// failures are the recent failures on the node, oldest first. The slice is replaced,
+	// never modified.
 	failures []failure
-	// preferred is whether the model prefers it, share what it scores more for that.
+	// preferred means that the model prefers the node; share is the score it gets for that.
 	preferred bool
 	share     int64
-	// busyAbove is the bound of SetMaxCPU when its load is above it, else 0.
+	// busyAbove is the bound of SetMaxCPU when the load is above it, else 0.
 	busyAbove float64
-	// slot is its index among all known nodes.
+	// slot is the node's index in Model.slots.
 	slot int
-	// facts grows with each change of what does not depend on what it holds, also from
-	// one node to the next in its slot.
+	// facts is a version number. It grows whenever the node changes other than by what it
+	// holds, and also when the slot passes to another node.
 	facts uint32
 }
 
-// tally counts a group's instances on a node.
+// tally counts a group's instances on a node; alone counts those that want the node
+// exclusively.
 type tally struct{ instances, alone int }
 
-// Free is the room left for instances; negative where more is held than may be.
+// Free returns the unreserved resources. They are negative where the instances hold more
+// than the node allows.
 func (n *Node) Free() fleet.Resources { return n.usable.Sub(n.used) }
 
 // Hold is what one instance occupies on a node.
@@ -65,41 +68,41 @@ type Hold struct {
 	Node      fleet.NodeID
 	Group     fleet.GroupName
 	Resources fleet.Resources
-	// Ports are all port numbers it has; 0 is none.
+	// Ports are all its port numbers; 0 means none.
 	Ports []int
-	// Alone is whether its group wants the node for itself.
+	// Alone means that its group wants the node exclusively.
 	Alone bool
 }
 
-// Model is the nodes with what is held on them. It is owned by one goroutine.
+// Model holds the nodes and what instances hold on them. One goroutine owns it.
 type Model struct {
 	nodes map[fleet.NodeID]*Node
-	// joined are the nodes that have joined, in order of id.
+	// joined are the nodes that have joined, sorted by ID.
 	joined []*Node
-	// slots are all known nodes; unused are the places of those that were forgotten.
+	// slots are all known nodes; unused are the indexes of forgotten nodes, for reuse.
 	slots  []*Node
 	unused []int
-	// changed are the slots of nodes that changed, for the classes to catch up with.
+	// changed lists the slots of changed nodes, for the classes to catch up with.
 	changed []int
 	classes map[classKey]*class
-	// asked counts requests.
+	// asked counts the requests.
 	asked uint64
-	// failing are the nodes with failures, expired is when they were looked at last.
+	// failing are the nodes with failures; expired is the time of the last scan by Expire.
 	failing []*Node
 	expired time.Time
-	// prefers and apart are what Prefer was told; nil prefers no node.
+	// prefers and apart are the arguments of Prefer. A nil prefers means no preference.
 	prefers func(fleet.NodeID) bool
 	apart   bool
-	// maxCPU is what SetMaxCPU was told.
+	// maxCPU is the argument of SetMaxCPU.
 	maxCPU float64
 }
 
-// NewModel is a model without nodes.
+// NewModel returns a model without nodes.
 func NewModel() *Model {
 	return &Model{nodes: map[fleet.NodeID]*Node{}, classes: map[classKey]*class{}}
 }
 
-// SetNode adds or changes a node's own facts; what is held on it stays. A node
+// SetNode adds a node or replaces its own facts; what instances hold on it stays. A node
 // has joined once its Runtimes are not nil.
 func (m *Model) SetNode(n Node, blocked []int) {
 	have := m.node(n.ID)
@@ -107,7 +110,7 @@ func (m *Model) SetNode(n Node, blocked []int) {
 		m.list(have, joins)
 	}
 	before := have.blocked
-	n.usable, _ = n.Room.Of(n.Capacity) // what is wrong with it, its filter says
+	n.usable, _ = n.Room.Of(n.Capacity) // capacityFilter reports this error
 	n.used, n.ports, n.instances, n.alone, n.groups = have.used, have.ports, have.instances, have.alone, have.groups
 	n.failures, n.slot, n.facts, n.preferred, n.share = have.failures, have.slot, have.facts, have.preferred, have.share
 	if n.busyAbove = 0; m.maxCPU > 0 && n.CPULoad > m.maxCPU {
@@ -125,21 +128,22 @@ func (m *Model) SetNode(n Node, blocked []int) {
 	m.forget(have)
 }
 
-// newFacts notes that a node itself has changed, and not only what it holds.
+// newFacts records that the node itself changed, and not only what it holds.
 func (m *Model) newFacts(n *Node) {
 	n.facts++
 	m.touch(n)
 }
 
-// RemoveNode takes a node's own facts away; what is held on it is remembered, in
-// case it comes back.
+// RemoveNode removes a node's own facts. The model keeps what instances hold on it, in case
+// the node comes back.
 func (m *Model) RemoveNode(id fleet.NodeID) {
 	if n, ok := m.nodes[id]; ok {
 		m.SetNode(Node{ID: n.ID}, nil)
 	}
 }
 
-// node is the node's entry, made when missing: holds may be known before their node.
+// node returns the entry of a node. It creates a missing one, because a hold may arrive
+// before its node.
 func (m *Model) node(id fleet.NodeID) *Node {
 	if n, ok := m.nodes[id]; ok {
 		return n
@@ -157,8 +161,8 @@ func (m *Model) node(id fleet.NodeID) *Node {
 	return n
 }
 
-// forget lets a node go that has left, on which nothing is held and nothing failed of
-// late. Its slot shows that it has left until another node gets it.
+// forget deletes a node that has left, once nothing is held on it and it has no recent
+// failures. Its slot keeps pointing to it until another node takes the slot.
 func (m *Model) forget(n *Node) {
 	if n.Runtimes != nil || len(n.groups) > 0 || n.instances != 0 || len(n.ports.held) > 0 || len(n.failures) > 0 || n.used != (fleet.Resources{}) {
 		return
@@ -167,7 +171,7 @@ func (m *Model) forget(n *Node) {
 	m.unused = append(m.unused, n.slot)
 }
 
-// list puts a node among the joined ones, or takes it away.
+// list adds a node to the joined nodes or removes it.
 func (m *Model) list(n *Node, joins bool) {
 	i, _ := slices.BinarySearchFunc(m.joined, n.ID, func(have *Node, id fleet.NodeID) int { return cmp.Compare(have.ID, id) })
 	if joins {
@@ -177,7 +181,7 @@ func (m *Model) list(n *Node, joins bool) {
 	}
 }
 
-// Charge books what an instance holds.
+// Charge adds what an instance holds.
 func (m *Model) Charge(h Hold) {
 	n := m.node(h.Node)
 	n.used = n.used.Add(h.Resources)
@@ -200,7 +204,7 @@ func (m *Model) Release(h Hold) {
 	m.forget(n)
 }
 
-// count adds to the number of instances on the node.
+// count adds by to the numbers of instances on the node.
 func (n *Node) count(h Hold, by int) {
 	t := n.groups[h.Group]
 	t.instances += by

@@ -46,7 +46,7 @@ func TestAnExplanationReadsLikeThis(t *testing.T) {
 func TestWhatIsChargedIsReleasedInFull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, m := drawModel(t)
-		// The answers to many questions tell two models apart.
+		// ask compares models by their answers to many requests.
 		ask := func() (answers []string) {
 			var held []place.Hold
 			for n := range 12 {

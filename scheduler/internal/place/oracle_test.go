@@ -9,10 +9,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/label"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// oracle says the same as the model, by looking at everything each time.
+// oracle computes the model's answers naively, from all facts each time.
 type oracle struct{ hosts map[fleet.NodeID]*host }
 
 type host struct {
@@ -51,11 +52,11 @@ func (h *host) offers() fleet.Resources {
 }
 
 func (h *host) labelled(expr string) bool {
-	e, err := fleet.ParseLabelExpr(expr)
+	e, err := label.ParseLabelExpr(expr)
 	return err == nil && e.Matches(h.Labels)
 }
 
-// suits is what does not depend on what is held.
+// suits reports whether the rules that do not depend on held resources admit the plan.
 func (h *host) suits(p *fleet.Plan) bool {
 	return h.Live && !h.Cordoned && p.Where.Allows(h.ID) && p.Runtime == fleet.RuntimeProcess &&
 		allOf(p.Where.Affinity, h.labelled) && allOf(p.Where.AntiAffinity, func(e string) bool { return !h.labelled(e) })
@@ -98,10 +99,11 @@ func (o *oracle) fits(h *host, r *place.Request) bool {
 		h.mixes(r) && h.portsLeft(p) && o.balanced(h, r)
 }
 
-// maxCPU is the bound of the oracle and its model.
+// maxCPU is the load bound of both the oracle and its model.
 const maxCPU = 0.8
 
-// alternative is whether a node that is not above the bound could hold it if it were empty.
+// alternative reports whether a node at or below the load bound could hold the request if
+// it were empty.
 func (o *oracle) alternative(r *place.Request) bool {
 	for _, h := range o.hosts {
 		if h.suits(r.Plan) && r.Plan.Resources.Fits(h.offers()) && h.CPULoad <= maxCPU {
@@ -111,7 +113,7 @@ func (o *oracle) alternative(r *place.Request) bool {
 	return false
 }
 
-// counts are the group's instances by zone; hold are the zones that could hold one.
+// counts returns the group's instances by zone, and the zones that could hold one.
 func (o *oracle) counts(r *place.Request) (by map[string]int, hold map[string]bool) {
 	by, hold = map[string]int{}, map[string]bool{}
 	for _, h := range o.hosts {
@@ -142,7 +144,7 @@ func (o *oracle) balanced(h *host, r *place.Request) bool {
 	return ok
 }
 
-// score is what a node is worth, in the words of the documentation.
+// score computes a node's score as the documentation describes it.
 func (o *oracle) score(h *host, r *place.Request) (total float64) {
 	free, all := h.offers().Sub(h.used()), h.offers()
 	share := func(part, whole int) float64 {
@@ -210,7 +212,7 @@ func (o *oracle) spread(h *host, r *place.Request) float64 {
 	return 1 - float64(by[zone])/float64(fullest)
 }
 
-// A score may differ by what rounding does to each of its parts.
+// rounding is the tolerance for the rounding of each score part.
 const rounding = 2e-5
 
 func TestAnOracleThatLooksAtEverythingSaysTheSame(t *testing.T) {
@@ -237,7 +239,7 @@ func TestAnOracleThatLooksAtEverythingSaysTheSame(t *testing.T) {
 			switch rapid.IntRange(0, 10).Draw(t, "step") {
 			case 0:
 				set(id)
-			case 10: // what-if questions are asked of copies
+			case 10: // ask what-if questions of a clone
 				m = m.Clone()
 			case 1:
 				if known && len(h.held) > 0 {
@@ -252,7 +254,7 @@ func TestAnOracleThatLooksAtEverythingSaysTheSame(t *testing.T) {
 					}
 					h.failed[fmt.Sprint(g, revision)] += 5
 				}
-			case 3: // it leaves, and may come back
+			case 3: // the node leaves, and may come back
 				if known {
 					m.RemoveNode(id)
 					h.Node, h.blocked = place.Node{ID: id}, nil
@@ -269,7 +271,7 @@ func TestAnOracleThatLooksAtEverythingSaysTheSame(t *testing.T) {
 	})
 }
 
-// check compares an answer with the oracle's own.
+// check compares an answer of the model with the oracle's.
 func (o *oracle) check(t *rapid.T, r *place.Request, c place.Choice, u *place.Unfit) {
 	var fit []fleet.NodeID
 	best := -1e9

@@ -6,29 +6,31 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Request is one instance to be placed.
+// Request asks to place one instance.
 type Request struct {
 	ID    fleet.InstanceID
 	Group fleet.GroupName
-	// Plan must not change after it was asked for once: its address stands for it.
+	// Plan must not change after the first request with it, because its address identifies
+	// it.
 	Plan *fleet.Plan
-	// TemplateMiB is how much disk the plan's templates need; 0 when unknown.
+	// TemplateMiB is the disk space that the plan's templates need; 0 when unknown.
 	TemplateMiB int
-	// Pinned is the only node allowed, because the instance's data lies there. Empty: any.
+	// Pinned is the only allowed node, because it has the instance's data. Empty allows
+	// all.
 	Pinned fleet.NodeID
-	// Waits is why it is placed on no node, whatever the nodes are like. Nil for most.
+	// Waits, if not nil, says why the instance must wait whatever the state of the nodes.
 	Waits *Unfit
-	// PreferredPort is taken again if it is free, on PreferredNode.
+	// PreferredPort is used again if it is free and PreferredNode is chosen.
 	PreferredPort int
 	PreferredNode fleet.NodeID
-	// Avoid is a node that is chosen only when no other fits. Empty: none.
+	// Avoid is a node to choose only when no other fits. Empty avoids none.
 	Avoid fleet.NodeID
-	// Shuffle other than 0 chooses one of the best few nodes with the same score: the
-	// same for the same number. For those that lost a race for the best.
+	// Shuffle is a seed, for requests that lost a race for the best node. Other than 0, it
+	// picks one of the best few nodes with equal scores. The same seed picks the same node.
 	Shuffle uint64
 }
 
-// Choice is where an instance goes. The model has been charged with Hold.
+// Choice says where an instance goes. The model is already charged with Hold.
 type Choice struct {
 	Node  fleet.NodeID
 	Port  int
@@ -41,14 +43,14 @@ type Choice struct {
 type Unfit struct {
 	Reason  fleet.Reason
 	Message string
-	// Lost counts the nodes each filter excluded, most first. A node counts for the
-	// first filter that excludes it.
+	// Lost counts the nodes that each filter excluded, most first. A node counts only for
+	// the first filter that excludes it.
 	Lost  []fleet.FilterLoss
 	Nodes int
 }
 
-// Place chooses a node and ports for a request and charges the model, or says
-// why it cannot.
+// Place chooses a node and ports for a request and charges the model, or returns why it
+// cannot.
 func (m *Model) Place(r *Request) (Choice, *Unfit) {
 	if r.Waits != nil {
 		return Choice{}, r.Waits
@@ -63,7 +65,7 @@ func (m *Model) Place(r *Request) (Choice, *Unfit) {
 		preferred = 0
 	}
 	var buf [8]int
-	ports, _ := n.choosePorts(&c.question, preferred, buf[:0]) // the ports filter has made sure
+	ports, _ := n.choosePorts(&c.question, preferred, buf[:0]) // cannot fail: the ports filter has checked it
 	out := Choice{
 		Node: n.ID, Port: ports[0], Ports: nameOf(c.named, ports[1:]), Score: c.score(n),
 		Hold: Hold{Node: n.ID, Group: r.Group, Resources: r.Plan.Resources, Ports: slices.Clone(ports), Alone: r.Plan.Where.Alone},
@@ -72,7 +74,7 @@ func (m *Model) Place(r *Request) (Choice, *Unfit) {
 	return out, nil
 }
 
-// best is the best of the nodes that fit, nil when none does.
+// best returns the best node that fits, or nil when none does.
 func (m *Model) best(c *class) *Node {
 	switch {
 	case c.problem != "":
@@ -88,7 +90,7 @@ func (m *Model) best(c *class) *Node {
 	return c.ranking.best()
 }
 
-// explain says of every node why it does not fit.
+// explain collects from every node why it does not fit.
 func (m *Model) explain(q *question) *Unfit {
 	if q.problem != "" {
 		return &Unfit{Reason: fleet.ReasonBadConstraint, Message: q.problem + "; correct the group", Nodes: len(m.joined)}
@@ -102,7 +104,7 @@ func (m *Model) explain(q *question) *Unfit {
 	return losses.explain(len(m.joined), q)
 }
 
-// nameOf gives the additional ports their names; nil when there are none.
+// nameOf maps the names of the additional ports to their numbers; nil when there are none.
 func nameOf(named []fleet.NamedPort, ports []int) map[string]int {
 	if len(named) == 0 {
 		return nil
@@ -114,7 +116,7 @@ func nameOf(named []fleet.NamedPort, ports []int) map[string]int {
 	return out
 }
 
-// HoldOf is what a placement occupies.
+// HoldOf returns what a placement occupies.
 func HoldOf(n fleet.NodeID, g fleet.GroupName, res fleet.Resources, port int, named map[string]int) Hold {
 	h := Hold{Node: n, Group: g, Resources: res, Ports: []int{port}}
 	for _, p := range named {

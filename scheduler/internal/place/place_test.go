@@ -84,7 +84,7 @@ func TestPorts(t *testing.T) {
 	if _, u := m.Place(request()); u == nil || u.Lost[0].Filter != "ports" {
 		t.Errorf("a full range: %+v", u)
 	}
-	m.SetNode(node("n"), nil) // the stranger has gone
+	m.SetNode(node("n"), nil) // the foreign program has released the port
 	if c, u := m.Place(request()); u != nil || c.Port != 100 {
 		t.Errorf("port %d, %+v", c.Port, u)
 	}
@@ -105,7 +105,7 @@ func TestAdditionalPortsAreDistinctAndNamed(t *testing.T) {
 	}
 }
 
-// drawModel makes a small fleet at random.
+// drawModel draws a small fleet.
 func drawModel(t *rapid.T) (nodes []place.Node, m *place.Model) {
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		nodes = append(nodes, node(fleet.NodeID(fmt.Sprintf("n%d", i)), func(n *place.Node) {
@@ -179,7 +179,7 @@ func TestTheSameQuestionHasTheSameAnswer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, m := drawModel(t)
 		other := place.NewModel()
-		for i := len(nodes) - 1; i >= 0; i-- { // another order of arrival
+		for i := len(nodes) - 1; i >= 0; i-- { // the nodes arrive in another order
 			other.SetNode(nodes[i], nil)
 		}
 		for n := range 10 {

@@ -7,13 +7,13 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// portSet counts who holds each port number: a stranger and an instance may hold
-// one at a time, and it is free when both have let go.
-type portSet struct{ held []heldPort } // in order of port
+// portSet counts the holders of each port number. A foreign program and an instance may
+// hold the same port; it is free again when both have released it.
+type portSet struct{ held []heldPort } // sorted by port
 
 type heldPort struct{ port, by int }
 
-// index is where a port stands, or would stand.
+// index returns the position of a port, or where to insert it.
 func (s *portSet) index(port int) (at int, held bool) {
 	return slices.BinarySearchFunc(s.held, port, func(h heldPort, p int) int { return cmp.Compare(h.port, p) })
 }
@@ -44,14 +44,14 @@ func (s *portSet) free(p int) bool {
 	return !held
 }
 
-// heldIn is how many ports of a range are held.
+// heldIn counts the held ports of a range.
 func (s *portSet) heldIn(r fleet.PortRange) int {
 	from, _ := s.index(r.Start)
 	to, _ := s.index(r.End + 1)
 	return max(0, to-from)
 }
 
-// freeRatio is the share of a range that is free; 1 for an empty range.
+// freeRatio returns the free share of a range; 1 for an empty range.
 func (s *portSet) freeRatio(r fleet.PortRange) float64 {
 	if r.Len() == 0 {
 		return 1
@@ -59,7 +59,7 @@ func (s *portSet) freeRatio(r fleet.PortRange) float64 {
 	return 1 - float64(s.heldIn(r))/float64(r.Len())
 }
 
-// lowest is the lowest free port of a range from a port on that is not among taken.
+// lowest returns the lowest free port of a range that is at least from and not in taken.
 func (s *portSet) lowest(r fleet.PortRange, from int, taken []int) (port int, ok bool) {
 	p := max(r.Start, from)
 	i, _ := s.index(p)
@@ -76,8 +76,8 @@ func (s *portSet) lowest(r fleet.PortRange, from int, taken []int) (port int, ok
 	return 0, false
 }
 
-// run is how many ports from p on are held without a gap; i is where p stands. In a
-// run, ports grow as their places do, so its end is found by halving.
+// run counts the consecutive held ports from p on; i is the position of p. Within a run,
+// ports and positions grow in step, so binary search finds its end.
 func (s *portSet) run(p, i int) int {
 	from, to := 0, len(s.held)-i
 	for from < to {
@@ -90,10 +90,10 @@ func (s *portSet) run(p, i int) int {
 	return from
 }
 
-// choosePorts picks the main port, the preferred one if it is free, else the lowest
-// free of the range, and after it those of q.named in their order. A main port that
-// leaves an additional range without one is passed over. ok is false when they do not
-// all fit. The ports are appended to buf.
+// choosePorts picks the main port and then the ports of q.named in order, and appends them
+// to buf. The main port is the preferred one if it is free, else the lowest free one of its
+// range. It skips a main port that would leave an additional range without a free port. ok
+// is false when the ports do not all fit.
 func (n *Node) choosePorts(q *question, preferred int, buf []int) (ports []int, ok bool) {
 	if q.Plan.Ports.Contains(preferred) && n.ports.free(preferred) {
 		if ports, ok = n.chooseNamed(q.named, append(buf, preferred)); ok {
@@ -108,16 +108,16 @@ func (n *Node) choosePorts(q *question, preferred int, buf []int) (ports []int, 
 		if ports, ok = n.chooseNamed(q.named, append(buf, main)); ok {
 			return ports, true
 		}
-		if from == 0 && !n.othersFit(q, main, buf) { // no other main port would help
+		if from == 0 && !n.othersFit(q, main, buf) { // no other main port would help either
 			return nil, false
 		}
 		from = main + 1
 	}
 }
 
-// othersFit reports whether the additional ports all fit without a main port that
-// they do not fit beside. Then it is soon passed over: all but the ports they take
-// without it do.
+// othersFit reports whether the additional ports all fit when the main port is not taken.
+// If they do, choosePorts soon finds another main port, because only the few ports that
+// they then take can conflict.
 func (n *Node) othersFit(q *question, main int, buf []int) bool {
 	if !anyContains(q.named, main) {
 		return false
@@ -126,12 +126,12 @@ func (n *Node) othersFit(q *question, main int, buf []int) bool {
 	return ok
 }
 
-// chooseNamed appends a port for each additional one to those taken. Taking those
-// whose range ends first before the others finds a choice whenever there is one.
+// chooseNamed appends a port for each additional port to taken. It serves the ranges in
+// order of their ends, so it finds a choice whenever one exists.
 func (n *Node) chooseNamed(named []fleet.NamedPort, taken []int) (all []int, ok bool) {
 	for i := range named {
 		from := 0
-		if i > 0 && named[i].Range == named[i-1].Range { // all below is held or taken
+		if i > 0 && named[i].Range == named[i-1].Range { // all lower ports are held or taken
 			from = taken[len(taken)-1] + 1
 		}
 		p, ok := n.ports.lowest(named[i].Range, from, taken)

@@ -196,7 +196,7 @@ func TestPortsAreFoundWheneverThereAreAny(t *testing.T) {
 	})
 }
 
-// Trying each main port in turn, this would take minutes.
+// Trying every main port would take minutes.
 func TestThatPortsCannotAllBeHadIsFoundOutWithoutTryingThemAll(t *testing.T) {
 	m := place.NewModel()
 	for i := range 2000 {
@@ -213,7 +213,7 @@ func TestThatPortsCannotAllBeHadIsFoundOutWithoutTryingThemAll(t *testing.T) {
 	unfit(named("query", 7, 7), named("rcon", wide.Start, wide.End))
 	var many []fleet.NamedPort
 	for i := range 200 {
-		many = append(many, named(fmt.Sprint("p", i), 2000, 2198)) // one too few
+		many = append(many, named(fmt.Sprint("p", i), 2000, 2198)) // one port too few
 	}
 	unfit(many...)
 }

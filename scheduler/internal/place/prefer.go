@@ -1,12 +1,15 @@
 package place
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
-// Prefer prefers some nodes. Schedulers that share the nodes each prefer others, so that
-// two of them rarely choose the same node at the same moment. A preferred node only wins
-// over nodes with the same score and as much free memory, so the weights decide as ever.
-// With apart it wins over every node except for preferences and failures. Nil prefers no
-// node. The answer of to about a node must not change until Prefer is called again.
+// Prefer makes the model prefer the nodes for which to returns true. Schedulers that share
+// the nodes prefer different ones, so that they rarely choose the same node at the same
+// moment. A preferred node wins only over nodes with the same score and as much free
+// memory. With apart it wins over every other node, unless the group has preferences or
+// failed there. A nil to prefers no node. The result of to must not change until the next
+// call of Prefer.
 func (m *Model) Prefer(to func(fleet.NodeID) bool, apart bool) {
 	m.prefers, m.apart = to, apart
 	for _, n := range m.nodes {
@@ -17,7 +20,7 @@ func (m *Model) Prefer(to func(fleet.NodeID) bool, apart bool) {
 	}
 }
 
-// isPreferred reports whether the model prefers a node, and what the node scores for it.
+// isPreferred reports whether the model prefers a node, and the score the node gets for it.
 func (m *Model) isPreferred(id fleet.NodeID) (preferred bool, share int64) {
 	if m.prefers == nil || !m.prefers(id) {
 		return false, 0

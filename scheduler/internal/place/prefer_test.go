@@ -34,7 +34,7 @@ func TestAModelPrefersItsOwnNodes(t *testing.T) {
 			m := place.NewModel()
 			m.SetNode(c.nodes[0], nil)
 			m.Prefer(func(n fleet.NodeID) bool { return n == c.prefers }, c.apart)
-			m.SetNode(c.nodes[1], nil) // also one that comes later
+			m.SetNode(c.nodes[1], nil) // it also applies to nodes that join later
 			var asked []func(*place.Request)
 			if c.ask != nil {
 				asked = append(asked, c.ask)

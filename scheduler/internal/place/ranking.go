@@ -6,12 +6,13 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// ranked is a node that fits, with what it is compared by.
+// ranked is a fitting node with the values by which it is compared.
 type ranked struct {
 	node *Node
-	// total is its score without the part for the spread, which all nodes of a value share.
+	// total is its score without the spread part, which is the same for all nodes of a
+	// value.
 	total int64
-	// free and tie decide between equal scores: the most free memory, then a hash.
+	// free and tie break ties between equal scores: the most free memory, then a hash.
 	free int
 	tie  uint64
 }
@@ -28,11 +29,11 @@ func (a *ranked) above(b *ranked) bool {
 	return a.node.ID < b.node.ID
 }
 
-// equals reports whether only the tie-break decides between two nodes.
+// equals reports whether only tie decides between two nodes.
 func (a *ranked) equals(b *ranked) bool { return a.total == b.total && a.free == b.free }
 
-// tieBreak orders equal nodes: those that the model prefers first, then by a hash that
-// differs from group to group (FNV-1a).
+// tieBreak orders equal nodes: first the preferred ones, then by an FNV-1a hash of group
+// and node.
 func tieBreak(g fleet.GroupName, n *Node) uint64 {
 	h := uint64(14695981039346656037)
 	add := func(c byte) { h = (h ^ uint64(c)) * 1099511628211 }
@@ -49,48 +50,52 @@ func tieBreak(g fleet.GroupName, n *Node) uint64 {
 	return h
 }
 
-// ranking orders the nodes for all requests of one class: for each value of the
-// spread label a heap of the nodes that fit, best first, and for the values with the
-// same number of instances a heap of their best. A placement changes one node and the
-// count of its value, so the next request costs the judgement of one node.
+// ranking orders the nodes for all requests of one class. Each value of the spread label
+// has a heap of its fitting nodes. Each number of instances has a heap of the best nodes of
+// the values with that number. A placement changes one node and the count of its value, so
+// the next request judges only one node.
 type ranking struct {
 	class *class
-	// known and at are by slot: what was found of each node, and its place in its value's heap.
+	// known and at are indexed by slot: what the ranking knows of a node, and its index in
+	// the heap of its value.
 	known  []known
 	at     []int32
 	values []value
-	// index finds a value by its name; unused are values that have lost their last node.
+	// index maps a name to its value; unused are the indexes of values without nodes, for
+	// reuse.
 	index  map[string]int32
 	unused []int32
-	// levels are the values by how many instances they have, fewest first; topAt are,
-	// by slot, the places in the levels' heaps.
+	// levels groups the values by number of instances, fewest first. topAt maps a slot to
+	// its index in a level's heap.
 	levels []level
 	topAt  []int32
-	// alternatives counts the nodes that are an alternative to busy ones.
+	// alternatives counts the nodes that are not busy and could hold an instance if they
+	// were empty.
 	alternatives int
-	// spare is the memory of a level that is gone.
+	// spare is the memory of a deleted level, for reuse.
 	spare heap
 }
 
-// known is what a ranking found of a node.
+// known is what a ranking knows of a node.
 type known struct {
-	// facts is the version of the node's facts it was found in.
+	// facts is the version of the node's facts that this was derived from.
 	facts uint32
-	// value is the node's value, -1 while the node has not joined.
+	// value is the index of the node's value, -1 while the node has not joined.
 	value int32
-	// own is how many of the group's instances were counted for it.
+	// own is how many of the group's instances the value counts for this node.
 	own int32
-	// allowed is whether the plan and the node's facts go together.
+	// allowed means that the standing filters admit the node. couldHold means that it could
+	// also hold an instance if it were empty.
 	allowed, couldHold bool
-	// alternative is whether it could hold an instance if it were empty, and is not busy.
+	// alternative means that couldHold is true and the node is not busy.
 	alternative bool
-	// lasting is the part of the score that depends on its facts.
+	// lasting is the part of the score that depends on the node's facts.
 	lasting int64
 	tie     uint64
 }
 
-// noValue is the place among the values of the nodes without the spread label, or of
-// all when there is no such label.
+// noValue is the index of the value for nodes without the spread label, or for all nodes
+// when the plan has no spread label.
 const noValue = 0
 
 func newRanking(c *class, m *Model) *ranking {
@@ -102,7 +107,7 @@ func newRanking(c *class, m *Model) *ranking {
 	return k
 }
 
-// grow makes room for what is found of nodes.
+// grow extends the arrays to a number of slots.
 func (k *ranking) grow(slots int) {
 	if slots <= len(k.known) {
 		return
@@ -115,7 +120,7 @@ func (k *ranking) grow(slots int) {
 	}
 }
 
-// judge puts a node where it belongs now.
+// judge evaluates a node and moves it to its new position.
 func (k *ranking) judge(n *Node) {
 	k.grow(n.slot + 1)
 	was := &k.known[n.slot]
@@ -145,7 +150,7 @@ func (k *ranking) rank(n *Node, as *known) ranked {
 	return ranked{node: n, total: s.total() + as.lasting, free: n.usable.MemoryMiB - n.used.MemoryMiB, tie: as.tie}
 }
 
-// learn finds a node's facts anew.
+// learn derives a node's entry from its changed facts.
 func (k *ranking) learn(n *Node, was *known) {
 	if was.value >= 0 {
 		k.leave(n, was)
@@ -154,7 +159,7 @@ func (k *ranking) learn(n *Node, was *known) {
 		k.alternatives--
 	}
 	*was = known{facts: n.facts, value: -1}
-	if n.Runtimes == nil { // it has left
+	if n.Runtimes == nil { // the node has left
 		return
 	}
 	q := &k.class.question
@@ -172,7 +177,7 @@ func (k *ranking) learn(n *Node, was *known) {
 	k.file(v)
 }
 
-// leave takes back what a node counted for.
+// leave removes a node from its value.
 func (k *ranking) leave(n *Node, was *known) {
 	v := &k.values[was.value]
 	k.unfile(v)
@@ -185,7 +190,7 @@ func (k *ranking) leave(n *Node, was *known) {
 	}
 }
 
-// best is the best node that fits, nil when there is none.
+// best returns the best node that fits, or nil when none does.
 func (k *ranking) best() *Node {
 	var best ranked
 	better := func(h heap, spread int64) {

@@ -10,15 +10,16 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// replicas are schedulers that share nodes. Each has a model that may lag behind what was
-// committed. A placement is refused if another one on its node is unknown to the model.
+// replicas simulates schedulers that share nodes. Each has a model that may lag behind the
+// committed placements. A commit is refused if its model has not seen an earlier commit on
+// the same node.
 type replicas struct {
 	t      *rapid.T
 	models []*place.Model
-	// seen is how much of log each model knows.
+	// seen is how much of log each model has seen.
 	seen []int
 	log  []place.Hold
-	// truth knows everything and prefers no node.
+	// truth sees every commit at once and prefers no node.
 	truth *place.Model
 }
 
@@ -34,7 +35,7 @@ func newReplicas(t *rapid.T, count int, nodes []place.Node) *replicas {
 	return r
 }
 
-// show lets a model know of more of the log.
+// show feeds the log up to upTo to a model.
 func (r *replicas) show(n, upTo int) {
 	for _, h := range r.log[r.seen[n]:upTo] {
 		r.models[n].Charge(h)
@@ -42,7 +43,8 @@ func (r *replicas) show(n, upTo int) {
 	r.seen[n] = upTo
 }
 
-// place has a replica place one instance from what it knows now; false when it was refused.
+// place lets replica n place one instance from its view. It returns false when the commit
+// is refused.
 func (r *replicas) place(n int, req place.Request) (done bool) {
 	c, u := r.models[n].Place(&req)
 	if u != nil {
@@ -55,13 +57,13 @@ func (r *replicas) place(n int, req place.Request) (done bool) {
 		}
 	}
 	r.best(req, c)
-	r.models[n].Release(c.Hold) // the log shows it
+	r.models[n].Release(c.Hold) // the log charges it again
 	r.log = append(r.log, c.Hold)
 	r.truth.Charge(c.Hold)
 	return true
 }
 
-// best demands that no node had a better score than the chosen one when it was committed.
+// best fails the test unless the chosen node had the best score at the commit.
 func (r *replicas) best(req place.Request, c place.Choice) {
 	req.Shuffle = 0
 	best, _ := r.truth.Place(&req)
@@ -91,7 +93,7 @@ func TestSeveralReplicasChooseTheBestNodeAsOneDoes(t *testing.T) {
 		r := newReplicas(t, count, nodes)
 		where := fleet.Where{Profile: rapid.SampledFrom([]fleet.Profile{"", fleet.ProfileSpread}).Draw(t, "profile")}
 		requests := make([]place.Request, count)
-		for n := range requests { // each replica owns another group
+		for n := range requests { // each replica owns a different group
 			requests[n] = *request(func(r *place.Request) {
 				r.Group, r.Plan.Where, r.Plan.Ports = fleet.GroupName(fmt.Sprintf("g%d", n)), where, fleet.PortRange{Start: 100, End: 199}
 			})
@@ -104,9 +106,9 @@ func TestSeveralReplicasChooseTheBestNodeAsOneDoes(t *testing.T) {
 				continue
 			}
 			requests[n].Shuffle++
-			r.show(n, len(r.log)) // it looks again once it knows what it lost to
+			r.show(n, len(r.log)) // it retries after it has seen the winning commit
 		}
-		if !equal || where.Profile != "" { // the profile spread looks at one group at a time
+		if !equal || where.Profile != "" { // the spread profile looks at one group at a time
 			return
 		}
 		on := map[fleet.NodeID]int{}

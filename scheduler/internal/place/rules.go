@@ -9,37 +9,38 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/label"
 )
 
-// rules are what a plan says about nodes, read once for all its requests.
+// rules are a plan's rules about nodes, parsed once for all its requests.
 type rules struct {
-	// problem is what cannot be read, a sentence for each of the first; empty when all can.
+	// problem lists the first few parse errors; empty when there are none.
 	problem                string
-	affinity, antiAffinity []fleet.LabelExpr
+	affinity, antiAffinity []label.LabelExpr
 	prefer                 []preference
 	weights                weights
 	// layers are the digests of the plan's templates.
 	layers []string
-	// named are the additional ports, those whose range ends first before the others.
+	// named are the additional ports, sorted by the end of their range.
 	named []fleet.NamedPort
-	// revision is the group's, for failures.
+	// revision is the group's revision, for counting failures.
 	revision int64
 }
 
-// maxProblems bounds how many of what cannot be read are named.
+// maxProblems bounds how many parse errors problem lists.
 const maxProblems = 5
 
-// preference is a soft affinity; weight is in units of the score.
+// preference is a soft affinity; weight is in millionths, like a score.
 type preference struct {
-	label  fleet.LabelExpr
+	label  label.LabelExpr
 	weight int64
 }
 
 func readRules(p *fleet.Plan) rules {
 	var r rules
 	var problems []string
-	expr := func(field, text string) fleet.LabelExpr {
-		e, err := fleet.ParseLabelExpr(text)
+	expr := func(field, text string) label.LabelExpr {
+		e, err := label.ParseLabelExpr(text)
 		if err != nil {
 			problems = append(problems, field+": "+errs.MessageOf(err))
 		}

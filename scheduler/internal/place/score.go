@@ -8,11 +8,12 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// unit is a score of 1. Scores are whole numbers of millionths, so that parts add up
-// in any order to the same total, and equal means equal.
+// unit is a score of 1. Scores are integers in millionths, so that the order of addition
+// does not matter and equal scores compare equal.
 const unit = 1_000_000
 
-// The parts of a score: those with a weight in the order of fleet.ScoreParts, and three more.
+// The parts of a score: those with a weight, in the order of fleet.ScoreParts, and three
+// more.
 const (
 	partMemory = iota
 	partCPU
@@ -22,14 +23,14 @@ const (
 	partOwn
 	partPacked
 	partWarm
-	weighted      // how many have a weight
+	weighted      // the number of parts with a weight
 	partPreferred = weighted
 	partFailures  = weighted + 1
 	partShare     = weighted + 2
 	partCount     = weighted + 3
 )
 
-// partNames are the parts' names as they stand in explanations.
+// partNames are the names that explanations use.
 var partNames = [partCount]string{
 	partMemory: string(fleet.ScoreMemory), partCPU: string(fleet.ScoreCPU), partInstances: string(fleet.ScoreInstances),
 	partPorts: string(fleet.ScorePorts), partSpread: string(fleet.ScoreSpread), partOwn: string(fleet.ScoreOwn),
@@ -37,12 +38,12 @@ var partNames = [partCount]string{
 	partPreferred: "preferred", partFailures: "failures", partShare: "share",
 }
 
-// Score is how well a node suits, in parts that add up to the total. Each part with
-// a weight is its share of all weights times a value from 0 to 1, so they add up to
-// 1 at most; preferences and failures come on top. It is comparable.
+// Score says how well a node suits, in parts that add up to the total. Each weighted part
+// is its share of all weights times a value from 0 to 1, so these parts add up to at most
+// 1. Preferences, failures and the preferred share come on top. Score is comparable.
 type Score struct {
 	parts [partCount]int32
-	// counted has a bit for each part that counts.
+	// counted has a bit for each part that was set.
 	counted uint16
 }
 
@@ -58,10 +59,10 @@ func (s *Score) total() (sum int64) {
 	return sum
 }
 
-// Total is the sum of the parts.
+// Total returns the sum of the parts.
 func (s Score) Total() float64 { return float64(s.total()) / unit }
 
-// Parts are the parts that count by name, and "total", rounded to a thousandth.
+// Parts returns the parts that were set by name, and "total", each rounded to a thousandth.
 func (s Score) Parts() map[string]float64 {
 	parts := make(map[string]float64, 1+bits.OnesCount16(s.counted))
 	for i, name := range partNames {
@@ -73,7 +74,7 @@ func (s Score) Parts() map[string]float64 {
 	return parts
 }
 
-// Text are the same parts as a placement keeps them, in order of name.
+// Text returns the same parts as the JSON that a placement stores, sorted by name.
 func (s Score) Text() fleet.Scores {
 	b := append(make([]byte, 0, 160), '{')
 	add := func(name string, v int64) {
@@ -92,15 +93,15 @@ func (s Score) Text() fleet.Scores {
 	return fleet.Scores(b)
 }
 
-// byName are the parts in order of their names; partCount is the total.
+// byName lists the parts sorted by name; partCount is the total.
 var byName = [...]int{
 	partCPU, partFailures, partInstances, partMemory, partOwn, partPacked, partPorts, partPreferred, partShare, partSpread, partCount, partWarm,
 }
 
-// rounded is a score in units, to a thousandth.
+// rounded converts a score from millionths and rounds it to a thousandth.
 func rounded(v int64) float64 { return math.Round(float64(v)/(unit/1000))/1000 + 0 }
 
-// weights are what each part counts of a unit; together a unit, or nothing.
+// weights is the weight of each part in millionths. They add up to one unit, or to 0.
 type weights [weighted]float64
 
 func weightsOf(w fleet.Where) weights {
@@ -118,11 +119,11 @@ func weightsOf(w fleet.Where) weights {
 	return out
 }
 
-// of is a part's weight times a value from 0 to 1, rounded down so that all together
-// are never more than a unit.
+// of returns a part's weight times a value from 0 to 1. It rounds down, so that the parts
+// never exceed one unit together.
 func (w *weights) of(part int, value float64) int64 { return int64(w[part] * value) }
 
-// score is a node's whole score.
+// score returns a node's whole score.
 func (q *question) score(n *Node) Score {
 	var s Score
 	q.changing(n, &s)
@@ -164,7 +165,7 @@ func (q *question) lasting(n *Node, s *Score) {
 	if len(q.prefer) > 0 {
 		s.set(partPreferred, preferred(n, q.prefer))
 	}
-	if n.share > 0 && len(q.prefer) == 0 { // a preference of 100 outweighs all
+	if n.share > 0 && len(q.prefer) == 0 { // else the share could hide a preference
 		s.set(partShare, n.share)
 	}
 	if n.fails(q.Group, q.revision) {
@@ -172,7 +173,7 @@ func (q *question) lasting(n *Node, s *Score) {
 	}
 }
 
-// preferred is what a group's preferences make of a node's labels.
+// preferred sums the weights of the preferences that match a node's labels.
 func preferred(n *Node, prefer []preference) (sum int64) {
 	for i := range prefer {
 		if prefer[i].label.Matches(n.Labels) {
@@ -189,7 +190,7 @@ func ratio(part, whole int) float64 {
 	return clamp(float64(part) / float64(whole))
 }
 
-// clamp is v between 0 and 1, 0 when it is no number.
+// clamp limits v to 0..1; NaN becomes 0.
 func clamp(v float64) float64 {
 	if v > 0 {
 		return min(1, v)

@@ -9,8 +9,8 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// half is a node with half its memory, a quarter of its CPU and one of three ports held
-// by another group.
+// half returns a model with one node. Another group holds half of its memory, a quarter of
+// its CPU and one of three ports.
 func half() *place.Model {
 	m := model(node("n", func(n *place.Node) { n.CPULoad, n.Warm = 0.5, []string{"d1"} }))
 	m.Charge(place.HoldOf("n", "other", fleet.Resources{MemoryMiB: 500, CPU: 100}, 100, nil))

@@ -1,15 +1,16 @@
 package place
 
-import "github.com/orreryhq/orrery/libs/fleet"
+import (
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
-// Cordon keeps everything new off a node, as an operator's cordon would. For
-// copies: the view knows nothing of it.
+// Cordon excludes a node from new placements, as an operator's cordon would. Use it on a
+// Clone only.
 func (m *Model) Cordon(id fleet.NodeID) {
 	m.change(id, func(n *Node) { n.Cordoned = true })
 }
 
-// Lose takes a node's agent away, as the end of its session would; what is held
-// there stays held. For copies: the view knows nothing of it.
+// Lose ends a node's session; what instances hold there stays held. Use it on a Clone only.
 func (m *Model) Lose(id fleet.NodeID) {
 	m.change(id, func(n *Node) { n.Live = false })
 }
@@ -21,26 +22,26 @@ func (m *Model) change(id fleet.NodeID, edit func(*Node)) {
 	}
 }
 
-// Outcome is what became of one request.
+// Outcome is the answer to one request.
 type Outcome struct {
 	Choice Choice
-	// Unfit is why it was not placed; nil when it was.
+	// Unfit says why it was not placed; nil when it was.
 	Unfit *Unfit
 }
 
-// Bounds limit what may be placed beside what nodes have, such as quotas.
+// Bounds are limits on placements beyond the nodes' capacity, such as quotas.
 type Bounds interface {
-	// Refuse is why a request may be placed nowhere now; nil when it may.
+	// Refuse returns why a request may not be placed anywhere now; nil when it may.
 	Refuse(r *Request) *Unfit
-	// Charge books what was placed.
+	// Charge records a placement.
 	Charge(h Hold)
-	// Kept is room that the model is charged with for an instance alone, if there is any.
+	// Kept returns the resources that the model already holds for an instance, if any.
 	Kept(id fleet.InstanceID) (h Hold, ok bool)
 }
 
-// PlaceAll places requests one after the other and charges the model and the bounds,
-// until more says no; it returns what became of those it came to. As in the real thing,
-// requests of one plan share a verdict, because room only shrinks meanwhile.
+// PlaceAll places requests in order and charges the model and the bounds. It stops when
+// more returns false, and returns the outcomes so far. Requests with the same plan and pin
+// share a refusal, as in the controller, because resources only shrink meanwhile.
 func (m *Model) PlaceAll(requests []*Request, bounds Bounds, more func() bool) []Outcome {
 	type class struct {
 		plan   *fleet.Plan
@@ -76,7 +77,7 @@ func (m *Model) PlaceAll(requests []*Request, bounds Bounds, more func() bool) [
 	return out
 }
 
-// placeIn places a request, which may use the room that is kept for it.
+// placeIn places a request, which may use the resources that are kept for it.
 func (m *Model) placeIn(r *Request, bounds Bounds) (Choice, *Unfit) {
 	h, kept := bounds.Kept(r.ID)
 	if kept {

@@ -13,12 +13,12 @@ const (
 	speedNodes     = 5000
 	speedInstances = 100_000
 	speedExplains  = 500
-	// speedLimit bounds one fill: what is slow is measured with fewer instances.
+	// speedLimit bounds one fill, so that slow cases place fewer instances.
 	speedLimit = 10 * time.Second
 )
 
-// BenchmarkFleet reports what decisions in memory cost in a large fleet, as
-// figures of `make bench-place`: their unit is "<id>:<unit>".
+// BenchmarkFleet reports the cost of in-memory decisions in a large fleet, as figures for
+// `make bench-place`. Their unit is "<id>:<unit>".
 func BenchmarkFleet(b *testing.B) {
 	b.Run("uniform", func(b *testing.B) { b.ReportMetric(fill(b, plain), "place_mem_per_s:1/s") })
 	b.Run("constrained", func(b *testing.B) {
@@ -33,7 +33,7 @@ func BenchmarkFleet(b *testing.B) {
 	})
 }
 
-// fill places a group's instances on empty nodes and returns how many a second.
+// fill places a group's instances on empty nodes and returns the rate per second.
 func fill(b *testing.B, plan func(*fleet.Plan)) float64 {
 	m := speedModel(speedNodes)
 	p := speedPlan(plan)
@@ -63,7 +63,7 @@ func speedModel(nodes int) *Model {
 
 func plain(*fleet.Plan) {}
 
-// constrained keeps off some nodes, spreads over zones and wants two ports.
+// constrained adds anti-affinity, a spread over zones and a second port.
 func constrained(p *fleet.Plan) {
 	p.Where.AntiAffinity, p.Where.Spread = []string{"disk=hdd"}, "zone"
 	p.AdditionalPorts = []fleet.NamedPort{{Name: "query", Range: fleet.PortRange{Start: 40_000, End: 40_100}}}
@@ -78,7 +78,8 @@ func speedPlan(change func(*fleet.Plan)) *fleet.Plan {
 	return p
 }
 
-// explains measures why instances of many groups do not fit anywhere, in milliseconds.
+// explains measures explanations for instances of many groups that fit nowhere, in
+// milliseconds.
 func explains(b *testing.B) (p50, p99 float64) {
 	m := speedModel(speedNodes)
 	var took []time.Duration

@@ -1,17 +1,17 @@
 package place
 
-// value is a value of the spread label.
+// value is one value of the spread label.
 type value struct {
 	name string
-	// count is how many of the group's instances hold room on its nodes.
+	// count is how many of the group's instances its nodes hold.
 	count int
-	// nodes have the label's value; couldHold of them could hold an instance of the group
-	// if they were empty.
+	// nodes counts the nodes with this value; couldHold counts those that could hold an
+	// instance of the group if they were empty.
 	nodes, couldHold int
-	// fits are the nodes that fit now, top the best of them as it stands in a level.
+	// fits holds the nodes that fit now; top is the best of them, as recorded in the level.
 	fits heap
 	top  *Node
-	// unlabelled is true of the nodes without the label, which are in no level.
+	// unlabelled marks the value for nodes without the label. It is in no level.
 	unlabelled bool
 }
 
@@ -30,7 +30,7 @@ func (v *value) part(n *known) {
 	}
 }
 
-// valueFor is where a node's value stands, made when it is new.
+// valueFor returns the index of a node's value and creates a missing value.
 func (k *ranking) valueFor(n *Node) int32 {
 	key := k.class.Plan.Where.Spread
 	name, ok := n.Labels[key]
@@ -51,17 +51,17 @@ func (k *ranking) valueFor(n *Node) int32 {
 	return at
 }
 
-// valueOf is where a judged node's value stands.
+// valueOf returns the index of a judged node's value.
 func (k *ranking) valueOf(n *Node) int32 { return max(noValue, k.known[n.slot].value) }
 
-// count is how many of the group's instances a judged node's value has.
+// count returns how many of the group's instances a judged node's value has.
 func (k *ranking) count(n *Node) int { return k.values[k.valueOf(n)].count }
 
-// fewest is how many instances the emptiest has of the values that bind a maximum
-// skew: those of which a node could hold an instance if it were empty. That is how
-// Kubernetes counts, which looks at what a node may take and not at what is free: a
-// value whose nodes are full holds the others back, one whose nodes are lost, cordoned
-// or too small does not.
+// fewest returns the lowest number of instances among the values that limit the skew. These
+// are the values with a node that could hold an instance if it were empty. Kubernetes
+// counts the same way: it looks at what a node may take, not at what is free. So a value
+// with full nodes limits the others, and a value whose nodes are all lost, cordoned or too
+// small does not.
 func (k *ranking) fewest() int {
 	for i := range k.levels {
 		if k.levels[i].binding > 0 {
@@ -71,7 +71,7 @@ func (k *ranking) fewest() int {
 	return 0
 }
 
-// emptiest is the name of a value that has so few.
+// emptiest returns the name of a value with the fewest instances.
 func (k *ranking) emptiest() (name string) {
 	fewest := k.fewest()
 	for i := 1; i < len(k.values); i++ {
@@ -82,21 +82,21 @@ func (k *ranking) emptiest() (name string) {
 	return name
 }
 
-// admits reports whether one more instance under a value keeps to the maximum skew.
-// Nodes without the label are not admitted.
+// admits reports whether the maximum skew allows one more instance under a value. It never
+// allows nodes without the label.
 func (k *ranking) admits(value int32) bool {
 	return !k.class.skewed() || value != noValue && k.admitsCount(k.values[value].count)
 }
 
-// admitsCount is admits for a labelled value with a number of instances:
-// count + 1 - fewest <= MaxSkew.
+// admitsCount is admits for a labelled value with count instances. It checks count + 1 -
+// fewest <= MaxSkew.
 func (k *ranking) admitsCount(count int) bool {
 	return !k.class.skewed() || count-k.fewest() < k.class.Plan.Where.MaxSkew
 }
 
-// spreadPart is what the score has for a value: its weight, less the share of its
-// instances in those of the fullest. Nodes without the label, and all when there is
-// no such label or no instance yet, have the whole weight.
+// spreadPart returns the spread part of the score for a value: its weight times 1 -
+// count/count of the fullest value. Nodes without the label get the whole weight. So do all
+// nodes when the plan has no spread label or the group has no instance yet.
 func (k *ranking) spreadPart(value int32) int64 {
 	if value == noValue {
 		return k.spreadOf(0)
@@ -112,7 +112,7 @@ func (k *ranking) spreadOf(count int) int64 {
 	return k.class.weights.of(partSpread, 1-float64(count)/float64(max(1, fullest)))
 }
 
-// spreadPart is the part of a node's score for the spread.
+// spreadPart returns the spread part of a node's score.
 func (q *question) spreadPart(n *Node) int64 {
 	if q.ranking == nil {
 		return q.weights.of(partSpread, 1)

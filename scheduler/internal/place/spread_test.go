@@ -23,7 +23,7 @@ func skew(most int) func(*place.Request) {
 	return func(r *place.Request) { r.Plan.Where.Spread, r.Plan.Where.MaxSkew = "zone", most }
 }
 
-// hold charges a number of the group's instances to a node.
+// hold charges count instances of the group to a node.
 func hold(m *place.Model, n fleet.NodeID, count int) {
 	for range count {
 		m.Charge(place.HoldOf(n, "lobby", fleet.Resources{}, 0, nil))
@@ -42,8 +42,8 @@ func TestInstancesAreSpreadOverALabel(t *testing.T) {
 func TestWhatBindsAMaximumSkew(t *testing.T) {
 	cases := []struct {
 		rule string
-		b    func(*place.Node) // the only node of zone b, where the group has nothing
-		fits bool              // whether a third may go to zone a, where it has two
+		b    func(*place.Node) // the only node of zone b, where the group has no instance
+		fits bool              // whether a third instance may go to zone a, which has two
 	}{
 		{rule: "a zone that is lost does not hold the others back", b: func(n *place.Node) { n.Live = false }, fits: true},
 		{rule: "nor one that is cordoned", b: func(n *place.Node) { n.Cordoned = true }, fits: true},

@@ -2,8 +2,8 @@ package place
 
 import "slices"
 
-// warmRatio is the share of a plan's templates that are in the node's cache; 1 when
-// it has none.
+// warmRatio returns the share of a plan's templates that the node has cached; 1 when the
+// plan has none.
 func (n *Node) warmRatio(layers []string) float64 {
 	if len(layers) == 0 {
 		return 1

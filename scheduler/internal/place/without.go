@@ -7,8 +7,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// FitsWithout reports whether a request would fit on a node without some of what is
-// held there. Nothing is charged.
+// FitsWithout reports whether a request would fit on a node without some of its holds. It
+// charges nothing.
 func (m *Model) FitsWithout(r *Request, id fleet.NodeID, without []Hold) bool {
 	n, ok := m.nodes[id]
 	if !ok || n.Runtimes == nil {
@@ -30,8 +30,8 @@ func (m *Model) FitsWithout(r *Request, id fleet.NodeID, without []Hold) bool {
 	return c.excludedBy(&trial) == nil
 }
 
-// Lacking is what is missing on a node for a request without some of what is held
-// there, each part at least 0. A part that the request takes nothing of is not missing.
+// Lacking returns which resources a node lacks for a request without some of its holds. No
+// part is negative. A resource that the request does not need is not lacking.
 func (m *Model) Lacking(r *Request, id fleet.NodeID, without []Hold) fleet.Resources {
 	n, ok := m.nodes[id]
 	if !ok {

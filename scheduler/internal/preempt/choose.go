@@ -7,19 +7,19 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Gap is how much lower the priority of a victim's group must be at least: those
-// closer than that count as equals.
+// Gap is the least difference of priority between an instance and its victims.
 const Gap = 10
 
-// Instance is what is known of an instance that may have to make room.
+// Instance is a running instance that may become a victim.
 type Instance struct {
 	ID        fleet.InstanceID
 	Priority  int
 	Resources fleet.Resources
-	// Placed is the revision of its placement, so that no clock says who is youngest.
+	// Placed is the etcd revision of its placement. It gives an order by age that depends
+	// on no clock.
 	Placed int64
-	// Bound is whether it must stay whatever its priority: it is static, has players,
-	// or is ending anyway.
+	// Bound means that the instance must stay whatever its priority: it is static, has
+	// players, or is already stopping.
 	Bound bool
 }
 
@@ -27,24 +27,26 @@ type Instance struct {
 type Node struct {
 	ID        fleet.NodeID
 	Instances []Instance
-	// Lacking is what is missing on it, each part at least 0: a bound for the search.
+	// Lacking is what the node lacks for the new instance, no part negative. It bounds the
+	// search.
 	Lacking fleet.Resources
 }
 
-// Victims are who makes room on a node, the one that costs most first.
+// Victims are the instances to evict from a node, most expensive first.
 type Victims struct {
 	Node      fleet.NodeID
 	Instances []Instance
 }
 
-// Fits reports whether the instance would fit on a node without some of those on it.
+// Fits reports whether the new instance would fit on a node without some of the instances
+// there.
 type Fits func(n fleet.NodeID, without []fleet.InstanceID) bool
 
-// steps bounds one search, and so how often Fits is asked about sets of victims.
+// steps bounds one search, and so the number of calls of Fits for sets of victims.
 const steps = 1 << 14
 
-// Choose finds the cheapest victims for an instance of a priority that fits on none
-// of the nodes as they are. ok is false when nobody's end would make it fit.
+// Choose finds the cheapest victims for an instance of the given priority that fits on no
+// node. ok is false when no set of victims would make it fit.
 func Choose(priority int, nodes []Node, fits Fits) (best Victims, ok bool) {
 	left := steps
 	for _, s := range searches(priority, nodes, fits, &left) {
@@ -63,8 +65,8 @@ func Choose(priority int, nodes []Node, fits Fits) (best Victims, ok bool) {
 	return best, ok
 }
 
-// searches are those of the nodes that have candidates, beginning where the fewest
-// victims may do: what they find spares the others much.
+// searches returns a search for each node with candidates. It sorts them by the lower bound
+// of victims, because a small set found early cuts the other searches short.
 func searches(priority int, nodes []Node, fits Fits, left *int) []*search {
 	var out []*search
 	for _, n := range nodes {
@@ -76,7 +78,7 @@ func searches(priority int, nodes []Node, fits Fits, left *int) []*search {
 	return out
 }
 
-// candidates are those that may make room, the one that costs least first.
+// candidates returns the instances that may become victims, cheapest first.
 func candidates(all []Instance, priority int) []Instance {
 	var out []Instance
 	for _, i := range all {
@@ -88,12 +90,12 @@ func candidates(all []Instance, priority int) []Instance {
 	return out
 }
 
-// cost orders instances by how much their end costs.
+// cost compares the cost of evicting two instances.
 func cost(a, b Instance) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(b.Placed, a.Placed), cmp.Compare(a.ID, b.ID))
 }
 
-// compare orders sets of victims, each with the one that costs most first.
+// compare compares two sets of victims, each with the most expensive first.
 func compare(a, b []Instance) int {
 	if c := cmp.Compare(len(a), len(b)); c != 0 {
 		return c

@@ -15,15 +15,15 @@ import (
 
 func at(d time.Duration) time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC).Add(d) }
 
-// fleetOf is nodes with what is free on them, in MiB and ports.
+// fleetOf is a fleet with the free MiB and ports of each node.
 type fleetOf struct {
 	nodes []Node
 	free  map[fleet.NodeID]fleet.Resources
-	ports map[fleet.NodeID]int // free ports; each instance has one
+	ports map[fleet.NodeID]int // free ports; each instance holds one
 	needs fleet.Resources
 }
 
-// fits is the filters of the tests: memory, CPU and a port.
+// fits checks memory, CPU and one port.
 func (f *fleetOf) fits(n fleet.NodeID, without []fleet.InstanceID) bool {
 	free, ports := f.free[n], f.ports[n]
 	for _, node := range f.nodes {
@@ -45,7 +45,8 @@ func (f *fleetOf) lack() {
 
 func mem(mib int) fleet.Resources { return fleet.Resources{MemoryMiB: mib} }
 
-// instance is "id priority MiB minutes-since-it-was-placed", a star after it is bound.
+// instance parses "id priority MiB minutes-since-placement". A trailing star marks it as
+// bound.
 func instance(text string) Instance {
 	var i Instance
 	var id string
@@ -62,7 +63,7 @@ func TestVictims(t *testing.T) {
 	tests := []struct {
 		rule  string
 		needs int
-		// nodes are "free: instance, instance", named n1, n2 …
+		// nodes are "free: instance, instance", named n1, n2, …
 		nodes []string
 		want  string
 	}{
@@ -173,7 +174,7 @@ func TestTheCheapestOfAllSetsIsFound(t *testing.T) {
 func TestNobodyIsAVictimWhoMayNotBeOrNeedNotBe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFleet(t)
-		left := rapid.IntRange(0, 3).Draw(t, "steps") // as good as none: the set is not searched for
+		left := rapid.IntRange(0, 3).Draw(t, "steps") // too few to search, so the set is only minimal
 		for _, s := range searches(50, f.nodes, f.fits, &left) {
 			if !f.fits(s.node, ids(s.candidates)) {
 				continue

@@ -1,23 +1,22 @@
-// Package preempt decides who makes room for an instance that fits nowhere: the
-// cheapest set of instances on one node without which it would fit. It is pure.
+// Package preempt chooses the instances to evict for an instance that fits nowhere: the
+// cheapest set on one node whose eviction makes the instance fit. It is pure.
 //
 // # Rules
 //
-//   - A victim's group has a priority at least Gap below that of the one that gets
-//     the room. It is not static, nobody plays on it, and it is not on its way out.
-//   - The cheapest set has the fewest victims. Among sets of one size the victims
-//     that cost most are compared first, then those that cost second most, and so on:
-//     one costs more the higher its priority and, among equals, the older it is.
-//   - No victim is superfluous: without any one of them in the set it would not fit.
-//   - Whether it would fit is asked of whoever knows the nodes, all filters included.
-//     Taking one more instance away never makes it unfit.
+//   - The group of a victim has a priority at least Gap below that of the new instance. A
+//     victim is not static, has no players and is not already stopping.
+//   - The cheapest set has the fewest victims. Sets of the same size are compared by their
+//     most expensive victims, then by the second most expensive, and so on. A higher
+//     priority costs more; among equals, the older instance does.
+//   - Every victim is necessary: without it, the new instance would not fit.
+//   - The caller decides with all filters whether the instance fits. Evicting one more
+//     instance must never make it unfit.
 //
-// The search is exact while it stays within a number of steps; past it the set
-// is only minimal, not the cheapest.
+// The search is exact up to a number of steps. Beyond that, the set is minimal but may not
+// be the cheapest.
 //
 // # No loop
 //
-// Pace lets one instance have one preemption at a time and waits a minute before the
-// next. Together with the gap between priorities this ends: who is displaced never
-// displaces who displaced it.
+// Pace allows one preemption at a time per instance and waits a minute before the next.
+// The priority gap ensures that an evicted instance never evicts the one that replaced it.
 package preempt

@@ -9,18 +9,18 @@ import (
 // search looks for the cheapest set on one node.
 type search struct {
 	node fleet.NodeID
-	// candidates are in order of cost.
+	// candidates are sorted by cost, cheapest first.
 	candidates []Instance
 	lacking    fleet.Resources
 	fits       Fits
-	// left is how many steps may still be made, shared by all nodes.
+	// left is the number of remaining steps, shared by all nodes.
 	left *int
-	// fewest is a number of victims below which no set can be enough; more than there
-	// are candidates when none can. At least 1.
+	// fewest is a lower bound of the number of victims, at least 1. It exceeds the number
+	// of candidates when no set is enough.
 	fewest int
-	// most is the largest of each part among the first n candidates.
+	// most[n] is the maximum of each resource among the first n candidates.
 	most []fleet.Resources
-	// picked are the victims of the set in the making, the one that costs most first.
+	// picked are the victims chosen so far, most expensive first.
 	picked []Instance
 }
 
@@ -36,14 +36,14 @@ func newSearch(n Node, candidates []Instance, fits Fits, left *int) *search {
 	return s
 }
 
-// enough reports whether n of the first m candidates could make up for what is lacking.
+// enough reports whether n of the first m candidates could free what is lacking.
 func (s *search) enough(lacking fleet.Resources, n, m int) bool {
 	most := s.most[m]
 	return lacking.Fits(fleet.Resources{MemoryMiB: n * most.MemoryMiB, CPU: n * most.CPU, DiskMiB: n * most.DiskMiB})
 }
 
-// cheapest is the cheapest set of at most limit victims, the one that costs most
-// first; nil when there is none.
+// cheapest returns the cheapest set of at most limit victims, most expensive first, or nil
+// when none exists.
 func (s *search) cheapest(limit int) []Instance {
 	for size := s.fewest; size <= limit; size++ {
 		if s.pick(size, len(s.candidates), s.lacking) {
@@ -56,9 +56,8 @@ func (s *search) cheapest(limit int) []Instance {
 	return nil
 }
 
-// pick adds size of the first m candidates to the set. It tries sets in order of
-// cost, so the first that is enough is the cheapest: its dearest member is the one
-// that is chosen last among those that could be.
+// pick adds size of the first m candidates to the set. It tries the cheapest possible most
+// expensive victim first, so the first set that fits is the cheapest.
 func (s *search) pick(size, m int, lacking fleet.Resources) bool {
 	*s.left--
 	if size == 0 {
@@ -82,8 +81,8 @@ func (s *search) pick(size, m int, lacking fleet.Resources) bool {
 	return false
 }
 
-// minimal is a set without a superfluous victim, found without searching: all
-// candidates, less each that is not needed, the one that costs most first.
+// minimal returns a set without a superfluous victim. It starts with all candidates and
+// drops each one that is not needed, most expensive first.
 func (s *search) minimal(limit int) []Instance {
 	set := slices.Clone(s.candidates)
 	slices.Reverse(set)

@@ -9,20 +9,20 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Limits are the numbers behind the rules.
+// Limits are the parameters of the rules.
 type Limits struct {
-	// Threshold is the gap of use, 0..1, below which nothing is moved.
+	// Threshold is the gap of use, 0..1, that must be exceeded before anything moves.
 	Threshold float64
-	// Margin is by how much of the instance's own share a move must close the gap
-	// between its two nodes, at least; the most it can is twice that share.
+	// Margin is the least amount by which a move must close the gap between its two nodes,
+	// as a multiple of the instance's own share. A move closes at most twice that share.
 	Margin float64
-	// Moves is how many may be under way at a time.
+	// Moves limits the moves in progress.
 	Moves int
-	// Quiet is how long what was moved stays.
+	// Quiet is how long an instance stays after a move.
 	Quiet time.Duration
 }
 
-// DefaultLimits are the limits of the design.
+// DefaultLimits returns the default parameters.
 func DefaultLimits() Limits {
 	return Limits{Threshold: 0.10, Margin: 1, Moves: 8, Quiet: time.Hour}
 }
@@ -30,24 +30,24 @@ func DefaultLimits() Limits {
 // Node is a node as rebalancing sees it.
 type Node struct {
 	ID fleet.NodeID
-	// Usable is whether its agent has a session and nobody keeps it free.
+	// Usable means that its agent has a session and that it is not cordoned.
 	Usable bool
-	// Capacity is what instances may reserve, Used what they have reserved, those that
-	// are being moved included: on the node they leave no more, on the other already.
+	// Capacity is what instances may reserve and Used is what they have reserved. A moving
+	// instance counts only on its new node.
 	Capacity, Used fleet.Resources
 }
 
-// Instance is one that may be moved: ready, without players, not static, its group
-// allows it.
+// Instance is an instance that may move: it is ready, not static and without players, and
+// its group allows it.
 type Instance struct {
 	ID        fleet.InstanceID
 	Node      fleet.NodeID
 	Resources fleet.Resources
-	// MovedAt is when it was moved last, or was to be; zero when never.
+	// MovedAt is the time of its last move or attempt; zero when there was none.
 	MovedAt time.Time
 }
 
-// Move is one decision, and the use of both nodes before it.
+// Move is one decision, with the use of both nodes before it.
 type Move struct {
 	Instance fleet.InstanceID
 	From, To fleet.NodeID
@@ -55,14 +55,14 @@ type Move struct {
 	FromUse, ToUse float64
 }
 
-// Input is everything Moves looks at.
+// Input is everything that Moves depends on.
 type Input struct {
 	Nodes     []Node
 	Instances []Instance
-	// UnderWay is how many moves have begun and not ended.
+	// UnderWay is the number of moves in progress.
 	UnderWay int
-	// Fits reports whether an instance would fit on a node as it is. What this decision
-	// moves there before is not known to it: at most one is moved to a node at a time.
+	// Fits reports whether an instance would fit on a node as it is. It ignores the other
+	// moves of the same decision, which is safe because at most one goes to each node.
 	Fits   func(fleet.InstanceID, fleet.NodeID) bool
 	Limits Limits
 }
@@ -94,8 +94,8 @@ func Moves(in Input, now time.Time) []Move {
 	return out
 }
 
-// ranked are the usable nodes that have something to move, fullest first, and all
-// usable ones, emptiest first.
+// ranked returns the usable nodes with movable instances, fullest first, and all usable
+// nodes, emptiest first.
 func ranked(nodes []Node, movable map[fleet.NodeID][]Instance) (sources, targets []Node) {
 	for _, n := range nodes {
 		if !n.Usable {
@@ -111,10 +111,11 @@ func ranked(nodes []Node, movable map[fleet.NodeID][]Instance) (sources, targets
 	return sources[:min(len(sources), looks)], targets[:min(len(targets), looks)]
 }
 
-// looks bounds how many of the fullest and of the emptiest nodes are looked at.
+// looks bounds how many of the fullest and of the emptiest nodes a decision considers.
 const looks = 64
 
-// best is the move off a node that closes the gap to the emptiest node most.
+// best returns the move off a node that most closes the gap to the emptiest node that can
+// take one.
 func (in Input) best(from Node, targets []Node, taken map[fleet.NodeID]bool, movable []Instance) (best Move, ok bool) {
 	if taken[from.ID] {
 		return Move{}, false
@@ -142,8 +143,8 @@ func (in Input) best(from Node, targets []Node, taken map[fleet.NodeID]bool, mov
 	return Move{}, false
 }
 
-// closes is by how much a move closes the gap between its nodes; 0 when it is not
-// worth it or not allowed.
+// closes returns by how much a move closes the gap between its nodes, or 0 when the rules
+// forbid the move.
 func (in Input) closes(from, to Node, i Instance) float64 {
 	before := from.use() - to.use()
 	left, joined := from, to
@@ -159,11 +160,11 @@ func (in Input) closes(from, to Node, i Instance) float64 {
 	return closed
 }
 
-// rounding is what sums of shares may differ by.
+// rounding is the tolerance for sums of shares.
 const rounding = 1e-9
 
-// use is the larger of the reserved shares of memory and CPU. A node without one of
-// them is full of what is reserved there.
+// use returns the larger of the reserved shares of memory and CPU. A node without capacity
+// counts as full when something is reserved on it.
 func (n Node) use() float64 {
 	return max(share(n.Used.MemoryMiB, n.Capacity.MemoryMiB), share(n.Used.CPU, n.Capacity.CPU))
 }

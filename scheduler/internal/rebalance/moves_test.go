@@ -17,7 +17,7 @@ func at(d time.Duration) time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, t
 type sim struct {
 	nodes     map[fleet.NodeID]*Node
 	instances map[fleet.InstanceID]*Instance
-	stuck     map[fleet.InstanceID]bool // players, static, or its group does not allow it
+	stuck     map[fleet.InstanceID]bool // has players, is static, or its group does not allow it
 	barred    map[fleet.InstanceID]fleet.NodeID
 	limits    Limits
 	moved     map[fleet.InstanceID]time.Time
@@ -58,7 +58,7 @@ func (s *sim) input() Input {
 	return in
 }
 
-// step carries the moves out, checking what each must be.
+// step checks the moves and carries them out.
 func (s *sim) step(t fataler, now time.Time) []Move {
 	moves := Moves(s.input(), now)
 	if len(moves) > s.limits.Moves {
@@ -88,7 +88,7 @@ type fataler interface {
 	Fatalf(string, ...any)
 }
 
-// settle moves until nothing is moved for longer than the quiet time.
+// settle moves instances until nothing has moved for longer than the quiet time.
 func (s *sim) settle(t fataler, rounds int) (moves int) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -261,7 +261,7 @@ func TestTheOrderOfRecordsDoesNotMatter(t *testing.T) {
 				s.add(id, fleet.Resources{MemoryMiB: rapid.SampledFrom([]int{5, 10, 15}).Draw(t, "takes")})
 			}
 		}
-		in := s.input() // in the order of maps
+		in := s.input() // Go's random map order shuffles the input
 		if a, b := Moves(in, at(0)), Moves(s.input(), at(0)); !slices.Equal(a, b) {
 			t.Fatalf("%v, in another order %v", a, b)
 		}

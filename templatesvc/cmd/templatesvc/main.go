@@ -1,5 +1,5 @@
-// Command templatesvc runs the template service as a process of its own: it
-// publishes a directory of templates and serves their files to agents.
+// Command templatesvc runs the template service. It publishes a directory of templates and
+// serves their files to agents.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 
-// settings are what an operator may set.
+// settings are the settings of the process.
 type settings struct {
 	program.Settings
 	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address of the API agents and gateways call; port 0 picks a free one"`
@@ -59,10 +59,11 @@ type settings struct {
 	} `config:"scrub"`
 }
 
-// maxQuiet bounds templates.quiet: after a minute a template is published all the same.
+// maxQuiet is the maximum of templates.quiet. A template is published after a minute in any
+// case.
 const maxQuiet = 20 * time.Second
 
-// Validate names the settings that cannot be used.
+// Validate returns the settings with invalid values.
 func (s *settings) Validate() []error {
 	problems := append(s.Settings.Validate(), s.RequireSecret()...)
 	if s.Versions.Keep < 0 {
@@ -96,7 +97,7 @@ func (s *settings) Validate() []error {
 	return problems
 }
 
-// bucket is where contents are kept; nil: in blobs.dir.
+// bucket returns the bucket for file contents, or nil if they are in blobs.dir.
 func (s *settings) bucket() *templatesvc.Bucket {
 	s3 := s.Blobs.S3
 	if s3.Endpoint == "" {

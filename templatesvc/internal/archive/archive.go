@@ -1,18 +1,17 @@
-// Package archive reads foreign archives (zip, tar, tar.gz, tar.zst) entry by
-// entry, and writes the same formats in one way only.
+// Package archive reads archives from users (zip, tar, tar.gz, tar.zst) entry by entry, and
+// writes the same formats reproducibly.
 //
-//	bytes ──▶ decompress ──▶ entries ──▶ name ──▶ tree ──▶ meter ──▶ the caller's function
+//	bytes ──▶ decompress ──▶ entries ──▶ name ──▶ tree ──▶ limits ──▶ the caller's function
 //	              window      kinds     confine   clashes   bytes
 //
-// Invariants: the caller's function sees only paths inside the tree, each once,
-// regular files, directories and links, with permission bits and no others; no
-// more bytes than the limits allow are ever given out, whatever sizes the archive
-// claims; no more memory is taken than the formats' windows and one record an entry.
-// Whether links lead out is known only when all of them were seen: what the
-// function stored counts when Read returned nil, and not before.
+// Invariants: The caller's function sees only regular files, directories and links, with
+// permission bits only, each path once and inside the tree. It never receives more bytes
+// than the limits allow, whatever sizes the archive claims. Memory is bounded by the
+// decompression window and one record per entry. Links can only be checked after the last
+// entry, so the caller must discard everything if Read returns an error.
 //
-// It writes nothing to disk but the spool of a zip, which cannot be read from its
-// beginning, and knows nothing of how entries are kept.
+// The package writes nothing to disk except a temporary copy of a zip, which has to be read
+// from its end.
 package archive
 
 import (
@@ -24,10 +23,10 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// Format is how an archive is packed.
+// Format is an archive format.
 type Format string
 
 // The formats.
@@ -38,7 +37,7 @@ const (
 	TarZstd Format = "tar.zst"
 )
 
-// FormatOf is the format a file's name tells, "" when it tells none.
+// FormatOf returns the format for the ending of a file name, or "" if it is unknown.
 func FormatOf(name string) Format {
 	name = strings.ToLower(name)
 	for _, known := range []struct {
@@ -59,61 +58,62 @@ func FormatOf(name string) Format {
 	return ""
 }
 
-// Limits bound what an archive may hold. Use DefaultLimits and change what differs.
+// Limits restrict what an archive may hold. Start with DefaultLimits.
 type Limits struct {
-	// TotalBytes and EntryBytes bound the content, of all entries and of each.
+	// TotalBytes is the maximum size of all content, EntryBytes that of one entry.
 	TotalBytes, EntryBytes int64
-	// Entries bounds how many there are, directories and links included.
+	// Entries is the maximum number of entries, including directories and links.
 	Entries int
-	// Ratio is how many bytes one packed byte may become, once 64 MiB came out.
+	// Ratio is the maximum ratio of unpacked to packed bytes. It applies after 64 MiB of
+	// output.
 	Ratio int64
 }
 
-// DefaultLimits are those of an upload: 512 MiB in all, 128 MiB an entry, 50,000
-// entries, 200 bytes out of one.
+// DefaultLimits returns the limits of an upload: 512 MiB in all, 128 MiB per entry, 50,000
+// entries, ratio 200.
 func DefaultLimits() Limits {
 	return Limits{TotalBytes: 512 << 20, EntryBytes: 128 << 20, Entries: 50_000, Ratio: 200}
 }
 
 const (
-	// ratioFrom is how much may come out before the ratio is looked at.
+	// ratioFrom is the output in bytes from which the ratio is checked.
 	ratioFrom = 64 << 20
-	// window bounds what a decompressor remembers.
+	// window is the maximum window of a decompressor in bytes.
 	window = 64 << 20
-	// headerBytes is what an entry may cost beside its content.
+	// headerBytes is the assumed maximum size of an entry's header.
 	headerBytes = 2048
 )
 
-// packed is how large the archive itself, or its unpacked stream, may be.
+// packed returns the maximum size of the archive, and of a decompressed tar.
 func (l Limits) packed() int64 { return l.TotalBytes + int64(l.Entries)*headerBytes }
 
-// Options say how to read. The zero Format is found out from the first bytes.
+// Options say how to read an archive. If Format is "", it is detected from the first bytes.
 type Options struct {
 	Format Format
 	Limits Limits
-	// Spool is the directory a zip is kept in while it is read. Empty: the system's.
+	// Spool is the directory for the temporary copy of a zip; "" means the system's.
 	Spool string
 }
 
-// Entry is one member of an archive.
+// Entry is one entry of an archive.
 type Entry struct {
 	// Path is slash-separated, relative, clean and inside the tree.
 	Path string
-	Kind fleet.FileKind
-	// Mode holds permission bits only.
+	Kind content.FileKind
+	// Mode has only permission bits.
 	Mode uint32
-	// Size is what a regular file holds.
+	// Size is the size of a regular file.
 	Size int64
-	// Target is where a link leads, relative to its own directory.
+	// Target is where a link leads, relative to the link's directory.
 	Target string
-	// Same is the path of an earlier regular file whose content this one has, of a hard
-	// link; its reader is empty then.
+	// Same is the path of an earlier regular file with the same content, for a hard link.
+	// The entry's reader is then empty.
 	Same string
 }
 
-// Read calls each for every entry in the archive's order, with a reader of its
-// content, which is valid during the call. The error of each ends it and is returned.
-// Malformed when the archive is damaged or hostile, TooLarge when a limit is passed,
+// Read calls each for every entry, in the archive's order, with a reader that is valid
+// during the call. If each returns an error, Read stops and returns it. Read returns
+// Malformed when the archive is damaged or malicious, TooLarge beyond a limit, and
 // Unavailable when r or the spool fails.
 func Read(ctx context.Context, r io.Reader, o Options, each func(Entry, io.Reader) error) error {
 	in := &input{ctx: ctx, r: r, left: o.Limits.packed()}
@@ -123,12 +123,12 @@ func Read(ctx context.Context, r io.Reader, o Options, each func(Entry, io.Reade
 	case errors.As(err, &own):
 		return own.err
 	case in.err != nil:
-		return in.err // what follows from a source that failed is not the archive's fault
+		return in.err // a failed source also looks like a damaged archive
 	}
 	return err
 }
 
-// stopped carries the error of the caller's function out, whatever it is.
+// stopped wraps an error of the caller's function, to tell it from one of the archive.
 type stopped struct{ err error }
 
 // Error implements error.
@@ -163,7 +163,7 @@ const (
 	tarMagicAt = 257
 )
 
-// detect tells the format by the first bytes, "" when they are none's.
+// detect returns the format for the first bytes, or "" if they match none.
 func detect(head []byte) Format {
 	switch {
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("PK\x05\x06")), bytes.HasPrefix(head, []byte("PK\x07\x08")):
@@ -178,12 +178,12 @@ func detect(head []byte) Format {
 	return ""
 }
 
-// damaged says that an archive cannot be read on.
+// damaged returns the error for an archive that cannot be decoded. at is the current entry.
 func damaged(format Format, at string, err error) error {
 	var refusal *errs.Error
 	var own stopped
 	if errors.As(err, &own) || errors.As(err, &refusal) {
-		return err // told already
+		return err // has a message already
 	}
 	where := ""
 	if at != "" {
@@ -195,7 +195,7 @@ func damaged(format Format, at string, err error) error {
 	return &errs.Error{Kind: errs.Malformed, Message: fmt.Sprintf("the %s is damaged%s: pack it anew", format, where), Err: err}
 }
 
-// quoted is a name as a message shows it, however long or odd it is.
+// quoted returns a name for a message, quoted and at most 120 bytes long.
 func quoted(name string) string {
 	const most = 120
 	if len(name) > most {

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 )
 
@@ -63,7 +63,7 @@ func TestOnlyPermissionsAreKeptOfAMode(t *testing.T) {
 	}
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
-	if _, err := w.CreateRaw(&zip.FileHeader{Name: "dos"}); err != nil { // as systems without modes write it
+	if _, err := w.CreateRaw(&zip.FileHeader{Name: "dos"}); err != nil { // as systems without file modes write it
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
@@ -105,12 +105,12 @@ func TestAnArchiveBecomesAManifest(t *testing.T) {
 		t, member{name: "z", content: "1"}, member{name: "full/", flag: tar.TypeDir, mode: 0o755}, member{name: "full/a", content: "22"},
 		member{name: "empty/", flag: tar.TypeDir, mode: 0o755}, member{name: "h", flag: tar.TypeLink, link: "full/a", mode: 0o600},
 	)
-	m, err := archive.Collect(t.Context(), bytes.NewReader(b), options(), func(r io.Reader, _ int64) (fleet.Content, error) {
-		content, err := io.ReadAll(r)
-		return fleet.Content{SHA256: "sum of " + string(content), Size: int64(len(content))}, err
+	m, err := archive.Collect(t.Context(), bytes.NewReader(b), options(), func(r io.Reader, _ int64) (content.Content, error) {
+		body, err := io.ReadAll(r)
+		return content.Content{SHA256: "sum of " + string(body), Size: int64(len(body))}, err
 	})
-	want := []fleet.ManifestEntry{
-		{Path: "empty", Kind: fleet.FileDir, Mode: 0o755},
+	want := []content.ManifestEntry{
+		{Path: "empty", Kind: content.FileDir, Mode: 0o755},
 		{Path: "full/a", Mode: 0o644, Size: 2, SHA256: "sum of 22"},
 		{Path: "h", Mode: 0o600, Size: 2, SHA256: "sum of 22"},
 		{Path: "z", Mode: 0o644, Size: 1, SHA256: "sum of 1"},

@@ -38,8 +38,8 @@ func FuzzTarZst(f *testing.F) {
 	fuzz(f, archive.TarZstd)
 }
 
-// fuzz reads whatever comes: only confined entries within the limits are seen, and
-// what is refused is told as such.
+// fuzz reads arbitrary bytes. It checks that entries stay inside the tree and the limits,
+// and that refusals have the right Kind.
 func fuzz(f *testing.F, format archive.Format) {
 	o := archive.Options{Format: format, Limits: archive.Limits{TotalBytes: 1 << 20, EntryBytes: 1 << 18, Entries: 200, Ratio: 200}, Spool: f.TempDir()}
 	f.Fuzz(func(t *testing.T, b []byte) {

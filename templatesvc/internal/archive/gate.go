@@ -4,23 +4,23 @@ import (
 	"io"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// gate is what every entry of every format passes on its way to the caller.
+// gate checks each entry of every format before the caller sees it.
 type gate struct {
 	limits Limits
-	in     func() int64 // packed bytes that were read
+	in     func() int64 // returns the packed bytes read so far
 	each   func(Entry, io.Reader) error
 	tree   *tree
 
 	entries int
-	out     int64 // content given out
-	err     error // the limit that was passed
+	out     int64 // content bytes passed on so far
+	err     error // set when a limit is exceeded
 }
 
-// pass checks an entry and hands it on. The name is the archive's; size is what
-// the archive claims.
+// pass checks an entry and passes it to the caller. name and e.Size are what the archive
+// claims.
 func (g *gate) pass(name string, e Entry, r io.Reader) error {
 	if g.entries++; g.entries > g.limits.Entries {
 		return errs.New(errs.TooLarge, "the archive has more than %d entries: split it", g.limits.Entries)
@@ -29,8 +29,8 @@ func (g *gate) pass(name string, e Entry, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if p == "." && e.Kind == fleet.FileDir {
-		return nil // the root itself, as tar writes it
+	if p == "." && e.Kind == content.FileDir {
+		return nil // the root directory, which tar includes
 	}
 	if e.Path = p; p == "." {
 		return errs.New(errs.Malformed, "the entry %s has no name: pack it anew", quoted(name))
@@ -39,8 +39,8 @@ func (g *gate) pass(name string, e Entry, r io.Reader) error {
 	if err := g.tree.add(&e); err != nil {
 		return err
 	}
-	if e.Kind != fleet.FileRegular || e.Same != "" {
-		g.out += e.Size // of a hard link: it counts in the tree
+	if e.Kind != content.FileRegular || e.Same != "" {
+		g.out += e.Size // a hard link counts with the size of its target
 		if err := g.total(); err != nil {
 			return err
 		}
@@ -49,8 +49,8 @@ func (g *gate) pass(name string, e Entry, r io.Reader) error {
 	return g.file(e, r)
 }
 
-// file hands a regular file on and reads what the caller left, so that the
-// archive's own checks of it are made.
+// file passes on a regular file. It then reads what the caller did not, so that the decoder
+// verifies the checksum.
 func (g *gate) file(e Entry, r io.Reader) error {
 	if e.Size > g.limits.EntryBytes {
 		return g.tooLarge(e.Path)
@@ -69,7 +69,7 @@ func (g *gate) file(e Entry, r io.Reader) error {
 	return err
 }
 
-// callers marks what the caller's function returned.
+// callers marks an error of the caller's function.
 func callers(err error) error {
 	if err == nil {
 		return nil
@@ -77,14 +77,14 @@ func callers(err error) error {
 	return stopped{err}
 }
 
-// finish checks what can be known only when all entries were seen.
+// finish makes the checks that need all entries.
 func (g *gate) finish() error { return g.tree.checkLinks() }
 
 func (g *gate) tooLarge(path string) error {
 	return errs.New(errs.TooLarge, "%s has more than %d MiB, the most an entry may have: leave it out", quoted(path), g.limits.EntryBytes>>20)
 }
 
-// total checks what came out so far against what may.
+// total checks the output so far against the limits.
 func (g *gate) total() error {
 	switch {
 	case g.err != nil:
@@ -96,13 +96,13 @@ func (g *gate) total() error {
 	return g.err
 }
 
-// bounded is an entry's content as far as the limits let it through.
+// bounded reads an entry's content until a limit is exceeded.
 type bounded struct {
 	g    *gate
 	r    io.Reader
 	path string
 	n    int64
-	err  error // the archive's own
+	err  error // from the archive's decoder
 }
 
 // Read implements io.Reader.
@@ -125,7 +125,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// none is the content of what has none.
+// none is empty content.
 type none struct{}
 
 // Read implements io.Reader.

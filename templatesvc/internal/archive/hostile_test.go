@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 )
 
-// hostile are names and kinds both families of formats can tell.
+// hostile are malicious names and kinds that both tar and zip can express.
 var hostile = []struct {
 	rule    string
 	members []member

@@ -8,18 +8,18 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// input is where the archive comes from: it counts, stops with its context, and
-// remembers a failure of the source apart from what a decompressor makes of it.
+// input reads the source of the archive. It counts bytes, stops with its context, and
+// remembers an error of the source, because decompressors may replace that error.
 type input struct {
 	ctx  context.Context
 	r    io.Reader
-	head []byte // read by peek and not given out yet
-	read int64  // bytes given out
-	left int64  // bytes that may still come
+	head []byte // read by peek, but not yet by Read
+	read int64  // bytes returned so far
+	left int64  // bytes that are still allowed
 	err  error
 }
 
-// peek reads up to n bytes ahead; fewer only when the source has no more.
+// peek reads ahead n bytes, or fewer at the end of the source.
 func (in *input) peek(n int) ([]byte, error) {
 	buf := make([]byte, n)
 	got, err := io.ReadFull(in.r, buf)
@@ -57,7 +57,7 @@ func (in *input) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fail remembers why the source ended. A foreign error is its absence.
+// fail stores the error of the source. An unknown error counts as Unavailable.
 func (in *input) fail(err error) error {
 	kind := errs.KindOf(err)
 	switch {
@@ -67,6 +67,6 @@ func (in *input) fail(err error) error {
 	case kind == errs.Internal:
 		kind = errs.Unavailable
 	}
-	in.err = errs.As(kind, "archive.Read", err)
+	in.err = errs.WrapAs(kind, "archive.Read", err)
 	return in.err
 }

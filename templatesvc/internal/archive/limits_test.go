@@ -51,7 +51,7 @@ func TestLimitsHoldInEveryFormat(t *testing.T) {
 	refused(t, tarOf(t, linked...), small(), errs.TooLarge, "holds more than")
 }
 
-// zeros is a stream of n of them.
+// zeros returns a stream of n zero bytes.
 func zeros(n int64) io.Reader { return io.LimitReader(zero{}, n) }
 
 type zero struct{}
@@ -103,7 +103,7 @@ func TestABombIsRefusedByWhatItUnpacksTo(t *testing.T) {
 }
 
 func TestASparseFileCountsAsWhatItUnpacksTo(t *testing.T) {
-	// GNU's old format: a hole of 1 TiB with a byte behind it.
+	// The old GNU sparse format: a hole of 1 TiB followed by one byte.
 	h := make([]byte, 512)
 	copy(h, "sparse")
 	copy(h[100:], "0000644\x000000000\x000000000\x00")
@@ -125,7 +125,8 @@ func TestASparseFileCountsAsWhatItUnpacksTo(t *testing.T) {
 }
 
 func TestAWindowTooLargeToHoldIsRefused(t *testing.T) {
-	// A frame that asks for 2 GiB: magic, descriptor, window, an empty last block.
+	// A frame that requires a window of 2 GiB: magic, descriptor, window, an empty last
+	// block.
 	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3, 0x01, 0x00, 0x00}
 	refused(t, frame, options(), errs.TooLarge, "--long=26 or less")
 }

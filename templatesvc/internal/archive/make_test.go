@@ -18,12 +18,12 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 )
 
-// member is an entry of a test's archive, in both formats' words.
+// member is an entry of a test archive, for both tar and zip.
 type member struct {
 	name, content, link string
-	flag                byte // tar's
+	flag                byte // only for tar
 	mode                int64
-	size                int64 // of tar; 0: of content
+	size                int64 // only for tar; 0 means the size of content
 	devmajor            int64
 }
 
@@ -105,7 +105,7 @@ func zst(t testing.TB, b []byte) []byte {
 	return w.EncodeAll(b, nil)
 }
 
-// unpacked is what an archive gave: entries in words, and their content.
+// unpack reads an archive. It returns a description of each entry, including its content.
 func unpack(t testing.TB, b []byte, o archive.Options) (told []string, err error) {
 	t.Helper()
 	o.Spool = t.TempDir()
@@ -122,7 +122,7 @@ func unpack(t testing.TB, b []byte, o archive.Options) (told []string, err error
 
 func options() archive.Options { return archive.Options{Limits: archive.DefaultLimits()} }
 
-// small are limits a test reaches without much data.
+// small returns limits that a test exceeds with little data.
 func small() archive.Options {
 	return archive.Options{Limits: archive.Limits{TotalBytes: 4096, EntryBytes: 1024, Entries: 10, Ratio: 200}}
 }

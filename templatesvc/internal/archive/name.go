@@ -9,15 +9,15 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Bounds of a path. File systems of nodes allow no longer names.
+// Limits of a path, as in the file systems of nodes.
 const (
 	maxPath  = 1024
 	maxName  = 255
 	maxDepth = 64
 )
 
-// clean is an entry's name as a path inside the tree; "." for its root. What some
-// system might take for a way out is refused, not repaired.
+// clean converts an entry's name into a path inside the tree; "." is the root. It refuses
+// names that could leave the tree on any operating system, instead of repairing them.
 func clean(name string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", errs.New(errs.Malformed, "the entry %s %s", quoted(name), why)

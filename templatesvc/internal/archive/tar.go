@@ -10,10 +10,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// readTar reads a tar as it streams, through its compression.
+// readTar reads a possibly compressed tar as a stream.
 func readTar(in *input, f Format, g *gate) error {
 	stream, done, err := decompress(in, f)
 	if err != nil {
@@ -24,14 +24,14 @@ func readTar(in *input, f Format, g *gate) error {
 	if err := tarEntries(unpacked, f, g); err != nil {
 		return damaged(f, "", packing(err))
 	}
-	// What follows the end is read for the compression's own checks, as far as the limits go.
+	// Read to the end of the stream, so that the decompressor verifies its checksums.
 	if _, err := io.Copy(io.Discard, unpacked); err != nil {
 		return damaged(f, "", packing(err))
 	}
 	return g.finish()
 }
 
-// decompress opens the stream below a tar. done gives its memory back.
+// decompress returns the decompressed stream. done releases its memory.
 func decompress(in io.Reader, f Format) (r io.Reader, done func(), err error) {
 	switch f {
 	case TarGzip:
@@ -49,8 +49,8 @@ func decompress(in io.Reader, f Format) (r io.Reader, done func(), err error) {
 	return in, func() {}, nil
 }
 
-// packing names what a decompressor refuses for its memory's sake, and takes off
-// what input says of a source, which here is the decompressor.
+// packing returns TooLarge if a decompressor needs too much memory. It unwraps the
+// Unavailable of the second input: that one's source is the decompressor, not the network.
 func packing(err error) error {
 	if errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
 		return errs.New(errs.TooLarge, "the archive needs a window of more than %d MiB to be unpacked: pack it with zstd --long=26 or less", window>>20)
@@ -69,7 +69,7 @@ func tarEntries(r *input, f Format, g *gate) error {
 		h, err := t.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			// A tar ends with a block of zeros, after at most a block's rest of padding.
+			// A tar ends with a block of zeros, after less than one block of padding.
 			if r.read-before < 512 {
 				return io.ErrUnexpectedEOF
 			}
@@ -91,9 +91,9 @@ func tarEntry(h *tar.Header, r io.Reader, g *gate) error {
 	case tar.TypeReg, tar.TypeGNUSparse:
 		e.Size = h.Size
 	case tar.TypeDir:
-		e.Kind = fleet.FileDir
+		e.Kind = content.FileDir
 	case tar.TypeSymlink:
-		e.Kind, e.Mode, e.Target = fleet.FileSymlink, 0, h.Linkname
+		e.Kind, e.Mode, e.Target = content.FileSymlink, 0, h.Linkname
 	case tar.TypeLink:
 		if e.Same = h.Linkname; e.Same == "" {
 			e.Same = "."

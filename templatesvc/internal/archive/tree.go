@@ -6,22 +6,22 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/templatesvc/internal/spelling"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/templatesvc/internal/casefold"
 )
 
-// maxHops bounds how many links one path may lead through, as kernels do.
+// maxHops is the maximum number of links in the resolution of a path, as in Linux.
 const maxHops = 40
 
-// tree is what an archive's entries make together.
+// tree is the file tree that the entries of an archive form.
 type tree struct {
-	most  int // directories that only follow from paths count too
+	most  int // limit of files and directories, including implied directories
 	nodes map[string]node
-	folds map[string]string // folded path to the path that stands there
+	folds map[string]string // case-folded path to the path that uses it
 }
 
 type node struct {
-	kind   fleet.FileKind
+	kind   content.FileKind
 	size   int64
 	target string
 }
@@ -30,8 +30,8 @@ func newTree(most int) *tree {
 	return &tree{most: most, nodes: map[string]node{}, folds: map[string]string{}}
 }
 
-// add puts an entry into its place: nothing stands there twice or below what is
-// no directory. It completes a hard link by the size of what it names.
+// add adds an entry. It refuses duplicates and entries below something that is not a
+// directory. It sets the size of a hard link to that of its target.
 func (t *tree) add(e *Entry) error {
 	for i, c := range e.Path {
 		if c != '/' {
@@ -42,7 +42,7 @@ func (t *tree) add(e *Entry) error {
 		}
 	}
 	if was, ok := t.nodes[e.Path]; ok {
-		if was.kind == fleet.FileDir && e.Kind == fleet.FileDir {
+		if was.kind == content.FileDir && e.Kind == content.FileDir {
 			return nil
 		}
 		return errs.New(errs.Malformed, "%s stands in the archive twice: pack it anew", quoted(e.Path))
@@ -58,7 +58,7 @@ func (t *tree) add(e *Entry) error {
 		}
 		e.Size, n.size = first.size, first.size
 	}
-	if e.Kind == fleet.FileSymlink {
+	if e.Kind == content.FileSymlink {
 		if err := checkTarget(e); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (t *tree) add(e *Entry) error {
 	return nil
 }
 
-// parent makes sure that dir, above of, is a directory.
+// parent makes sure that dir, a parent of the path of, is a directory.
 func (t *tree) parent(dir, of string) error {
 	was, ok := t.nodes[dir]
 	switch {
@@ -75,19 +75,19 @@ func (t *tree) parent(dir, of string) error {
 		if err := t.checkFold(dir); err != nil {
 			return err
 		}
-		t.nodes[dir] = node{kind: fleet.FileDir}
-	case was.kind == fleet.FileSymlink:
+		t.nodes[dir] = node{kind: content.FileDir}
+	case was.kind == content.FileSymlink:
 		return errs.New(errs.Malformed, "%s lies below the link %s: pack what the link leads to under its own path", quoted(of), quoted(dir))
-	case was.kind != fleet.FileDir:
+	case was.kind != content.FileDir:
 		return errs.New(errs.Malformed, "%s is both a file and a directory: pack it anew", quoted(dir))
 	}
 	return nil
 }
 
 func (t *tree) checkFold(p string) error {
-	key := spelling.Key(p)
+	key := casefold.Key(p)
 	if other, ok := t.folds[key]; ok && other != p {
-		return spelling.Same(errs.Malformed, other, p)
+		return casefold.Same(errs.Malformed, other, p)
 	}
 	if len(t.folds) >= t.most {
 		return errs.New(errs.TooLarge, "the archive has more than %d files and directories: split it", t.most)
@@ -96,23 +96,23 @@ func (t *tree) checkFold(p string) error {
 	return nil
 }
 
-// same finds the file a hard link shares its content with.
+// same returns the file that a hard link refers to.
 func (t *tree) same(e *Entry) (node, error) {
 	to, err := clean(e.Same)
 	if err != nil {
 		return node{}, errs.New(errs.Malformed, "the hard link %s leads out of the archive, to %s: pack it with --hard-dereference", quoted(e.Path), quoted(e.Same))
 	}
 	first, ok := t.nodes[to]
-	if !ok || first.kind != fleet.FileRegular {
+	if !ok || first.kind != content.FileRegular {
 		return node{}, errs.New(errs.Malformed, "the hard link %s leads to %s, which is no file before it in the archive: pack it with --hard-dereference", quoted(e.Path), quoted(e.Same))
 	}
 	e.Same = to
 	return first, nil
 }
 
-// checkTarget refuses targets that cannot stay inside whatever else there is.
+// checkTarget refuses link targets that are always wrong, such as absolute ones.
 func checkTarget(e *Entry) error {
-	probe := strings.ReplaceAll(e.Target, "..", "__") // what .. does is checked when all links are known
+	probe := strings.ReplaceAll(e.Target, "..", "__") // checkLinks checks .. once all links are known
 	if e.Target != "" && !strings.HasPrefix(e.Target, "/") && len(e.Target) <= maxPath {
 		if _, err := clean(probe); err == nil {
 			return nil
@@ -125,15 +125,15 @@ func leadsOut(p, target string) error {
 	return errs.New(errs.Malformed, "the link %s leads out of the template, to %s: link relatively to a file inside", quoted(p), quoted(target))
 }
 
-// checkLinks follows every link through the tree as a kernel would.
+// checkLinks resolves every link like a kernel.
 func (t *tree) checkLinks() error {
 	var links []string
 	for p, n := range t.nodes {
-		if n.kind == fleet.FileSymlink {
+		if n.kind == content.FileSymlink {
 			links = append(links, p)
 		}
 	}
-	slices.Sort(links) // the same archive gives the same error
+	slices.Sort(links) // so that the same archive always gives the same error
 	for _, p := range links {
 		if err := t.follow(p); err != nil {
 			return err
@@ -142,8 +142,8 @@ func (t *tree) checkLinks() error {
 	return nil
 }
 
-// follow walks from a link to its end and refuses a way past the root. What is
-// missing counts as a directory: somebody may make it later.
+// follow resolves a link and refuses a path that leaves the root. A missing name counts as
+// a directory, because it may be created later.
 func (t *tree) follow(p string) error {
 	at := path.Dir(p)
 	rest := strings.Split(t.nodes[p].target, "/")
@@ -162,7 +162,7 @@ func (t *tree) follow(p string) error {
 		}
 		next := path.Join(at, segment)
 		n, ok := t.nodes[next]
-		if !ok || n.kind != fleet.FileSymlink {
+		if !ok || n.kind != content.FileSymlink {
 			at = next
 			continue
 		}

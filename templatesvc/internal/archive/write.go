@@ -13,22 +13,22 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// Writer packs entries. The same entries in the same order give the same bytes:
-// no time, no user and no host stands in them. Make it with NewWriter; what was
-// written counts when Close returned nil.
+// Writer writes an archive. The same entries in the same order give the same bytes, because
+// they contain no time, user or host. Create it with NewWriter. The archive is complete
+// when Close returns nil.
 type Writer struct {
 	tar    *tar.Writer
 	zip    *zip.Writer
-	closer []io.Closer // in the order they are closed in
+	closer []io.Closer // in closing order
 }
 
-// packedAt is the time of every entry: the first one a zip can tell.
+// packedAt returns the time of every entry: the earliest that a zip can express.
 func packedAt() time.Time { return time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// NewWriter begins an archive. Invalid for an unknown format.
+// NewWriter starts an archive. It returns Invalid for an unknown format.
 func NewWriter(w io.Writer, f Format) (*Writer, error) {
 	switch f {
 	case Zip:
@@ -44,7 +44,7 @@ func NewWriter(w io.Writer, f Format) (*Writer, error) {
 	case TarZstd:
 		z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20), zstd.WithLowerEncoderMem(true))
 		if err != nil {
-			return nil, errs.As(errs.Internal, "archive.NewWriter", err)
+			return nil, errs.WrapAs(errs.Internal, "archive.NewWriter", err)
 		}
 		t := tar.NewWriter(z)
 		return &Writer{tar: t, closer: []io.Closer{t, z}}, nil
@@ -52,38 +52,38 @@ func NewWriter(w io.Writer, f Format) (*Writer, error) {
 	return nil, errs.Field("format", "%q is not known: use zip, tar, tar.gz or tar.zst", string(f))
 }
 
-// Add packs one entry; r is read to its end for regular files and may be nil for
-// others. r must hold e.Size bytes.
+// Add writes one entry. For regular files, r must yield e.Size bytes; for others, it may be
+// nil.
 func (w *Writer) Add(e Entry, r io.Reader) error {
 	if w.zip != nil {
-		return errs.As(errs.Unavailable, "archive.Add", w.addZip(e, r))
+		return errs.WrapAs(errs.Unavailable, "archive.Add", w.addZip(e, r))
 	}
-	return errs.As(errs.Unavailable, "archive.Add", w.addTar(e, r))
+	return errs.WrapAs(errs.Unavailable, "archive.Add", w.addTar(e, r))
 }
 
-// Close ends the archive.
+// Close completes the archive.
 func (w *Writer) Close() error {
 	var all error
 	for _, c := range w.closer {
 		all = errors.Join(all, c.Close())
 	}
-	return errs.As(errs.Unavailable, "archive.Close", all)
+	return errs.WrapAs(errs.Unavailable, "archive.Close", all)
 }
 
 func (w *Writer) addTar(e Entry, r io.Reader) error {
 	h := &tar.Header{Name: e.Path, Mode: int64(e.Mode), ModTime: packedAt()}
 	switch e.Kind {
-	case fleet.FileDir:
+	case content.FileDir:
 		h.Typeflag, h.Name = tar.TypeDir, e.Path+"/"
-	case fleet.FileSymlink:
+	case content.FileSymlink:
 		h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, e.Target, 0o777
-	case fleet.FileRegular:
+	case content.FileRegular:
 		h.Typeflag, h.Size = tar.TypeReg, e.Size
 	}
 	if err := w.tar.WriteHeader(h); err != nil {
 		return err
 	}
-	if e.Kind != fleet.FileRegular {
+	if e.Kind != content.FileRegular {
 		return nil
 	}
 	n, err := io.Copy(w.tar, r)
@@ -97,15 +97,15 @@ func (w *Writer) addZip(e Entry, r io.Reader) error {
 	h := &zip.FileHeader{Name: e.Path, Method: zip.Deflate, Modified: packedAt()}
 	mode := fs.FileMode(e.Mode)
 	switch e.Kind {
-	case fleet.FileDir:
+	case content.FileDir:
 		h.Name, h.Method, mode = e.Path+"/", zip.Store, mode|fs.ModeDir
-	case fleet.FileSymlink:
+	case content.FileSymlink:
 		h.Method, mode, r = zip.Store, fs.ModeSymlink|0o777, strings.NewReader(e.Target)
-	case fleet.FileRegular:
+	case content.FileRegular:
 	}
 	h.SetMode(mode)
 	f, err := w.zip.CreateHeader(h)
-	if err != nil || e.Kind == fleet.FileDir {
+	if err != nil || e.Kind == content.FileDir {
 		return err
 	}
 	_, err = io.Copy(f, r)

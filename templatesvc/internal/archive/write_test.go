@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 )
 
@@ -24,8 +24,8 @@ func write(t testing.TB, f archive.Format) []byte {
 		content string
 	}{
 		{archive.Entry{Path: "conf/ä " + strings.Repeat("long", 40), Mode: 0o640, Size: 5}, "a: 1\n"},
-		{archive.Entry{Path: "empty", Kind: fleet.FileDir, Mode: 0o755}, ""},
-		{archive.Entry{Path: "link", Kind: fleet.FileSymlink, Target: "conf"}, ""},
+		{archive.Entry{Path: "empty", Kind: content.FileDir, Mode: 0o755}, ""},
+		{archive.Entry{Path: "link", Kind: content.FileSymlink, Target: "conf"}, ""},
 		{archive.Entry{Path: "run", Mode: 0o755, Size: 3}, "run"},
 	} {
 		if err := w.Add(e.entry, strings.NewReader(e.content)); err != nil {

@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/templatesvc/internal/fulldisk"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/templatesvc/internal/diskerror"
 )
 
-// Flags and makers of a zip's entries.
+// Flags of a zip's entries, and the systems that made them.
 const (
 	zipEncrypted  = 1 << 0
 	zipStrong     = 1 << 6
@@ -22,8 +22,8 @@ const (
 	madeOnMac     = 19
 )
 
-// readZip reads a zip, whose table of contents is at its end: from the file it is
-// in, else from a spool.
+// readZip reads a zip, whose directory is at its end. If the source is not a file, it makes
+// a temporary copy.
 func readZip(in *input, r io.Reader, o Options, g *gate) error {
 	file, done, err := seekable(in, r, o.Spool)
 	if err != nil {
@@ -32,13 +32,13 @@ func readZip(in *input, r io.Reader, o Options, g *gate) error {
 	defer done()
 	fi, err := file.Stat()
 	if err != nil {
-		return errs.As(errs.Unavailable, "archive.Read", err)
+		return errs.WrapAs(errs.Unavailable, "archive.Read", err)
 	}
 	if err := checkDirectory(file, fi.Size(), o.Limits); err != nil {
 		return err
 	}
 	z, err := zip.NewReader(file, fi.Size())
-	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // names are checked here
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // the names are checked in clean
 		return damaged(Zip, "", err)
 	}
 	var packed int64
@@ -55,8 +55,8 @@ func readZip(in *input, r io.Reader, o Options, g *gate) error {
 	return g.finish()
 }
 
-// seekable is the archive as a file: r itself when it is one, else a copy that
-// goes with done.
+// seekable returns the archive as a file: r itself if it is one, and otherwise a temporary
+// copy, which done removes.
 func seekable(in *input, r io.Reader, dir string) (*os.File, func(), error) {
 	if f, ok := r.(*os.File); ok {
 		if fi, err := f.Stat(); err == nil && fi.Mode().IsRegular() {
@@ -65,7 +65,7 @@ func seekable(in *input, r io.Reader, dir string) (*os.File, func(), error) {
 	}
 	f, err := os.CreateTemp(dir, "spool-*.zip")
 	if err != nil {
-		return nil, nil, fulldisk.Error("archive.Read", err)
+		return nil, nil, diskerror.Error("archive.Read", err)
 	}
 	done := func() {
 		_ = f.Close()
@@ -73,7 +73,7 @@ func seekable(in *input, r io.Reader, dir string) (*os.File, func(), error) {
 	}
 	if _, err := io.Copy(f, in); err != nil {
 		done()
-		return nil, nil, fulldisk.Error("archive.Read", err)
+		return nil, nil, diskerror.Error("archive.Read", err)
 	}
 	return f, done, nil
 }
@@ -93,7 +93,7 @@ func zipEntry(f *zip.File, g *gate) error {
 	if err != nil {
 		return err
 	}
-	if e.Kind == fleet.FileDir {
+	if e.Kind == content.FileDir {
 		return g.pass(f.Name, e, none{})
 	}
 	r, err := f.Open()
@@ -101,7 +101,7 @@ func zipEntry(f *zip.File, g *gate) error {
 		return err
 	}
 	defer r.Close()
-	if e.Kind == fleet.FileSymlink {
+	if e.Kind == content.FileSymlink {
 		target, err := io.ReadAll(io.LimitReader(r, maxPath+1))
 		if err != nil {
 			return err
@@ -112,7 +112,8 @@ func zipEntry(f *zip.File, g *gate) error {
 	return g.pass(f.Name, e, r)
 }
 
-// zipKind is what an entry is. Modes count only from systems that have them.
+// zipKind returns the kind and the mode of an entry. It uses the mode only if the zip was
+// made on a system with Unix modes.
 func zipKind(f *zip.File) (Entry, error) {
 	mode := f.Mode()
 	if maker := f.CreatorVersion >> 8; (maker != madeOnUnix && maker != madeOnMac) || f.ExternalAttrs>>16 == 0 {
@@ -126,9 +127,9 @@ func zipKind(f *zip.File) (Entry, error) {
 	case 0:
 		e.Size = int64(f.UncompressedSize64)
 	case fs.ModeDir:
-		e.Kind = fleet.FileDir
+		e.Kind = content.FileDir
 	case fs.ModeSymlink:
-		e.Kind, e.Mode = fleet.FileSymlink, 0
+		e.Kind, e.Mode = content.FileSymlink, 0
 	default:
 		return e, errs.New(errs.Malformed, "the entry %s is a device, a pipe or a socket: leave it out", quoted(f.Name))
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// Records of a zip's table of contents.
+// Sizes of the records of a zip's directory.
 const (
-	zipEnd         = 22 // bytes of its last record, without the comment
+	zipEnd         = 22 // bytes of the end record, without the comment
 	zipEnd64       = 56
 	zipLocator     = 20
 	zipMember      = 46
@@ -24,14 +24,14 @@ var (
 	signMember  = []byte("PK\x01\x02")
 )
 
-// directory is where a zip's table of contents lies.
+// directory is the position of a zip's directory.
 type directory struct {
 	at, size, end int64
-	entries       uint64 // as claimed
+	entries       uint64 // as the zip claims
 }
 
-// checkDirectory counts a zip's entries before anything is kept of them: their
-// claimed number is not to be trusted, and each costs memory.
+// checkDirectory counts a zip's entries before zip.NewReader allocates memory for each. The
+// number that the zip claims is not reliable.
 func checkDirectory(r io.ReaderAt, size int64, l Limits) error {
 	d, err := findDirectory(r, size)
 	if err != nil {
@@ -62,11 +62,11 @@ func checkDirectory(r io.ReaderAt, size int64, l Limits) error {
 	return nil
 }
 
-// findDirectory reads a zip's last record, which must end the file.
+// findDirectory reads the end record, which must be at the end of the file.
 func findDirectory(r io.ReaderAt, size int64) (directory, error) {
 	tail := make([]byte, min(size, zipEnd+zipMostComment))
 	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && err != io.EOF {
-		return directory{}, errs.As(errs.Unavailable, "archive.Read", err)
+		return directory{}, errs.WrapAs(errs.Unavailable, "archive.Read", err)
 	}
 	i := bytes.LastIndex(tail[:max(0, len(tail)-zipEnd+len(signEnd))], signEnd)
 	if i < 0 || i+zipEnd > len(tail) || i+zipEnd+int(binary.LittleEndian.Uint16(tail[i+20:])) != len(tail) {
@@ -81,7 +81,8 @@ func findDirectory(r io.ReaderAt, size int64) (directory, error) {
 
 		entries: uint64(binary.LittleEndian.Uint16(end[10:])),
 	}
-	// The reader looks for the larger record under these conditions: so must this.
+	// These conditions must be the same as in archive/zip, which then looks for the zip64
+	// record.
 	if d.entries == 1<<16-1 || d.size == 1<<16-1 || d.at == 1<<32-1 {
 		large, err := findLarge(r, d.end)
 		if err != nil {
@@ -97,15 +98,14 @@ func findDirectory(r io.ReaderAt, size int64) (directory, error) {
 	return d, nil
 }
 
-// findLarge reads the record that large zips have before the last one. Nil when
-// there is none.
+// findLarge reads the zip64 end record. It returns nil when there is none.
 func findLarge(r io.ReaderAt, end int64) (*directory, error) {
 	var locator [zipLocator]byte
 	if end < zipLocator {
 		return nil, nil
 	}
 	if _, err := r.ReadAt(locator[:], end-zipLocator); err != nil {
-		return nil, errs.As(errs.Unavailable, "archive.Read", err)
+		return nil, errs.WrapAs(errs.Unavailable, "archive.Read", err)
 	}
 	if !bytes.HasPrefix(locator[:], signLocator) {
 		return nil, nil

@@ -5,19 +5,20 @@ import (
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// Modes of what an edit makes.
+// Default modes of new entries.
 const (
 	dirMode  = 0o755
 	fileMode = 0o644
 )
 
-// Put writes a file: e has the content and the path as the caller wrote it, and Mode 0
-// keeps the mode of the file that was there. only refuses one that is. Conflict when a
-// directory or link stands there, or a file or link where a directory would have to be.
-func (t *Tree) Put(e fleet.ManifestEntry, only bool) error {
+// Put writes a file. e has the content, and the path as the caller wrote it; Mode 0 keeps
+// the mode of an existing file. With only, Put does not overwrite a file. It returns
+// Malformed for an invalid path, AlreadyExists because of only, and Conflict when a
+// directory or a link is at the path, or when a parent of the path is not a directory.
+func (t *Tree) Put(e content.ManifestEntry, only bool) error {
 	p, err := named(e.Path)
 	if err != nil {
 		return err
@@ -26,15 +27,15 @@ func (t *Tree) Put(e fleet.ManifestEntry, only bool) error {
 	switch {
 	case there && only:
 		return exists(p)
-	case there && old.Kind == fleet.FileDir:
+	case there && old.Kind == content.FileDir:
 		return errs.New(errs.Conflict, "%s is a directory: delete it first", p)
-	case there && old.Kind == fleet.FileSymlink:
+	case there && old.Kind == content.FileSymlink:
 		return errs.New(errs.Conflict, "%s is a link to %s: edit that, or delete the link first", p, old.Target)
 	}
 	if err := t.reachable(p); err != nil {
 		return err
 	}
-	e.Path, e.Kind, e.Target = p, fleet.FileRegular, ""
+	e.Path, e.Kind, e.Target = p, content.FileRegular, ""
 	if e.Mode == 0 {
 		e.Mode = fileMode
 		if there {
@@ -45,17 +46,18 @@ func (t *Tree) Put(e fleet.ManifestEntry, only bool) error {
 	return nil
 }
 
-// reachable refuses a path that lies below something that is no directory.
+// reachable returns Conflict if a parent of the path is not a directory.
 func (t *Tree) reachable(p string) error {
 	for dir := range parents(p) {
-		if e, there := t.entries[dir]; there && e.Kind != fleet.FileDir {
+		if e, there := t.entries[dir]; there && e.Kind != content.FileDir {
 			return errs.New(errs.Conflict, "%s is no directory: nothing can lie in it; delete it first, or choose another path", dir)
 		}
 	}
 	return nil
 }
 
-// Mkdir makes a directory, and those it lies in. AlreadyExists when something is there.
+// Mkdir creates a directory and its parents. It returns AlreadyExists when something is at
+// the path.
 func (t *Tree) Mkdir(p string) error {
 	p, err := named(p)
 	if err != nil {
@@ -67,12 +69,12 @@ func (t *Tree) Mkdir(p string) error {
 	if err := t.reachable(p); err != nil {
 		return err
 	}
-	t.add(fleet.ManifestEntry{Path: p, Kind: fleet.FileDir, Mode: dirMode})
+	t.add(content.ManifestEntry{Path: p, Kind: content.FileDir, Mode: dirMode})
 	return nil
 }
 
-// Delete removes a file, a link, or a directory with all that lies in it. NotFound when
-// nothing is there.
+// Delete removes a file, a link, or a directory with its content. It returns NotFound when
+// nothing is at the path.
 func (t *Tree) Delete(p string) error {
 	p, err := named(p)
 	if err != nil {
@@ -81,15 +83,15 @@ func (t *Tree) Delete(p string) error {
 	if _, there := t.entries[p]; !there {
 		return missing(p)
 	}
-	for _, below := range slices.Backward(t.Below(p)) { // what lies in a directory before it
+	for _, below := range slices.Backward(t.Below(p)) { // the content of a directory before the directory
 		t.remove(below)
 	}
 	return nil
 }
 
-// Rename moves a file, or a directory with all that lies in it. NotFound when it is not
-// there, AlreadyExists when something is at its new path, Conflict when that lies in itself.
-// Relative links inside what is moved keep what they say.
+// Rename moves a file, or a directory with its content. Relative links are not adjusted. It
+// returns NotFound when nothing is at from, AlreadyExists when something is at to, and
+// Conflict when to is inside from.
 func (t *Tree) Rename(from, to string) error {
 	from, err := named(from)
 	if err != nil {
@@ -110,7 +112,7 @@ func (t *Tree) Rename(from, to string) error {
 	if err := t.reachable(to); err != nil {
 		return err
 	}
-	var moved []fleet.ManifestEntry
+	var moved []content.ManifestEntry
 	for _, p := range t.Below(from) {
 		e := t.entries[p]
 		if e.Path = to + p[len(from):]; unfit(e.Path) != "" {
@@ -131,15 +133,15 @@ func exists(p string) error {
 	return errs.New(errs.AlreadyExists, "%s exists already: delete it first, or choose another path", p)
 }
 
-// blame gives an error the field that the caller wrote.
+// blame sets the field of an error to the one that the caller used.
 func blame(err error, field string) error {
 	return &errs.Error{Kind: errs.KindOf(err), Field: field, Message: errs.MessageOf(err), Err: err}
 }
 
-// Overlay puts the entries of an archive into a directory and deletes nothing. What they
-// replace must be of the same kind, except that files replace links and links files. The
-// entries' paths must be clean.
-func (t *Tree) Overlay(dir string, entries []fleet.ManifestEntry) error {
+// Overlay adds the entries of an archive to a directory and deletes nothing. An entry may
+// replace one of the same kind; files may also replace links, and links files. The paths of
+// the entries must be clean.
+func (t *Tree) Overlay(dir string, entries []content.ManifestEntry) error {
 	dir, err := Clean(dir)
 	if err != nil {
 		return err
@@ -151,13 +153,13 @@ func (t *Tree) Overlay(dir string, entries []fleet.ManifestEntry) error {
 			return errs.New(errs.Invalid, "%s %s", e.Path, why)
 		}
 		old, there := next.entries[e.Path]
-		if there && (old.Kind == fleet.FileDir) != (e.Kind == fleet.FileDir) {
+		if there && (old.Kind == content.FileDir) != (e.Kind == content.FileDir) {
 			return errs.New(errs.Conflict, "%s is a directory here or there, and a file in the other: delete it first", e.Path)
 		}
 		if err := next.reachable(e.Path); err != nil {
 			return err
 		}
-		if !there || e.Kind != fleet.FileDir {
+		if !there || e.Kind != content.FileDir {
 			next.add(e)
 		}
 	}

@@ -1,10 +1,10 @@
-// Package edit turns one tree of a template's files into another, and reads in it.
+// Package edit edits and searches the file tree of a template.
 //
-// It computes on manifests only: no content passes through it but text that is
-// searched. Invariants:
-//   - A path that Clean returned names something inside the tree, whatever was asked.
-//   - A directory exists while something lies in it, or because it was made; emptying
-//     it by an edit leaves it.
+// It works on manifests. The only file content it sees is the text that it searches.
+// Invariants:
+//   - A path that Clean returns is always inside the tree.
+//   - A directory exists while something is in it, or because it was created. It stays when
+//     an edit empties it.
 //   - Nothing is written through a link or below a file.
-//   - An edit that fails has changed nothing.
+//   - A failed edit has changed nothing.
 package edit

@@ -12,11 +12,11 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/templatesvc/internal/edit"
 )
 
-// hostile are paths nobody may name.
+// hostile are paths that must be refused.
 var hostile = []string{
 	"..", "../x", "a/../../x", "a/..", "./a", "a/.", "a//b", "a/", "/etc/passwd", "//x", `..\x`, `a\b`, `C:\x`,
 	"a\x00b", "a\nb", "\xff\xfe", ".orrery-lock", ".orrery-lock/x", strings.Repeat("a", 256), strings.Repeat("a/", 64) + "a",
@@ -30,7 +30,7 @@ func TestAPathThatLeadsOutOrCannotStandIsRefused(t *testing.T) {
 		}
 		tree := of("a", "b/c")
 		for what, err := range map[string]error{
-			"put":    tree.Put(fleet.ManifestEntry{Path: p}, false),
+			"put":    tree.Put(content.ManifestEntry{Path: p}, false),
 			"mkdir":  tree.Mkdir(p),
 			"delete": tree.Delete(p),
 			"from":   tree.Rename(p, "new"),
@@ -72,13 +72,13 @@ func FuzzPaths(f *testing.F) {
 }
 
 func TestALinkIsFollowedInsideTheTreeOnly(t *testing.T) {
-	tree := edit.Of(fleet.Manifest{Entries: []fleet.ManifestEntry{
+	tree := edit.Of(content.Manifest{Entries: []content.ManifestEntry{
 		{Path: "conf/real", SHA256: "r"},
-		{Path: "conf/round", Kind: fleet.FileSymlink, Target: "round"},
-		{Path: "direct", Kind: fleet.FileSymlink, Target: "conf/real"},
-		{Path: "dir", Kind: fleet.FileSymlink, Target: "conf"},
-		{Path: "out", Kind: fleet.FileSymlink, Target: "../../etc"},
-		{Path: "p/up", Kind: fleet.FileSymlink, Target: "../.."},
+		{Path: "conf/round", Kind: content.FileSymlink, Target: "round"},
+		{Path: "direct", Kind: content.FileSymlink, Target: "conf/real"},
+		{Path: "dir", Kind: content.FileSymlink, Target: "conf"},
+		{Path: "out", Kind: content.FileSymlink, Target: "../../etc"},
+		{Path: "p/up", Kind: content.FileSymlink, Target: "../.."},
 	}})
 	for _, p := range []string{"conf/real", "direct", "dir/real"} {
 		if e, err := tree.File(p); err != nil || e.SHA256 != "r" {
@@ -90,17 +90,17 @@ func TestALinkIsFollowedInsideTheTreeOnly(t *testing.T) {
 			t.Errorf("%s: %v", p, err)
 		}
 	}
-	if err := tree.Put(fleet.ManifestEntry{Path: "dir/new"}, false); !errs.Is(err, errs.Conflict) {
+	if err := tree.Put(content.ManifestEntry{Path: "dir/new"}, false); !errs.Is(err, errs.Conflict) {
 		t.Errorf("written through a link: %v", err)
 	}
-	if err := tree.Put(fleet.ManifestEntry{Path: "direct"}, false); !errs.Is(err, errs.Conflict) {
+	if err := tree.Put(content.ManifestEntry{Path: "direct"}, false); !errs.Is(err, errs.Conflict) {
 		t.Errorf("written over a link: %v", err)
 	}
 }
 
 func TestEditsOfATree(t *testing.T) {
 	put := func(p string) func(*edit.Tree) error {
-		return func(t *edit.Tree) error { return t.Put(fleet.ManifestEntry{Path: p, SHA256: "new"}, false) }
+		return func(t *edit.Tree) error { return t.Put(content.ManifestEntry{Path: p, SHA256: "new"}, false) }
 	}
 	rename := func(from, to string) func(*edit.Tree) error {
 		return func(t *edit.Tree) error { return t.Rename(from, to) }
@@ -111,14 +111,14 @@ func TestEditsOfATree(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func(*edit.Tree) error
-		kind errs.Kind // Internal: none
+		kind errs.Kind // Internal means no error
 		want string
 	}{
 		{"a file is written over", put("a"), errs.Internal, "a b/c b/d/e"},
 		{"a file makes its directories", put("x/y/z"), errs.Internal, "a b/c b/d/e x/y/z"},
 		{"a file cannot take a directory's place", put("b"), errs.Conflict, "a b/c b/d/e"},
 		{"a file cannot lie below a file", put("a/x"), errs.Conflict, "a b/c b/d/e"},
-		{"a new file must be new", func(t *edit.Tree) error { return t.Put(fleet.ManifestEntry{Path: "a"}, true) }, errs.AlreadyExists, "a b/c b/d/e"},
+		{"a new file must be new", func(t *edit.Tree) error { return t.Put(content.ManifestEntry{Path: "a"}, true) }, errs.AlreadyExists, "a b/c b/d/e"},
 		{"a directory stands though nothing is in it", func(t *edit.Tree) error { return t.Mkdir("n/m") }, errs.Internal, "a b/c b/d/e n/m/"},
 		{"a directory that exists is not made", func(t *edit.Tree) error { return t.Mkdir("b/d") }, errs.AlreadyExists, "a b/c b/d/e"},
 		{"what is below a directory goes with it", remove("b"), errs.Internal, "a"},
@@ -131,10 +131,10 @@ func TestEditsOfATree(t *testing.T) {
 		{"what is not there cannot be moved", rename("x", "y"), errs.NotFound, "a b/c b/d/e"},
 		{"a move may not make a path too long", rename("b", strings.Repeat("x/", 62)+"x"), errs.Invalid, "a b/c b/d/e"},
 		{"an archive is laid over", func(t *edit.Tree) error {
-			return t.Overlay("b", []fleet.ManifestEntry{{Path: "c", SHA256: "o"}, {Path: "n/o"}})
+			return t.Overlay("b", []content.ManifestEntry{{Path: "c", SHA256: "o"}, {Path: "n/o"}})
 		}, errs.Internal, "a b/c b/d/e b/n/o"},
 		{"an archive that does not fit changes nothing", func(t *edit.Tree) error {
-			return t.Overlay("", []fleet.ManifestEntry{{Path: "first"}, {Path: "b"}})
+			return t.Overlay("", []content.ManifestEntry{{Path: "first"}, {Path: "b"}})
 		}, errs.Conflict, "a b/c b/d/e"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -151,9 +151,9 @@ func TestEditsOfATree(t *testing.T) {
 }
 
 func TestAWrittenFileKeepsItsModeUnlessOneIsGiven(t *testing.T) {
-	tree := edit.Of(fleet.Manifest{Entries: []fleet.ManifestEntry{{Path: "run.sh", Mode: 0o755}}})
+	tree := edit.Of(content.Manifest{Entries: []content.ManifestEntry{{Path: "run.sh", Mode: 0o755}}})
 	for _, c := range []struct{ give, want uint32 }{{0, 0o755}, {0o600, 0o600}} {
-		if err := tree.Put(fleet.ManifestEntry{Path: "run.sh", Mode: c.give}, false); err != nil {
+		if err := tree.Put(content.ManifestEntry{Path: "run.sh", Mode: c.give}, false); err != nil {
 			t.Fatal(err)
 		}
 		if e, err := tree.File("run.sh"); err != nil || e.Mode != c.want {
@@ -162,7 +162,7 @@ func TestAWrittenFileKeepsItsModeUnlessOneIsGiven(t *testing.T) {
 	}
 }
 
-// TestEditsDoWhatAFileSystemDoes compares edits of chance with those of a directory.
+// TestEditsDoWhatAFileSystemDoes compares random edits with the same edits of a directory.
 func TestEditsDoWhatAFileSystemDoes(t *testing.T) {
 	names := []string{"a", "b", "a/a", "a/b", "b/a", "a/a/a", "b/a/b"}
 	for seed := range uint64(20) {
@@ -172,14 +172,14 @@ func TestEditsDoWhatAFileSystemDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer root.Close()
-		tree := edit.Of(fleet.Manifest{})
+		tree := edit.Of(content.Manifest{})
 		for step := range 60 {
 			p, q := names[r.IntN(len(names))], names[r.IntN(len(names))]
 			var ours, theirs error
 			what := ""
 			switch r.IntN(4) {
 			case 0:
-				what, ours, theirs = "put "+p, tree.Put(fleet.ManifestEntry{Path: p}, false), write(root, p)
+				what, ours, theirs = "put "+p, tree.Put(content.ManifestEntry{Path: p}, false), write(root, p)
 			case 1:
 				what, ours, theirs = "mkdir "+p, tree.Mkdir(p), mkdir(root, p)
 			case 2:
@@ -285,18 +285,18 @@ func TestPlaceholdersAreFoundAsTheyAreReplaced(t *testing.T) {
 }
 
 func of(files ...string) *edit.Tree {
-	var m fleet.Manifest
+	var m content.Manifest
 	for _, f := range files {
-		m.Entries = append(m.Entries, fleet.ManifestEntry{Path: f, Mode: 0o644, SHA256: "old"})
+		m.Entries = append(m.Entries, content.ManifestEntry{Path: f, Mode: 0o644, SHA256: "old"})
 	}
 	return edit.Of(m)
 }
 
-// paths are a tree's, those of empty directories with a slash behind.
+// paths returns the paths of a tree. Those of empty directories end with a slash.
 func paths(t *edit.Tree) []string {
 	var out []string
 	for _, e := range t.Manifest().Entries {
-		if e.Kind == fleet.FileDir {
+		if e.Kind == content.FileDir {
 			e.Path += "/"
 		}
 		out = append(out, e.Path)

@@ -7,22 +7,23 @@ import (
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// Bounds of a path, in bytes and names.
+// Limits of a path: bytes, bytes per name, and names.
 const (
 	maxPath  = 1024
 	maxName  = 255
 	maxDepth = 64
 )
 
-// lockName is the agent's own file in an instance's directory: no template brings it.
+// lockName is the agent's lock file in an instance's directory. Templates must not contain
+// it.
 const lockName = ".orrery-lock"
 
-// Clean turns a path that somebody wrote into one that a manifest may hold; "", "."
-// and "/" are the template itself, which is "". Malformed, saying why, for everything
-// that is absolute, climbs, or could not stand in a file system.
+// Clean checks a path from a caller and returns it as a manifest has it. "", "." and "/"
+// are the template itself, which is "". It returns Malformed, with the reason, for paths
+// that are absolute, leave the template or are not valid in a file system.
 func Clean(p string) (string, error) {
 	if p == "" || p == "." || p == "/" {
 		return "", nil
@@ -33,7 +34,7 @@ func Clean(p string) (string, error) {
 	return p, nil
 }
 
-// unfit is what is wrong with a path, "" when nothing is.
+// unfit returns what is wrong with a path, or "".
 func unfit(p string) string {
 	switch {
 	case !utf8.ValidString(p):
@@ -65,7 +66,7 @@ func unfit(p string) string {
 	return ""
 }
 
-// named is Clean for what must not be the template itself.
+// named is like Clean, but refuses the template itself.
 func named(p string) (string, error) {
 	p, err := Clean(p)
 	if err == nil && p == "" {
@@ -74,7 +75,8 @@ func named(p string) (string, error) {
 	return p, err
 }
 
-// parents are the directories a path lies in, the nearest first, without the template itself.
+// parents yields the parent directories of a path, the nearest first, without the template
+// itself.
 func parents(p string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for {
@@ -89,10 +91,10 @@ func parents(p string) func(yield func(string) bool) {
 	}
 }
 
-// within reports whether p is dir or lies below it.
+// within reports whether p is dir or inside it.
 func within(p, dir string) bool {
 	return dir == "" || p == dir || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
 }
 
-// regular reports whether an entry is a file with content.
-func regular(e fleet.ManifestEntry) bool { return e.Kind == fleet.FileRegular }
+// regular reports whether an entry is a regular file.
+func regular(e content.ManifestEntry) bool { return e.Kind == content.FileRegular }

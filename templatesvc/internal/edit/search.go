@@ -5,26 +5,26 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/configfile"
 )
 
-// Match is a place where a search found its text.
+// Match is a match of a search.
 type Match struct {
 	Path string `json:"path"`
-	// Line and Column count from 1, the column in characters; both are 0 when the
-	// file's name matches.
+	// Line and Column start at 1; the column counts characters. Both are 0 when the file's
+	// name matches.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Preview is the line, or of a long one the part around the match.
+	// Preview is the line, or the part of a long line around the match.
 	Preview string `json:"preview"`
 }
 
-// Text reports whether a file's content is text: UTF-8 without NUL.
+// Text reports whether content is text: UTF-8 without NUL.
 func Text(content []byte) bool {
 	return bytes.IndexByte(content, 0) < 0 && utf8.Valid(content)
 }
 
-// fold is text with ASCII letters in lower case: offsets stay what they are.
+// fold converts ASCII letters to lower case, so that byte offsets do not change.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -34,8 +34,8 @@ func fold(s string) string {
 	}, s)
 }
 
-// Search finds a text in a file's lines, letters of ASCII in any case; one match a line,
-// at most most of them.
+// Search finds a text in the lines of a file. It ignores the case of ASCII letters and
+// returns one match per line, at most most in all.
 func Search(path, content, text string, most int) []Match {
 	var out []Match
 	text = fold(text)
@@ -56,13 +56,14 @@ func Search(path, content, text string, most int) []Match {
 // Named reports whether a path matches a search.
 func Named(path, text string) bool { return strings.Contains(fold(path), fold(text)) }
 
-// preview is the longest part of a line shown, in bytes; lead what of it stands before the match.
+// preview is the maximum size of a preview, and lead that of its part before the match, in
+// bytes.
 const (
 	preview = 240
 	lead    = 60
 )
 
-// around is a line, cut to the part around an offset at the bounds of characters.
+// around returns the part of a line around an offset, cut between characters.
 func around(line string, at int) string {
 	if len(line) <= preview {
 		return line
@@ -78,19 +79,19 @@ func around(line string, at int) string {
 	return line[from:to]
 }
 
-// Use is a placeholder in a file.
+// Use is a use of a placeholder in a file.
 type Use struct {
 	Key  string
 	Line int
 }
 
-// Placeholders are the uses of placeholders in a text, by the rules of fleet.Substitute.
+// Placeholders returns the placeholders in a text, by the rules of configfile.Substitute.
 func Placeholders(content string) []Use {
 	var out []Use
 	n := 0
 	for line := range strings.Lines(content) {
 		n++
-		fleet.Substitute(line, func(key string) (string, bool) {
+		configfile.Substitute(line, func(key string) (string, bool) {
 			out = append(out, Use{Key: key, Line: n})
 			return "", true
 		})

@@ -7,21 +7,21 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
-// Tree is a template's files while they are looked at or edited. It is not safe for
+// Tree is the file tree of a template, for reading and editing. It is not safe for
 // concurrent use.
 type Tree struct {
-	rest    fleet.Manifest // what of the manifest is no entry
-	entries map[string]fleet.ManifestEntry
-	// inside counts what lies directly in a directory.
+	rest    content.Manifest // the manifest without its entries
+	entries map[string]content.ManifestEntry
+	// inside counts the direct entries of each directory.
 	inside map[string]int
 }
 
-// Of is the tree of a manifest, which it leaves as it is.
-func Of(m fleet.Manifest) *Tree {
-	t := &Tree{rest: m, entries: make(map[string]fleet.ManifestEntry, len(m.Entries)), inside: map[string]int{}}
+// Of returns the tree of a manifest. Edits do not change the manifest.
+func Of(m content.Manifest) *Tree {
+	t := &Tree{rest: m, entries: make(map[string]content.ManifestEntry, len(m.Entries)), inside: map[string]int{}}
 	t.rest.Entries = nil
 	for _, e := range m.Entries {
 		t.add(e)
@@ -29,25 +29,25 @@ func Of(m fleet.Manifest) *Tree {
 	return t
 }
 
-// Manifest is the tree as it is now, entries in order of path.
-func (t *Tree) Manifest() fleet.Manifest {
+// Manifest returns the current tree as a manifest, sorted by path.
+func (t *Tree) Manifest() content.Manifest {
 	m := t.rest
-	m.Entries = make([]fleet.ManifestEntry, 0, len(t.entries))
+	m.Entries = make([]content.ManifestEntry, 0, len(t.entries))
 	for _, p := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[p]
-		if e.Kind == fleet.FileDir && e.Mode == dirMode && t.inside[p] > 0 {
-			continue // it follows from what lies in it
+		if e.Kind == content.FileDir && e.Mode == dirMode && t.inside[p] > 0 {
+			continue // implied by its content
 		}
 		m.Entries = append(m.Entries, e)
 	}
 	return m
 }
 
-// Define replaces the definitions of the tree's variables.
-func (t *Tree) Define(variables []fleet.Variable) { t.rest.Variables = variables }
+// Define replaces the variable definitions.
+func (t *Tree) Define(variables []content.Variable) { t.rest.Variables = variables }
 
-// add puts an entry in, replacing what stands at its path, and the directories it lies in.
-func (t *Tree) add(e fleet.ManifestEntry) {
+// add adds or replaces an entry, and adds its parent directories.
+func (t *Tree) add(e content.ManifestEntry) {
 	if _, there := t.entries[e.Path]; !there {
 		t.inside[above(e.Path)]++
 	}
@@ -56,12 +56,12 @@ func (t *Tree) add(e fleet.ManifestEntry) {
 		if _, there := t.entries[dir]; there {
 			return
 		}
-		t.entries[dir] = fleet.ManifestEntry{Path: dir, Kind: fleet.FileDir, Mode: dirMode}
+		t.entries[dir] = content.ManifestEntry{Path: dir, Kind: content.FileDir, Mode: dirMode}
 		t.inside[above(dir)]++
 	}
 }
 
-// remove takes one entry out; the directory it lay in stays.
+// remove removes one entry; its directory stays.
 func (t *Tree) remove(p string) {
 	if _, there := t.entries[p]; there {
 		delete(t.entries, p)
@@ -69,7 +69,7 @@ func (t *Tree) remove(p string) {
 	}
 }
 
-// above is the directory a path lies in, "" for the template itself.
+// above returns the directory of a path, "" for the template itself.
 func above(p string) string {
 	if i := strings.LastIndexByte(p, '/'); i >= 0 {
 		return p[:i]
@@ -77,7 +77,7 @@ func above(p string) string {
 	return ""
 }
 
-// Below are the paths of a directory and all that lies in it, in order.
+// Below returns the paths of a directory and everything inside it, sorted.
 func (t *Tree) Below(dir string) []string {
 	var out []string
 	for p := range t.entries {
@@ -89,12 +89,12 @@ func (t *Tree) Below(dir string) []string {
 	return out
 }
 
-// maxHops bounds the links followed to one file.
+// maxHops is the maximum number of links on the way to a file.
 const maxHops = 40
 
-// Find is what stands at a clean path, links on the way followed; "" is the template
-// itself, a directory. NotFound when nothing does, or a link leads nowhere.
-func (t *Tree) Find(p string) (fleet.ManifestEntry, error) {
+// Find returns the entry at a clean path and follows links on the way; "" is the template
+// itself, a directory. It returns NotFound when nothing is there or a link leads nowhere.
+func (t *Tree) Find(p string) (content.ManifestEntry, error) {
 	at, rest := "", p
 	for hops := 0; rest != ""; {
 		name, after, _ := strings.Cut(rest, "/")
@@ -103,26 +103,26 @@ func (t *Tree) Find(p string) (fleet.ManifestEntry, error) {
 		switch {
 		case name == "..":
 			if at == "" {
-				return fleet.ManifestEntry{}, missing(p)
+				return content.ManifestEntry{}, missing(p)
 			}
 			at, rest = above(at), after
 		case name == "." || name == "":
 			rest = after
 		case !there:
-			return fleet.ManifestEntry{}, missing(p)
-		case e.Kind == fleet.FileSymlink:
+			return content.ManifestEntry{}, missing(p)
+		case e.Kind == content.FileSymlink:
 			if hops++; hops > maxHops {
-				return fleet.ManifestEntry{}, missing(p)
+				return content.ManifestEntry{}, missing(p)
 			}
 			rest = strings.TrimSuffix(e.Target+"/"+after, "/")
-		case after != "" && e.Kind != fleet.FileDir:
-			return fleet.ManifestEntry{}, missing(p)
+		case after != "" && e.Kind != content.FileDir:
+			return content.ManifestEntry{}, missing(p)
 		default:
 			at, rest = next, after
 		}
 	}
 	if at == "" {
-		return fleet.ManifestEntry{Kind: fleet.FileDir, Mode: dirMode}, nil
+		return content.ManifestEntry{Kind: content.FileDir, Mode: dirMode}, nil
 	}
 	return t.entries[at], nil
 }
@@ -131,12 +131,12 @@ func missing(p string) error {
 	return errs.New(errs.NotFound, "there is no file %s: list those of its directory", p)
 }
 
-// File is the regular file at a path as a caller wrote it. Malformed when that is a
-// directory or no path, NotFound when nothing is there.
-func (t *Tree) File(p string) (fleet.ManifestEntry, error) {
+// File returns the regular file at a path from a caller. It returns Malformed for a
+// directory or an invalid path, and NotFound when nothing is there.
+func (t *Tree) File(p string) (content.ManifestEntry, error) {
 	p, err := named(p)
 	if err != nil {
-		return fleet.ManifestEntry{}, err
+		return content.ManifestEntry{}, err
 	}
 	e, err := t.Find(p)
 	if err == nil && !regular(e) {
@@ -145,32 +145,33 @@ func (t *Tree) File(p string) (fleet.ManifestEntry, error) {
 	return e, err
 }
 
-// Dir is where the directory lies that a path leads to, as a caller wrote it: "" is the
-// template itself. Errors as of File.
+// Dir returns the path of the directory that a caller's path leads to; "" is the template
+// itself. It returns Malformed for a file or an invalid path, and NotFound when nothing is
+// there.
 func (t *Tree) Dir(p string) (string, error) {
 	p, err := Clean(p)
 	if err != nil {
 		return "", err
 	}
 	d, err := t.Find(p)
-	if err == nil && d.Kind != fleet.FileDir {
+	if err == nil && d.Kind != content.FileDir {
 		err = &errs.Error{Kind: errs.Malformed, Field: "path", Message: "names a file, not a directory: " + p}
 	}
 	return d.Path, err
 }
 
-// List is what lies directly in a directory, in order of name. Errors as of File.
-func (t *Tree) List(dir string) ([]fleet.ManifestEntry, error) {
+// List returns the direct entries of a directory, sorted. It returns the errors of Dir.
+func (t *Tree) List(dir string) ([]content.ManifestEntry, error) {
 	dir, err := t.Dir(dir)
 	if err != nil {
 		return nil, err
 	}
-	var out []fleet.ManifestEntry
+	var out []content.ManifestEntry
 	for p, e := range t.entries {
 		if above(p) == dir {
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, func(a, b fleet.ManifestEntry) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(out, func(a, b content.ManifestEntry) int { return strings.Compare(a.Path, b.Path) })
 	return out, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// untilTold is a command's first part: it waits for a file.
+// untilTold is the beginning of a command: it waits for a file.
 const untilTold = "until [ -e go ]; do sleep 0.01; done; "
 
 func (s *subject) tell(spec runtime.Spec) {
@@ -33,7 +33,7 @@ func codeWithoutAgent(s *subject) {
 	spec := s.spec(untilTold + "exit 7")
 	id := s.startInAgentAndKillIt(spec)
 	if !proctest.Lives(id.Server.PID) {
-		s.Fatal("the server died with its agent")
+		s.Fatal("the server ended with its agent")
 	}
 	s.tell(spec)
 	s.awaitGone(id.Shell)
@@ -86,10 +86,10 @@ func recycledPID(s *subject) {
 	fake := runtime.ProcessID{PID: pid, Start: 1}
 	p := s.adopt(r, s.spec("sleep 1000"), runtime.Identity{BootID: live.BootID, Shell: fake, Server: fake})
 	if e := s.exit(p); e.Known {
-		s.Errorf("exit %+v of a process that was somebody else", e)
+		s.Errorf("exit %+v of another process", e)
 	}
 	if !proctest.Lives(pid) {
-		s.Error("a bystander was killed")
+		s.Error("an unrelated process was killed")
 	}
 }
 
@@ -106,7 +106,7 @@ func recycledNote(s *subject) {
 		s.Fatalf("identity %+v", p.Identity())
 	}
 	if err := p.Signal(syscall.SIGKILL); err != nil || !proctest.Lives(pid) {
-		s.Errorf("a bystander was signalled: %v", err)
+		s.Errorf("an unrelated process was signalled: %v", err)
 	}
 }
 
@@ -125,7 +125,7 @@ func reboot(s *subject) {
 		s.Error(err)
 	}
 	if !proctest.Lives(pid) {
-		s.Error("a bystander was killed")
+		s.Error("an unrelated process was killed")
 	}
 }
 
@@ -173,7 +173,7 @@ func leftAlone(s *subject) {
 	elsewhere.RunDir = s.TempDir()
 	s.exit(s.adopt(ours, elsewhere, runtime.Identity{BootID: p.Identity().BootID}))
 	if len(s.find(ours, filepath.Dir(spec.Dir))) != 0 || !proctest.Lives(p.Identity().Server.PID) {
-		s.Error("it was taken for ours")
+		s.Error("it was taken for this agent's")
 	}
 }
 

@@ -16,38 +16,38 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// confineCommand has a test program confine itself.
+// confineCommand makes a test program run confine.Main.
 const confineCommand = "confine"
 
-// confining is the command that does.
+// confining returns the command that does.
 func confining() []string { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), confineCommand} }
 
-// RunConfined runs what is promised of runs that are confined by the host's means.
+// RunConfined tests what runtimes guarantee for runs that the host confines.
 func RunConfined(t *testing.T, make Maker) {
 	t.Helper()
 	for name, test := range map[string]func(*subject){
-		"a run has its user's rights and no others":               otherUser,
-		"a user may write to its output and input by their names": ownOutput,
-		"programs gain no rights":                                 noNewPrivileges,
-		"a /tmp of its own goes with the run":                     privateTmp,
-		"how a confined run ends is known":                        confinedEnd,
-		"what the host cannot do is refused":                      refusedConfinement,
-		"nothing that a run's environment names runs as root":     cleanEnvironment,
-		"a confined run is found with its token":                  foundConfined,
+		"a run has only its user's rights":                   otherUser,
+		"a user can open its output and input by name":       ownOutput,
+		"programs gain no privileges":                        noNewPrivileges,
+		"a private tmp is removed with the run":              privateTmp,
+		"the exit of a confined run is known":                confinedEnd,
+		"unsupported confinement is rejected":                refusedConfinement,
+		"code named by the environment does not run as root": cleanEnvironment,
+		"a confined run is found with its token":             foundConfined,
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := Host{Dir: shortDir(t), Owner: "test-" + strconv.Itoa(os.Getpid()), Confine: confining()}
 			s := &subject{T: t, host: host, maker: make}
-			s.needs(os.Geteuid() == 0, "only root can confine others in every way")
+			s.needs(os.Geteuid() == 0, "only root can use all kinds of confinement")
 			test(s)
 		})
 	}
 }
 
-// stranger is a user no host knows, by number.
+// stranger is the number of a user that the host does not know.
 const stranger = "61234"
 
-// confined is a run in a directory that the stranger may enter and owns.
+// confined returns a run in a directory that belongs to the stranger.
 func (s *subject) confined(command string) (spec runtime.Spec) {
 	s.Helper()
 	spec = s.spec(command)
@@ -98,17 +98,17 @@ func privateTmp(s *subject) {
 	p := s.start(s.runtime(), spec)
 	s.eventually(filepath.Join(spec.Dir, "got"), func(got string) bool { return got == "mine\n" })
 	if _, err := os.Stat(name); err == nil {
-		s.Error("it is everybody's")
+		s.Error("it is not private")
 	}
 	own := filepath.Join(spec.TmpDir, filepath.Base(name))
 	if _, err := os.Stat(own); err != nil {
-		s.Errorf("it is not below its own directory, which is measured: %v", err)
+		s.Errorf("it is not below the run's directory, whose size is measured: %v", err)
 	}
 	if err := p.Kill(s.Context()); err != nil {
 		s.Fatal(err)
 	}
 	if _, err := os.Stat(own); err == nil {
-		s.Error("it outlived the run")
+		s.Error("it remains after the run")
 	}
 }
 
@@ -121,7 +121,7 @@ func confinedEnd(s *subject) {
 	}
 }
 
-// library is a library that reports who loads it, for LD_PRELOAD and for LD_AUDIT.
+// library builds a library that reports who loads it, for LD_PRELOAD and LD_AUDIT.
 const library = `
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,8 +136,8 @@ __attribute__((constructor)) static void report(void) {
 unsigned int la_version(unsigned int version) { return version; }
 `
 
-// cleanEnvironment starts a run whose template brings libraries, programs and a script, and
-// whose environment names them in each way that loads or runs them without being asked.
+// cleanEnvironment starts a run whose template has libraries, programs and a script, and whose
+// environment makes programs load or run them.
 func cleanEnvironment(s *subject) {
 	Needs(s.T, "gcc")
 	spec := s.confined(`sleep 0; exit 3`)
@@ -178,7 +178,7 @@ func cleanEnvironment(s *subject) {
 	}
 	for _, way := range []string{"preload", "audit", "sleep", "script"} {
 		if !strings.Contains(said, way+" "+stranger) {
-			s.Errorf("the run itself did without %s:\n%s", way, said)
+			s.Errorf("the run itself did not use %s:\n%s", way, said)
 		}
 	}
 }
@@ -200,13 +200,13 @@ func refusedConfinement(s *subject) {
 	r, spec := s.runtime(), s.spec("cat")
 	spec.Confine.User = "no-such-user-here"
 	if p, err := r.Start(s.Context(), spec); !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "does not exist") {
-		s.Errorf("a user that does not exist: %v, %v", p, err)
+		s.Errorf("an unknown user: %v, %v", p, err)
 	}
 	if err := os.Chmod(filepath.Dir(spec.Dir), 0o700); err != nil {
 		s.Fatal(err)
 	}
 	spec.Confine = fleet.Confine{User: stranger}
-	if p, err := r.Start(s.Context(), spec); !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "may not pass") {
+	if p, err := r.Start(s.Context(), spec); !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "may not enter") {
 		s.Errorf("a directory it may not enter: %v, %v", p, err)
 	}
 }

@@ -59,7 +59,7 @@ func unread(s *subject) {
 			break
 		}
 	}
-	if !errs.Is(err, errs.Conflict) { // Unavailable would be the agent's fault, and cut it off from its gateways
+	if !errs.Is(err, errs.Conflict) { // Unavailable would count as the agent's failure
 		s.Errorf("err = %v, want Conflict", err)
 	}
 	if err := p.WriteLine(strings.Repeat("x", 5000)); !errs.Is(err, errs.Invalid) {
@@ -73,7 +73,7 @@ func environment(s *subject) {
 	for _, own := range []string{"first", "second"} {
 		spec := s.spec("exec env -0 >got")
 		spec.Env = append(spec.Env, "OWN="+own, "ODD= a\"b'c$d;\\e\nf ")
-		s.start(r, s.spec("sleep 1000")) // whoever was first leaves nothing to the others
+		s.start(r, s.spec("sleep 1000")) // the first run must leave nothing to the others
 		s.exit(s.start(r, spec))
 		b, err := os.ReadFile(filepath.Join(spec.Dir, "got"))
 		if err != nil {
@@ -86,7 +86,7 @@ func environment(s *subject) {
 		}
 		for v := range strings.SplitSeq(strings.TrimSuffix(string(b), "\x00"), "\x00") {
 			name, _, _ := strings.Cut(v, "=")
-			shells := []string{"ORRERY_AGENT", "PWD", "OLDPWD", "SHLVL", "_"} // shells set these
+			shells := []string{"ORRERY_AGENT", "PWD", "OLDPWD", "SHLVL", "_"} // set by shells
 			if !slices.Contains(spec.Env, v) && !slices.Contains(shells, name) {
 				s.Errorf("%q was not given", v)
 			}
@@ -115,7 +115,7 @@ func lastWords(s *subject) {
 
 func appended(s *subject) {
 	r, spec := s.runtime(), s.spec("echo 'to out'; echo 'to err' >&2")
-	// A directory that shells and multiplexers have ideas about.
+	// A path with characters that shells and multiplexers interpret.
 	spec.LogPath = filepath.Join(spec.Dir, `a "b" 'c' $HOME #{pid} %H ;`, "log")
 	if err := os.Mkdir(filepath.Dir(spec.LogPath), 0o700); err != nil {
 		s.Fatal(err)

@@ -1,10 +1,9 @@
-// Package contract is what every runtime promises, as tests: a runtime's own tests
-// run all of it with Run, and Main as their TestMain.
+// Package contract tests what every runtime guarantees. A runtime's own tests call Run, and Main in
+// their TestMain.
 //
-// Each promise is kept twice: where the machine has control groups, and where an
-// instance's processes are told by session and environment. What reads a console is
-// asked by what it leaves in files: whether input is echoed is the runtime's affair,
-// and so is whether a line of the log ends like a terminal's.
+// Each guarantee is tested with control groups, if the machine has them, and without, where
+// processes are found by session and environment. Tests of the console read what the server
+// wrote to files, because runtimes differ in echoing input and in the line endings of logs.
 package contract
 
 import (
@@ -21,34 +20,34 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
-	"github.com/orreryhq/orrery/nodeagent/internal/confine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
 )
 
-// Host is what a runtime is made for.
+// Host is the environment of a runtime.
 type Host struct {
-	// Dir is short and the runtime's own.
+	// Dir is the runtime's own directory, with a short path.
 	Dir string `json:"dir"`
-	// Tree holds control groups; nil where they are not to be used.
+	// Tree holds control groups; nil to use none.
 	Tree *cgroup.Tree `json:"-"`
-	// Limiter holds limits; nil where they are not asked for.
+	// Limiter enforces limits; nil to enforce none.
 	Limiter *cgroup.Limiter `json:"-"`
-	// Confine is the command that confines what it becomes.
+	// Confine is the command that calls confine.Main.
 	Confine []string `json:"confine"`
 	// Owner names the agent.
 	Owner string `json:"owner"`
-	// BootID identifies the running kernel; empty for the kernel's own.
+	// BootID identifies the kernel's boot; empty for the kernel's own.
 	BootID string `json:"bootId"`
 }
 
-// Maker makes the runtime.
+// Maker creates the runtime.
 type Maker func(Host) (runtime.Runtime, error)
 
-// agentVariable has a test program be an agent that can be killed.
+// agentVariable makes a test program an agent that can be killed.
 const agentVariable = "CONTRACT_AGENT"
 
-// errand is what such an agent is asked.
+// errand is the task of such an agent.
 type errand struct {
 	Host    Host         `json:"host"`
 	Group   string       `json:"group"`
@@ -56,8 +55,8 @@ type errand struct {
 	Spec    runtime.Spec `json:"spec"`
 }
 
-// Main runs the tests. Asked by one of them it is an agent instead: it starts a run,
-// prints its identity and waits for its end in vain. Or it confines itself.
+// Main runs the tests. In a process that a test started it is an agent instead, which starts a run,
+// prints its identity and waits until it is killed; or it runs confine.Main.
 func Main(m *testing.M, make Maker) int {
 	if len(os.Args) > 1 && os.Args[1] == confineCommand {
 		return confine.Main(os.Args[2:], os.Stderr)
@@ -93,7 +92,7 @@ func serve(asked string, make Maker) error {
 	return json.NewEncoder(os.Stdout).Encode(p.Identity())
 }
 
-// Run runs the suite.
+// Run runs the tests.
 func Run(t *testing.T, make Maker) {
 	t.Helper()
 	for name, test := range all() {
@@ -115,7 +114,7 @@ func Run(t *testing.T, make Maker) {
 	}
 }
 
-// shortDir is a directory with room for the path of a socket.
+// shortDir returns a directory whose path leaves room for a socket's name.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "r")
@@ -162,7 +161,7 @@ func (s *subject) start(r runtime.Runtime, spec runtime.Spec) runtime.Process {
 	return p
 }
 
-// ended has a run be killed when the test is over.
+// ended kills a run when the test ends.
 func (s *subject) ended(p runtime.Process) {
 	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
@@ -201,36 +200,36 @@ func (s *subject) write(p runtime.Process, line string) {
 	}
 }
 
-// said is what a file says, with lines that end as in a file.
+// said returns the content of a file with normalized line endings.
 func said(path string) string {
 	b, _ := os.ReadFile(path)
 	return strings.ReplaceAll(string(b), "\r\n", "\n")
 }
 
-// eventually waits for what a file says to satisfy a condition.
+// eventually waits until a file's content satisfies a condition.
 func (s *subject) eventually(path string, ok func(string) bool) (text string) {
 	s.Helper()
-	await.That(s.T, "what "+path+" has to say", func() string {
+	await.That(s.T, "the content of "+path+"", func() string {
 		text = said(path)
 		return await.Unless(ok(text), "%q", text)
 	})
 	return text
 }
 
-// pid waits for a process id in a file of the instance, and tells the host's own number
-// of it: in a container processes count from one.
+// pid waits for a process id in a file of the instance, and returns the host's id of that process,
+// which differs inside a container.
 func (s *subject) pid(spec runtime.Spec, name string) int {
 	s.Helper()
 	text := s.eventually(filepath.Join(spec.Dir, name), func(s string) bool { return strings.HasSuffix(s, "\n") })
 	var pid int
 	await.That(s.T, "process "+text, func() string {
 		pid = hostPID(strings.TrimSpace(text), spec.InstanceID)
-		return await.Unless(pid > 0, "there is none of %s", spec.InstanceID)
+		return await.Unless(pid > 0, "no process of %s", spec.InstanceID)
 	})
 	return pid
 }
 
-// hostPID is the host's number of an instance's process; 0 when there is none.
+// hostPID returns the host's id of an instance's process; 0 if there is none.
 func hostPID(inside, instance string) int {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
@@ -247,7 +246,7 @@ func hostPID(inside, instance string) int {
 	return 0
 }
 
-// startInAgentAndKillIt starts a run from another process and kills that with SIGKILL.
+// startInAgentAndKillIt starts a run from another process, and kills that one with SIGKILL.
 func (s *subject) startInAgentAndKillIt(spec runtime.Spec) runtime.Identity {
 	s.Helper()
 	b, err := json.Marshal(errand{Host: s.host, Group: s.host.Tree.Dir(), Limited: s.host.Limiter != nil, Spec: spec})
@@ -275,37 +274,37 @@ func (s *subject) startInAgentAndKillIt(spec runtime.Spec) runtime.Identity {
 	return id
 }
 
-// all are the promises.
+// all returns the tests.
 func all() map[string]func(*subject) {
 	return map[string]func(*subject){
-		"how a run ends is known":                                          howARunEnds,
-		"the server's own pid is known and killing it ends the run":        ownPID,
-		"whichever dies first the rest is gone":                            theRestIsGone,
-		"a process that becomes another program is found":                  anotherProgram,
-		"a signal to the whole group keeps the server's code":              groupSignal,
-		"a stopped wrapper does not hide its server's end":                 stoppedWrapper,
-		"a run that has ended does nothing to the next one":                nextOne,
-		"a missing directory is invalid":                                   missingDirectory,
-		"a lock is held as long as one of the run lives":                   lockIsHeld,
-		"parallel runs do not meet":                                        parallelRuns,
-		"ids that are alike never touch each other":                        alikeIDs,
-		"an exit code is known though the agent was killed":                codeWithoutAgent,
-		"a run is adopted alive and its input never ended":                 adoptedAlive,
-		"an agent that is down loses no output":                            downLosesNothing,
-		"a recycled pid is not mistaken":                                   recycledPID,
-		"a recycled server's pid is not taken from the note":               recycledNote,
-		"a reboot is told apart and same numbers are left alone":           reboot,
-		"a run whose identity was lost is found by its marks":              foundByMarks,
-		"a run of another directory is not found":                          notElsewhere,
-		"another agent's instance of the same id is left alone":            leftAlone,
-		"lines arrive verbatim and in order":                               verbatim,
-		"lines typed by many arrive whole":                                 wholeLines,
-		"a line that ends its server is typed":                             lastLine,
-		"a server that does not read is an error":                          unread,
-		"the environment is only and completely what was given":            environment,
-		"variables a shell would drop arrive":                              oddVariables,
-		"output is complete and in order though the run ends at once":      lastWords,
-		"output is added to what an earlier run said":                      appended,
-		"an instance's environment is in nobody's arguments but its own's": secret,
+		"the exit of a run is known":                                howARunEnds,
+		"the server's own pid is known and killing it ends the run": ownPID,
+		"the rest is killed, whichever process ends first":          theRestIsGone,
+		"a process is found during its exec":                        anotherProgram,
+		"a signal to the group keeps the server's exit code":        groupSignal,
+		"a stopped wrapper does not hide its server's end":          stoppedWrapper,
+		"an ended run does not affect the next one":                 nextOne,
+		"a missing directory is invalid":                            missingDirectory,
+		"a lock is held until the last process ends":                lockIsHeld,
+		"parallel runs are independent":                             parallelRuns,
+		"similar ids are not confused":                              alikeIDs,
+		"an exit code survives the agent's death":                   codeWithoutAgent,
+		"a living run is adopted and its input stays open":          adoptedAlive,
+		"no output is lost while the agent is down":                 downLosesNothing,
+		"a reused pid is recognised":                                recycledPID,
+		"a reused server pid in the file is recognised":             recycledNote,
+		"a reboot is recognised and equal pids are not touched":     reboot,
+		"a run without identity is found by its marks":              foundByMarks,
+		"a run in another directory is not found":                   notElsewhere,
+		"another agent's instance with the same id is not touched":  leftAlone,
+		"lines arrive verbatim and in order":                        verbatim,
+		"concurrent lines arrive complete":                          wholeLines,
+		"a line that ends the server is written":                    lastLine,
+		"a server that does not read is an error":                   unread,
+		"the environment is exactly as given":                       environment,
+		"variables with unusual names arrive":                       oddVariables,
+		"output is complete when the run ends at once":              lastWords,
+		"output is appended to that of an earlier run":              appended,
+		"no other process shows the environment":                    secret,
 	}
 }

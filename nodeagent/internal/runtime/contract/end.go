@@ -30,7 +30,7 @@ func howARunEnds(s *subject) {
 		{"a clean exit", "true", runtime.Exit{Known: true}},
 		{"an exit code", "exit 7", runtime.Exit{Code: 7, Known: true}},
 		{"a signal", "kill -SEGV $$", runtime.Exit{Code: 139, Signal: "SEGV", Known: true}},
-		{"a command that does not exist", "no-such-command-here", runtime.Exit{Code: 127, Known: true}},
+		{"a missing command", "no-such-command-here", runtime.Exit{Code: 127, Known: true}},
 	} {
 		s.Run(c.name, func(t *testing.T) {
 			s := &subject{T: t, host: s.host, maker: s.maker}
@@ -87,7 +87,7 @@ func theRestIsGone(s *subject) {
 }
 
 func anotherProgram(s *subject) {
-	// A daemon outside the session that is another program all the time.
+	// A daemon outside the session that calls exec all the time.
 	spec := s.spec(`setsid sh -c 'echo $$ >daemon; exec sh -c "$0" "$0"' 'exec sh -c "$0" "$0"' & wait`)
 	p := s.start(s.runtime(), spec)
 	daemon := s.pid(spec, "daemon")
@@ -97,7 +97,7 @@ func anotherProgram(s *subject) {
 		s.Fatal(err)
 	}
 	if proctest.Lives(daemon) {
-		s.Errorf("pid %d outlived the kill", daemon)
+		s.Errorf("pid %d survived the kill", daemon)
 		_ = syscall.Kill(daemon, syscall.SIGKILL)
 	}
 }
@@ -140,10 +140,10 @@ func nextOne(s *subject) {
 		s.Error(err)
 	}
 	if err := first.WriteLine("nobody"); first.Attach() != "" && !errs.Is(err, errs.Conflict) {
-		s.Errorf("typed to the next one: %v", err)
+		s.Errorf("written to the next run: %v", err)
 	}
 	if !next.Running() || !proctest.Lives(next.Identity().Server.PID) {
-		s.Error("the next run was ended")
+		s.Error("the next run was killed")
 	}
 }
 
@@ -193,7 +193,7 @@ func alikeIDs(s *subject) {
 		s.Fatal(err)
 	}
 	if err := first.WriteLine("nobody"); !errs.Is(err, errs.Conflict) {
-		s.Errorf("typing to one that has ended: %v", err)
+		s.Errorf("writing to an ended run: %v", err)
 	}
 	again := s.adopt(r, long, second.Identity())
 	s.write(again, "alive")
@@ -225,7 +225,7 @@ func lockIsHeld(s *subject) {
 		s.Fatal(err)
 	}
 	if f := take(); f == nil || proctest.Lives(daemon) {
-		s.Error("the lock is held though nobody lives")
+		s.Error("the lock is held after the last process ended")
 	} else {
 		_ = f.Close()
 	}

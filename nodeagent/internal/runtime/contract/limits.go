@@ -13,25 +13,25 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/proctest"
-	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/cgroup"
 )
 
-// RunLimits runs what is promised of limits, on the host's own control groups.
+// RunLimits tests the limits, with the host's own control groups.
 func RunLimits(t *testing.T, make Maker) {
 	t.Helper()
 	for name, test := range map[string]func(*subject){
-		"who needs more memory than its limit is killed and it is said": outOfMemory,
-		"and so it is though no agent was there":                        outOfMemoryUnseen,
-		"a kill within the memory limit is none for memory":             killedWithin,
-		"a run is in its groups from its first command on":              heldAtOnce,
-		"processes beyond the limit are not started":                    tooManyProcesses,
-		"a busy run gets no more of the processors than its quota":      throttled,
-		"a run that has ended leaves no groups":                         leavesNoGroups,
+		"exceeding the memory limit is reported":        outOfMemory,
+		"exceeding it without an agent is reported":     outOfMemoryUnseen,
+		"another kill is not reported as out of memory": killedWithin,
+		"a run is in its groups from its first command": heldAtOnce,
+		"processes beyond the limit are not started":    tooManyProcesses,
+		"a busy run is throttled to its CPU quota":      throttled,
+		"an ended run leaves no groups":                 leavesNoGroups,
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := Host{Dir: shortDir(t), Owner: "test-" + strconv.Itoa(os.Getpid())}
-			host.Tree, _ = cgroup.Open(host.Owner) // without, version 1 holds what it can
+			host.Tree, _ = cgroup.Open(host.Owner) // without it, version 1 enforces what it can
 			host.Limiter = cgroup.NewLimiter(host.Owner, host.Tree)
 			defer host.Tree.Close()
 			defer host.Limiter.Close()
@@ -44,8 +44,7 @@ func RunLimits(t *testing.T, make Maker) {
 	}
 }
 
-// needs skips a test on a host that lacks something, and fails it where all of them
-// have to be run.
+// needs skips a test on a host that lacks something, or fails it under ORRERY_CI.
 func (s *subject) needs(there bool, otherwise string) {
 	s.Helper()
 	switch {
@@ -57,7 +56,7 @@ func (s *subject) needs(there bool, otherwise string) {
 	}
 }
 
-// hungry takes 300 MiB of memory.
+// hungry is a command that uses 300 MiB of memory.
 const hungry = "head -c 300m /dev/zero | tail >/dev/null"
 
 const memoryLimit = 64 // MiB
@@ -71,11 +70,11 @@ func outOfMemory(s *subject) {
 		s.Errorf("exit %+v", e)
 	}
 	if !neighbour.Running() {
-		s.Error("its neighbour went with it")
+		s.Error("another run was killed too")
 	}
 	spec.Limits.MemoryMiB = 1024
 	if e := s.exit(s.start(r, spec)); e.OOM || e.Code != 0 {
-		s.Errorf("with room for it: %+v", e)
+		s.Errorf("with enough memory: %+v", e)
 	}
 }
 
@@ -119,10 +118,10 @@ func heldAtOnce(s *subject) {
 	})
 }
 
-// limited needs a group of each controller.
+// limited sets a limit of each controller.
 var limited = runtime.Limits{MemoryMiB: memoryLimit, CPU: 10, CPUWeight: 50, Processes: 6}
 
-// group is where a process is by one controller, as /proc/PID/cgroup says.
+// group returns a process's group of a controller from /proc/PID/cgroup.
 func group(cgroups, controller string) string {
 	for line := range strings.Lines(cgroups) {
 		if parts := strings.SplitN(strings.TrimSpace(line), ":", 3); len(parts) == 3 && slices.Contains(strings.Split(parts[1], ","), controller) {
@@ -132,7 +131,7 @@ func group(cgroups, controller string) string {
 	return ""
 }
 
-// groupDir is the directory of a process' group of one controller.
+// groupDir returns a file in a process's group of a controller.
 func (s *subject) groupDir(pid int, controller, file string) string {
 	s.Helper()
 	in := said(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))

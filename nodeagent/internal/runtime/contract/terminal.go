@@ -16,8 +16,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// Needs skips a test that needs a program this machine lacks, and fails it where all
-// of them have to be run.
+// Needs skips a test that needs a missing program, or fails it under ORRERY_CI.
 func Needs(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err == nil {
@@ -29,18 +28,17 @@ func Needs(t *testing.T, program string) {
 	t.Skipf("%s is not installed", program)
 }
 
-// RunTerminal runs what is promised beside by a runtime that gives servers a terminal,
-// of the multiplexer with that name.
+// RunTerminal tests what a runtime with terminals also guarantees, for a multiplexer.
 func RunTerminal(t *testing.T, make Maker, multiplexer string) {
 	t.Helper()
 	for name, test := range map[string]func(*subject, string){
-		"the server has a terminal that it can use":                 hasTerminal,
-		"operators can attach with the command that is told":        attach,
-		"the end of the multiplexer's server is told as what it is": serverDies,
-		"and so it is though no agent was there":                    serverDiesUnseen,
-		"a closed session ends its server, which is given time":     closed,
-		"the multiplexer belongs to no instance":                    belongsToNone,
-		"a kill waits for no multiplexer that is stuck":             stuck,
+		"the server has a terminal that it can use":          hasTerminal,
+		"operators can attach with the command":              attach,
+		"the end of the multiplexer is reported as a hangup": serverDies,
+		"it is reported as a hangup without an agent":        serverDiesUnseen,
+		"a closed session ends its server with grace":        closed,
+		"the multiplexer belongs to no instance":             belongsToNone,
+		"a kill does not wait for a stuck multiplexer":       stuck,
 	} {
 		t.Run(name, func(t *testing.T) {
 			test(&subject{T: t, host: Host{Dir: shortDir(t), Owner: "test-" + strconv.Itoa(os.Getpid())}, maker: make}, multiplexer)
@@ -54,7 +52,7 @@ func hasTerminal(s *subject, _ string) {
 	s.eventually(filepath.Join(spec.Dir, "got"), func(got string) bool { return strings.HasSuffix(got, "\n") && got != "0 0\n" })
 }
 
-// attach attaches from a terminal of another runtime's making.
+// attach attaches from a terminal of another runtime.
 func attach(s *subject, _ string) {
 	r, spec := s.runtime(), s.spec("echo hello operator; exec cat >got")
 	p := s.start(r, spec)
@@ -71,7 +69,7 @@ func attach(s *subject, _ string) {
 	s.eventually(filepath.Join(spec.Dir, "got"), func(got string) bool { return got == "typed by hand\nstill here\n" })
 }
 
-// keeper is the process that keeps a run's session: the wrapper's parent.
+// keeper returns the process of a run's session: the wrapper's parent.
 func (s *subject) keeper(id runtime.Identity) int {
 	s.Helper()
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(id.Shell.PID), "stat"))
@@ -101,7 +99,7 @@ func serverDies(s *subject, _ string) {
 				s.Errorf("exit %+v", e)
 			}
 			if proctest.Lives(p.Identity().Server.PID) {
-				s.Error("the server lives on")
+				s.Error("the server still lives")
 			}
 		})
 	}
@@ -142,7 +140,7 @@ func closed(s *subject, multiplexer string) {
 		s.Errorf("exit %+v", e)
 	}
 	if said(filepath.Join(spec.Dir, "saved")) != "saved\n" || !other.Running() {
-		s.Error("the server was given no time, or another was ended")
+		s.Error("the server got no grace, or another one was killed")
 	}
 }
 
@@ -164,7 +162,7 @@ func belongsToNone(s *subject, multiplexer string) {
 	}
 	s.write(second, "alive")
 	if !second.Running() {
-		s.Error("the other died with it")
+		s.Error("the other run ended with it")
 	}
 }
 
@@ -181,17 +179,16 @@ func stuck(s *subject, multiplexer string) {
 	if e := s.exit(p); e.Signal != "KILL" || !e.Known {
 		s.Errorf("exit %+v", e)
 	}
-	if multiplexer == "screen" && proctest.Lives(keeper) { // it keeps this session only
-		s.Error("the session is left")
+	if multiplexer == "screen" && proctest.Lives(keeper) { // it serves only this session
+		s.Error("the session still exists")
 	}
 }
 
-// Opening makes a runtime of sessions in a directory with the command that waits in them.
+// Opening creates a runtime of sessions in a directory with the command of package pane.
 type Opening func(ctx context.Context, dir string, pane []string) error
 
-// RunRefusals runs what is refused where sessions cannot be had: every refusal is
-// Unavailable and says what to do. banner is what a release of the program prints that is
-// too old, tooOld what is said of it.
+// RunRefusals tests that New returns Unavailable and what to do if it cannot run sessions. banner
+// is the version output of a release that is too old, tooOld the expected message.
 func RunRefusals(t *testing.T, program, banner, tooOld string, open Opening) {
 	t.Helper()
 	old, none := t.TempDir(), t.TempDir()
@@ -204,9 +201,9 @@ func RunRefusals(t *testing.T, program, banner, tooOld string, open Opening) {
 		pane      []string
 		want      string
 	}{
-		"there is none":   {path: none, want: "install it"},
-		"it is too old":   {path: old + ":" + path, want: tooOld},
-		"no program":      {path: path, want: "cannot run commands inside sessions"},
+		"not installed":   {path: none, want: "install it"},
+		"too old":         {path: old + ":" + path, want: tooOld},
+		"no pane program": {path: path, want: "cannot run commands inside sessions"},
 		"a path too long": {path: path, pane: []string{"pane"}, dir: "/" + strings.Repeat("x", 100), want: "bytes shorter"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// The labels of our containers: the agent, as process.Config.Owner names it, the
-// instance, and the instance's directory on the host.
+// The labels of our containers: the agent (process.Config.Owner), the instance, the instance's
+// directory on the host, and the memory limit.
 const (
 	agentLabel    = "orrery.agent"
 	instanceLabel = "orrery.instance"
@@ -28,69 +28,68 @@ const (
 	limitLabel    = "orrery.memory-mib"
 )
 
-// Where the program that waits, and the door it calls at, are in every container.
+// The paths of the pane program and of the agent's socket in every container.
 const (
-	panePath = "/.orrery/pane"
-	doorPath = "/.orrery/door"
+	panePath   = "/.orrery/pane"
+	socketPath = "/.orrery/door"
 )
 
-// made is a container that was made and not yet started.
-type made struct {
+// created is a container that is not yet started.
+type created struct {
 	id string
 	// env is the command's environment.
 	env []string
 }
 
-// create makes an instance's container. What an earlier run of it left is removed.
-func (r *Runtime) create(ctx context.Context, s runtime.Spec, door string) (made, error) {
-	img, err := r.present(ctx, s.Container.Image)
+// create creates an instance's container. It removes containers of earlier runs.
+func (r *Runtime) create(ctx context.Context, s runtime.Spec, socket string) (created, error) {
+	img, err := r.localImage(ctx, s.Container.Image)
 	if err != nil {
-		return made{}, err
+		return created{}, err
 	}
 	program, err := filepath.EvalSymlinks(r.cfg.Pane[0])
 	if err != nil {
-		return made{}, &errs.Error{Op: "docker.create", Kind: errs.Unavailable, Err: err, Message: "the agent's own program is no more where it was: start the agent again"}
+		return created{}, &errs.Error{Op: "docker.create", Kind: errs.Unavailable, Err: err, Message: "the agent's program file was moved or deleted: restart the agent"}
 	}
-	ctx, cancel := within(ctx)
+	ctx, cancel := withCallTimeout(ctx)
 	defer cancel()
 	config := r.config(s)
 	options := client.ContainerCreateOptions{
-		Name: "orrery-" + s.InstanceID, Config: config, HostConfig: hostConfig(s, program, door, asRoot(cmp.Or(config.User, img.user))),
+		Name: "orrery-" + s.InstanceID, Config: config, HostConfig: hostConfig(s, program, socket, asRoot(cmp.Or(config.User, img.user))),
 	}
 	answer, err := r.engine.ContainerCreate(ctx, options)
-	for errdefs.IsConflict(err) && r.removeLeft(ctx, s.InstanceID) { // which may be under way already
-		if answer, err = r.engine.ContainerCreate(ctx, options); errdefs.IsConflict(err) && !pause.For(ctx, askAgain) {
+	for errdefs.IsConflict(err) && r.removeOld(ctx, s.InstanceID) { // their removal may have begun already
+		if answer, err = r.engine.ContainerCreate(ctx, options); errdefs.IsConflict(err) && !pause.For(ctx, retryPause) {
 			break
 		}
 	}
 	if err != nil {
-		return made{}, refused("make", err)
+		return created{}, engineError("create", err)
 	}
 	for _, w := range answer.Warnings {
-		r.log.Warn("the container engine does not do all that was asked", "instance", s.InstanceID, "warning", w)
+		r.log.Warn("the container engine gave a warning", "instance", s.InstanceID, "warning", w)
 	}
-	return made{id: answer.ID, env: append(img.environ(s.Env), "ORRERY_AGENT="+r.cfg.Process.Owner)}, nil
+	return created{id: answer.ID, env: append(img.environ(s.Env), "ORRERY_AGENT="+r.cfg.Process.Owner)}, nil
 }
 
-// refused tells what the engine does not do, in its own words: they name the network,
-// the volume or the port.
-func refused(what string, err error) error {
+// engineError returns an error with the engine's message, which names the network, volume or port.
+func engineError(what string, err error) error {
 	if client.IsErrConnectionFailed(err) || errdefs.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded) {
-		return away(what, err)
+		return unreachable(what, err)
 	}
-	return &errs.Error{Op: "docker." + what, Kind: errs.Unavailable, Err: err, Message: "the container engine does not " + what + " the container: " + said(err)}
+	return &errs.Error{Op: "docker." + what, Kind: errs.Unavailable, Err: err, Message: "the container engine does not " + what + " the container: " + engineMessage(err)}
 }
 
-// config is what stands for the inside. Its environment has the marks that processes
-// are found by, and nothing else.
+// config returns the container's configuration. Its environment has only the variables by
+// which processes are found.
 func (r *Runtime) config(s runtime.Spec) *container.Config {
 	return &container.Config{
 		Image: s.Container.Image, User: r.userOf(s), WorkingDir: directory(s),
-		Entrypoint:   append([]string{panePath}, append(r.cfg.Pane[1:len(r.cfg.Pane):len(r.cfg.Pane)], doorPath)...),
+		Entrypoint:   append([]string{panePath}, append(r.cfg.Pane[1:len(r.cfg.Pane):len(r.cfg.Pane)], socketPath)...),
 		Env:          []string{"ORRERY_INSTANCE_ID=" + s.InstanceID, "ORRERY_AGENT=" + r.cfg.Process.Owner},
 		Labels:       r.labels(s),
 		ExposedPorts: exposed(s),
-		Healthcheck:  &container.HealthConfig{Test: []string{"NONE"}}, // it is asked by the agent
+		Healthcheck:  &container.HealthConfig{Test: []string{"NONE"}}, // the agent checks the health itself
 	}
 }
 
@@ -107,20 +106,20 @@ func directory(s runtime.Spec) string {
 	return runtime.Directory
 }
 
-// entrypointCapabilities are those that an entrypoint needs which starts as root, gives the
-// directory to another user and becomes it, and whose init signals that user's processes.
+// entrypointCapabilities are needed by entrypoints that start as root, chown the directory and
+// switch to another user, and by the init to signal that user's processes.
 var entrypointCapabilities = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"}
 
-// asRoot reports whether a user of an image is root. An image may have other names for it:
-// those get no capability, like any user.
+// asRoot reports whether a user of an image is root. Other names of root in an image are not
+// recognised, and get no capabilities.
 func asRoot(user string) bool {
 	name, _, _ := strings.Cut(user, ":")
 	number, err := strconv.Atoi(name)
 	return name == "" || name == "root" || err == nil && number == 0
 }
 
-// hostConfig is what stands for the outside.
-func hostConfig(s runtime.Spec, program, door string, root bool) *container.HostConfig {
+// hostConfig returns the settings of the container on the host.
+func hostConfig(s runtime.Spec, program, socket string, root bool) *container.HostConfig {
 	reaping := true
 	h := &container.HostConfig{
 		NetworkMode: container.NetworkMode(s.Container.Network), PortBindings: published(s), Resources: resources(s.Limits),
@@ -129,7 +128,7 @@ func hostConfig(s runtime.Spec, program, door string, root bool) *container.Host
 		Mounts: []mount.Mount{
 			{Type: mount.TypeBind, Source: s.Dir, Target: directory(s)},
 			{Type: mount.TypeBind, Source: program, Target: panePath, ReadOnly: true},
-			{Type: mount.TypeBind, Source: door, Target: doorPath},
+			{Type: mount.TypeBind, Source: socket, Target: socketPath},
 		},
 	}
 	if root {
@@ -138,14 +137,14 @@ func hostConfig(s runtime.Spec, program, door string, root bool) *container.Host
 	return h
 }
 
-// resources are the limits as an engine counts them.
+// resources converts limits to the engine's units.
 func resources(l runtime.Limits) container.Resources {
 	const period, sharesPerCore, leastShares = 100_000, 1024, 2
 	r := container.Resources{
 		Memory: int64(l.MemoryMiB) << 20, MemorySwap: int64(l.MemoryMiB) << 20,
 		BlkioWeight: blockWeight(l.IOWeight),
 	}
-	if l.CPU > 0 { // NanoCPUs would be refused where it is more than the host has
+	if l.CPU > 0 { // NanoCPUs is rejected if it exceeds the host's cores
 		r.CPUPeriod, r.CPUQuota = period, int64(l.CPU)*period/100
 	}
 	if l.CPUWeight > 0 {
@@ -158,8 +157,8 @@ func resources(l runtime.Limits) container.Resources {
 	return r
 }
 
-// blockWeight turns a weight of 1 to 10,000 into an engine's 10 to 1,000, the way
-// that runtimes of containers turn that into the former. 0 stays 0.
+// blockWeight converts a weight of 1 to 10,000 to the engine's 10 to 1,000, as the inverse of
+// what container runtimes do. 0 stays 0.
 func blockWeight(weight int) uint16 {
 	if weight <= 0 {
 		return 0
@@ -168,7 +167,7 @@ func blockWeight(weight int) uint16 {
 	return uint16(least + (min(weight, ours)-1)*(most-least)/(ours-1))
 }
 
-// published has every port reach the host, unless the network is the host's or none.
+// published returns the published ports; none if the network is the host's or none.
 func published(s runtime.Spec) network.PortMap {
 	if !s.Container.Publishes() {
 		return nil
@@ -190,8 +189,8 @@ func exposed(s runtime.Spec) network.PortSet {
 	return ports
 }
 
-// left are the containers of an instance that are ours.
-func (r *Runtime) left(ctx context.Context, instance string) ([]container.Summary, error) {
+// containers returns the agent's containers of an instance, or all of them for "".
+func (r *Runtime) containers(ctx context.Context, instance string) ([]container.Summary, error) {
 	filters := make(client.Filters).Add("label", agentLabel+"="+r.cfg.Process.Owner)
 	if instance != "" {
 		filters.Add("label", instanceLabel+"="+instance)
@@ -200,22 +199,22 @@ func (r *Runtime) left(ctx context.Context, instance string) ([]container.Summar
 	return found.Items, err
 }
 
-// removeLeft removes what an earlier run left, and reports whether there was something.
-func (r *Runtime) removeLeft(ctx context.Context, instance string) bool {
-	all, err := r.left(ctx, instance)
+// removeOld removes the containers of earlier runs, and reports whether there were any.
+func (r *Runtime) removeOld(ctx context.Context, instance string) bool {
+	all, err := r.containers(ctx, instance)
 	for _, c := range all {
 		r.remove(ctx, c.ID)
 	}
 	return err == nil && len(all) > 0
 }
 
-// remove ends and removes a container, with the volumes nobody named. One that cannot
-// be removed is in the way of nothing but the instance's own next one.
+// remove kills and removes a container and its anonymous volumes. If that fails, only the
+// instance's own next container is affected.
 func (r *Runtime) remove(ctx context.Context, id string) {
-	ctx, cancel := within(ctx)
+	ctx, cancel := withCallTimeout(ctx)
 	defer cancel()
 	_, err := r.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // a conflict: somebody is at it
+	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // a conflict: another removal is in progress
 		r.log.Warn("a container was not removed", "container", id, "cause", err)
 	}
 }

@@ -1,35 +1,32 @@
-// Package docker runs commands in containers of the engine on the agent's host. The
-// engine makes, bounds and forgets containers; what runs inside is the agent's to
-// watch, as without them.
+// Package docker runs commands in containers of the engine on the agent's host. The engine
+// creates, limits and removes containers. The agent watches the processes inside, as it does
+// without containers.
 //
 //	engine ──▶ container orrery-ID
-//	           init (reaps, forwards signals; its end is the container's)
-//	           └── pane ── asks the agent what to become ──▶ bash -c <command>
-//	                       input: the run's FIFO; output: the log; both handed over as open files
+//	           init (reaps, forwards signals; the container ends with it)
+//	           └── pane ── asks the agent what to execute ──▶ bash -c <command>
+//	                       input: the run's FIFO; output: the log; both passed as open files
 //
 // Invariants:
 //
-//   - Input and output are the agent's own files, as with plain processes. Nothing of
-//     them goes through the engine: neither its end nor its restart loses a line, or
-//     holds a server up.
+//   - Input and output are the agent's own files, as with plain processes, and do not pass through
+//     the engine. A stop or restart of the engine loses no line and blocks no server.
 //
-//   - The end is told by a pidfd of the container's init, and what the engine knows of
-//     it is read then. It is written beside the run before the container is removed, so
-//     that an agent which is killed between loses no exit.
+//   - The agent notices the end by a pidfd of the container's init, and then reads the exit from
+//     the engine. It writes the exit to the run directory before it removes the container, so
+//     that an agent that is killed meanwhile loses no exit.
 //
-//   - A container is one of ours by its labels, never by what its name begins with.
+//   - A container belongs to the agent by its labels, not by its name.
 //
-//   - The environment is in neither the container's configuration nor its arguments:
-//     who may look at containers sees no token.
+//   - The environment is neither in the container's configuration nor in its arguments, so that
+//     users who can inspect containers see no token.
 //
-//   - The engine may be away at any moment, also at the start: then nothing is started,
-//     and what lives is adopted, typed to and killed all the same.
+//   - The engine may be unavailable at any time. Then nothing is started, but running servers
+//     are still adopted, typed to and killed.
 //
-//   - A container that does not run is of use only to an instance that is known here.
-//     All others of ours are removed.
+//   - A stopped container is kept only for a known instance. All others of the agent are removed.
 //
-// What it does not do: keep containers over an end of the engine that takes them along.
-// They live through its restart where it is set to live-restore.
+// Containers survive a restart of the engine only if it is configured with live-restore.
 package docker
 
 import (
@@ -47,16 +44,16 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 )
 
-// Config is what the runtime is made of.
+// Config configures the runtime.
 type Config struct {
-	// Process is what it shares with plain processes.
+	// Process is the configuration shared with plain processes.
 	Process process.Config
-	// Dir is the runtime's own directory; it is made. It holds sockets, so its path must be short.
+	// Dir is the runtime's own directory; New creates it. It holds sockets, so its path must be short.
 	Dir string
-	// Pane is the command that calls pane.Main with what is added to it. Its program is
-	// shown to every container.
+	// Pane is the command that calls pane.Main with the arguments added to it. Its program is
+	// mounted into every container.
 	Pane []string
-	// Log takes what the engine refuses. Nil drops it.
+	// Log receives warnings of the engine; nil discards them.
 	Log *slog.Logger
 }
 
@@ -64,32 +61,32 @@ type Config struct {
 type Runtime struct {
 	cfg    Config
 	engine *client.Client
-	// plain finds processes by their marks, in containers too.
+	// plain finds processes by their environment, also inside containers.
 	plain *process.Runtime
 	log   *slog.Logger
 
-	// rubbish is signalled when a container may have become useless, closed is closed when
-	// nobody waits for removals any more.
-	rubbish, closed chan struct{}
-	// clearing are the removals under way.
-	clearing sync.WaitGroup
+	// sweepRequested holds a value if containers should be swept. closed is closed when Run
+	// has ended.
+	sweepRequested, closed chan struct{}
+	// removals are the running removals of containers.
+	removals sync.WaitGroup
 
 	mu sync.Mutex
-	// missing is why the engine cannot be used, nil when it can; rootless is true when what
-	// is root in its containers is the engine's user on the host. over is true once closed is.
-	missing        error
-	rootless, over bool
+	// missing is why the engine cannot be used; nil if it can. rootless is true if root in its
+	// containers is the engine's user on the host. isClosed is true once closed is closed.
+	missing            error
+	rootless, isClosed bool
 }
 
 var (
 	_ runtime.Runtime  = (*Runtime)(nil)
 	_ runtime.Preparer = (*Runtime)(nil)
-	_ runtime.Lent     = (*Runtime)(nil)
+	_ runtime.Checker  = (*Runtime)(nil)
 	_ runtime.Sweeper  = (*Runtime)(nil)
 )
 
-// New makes the runtime. Unavailable, with what to do about it, when this program can
-// use no engine. Whether there is one is another matter: see Look and Run.
+// New returns the runtime. It returns Unavailable, with what to do, if this program can use no
+// engine. It does not check whether there is an engine; see Check and Run.
 func New(cfg Config) (*Runtime, error) {
 	if len(cfg.Pane) == 0 {
 		return nil, errs.New(errs.Unavailable, "this program cannot run commands inside containers")
@@ -110,7 +107,7 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	return &Runtime{
 		cfg: cfg, engine: engine, plain: plain, log: cfg.Log,
-		rubbish: make(chan struct{}, 1), closed: make(chan struct{}), missing: errNotLooked,
+		sweepRequested: make(chan struct{}, 1), closed: make(chan struct{}), missing: errNotChecked,
 	}, nil
 }
 
@@ -118,11 +115,11 @@ func makeDir(dir string) error {
 	if err := pane.CheckDir(dir, 0); err != nil {
 		return err
 	}
-	return errs.As(errs.Unavailable, "docker.New", os.MkdirAll(dir, 0o700))
+	return errs.WrapAs(errs.Unavailable, "docker.New", os.MkdirAll(dir, 0o700))
 }
 
-// Start runs a command in a container; see runtime.Runtime. NotFound when its image is
-// not there, which Prepare would get; runtime.ErrAway when the engine does not answer.
+// Start runs a command in a container; see runtime.Runtime. It returns NotFound if the image is
+// missing, which Prepare pulls, and runtime.ErrUnreachable if the engine does not answer.
 func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, error) {
 	if fi, err := os.Stat(s.Dir); err != nil || !fi.IsDir() {
 		return nil, errs.New(errs.Invalid, "the working directory %s does not exist", s.Dir)
@@ -132,41 +129,41 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 	}
 	files, err := open(s)
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "docker.Start", err)
+		return nil, errs.WrapAs(errs.Unavailable, "docker.Start", err)
 	}
 	defer files.close()
-	door, err := pane.Listen(r.cfg.Dir)
+	listener, err := pane.Listen(r.cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	defer door.Close()
-	if err := os.Chmod(door.Path(), 0o666); err != nil { // whoever runs in the container calls; nobody else gets here
-		return nil, errs.As(errs.Unavailable, "docker.Start", err)
+	defer listener.Close()
+	if err := os.Chmod(listener.Path(), 0o666); err != nil { // the container's user connects; others cannot enter the directory
+		return nil, errs.WrapAs(errs.Unavailable, "docker.Start", err)
 	}
-	made, err := r.create(ctx, s, door.Path())
+	container, err := r.create(ctx, s, listener.Path())
 	if err != nil {
-		return nil, r.orAway(ctx, "Start", err)
+		return nil, r.markUnreachable(ctx, "Start", err)
 	}
-	p, err := r.bring(ctx, s, made, door, files)
+	p, err := r.run(ctx, s, container, listener, files)
 	if err != nil {
-		r.remove(context.WithoutCancel(ctx), made.id)
-		return nil, r.orAway(ctx, "Start", err)
+		r.remove(context.WithoutCancel(ctx), container.id)
+		return nil, r.markUnreachable(ctx, "Start", err)
 	}
 	return p, nil
 }
 
-// Adopt takes over an earlier agent's run; see runtime.Runtime. It needs no engine for
-// one that lives.
+// Adopt takes over an earlier agent's run; see runtime.Runtime. It needs no engine for a living
+// run.
 func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) (runtime.Process, error) {
 	p := r.newRun(s, "", id)
-	if id.BootID != r.plain.BootID() { // whatever has these numbers now is somebody else
+	if id.BootID != r.plain.BootID() { // the process ids now belong to other processes
 		p.id = runtime.Identity{BootID: id.BootID}
 		p.rebooted = true
 		close(p.ended)
 		go p.finish()
 		return p, nil
 	}
-	pidfd, ok, err := process.Hold(id.Shell)
+	pidfd, ok, err := process.OpenPidfd(id.Shell)
 	switch {
 	case err != nil:
 		return nil, err
@@ -179,13 +176,13 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 	return p, nil
 }
 
-// files are what a run is given open.
+// files are the files that a run inherits.
 type files struct{ stdin, log *os.File }
 
 func (f files) close() { _, _ = f.stdin.Close(), f.log.Close() }
 
-// open makes the run's directory with its FIFO, without an earlier run's traces, and
-// opens what the command gets.
+// open creates the run directory with its FIFO, removes the exit of an earlier run, and opens
+// the run's files.
 func open(s runtime.Spec) (f files, err error) {
 	if err := os.MkdirAll(s.RunDir, 0o700); err != nil {
 		return f, err

@@ -19,11 +19,11 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/proctest"
-	"github.com/orreryhq/orrery/nodeagent/internal/claim"
-	"github.com/orreryhq/orrery/nodeagent/internal/enginetest"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/docker"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/enginetest"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 )
@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 2 && os.Args[1] == "serve":
 		os.Exit(serve(os.Args[2]))
 	}
-	os.Exit(contract.Main(m, within))
+	os.Exit(contract.Main(m, newRuntime))
 }
 
-// serve greets whoever connects to a port.
+// serve greets every connection to a port.
 func serve(port string) int {
 	l, err := net.Listen("tcp", ":"+port)
 	for err == nil {
@@ -54,10 +54,10 @@ func serve(port string) int {
 	return 1
 }
 
-func within(h contract.Host) (runtime.Runtime, error) {
+func newRuntime(h contract.Host) (runtime.Runtime, error) {
 	r, err := made(h)
 	if err == nil {
-		err = r.Look(context.Background())
+		err = r.Check(context.Background())
 	}
 	return inImage{r}, err
 }
@@ -73,7 +73,7 @@ func made(h contract.Host) (*docker.Runtime, error) {
 	})
 }
 
-// inImage runs in the test's image what says nothing of containers.
+// inImage runs specs without a container in the test's image.
 type inImage struct{ *docker.Runtime }
 
 func (r inImage) Start(ctx context.Context, s runtime.Spec) (runtime.Process, error) {
@@ -85,15 +85,15 @@ func (r inImage) Start(ctx context.Context, s runtime.Spec) (runtime.Process, er
 
 func TestContract(t *testing.T) {
 	enginetest.Start(t)
-	contract.Run(t, within)
+	contract.Run(t, newRuntime)
 }
 
-// site is where one runtime is tried.
+// site is a data directory with a runtime.
 type site struct {
 	*testing.T
 	inImage
 	root string
-	// network is that of what spec makes.
+	// network is the network of containers that spec describes.
 	network string
 }
 
@@ -109,11 +109,11 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	s := &site{t, inImage{r}, dir, "host"}
-	_ = r.Look(t.Context()) // there may be no engine at first
+	_ = r.Check(t.Context()) // there may be no engine yet
 	return s
 }
 
-// spec is a command in the test's image.
+// spec describes a command in the test's image.
 func (s *site) spec(id, command string) runtime.Spec {
 	dir := s.TempDir()
 	return runtime.Spec{
@@ -148,18 +148,18 @@ func (s *site) says(path, want string) {
 	})
 }
 
-func TestAHostWithoutAnEngineSaysWhy(t *testing.T) {
+func TestMissingEngineIsExplained(t *testing.T) {
 	for name, c := range map[string]struct{ host, want string }{
-		"nobody listens":      {"unix://" + t.TempDir() + "/none", "no container engine answers"},
-		"it is another host":  {"tcp://127.0.0.1:1", "only one on this host"},
-		"it makes no sense":   {"nonsense", "look at DOCKER_HOST"},
-		"it is not an engine": {"unix://" + deaf(t), "does not answer as one"},
+		"no listener":     {"unix://" + t.TempDir() + "/none", "no container engine answers"},
+		"another host":    {"tcp://127.0.0.1:1", "only one on this host"},
+		"invalid address": {"nonsense", "check DOCKER_HOST"},
+		"not an engine":   {"unix://" + deaf(t), "does not answer like a container engine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("DOCKER_HOST", c.host)
 			r, err := docker.New(docker.Config{Pane: []string{"pane"}, Dir: t.TempDir()})
 			if err == nil {
-				err = r.Look(t.Context())
+				err = r.Check(t.Context())
 			}
 			if !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
@@ -168,7 +168,7 @@ func TestAHostWithoutAnEngineSaysWhy(t *testing.T) {
 	}
 }
 
-// deaf is a socket on which everybody is hung up on.
+// deaf returns a socket that closes every connection.
 func deaf(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -197,26 +197,26 @@ func TestContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*site, *enginetest.Engine){
-		"an image that cannot be had is told by its name":             imageMissing,
-		"a network that does not exist is told by its name":           networkMissing,
-		"a command outgrowing its memory is told as that":             outOfMemory,
-		"limits are the container's":                                  limits,
-		"a command has no more processes than it may":                 processes,
-		"the user inside owns the directory":                          userOwns,
-		"the user inside cannot write to what is read-only":           readOnly,
-		"volumes are mounted as they say":                             volumes,
-		"ports are published under their own number":                  ports,
-		"the image's environment is there and the instance's over it": environment,
-		"a container that is paused is killed":                        paused,
-		"a container of another name that begins alike is left alone": strangers,
-		"nothing is left after the end":                               nothingLeft,
-		"root has what an entrypoint needs and no more":               entrypoint,
-		"a user has no capability":                                    unprivileged,
-		"nobody gains by setuid files and device nodes":               nothingGained,
+		"a missing image is named":                         imageMissing,
+		"a missing network is named":                       networkMissing,
+		"running out of memory is recognised":              outOfMemory,
+		"limits are set on the container":                  limits,
+		"the number of processes is limited":               processes,
+		"the user inside owns the directory":               userOwns,
+		"the user inside cannot write to read-only files":  readOnly,
+		"volumes are mounted as declared":                  volumes,
+		"ports are published under the same number":        ports,
+		"the instance's environment overrides the image's": environment,
+		"a paused container is killed":                     paused,
+		"a container with a similar name is not touched":   strangers,
+		"nothing remains after the end":                    nothingLeft,
+		"root has the capabilities of an entrypoint":       entrypoint,
+		"a user has no capability":                         unprivileged,
+		"setuid files and device nodes give no rights":     nothingGained,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			s.network = "private" // as containers mostly have one
+			s.network = "private" // as most containers have
 			test(s, e)
 		})
 	}
@@ -226,12 +226,12 @@ func imageMissing(s *site, _ *enginetest.Engine) {
 	spec := s.spec("missing", "true")
 	spec.Container.Image = "127.0.0.1:1/no/such-image:9"
 	_, err := s.Start(s.Context(), spec)
-	if !errs.Is(err, errs.NotFound) || !strings.Contains(errs.MessageOf(err), "no/such-image:9 is not there any more") {
-		s.Errorf("a start gets it: %v", err)
+	if !errs.Is(err, errs.NotFound) || !strings.Contains(errs.MessageOf(err), "no/such-image:9 was removed since the instance was prepared") {
+		s.Errorf("a start pulls the image: %v", err)
 	}
 	err = s.Prepare(s.Context(), spec.Container.Image)
-	if !errs.Is(err, errs.Unavailable) || errors.Is(err, runtime.ErrAway) || !strings.Contains(errs.MessageOf(err), "no/such-image:9") {
-		s.Errorf("a registry that cannot be reached: %v", err)
+	if !errs.Is(err, errs.Unavailable) || errors.Is(err, runtime.ErrUnreachable) || !strings.Contains(errs.MessageOf(err), "no/such-image:9") {
+		s.Errorf("an unreachable registry: %v", err)
 	}
 	for status, kind := range map[int]errs.Kind{http.StatusNotFound: errs.NotFound, http.StatusServiceUnavailable: errs.Unavailable} {
 		image := enginetest.Registry(s, status) + "/no/such-image:9"
@@ -272,11 +272,11 @@ func limits(s *site, _ *enginetest.Engine) {
 if [ -e cpu.max ]; then cat cpu.max pids.max memory.max; else cat cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us pids/pids.max memory/memory.limit_in_bytes; fi | xargs >/data/got`)
 	spec.Limits = runtime.Limits{MemoryMiB: 64, CPU: 50, CPUWeight: 100, Processes: 77}
 	s.run(spec)
-	s.says(filepath.Join(spec.Dir, "got"), "50000 100000 78 67108864\n") // the init is one of the processes
+	s.says(filepath.Join(spec.Dir, "got"), "50000 100000 78 67108864\n") // the init counts as a process
 	more := s.spec("spoilt", "true")
 	more.Limits.CPU = 100 * (goruntime.NumCPU() + 1)
 	if e := s.run(more); e.Code != 0 {
-		s.Errorf("a limit beyond what the host has: exit %+v", e)
+		s.Errorf("a limit above the host's capacity: exit %+v", e)
 	}
 }
 
@@ -285,7 +285,7 @@ func processes(s *site, _ *enginetest.Engine) {
 	spec.Limits.Processes = 16
 	s.run(spec)
 	if log, _ := os.ReadFile(spec.LogPath); strings.Contains(string(log), "all") {
-		s.Errorf("more processes than are allowed: %q", log)
+		s.Errorf("more processes than allowed: %q", log)
 	}
 }
 
@@ -326,7 +326,7 @@ func readOnly(s *site, _ *enginetest.Engine) {
 		s.says(filepath.Join(spec.Dir, path), "first\n")
 	}
 	if info, err := os.Stat(filepath.Join(spec.Dir, claim.FileName)); err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 {
-		s.Errorf("whose run the directory belongs to is the server's to say: %v", err)
+		s.Errorf("the server could change the lock file: %v", err)
 	}
 }
 
@@ -351,7 +351,7 @@ func volumes(s *site, _ *enginetest.Engine) {
 	}
 }
 
-// freePort is a port that was free a moment ago.
+// freePort returns a port that is currently free.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -383,7 +383,7 @@ func ports(s *site, _ *enginetest.Engine) {
 	}
 	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 		_ = c.Close()
-		s.Error("the port is held though its container has gone")
+		s.Error("the port is still used after the container's end")
 	}
 }
 
@@ -435,7 +435,7 @@ func strangers(s *site, e *enginetest.Engine) {
 		s.Fatal(err)
 	}
 	if _, err := s.Start(s.Context(), s.spec("lobby", "true")); !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "orrery-lobby") {
-		s.Errorf("a name that is a stranger's: %v", err)
+		s.Errorf("a name used by another container: %v", err)
 	}
 	if _, err := e.Docker("inspect", "orrery-lobby"); err != nil {
 		s.Error(err)
@@ -452,10 +452,10 @@ func nothingLeft(s *site, e *enginetest.Engine) {
 	}
 }
 
-// rights has a command tell what its process may.
+// rights is a command that prints the privileges of its process.
 const rights = `grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status | xargs`
 
-// asUser runs a command as the image's user, as an entrypoint does that has started as root.
+// asUser runs a command as the image's user, as an entrypoint does that starts as root.
 var asUser = fmt.Sprintf("setpriv --reuid %d --regid %d --clear-groups ", enginetest.UserID, enginetest.UserID)
 
 func entrypoint(s *site, _ *enginetest.Engine) {
@@ -490,7 +490,7 @@ func nothingGained(s *site, _ *enginetest.Engine) {
 	s.says(filepath.Join(spec.Dir, "got"), fmt.Sprintln(enginetest.UserID)+"none made\nnone read\n")
 }
 
-func TestTheEndOfTheEngineEndsNothing(t *testing.T) {
+func TestContainersSurviveTheEngine(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(sig.String(), func(t *testing.T) {
 			e := enginetest.Start(t)
@@ -530,7 +530,7 @@ func TestTheEndOfTheEngineEndsNothing(t *testing.T) {
 	}
 }
 
-func TestAnEngineThatIsAwayKeepsNobodyAlive(t *testing.T) {
+func TestKillWorksWithoutTheEngine(t *testing.T) {
 	e := enginetest.Start(t)
 	s := newSite(t)
 	p := s.start(s.spec("alone", "trap '' TERM; sleep 1000"))
@@ -547,6 +547,6 @@ func TestAnEngineThatIsAwayKeepsNobodyAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := s.run(s.spec("alone", "exit 5")); e.Code != 5 {
-		t.Errorf("the next one: exit %+v", e)
+		t.Errorf("the next run: exit %+v", e)
 	}
 }

@@ -18,19 +18,19 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/proctest"
-	"github.com/orreryhq/orrery/nodeagent/internal/enginetest"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/docker"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/enginetest"
 )
 
-// soon is much shorter than the time an engine is given for a call.
+// soon is much shorter than the timeout of a call to the engine.
 const soon = 10 * time.Second
 
-func TestAnEngineThatHangsHoldsNoKillUp(t *testing.T) {
+func TestHangingEngineDoesNotDelayKill(t *testing.T) {
 	for name, prepare := range map[string]func(*site, runtime.Process){
-		"that was given to a living server": func(*site, runtime.Process) {},
-		"that was given after the end": func(s *site, p runtime.Process) {
+		"of a living server": func(*site, runtime.Process) {},
+		"after the end": func(s *site, p runtime.Process) {
 			if err := p.WriteLine("end"); err != nil {
 				s.Fatal(err)
 			}
@@ -59,27 +59,26 @@ func TestAnEngineThatHangsHoldsNoKillUp(t *testing.T) {
 	}
 }
 
-// followed runs a runtime's care for its engine until the test ends; looks are what its
-// looks come to.
-func (s *site) followed(known ...string) (looks <-chan error) {
+// followed runs the runtime until the test ends. checks receives the result of every check.
+func (s *site) followed(known ...string) (checks <-chan error) {
 	s.Helper()
 	said := make(chan error, 100)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		s.Runtime.Run(ctx, docker.Care{
+		s.Runtime.Run(ctx, docker.Watch{
 			Root: s.root,
 			Known: func(id string) bool {
 				return strings.Contains(strings.Join(known, " "), id)
 			},
-			Looked: func(_ context.Context, missing error) { said <- missing },
+			OnCheck: func(_ context.Context, missing error) { said <- missing },
 		})
 	})
 	s.Cleanup(func() { cancel(); running.Wait() })
 	return said
 }
 
-func TestContainersThatNobodyNeedsAreRemoved(t *testing.T) {
+func TestUnneededContainersAreRemoved(t *testing.T) {
 	e := enginetest.Start(t)
 	s := newSite(t)
 	running := s.start(s.spec("running", "sleep 1000"))
@@ -114,33 +113,33 @@ func TestContainersThatNobodyNeedsAreRemoved(t *testing.T) {
 	}
 	left("copied known orrery-running")
 	if volumes, err := e.Docker("volume", "ls", "--quiet"); err != nil || len(strings.Fields(volumes)) != 2 {
-		t.Errorf("volumes that belong to nothing are left: %s, %v", volumes, err)
+		t.Errorf("anonymous volumes are left: %s, %v", volumes, err)
 	}
 	make("later", s.root, "exited")
 	s.Sweep()
 	left("copied known orrery-running")
 	if !running.Running() {
-		t.Error("what runs was ended")
+		t.Error("a running container was killed")
 	}
 }
 
-func TestAnEngineThatComesIsOfferedAndOneThatGoesIsNot(t *testing.T) {
+func TestEngineIsOfferedWhileItAnswers(t *testing.T) {
 	e := enginetest.Start(t)
 	if err := e.End(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	s := newSite(t)
-	looks := s.followed()
+	checks := s.followed()
 	next := func(missing bool) {
 		t.Helper()
 		for end := time.After(time.Minute); ; {
 			select {
-			case err := <-looks:
+			case err := <-checks:
 				if (err != nil) == missing {
 					return
 				}
 			case <-end:
-				t.Fatalf("never looked so: missing %v", missing)
+				t.Fatalf("not reached: missing %v", missing)
 			}
 		}
 	}
@@ -158,22 +157,22 @@ func TestAnEngineThatComesIsOfferedAndOneThatGoesIsNot(t *testing.T) {
 	next(true)
 }
 
-func TestAStartThatTheEngineDoesNotAnswerSaysSo(t *testing.T) {
+func TestStartWithoutAnswerIsUnreachable(t *testing.T) {
 	e := enginetest.Start(t)
 	s := newSite(t)
 	if err := e.End(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Start(t.Context(), s.spec("early", "true")); !errors.Is(err, runtime.ErrAway) {
+	if _, err := s.Start(t.Context(), s.spec("early", "true")); !errors.Is(err, runtime.ErrUnreachable) {
 		t.Errorf("%v", err)
 	}
-	if err := s.Prepare(t.Context(), enginetest.Image); !errors.Is(err, runtime.ErrAway) {
+	if err := s.Prepare(t.Context(), enginetest.Image); !errors.Is(err, runtime.ErrUnreachable) {
 		t.Errorf("%v", err)
 	}
 }
 
-// Whose identity was lost is ended at its adoption, also when no engine can be asked for it.
-func TestWhatRunsUnknownIsEndedWithoutAnEngine(t *testing.T) {
+// A run whose identity was lost is killed at its adoption, also without an engine.
+func TestUnknownRunIsKilledWithoutTheEngine(t *testing.T) {
 	e := enginetest.Start(t)
 	s := newSite(t)
 	spec := s.spec("unknown", "trap '' TERM; sleep 1000")
@@ -186,11 +185,11 @@ func TestWhatRunsUnknownIsEndedWithoutAnEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := adopted.Kill(t.Context()); err != nil || proctest.Lives(p.Identity().Server.PID) {
-		t.Errorf("it lives: %v", err)
+		t.Errorf("it still lives: %v", err)
 	}
 }
 
-func TestAKillForMemoryWithoutAnAgentIsToldAsThat(t *testing.T) {
+func TestOOMKillWithoutAnAgentIsRecognized(t *testing.T) {
 	enginetest.Start(t)
 	s := newSite(t)
 	spec := s.spec("greedy", "until [ -e go ]; do sleep 0.01; done; exec tail /dev/zero")
@@ -209,7 +208,7 @@ func TestAKillForMemoryWithoutAnAgentIsToldAsThat(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatIsNotRootRunsWhatItCanEndAndRemove(t *testing.T) {
+func TestUnprivilegedAgentRunsItsOwnUser(t *testing.T) {
 	e := enginetest.Start(t)
 	if err := os.Chmod(strings.TrimPrefix(e.Host(), "unix://"), 0o666); err != nil {
 		t.Fatal(err)
@@ -230,7 +229,7 @@ func TestAnAgentThatIsNotRootRunsWhatItCanEndAndRemove(t *testing.T) {
 	got := filepath.Join(spec.Dir, "made/got")
 	s.says(got, "got\n")
 	if info, err := os.Stat(got); err != nil || info.Sys().(*syscall.Stat_t).Uid != enginetest.UserID {
-		t.Errorf("what it wrote is another user's: %v", err)
+		t.Errorf("its files belong to another user: %v", err)
 	}
 	spec.InstanceID, spec.Container.User = "proud", "root"
 	if did := s.startInAgent(spec, as); !strings.Contains(did.Refused, "leave container.user and confine.user empty") {
@@ -247,7 +246,7 @@ func TestAnAgentThatIsNotRootRunsWhatItCanEndAndRemove(t *testing.T) {
 	}
 }
 
-// reach lets everybody pass to a directory of the test's.
+// reach lets all users pass to a directory of the test.
 func reach(t *testing.T, dir string) {
 	t.Helper()
 	for ; dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {
@@ -257,7 +256,7 @@ func reach(t *testing.T, dir string) {
 	}
 }
 
-// errand is what a process of its own, an agent for a moment, is to start; did what it did.
+// errand describes what a separate agent process starts; did is the result.
 type errand struct {
 	Root string
 	Spec runtime.Spec
@@ -265,13 +264,13 @@ type errand struct {
 
 type did struct {
 	Identity runtime.Identity
-	// Refused is why nothing was started, MayEnd whether it may end what was.
+	// Refused is why nothing was started, MayEnd whether the agent may kill what it started.
 	Refused string
 	MayEnd  bool
 }
 
 func (e errand) run() (d did) {
-	r, err := within(contract.Host{Dir: e.Root, Owner: "ours"})
+	r, err := newRuntime(contract.Host{Dir: e.Root, Owner: "ours"})
 	if err != nil {
 		return did{Refused: err.Error()}
 	}
@@ -282,7 +281,7 @@ func (e errand) run() (d did) {
 	return did{Identity: p.Identity(), MayEnd: syscall.Kill(p.Identity().Shell.PID, 0) == nil}
 }
 
-// runErrand is the main of such a process.
+// runErrand is the main function of such a process.
 func runErrand() int {
 	var e errand
 	if err := json.NewDecoder(os.Stdin).Decode(&e); err != nil {
@@ -295,7 +294,7 @@ func runErrand() int {
 	return 0
 }
 
-// startInAgent starts a run in a process of its own, which has gone when it returns.
+// startInAgent starts a run in a separate process, which has ended when it returns.
 func (s *site) startInAgent(spec runtime.Spec, as *syscall.Credential) (d did) {
 	s.Helper()
 	exe, err := os.Executable()

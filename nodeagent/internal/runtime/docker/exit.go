@@ -19,29 +19,28 @@ import (
 )
 
 const (
-	// exitFile is where a run's exit is kept until it is the agent's, in its own directory.
+	// exitFile stores a run's exit in its run directory until the agent has journaled it.
 	exitFile = "container-exit"
-	// exitPatience is how long an engine that does not answer is waited for with the
-	// exit of a container that has ended: it may be being restarted.
-	exitPatience = 30 * time.Second
-	// killedPatience is the same for one that we killed ourselves: its code is known anyway.
-	killedPatience = time.Second
-	// removePatience is how long the end is not told for the removal of its container.
-	removePatience = time.Second
-	askAgain       = 200 * time.Millisecond
-	codeKilled     = 128 + int(syscall.SIGKILL)
+	// exitTimeout limits the wait for an engine that does not answer, which may be restarting,
+	// to read the exit of a container.
+	exitTimeout = 30 * time.Second
+	// killedExitTimeout is the same for a container that the agent killed: its exit is known.
+	killedExitTimeout = time.Second
+	// removeTimeout limits how long the removal of the container delays Exited.
+	removeTimeout = time.Second
+	retryPause    = 200 * time.Millisecond
+	codeKilled    = 128 + int(syscall.SIGKILL)
 )
 
-// finish runs once, after the container's end: its exit is read and kept, what the
-// engine has of it is removed, then the end is told. An engine that is slow or away
-// does not keep the end from being told.
+// finish runs once, after the container's end. It reads and stores the exit, removes the container,
+// and closes exited. A slow or unavailable engine delays that only briefly.
 func (p *run) finish() {
 	exit, id := p.readExit()
 	p.exit = exit
 	if id != "" {
 		select {
 		case <-p.runtime.discard(id):
-		case <-time.After(removePatience):
+		case <-time.After(removeTimeout):
 		}
 	}
 	p.waiting.Wait()
@@ -54,26 +53,26 @@ func (p *run) finish() {
 	close(p.exited)
 }
 
-// readExit is how the run ended: as an earlier agent kept it, else as the engine knows
-// it. container is its id; empty when that is not known.
+// readExit returns how the run ended, as stored or from the engine, and the container's id; empty
+// if it is unknown.
 func (p *run) readExit() (exit runtime.Exit, container string) {
 	path := filepath.Join(p.spec.RunDir, exitFile)
 	var kept runtime.Exit
 	if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &kept) == nil {
-		return kept, p.findAtOnce()
+		return kept, p.findQuickly()
 	}
 	if p.rebooted {
-		return runtime.Exit{Rebooted: true, At: time.Now()}, p.findAtOnce()
+		return runtime.Exit{Rebooted: true, At: time.Now()}, p.findQuickly()
 	}
-	exit, container, ok := p.ask()
+	exit, container, ok := p.askEngine()
 	if ok {
 		if b, err := json.Marshal(exit); err == nil {
-			_ = os.WriteFile(path, b, 0o600) // without, only an agent that is killed now does not know it
+			_ = os.WriteFile(path, b, 0o600) // if this fails, only an agent that is killed right now loses the exit
 		}
 		return exit, container
 	}
 	if p.init == nil {
-		p.clear()
+		p.endRemains()
 	}
 	select {
 	case <-p.killing:
@@ -83,33 +82,33 @@ func (p *run) readExit() (exit runtime.Exit, container string) {
 	}
 }
 
-// clear ends what lives of a run whose identity was lost and of which the engine says
-// nothing: processes are told by their marks.
-func (p *run) clear() {
+// endRemains kills the remaining processes of a run whose identity was lost and which the engine
+// does not know. It finds them by their environment.
+func (p *run) endRemains() {
 	remains, err := p.runtime.plain.Adopt(context.Background(), p.spec, runtime.Identity{BootID: p.id.BootID})
 	if err != nil {
-		p.runtime.log.Error("it cannot be told whether something of it lives on", "instance", p.spec.InstanceID, "error", err)
+		p.runtime.log.Error("cannot find remaining processes of the instance", "instance", p.spec.InstanceID, "error", err)
 		return
 	}
 	<-remains.Exited()
 }
 
-// findAtOnce is the container's id if the engine says it without delay; else empty.
-func (p *run) findAtOnce() string {
-	ctx, cancel := context.WithTimeout(context.Background(), removePatience)
+// findQuickly returns the container's id if the engine answers quickly; else it is empty.
+func (p *run) findQuickly() string {
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	id, _ := p.find(ctx)
 	return id
 }
 
-// ask asks the engine, which may learn of the end a little later than we do. ok is
-// false when it does not say in time, or does not know the container.
-func (p *run) ask() (exit runtime.Exit, id string, ok bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), exitPatience)
+// askEngine reads the exit from the engine, which may notice the end later than the agent. ok is
+// false if the engine does not answer in time or does not know the container.
+func (p *run) askEngine() (exit runtime.Exit, id string, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), exitTimeout)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { p.hurry(ctx, cancel) })
+	watching.Go(func() { p.shortenAfterKill(ctx, cancel) })
 	for {
 		found, err := p.find(ctx)
 		if err == nil && found == "" {
@@ -123,31 +122,31 @@ func (p *run) ask() (exit runtime.Exit, id string, ok bool) {
 			return exit, id, ok
 		}
 		select {
-		case <-time.After(askAgain):
+		case <-time.After(retryPause):
 		case <-ctx.Done():
 			return exit, id, false
 		}
 	}
 }
 
-// hurry cuts the patience of one that is killed, also when that is asked for meanwhile.
-func (p *run) hurry(ctx context.Context, enough func()) {
+// shortenAfterKill calls enough soon after the run was killed.
+func (p *run) shortenAfterKill(ctx context.Context, enough func()) {
 	select {
 	case <-p.killing:
 	case <-ctx.Done():
 		return
 	}
 	select {
-	case <-time.After(killedPatience):
+	case <-time.After(killedExitTimeout):
 		enough()
 	case <-ctx.Done():
 	}
 }
 
-// inspect waits for the engine to know of the end, and reads what it knows. ok is false
-// while it does not.
+// inspect waits until the engine has noticed the end, and reads the exit. ok is false if it has
+// not.
 func (p *run) inspect(ctx context.Context, id string) (exit runtime.Exit, ok bool, err error) {
-	if p.init == nil { // its identity was lost, or it had ended: whatever runs is ended
+	if p.init == nil { // adopted without a living init: end what still runs
 		p.end(ctx)
 	}
 	if err := p.runtime.awaitEnd(ctx, id); err != nil {

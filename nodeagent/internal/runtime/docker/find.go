@@ -15,24 +15,24 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 )
 
-// Find looks for what runs in containers of ours; see runtime.Runtime. How many
-// processes there are is told by their marks, as without containers.
+// Find finds running containers of the agent; see runtime.Runtime. It counts their processes by
+// their environment, as without containers.
 func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
 	root = resolved(root)
-	ctx, cancel := context.WithTimeout(context.Background(), greetTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
 	for {
 		found, err := r.findOnce(ctx, root)
-		if err == nil || !pause.For(ctx, askAgain) { // who is not found now never is
+		if err == nil || !pause.For(ctx, retryPause) { // an instance that is not found now would be lost
 			return found, err
 		}
 	}
 }
 
 func (r *Runtime) findOnce(ctx context.Context, root string) (map[string]runtime.Found, error) {
-	all, err := r.left(ctx, "")
+	all, err := r.containers(ctx, "")
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "docker.Find", err)
+		return nil, errs.WrapAs(errs.Unavailable, "docker.Find", err)
 	}
 	marked, err := r.plain.Find(root)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *Runtime) findOnce(ctx context.Context, root string) (map[string]runtime
 			continue
 		}
 		f := marked[id]
-		if err := r.recognise(ctx, &f, c.ID); err != nil {
+		if err := r.identifyRun(ctx, &f, c.ID); err != nil {
 			return nil, err
 		}
 		found[id] = f
@@ -53,11 +53,11 @@ func (r *Runtime) findOnce(ctx context.Context, root string) (map[string]runtime
 	return found, nil
 }
 
-// recognise takes over the identity of a run from its container.
-func (r *Runtime) recognise(ctx context.Context, f *runtime.Found, container string) error {
+// identifyRun sets the identity of a run from its container.
+func (r *Runtime) identifyRun(ctx context.Context, f *runtime.Found, container string) error {
 	id, err := r.identify(ctx, container, 0)
 	if errs.Is(err, errs.NotFound) {
-		return nil // it has ended meanwhile
+		return nil // it ended meanwhile
 	}
 	if err != nil {
 		return err
@@ -73,12 +73,12 @@ func (r *Runtime) recognise(ctx context.Context, f *runtime.Found, container str
 	return nil
 }
 
-// commandOf is the one child of an init that carries a mark, which is the command, and
-// the environment it has.
+// commandOf returns the child of an init that has the instance's variables, which is the
+// command, and its environment.
 func commandOf(init int) (pid int, env []string, err error) {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(init), "task", strconv.Itoa(init), "children"))
 	if err != nil {
-		return 0, nil, nil // gone, or a kernel that does not tell
+		return 0, nil, nil // it ended, or the kernel does not list children
 	}
 	for child := range strings.FieldsSeq(string(b)) {
 		pid, err := strconv.Atoi(child)
@@ -93,7 +93,7 @@ func commandOf(init int) (pid int, env []string, err error) {
 	return 0, nil, nil
 }
 
-// resolved is a directory as it stands in the labels: without links, if it is there.
+// resolved returns a directory as in the labels: without symlinks, if it exists.
 func resolved(dir string) string {
 	if r, err := filepath.EvalSymlinks(dir); err == nil {
 		return r

@@ -12,51 +12,50 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// image is what matters of an image.
+// image holds what the runtime needs of an image.
 type image struct {
-	// env is the environment it brings, user who runs in it unless told otherwise.
+	// env is the environment of the image, user its default user.
 	env  []string
 	user string
 }
 
-// Prepare makes an image present; see runtime.Preparer.
+// Prepare pulls an image if it is missing; see runtime.Preparer.
 func (r *Runtime) Prepare(ctx context.Context, name string) error {
 	_, err := r.image(ctx, name)
-	return r.orAway(ctx, "Prepare", err)
+	return r.markUnreachable(ctx, "Prepare", err)
 }
 
-// image looks at an image and has the engine get it from its registry if it is not
-// there. NotFound, with the engine's own words, when it cannot be had, and Unavailable
-// when the registry cannot be reached or fails.
+// image inspects an image, and pulls it if it is missing. It returns NotFound, with the engine's
+// message, if there is no such image, and Unavailable if the registry fails.
 func (r *Runtime) image(ctx context.Context, name string) (image, error) {
 	img, err := r.inspect(ctx, name)
 	if !errdefs.IsNotFound(err) {
-		return img, missing(name, err)
+		return img, imageError(name, err)
 	}
-	r.log.Info("the image is not there, it is pulled", "image", name)
+	r.log.Info("pulling a missing image", "image", name)
 	pulled, err := r.engine.ImagePull(ctx, name, client.ImagePullOptions{})
 	if err == nil {
 		err = pulled.Wait(ctx)
 	}
 	if err != nil {
-		return image{}, unfetched(name, err)
+		return image{}, pullError(name, err)
 	}
 	img, err = r.inspect(ctx, name)
-	return img, missing(name, err)
+	return img, imageError(name, err)
 }
 
-// present looks at an image without getting it: a start does not wait for a registry.
-func (r *Runtime) present(ctx context.Context, name string) (image, error) {
+// localImage inspects an image without pulling it: a start does not wait for a registry.
+func (r *Runtime) localImage(ctx context.Context, name string) (image, error) {
 	img, err := r.inspect(ctx, name)
 	if errdefs.IsNotFound(err) {
 		return image{}, &errs.Error{Op: "docker.image", Kind: errs.NotFound, Err: err, Message: fmt.Sprintf(
-			"the image %s is not there any more: somebody removed it since the instance was prepared. The next generation gets it again", name)}
+			"the image %s was removed since the instance was prepared; the next generation pulls it again", name)}
 	}
-	return img, missing(name, err)
+	return img, imageError(name, err)
 }
 
 func (r *Runtime) inspect(ctx context.Context, name string) (image, error) {
-	ctx, cancel := within(ctx)
+	ctx, cancel := withCallTimeout(ctx)
 	defer cancel()
 	found, err := r.engine.ImageInspect(ctx, name)
 	if err != nil || found.Config == nil {
@@ -65,37 +64,37 @@ func (r *Runtime) inspect(ctx context.Context, name string) (image, error) {
 	return image{env: found.Config.Env, user: found.Config.User}, nil
 }
 
-// missing tells that an image cannot be had; an engine that does not answer is another matter.
-func missing(name string, err error) error {
+// imageError explains why an image is not available, or says that the engine does not answer.
+func imageError(name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.Canceled):
 		return errs.Wrap("docker.image", err)
 	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err), errors.Is(err, context.DeadlineExceeded):
-		return away("image", err)
+		return unreachable("image", err)
 	}
 	return &errs.Error{Op: "docker.image", Kind: errs.NotFound, Err: err, Message: fmt.Sprintf(
-		"the image %s is not there and cannot be had: correct container.image, or pull or load the image on the node (%s)", name, said(err))}
+		"the image %s is missing and cannot be pulled: correct container.image, or pull or load the image on the node (%s)", name, engineMessage(err))}
 }
 
-// unfetched tells why a registry did not deliver an image: Unavailable, unless the engine
-// says that there is no such image, or that it may not be had.
-func unfetched(name string, err error) error {
+// pullError explains why a pull failed: Unavailable, unless the engine says that the image does
+// not exist or access is denied.
+func pullError(name string, err error) error {
 	final := errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) || errdefs.IsUnauthorized(err) || errdefs.IsPermissionDenied(err)
-	if why := missing(name, err); final || !errs.Is(why, errs.NotFound) {
+	if why := imageError(name, err); final || !errs.Is(why, errs.NotFound) {
 		return why
 	}
 	return &errs.Error{Op: "docker.image", Kind: errs.Unavailable, Err: err, Message: fmt.Sprintf(
-		"the image %s is not there, and its registry does not deliver it now: look at the registry and the network, or load the image on the node (%s)", name, said(err))}
+		"the image %s is missing, and its registry does not deliver it now: check the registry and the network, or load the image on the node (%s)", name, engineMessage(err))}
 }
 
-// said is what the engine said, in one line.
-func said(err error) string {
+// engineMessage returns the engine's message in one line.
+func engineMessage(err error) string {
 	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "Error response from daemon: ")), " ")
 }
 
-// environ is what an image brings, with what the instance is given over it.
+// environ returns the image's environment, overridden by the instance's.
 func (i image) environ(given []string) []string {
 	own := map[string]bool{}
 	for _, v := range given {
@@ -117,5 +116,5 @@ func (i image) environ(given []string) []string {
 	return append(env, given...)
 }
 
-// defaultPath is the search path where neither image nor instance says one.
+// defaultPath is the search path if neither image nor instance sets one.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

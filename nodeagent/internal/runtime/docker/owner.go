@@ -12,13 +12,13 @@ import (
 	"syscall"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/nodeagent/internal/claim"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// userOf is the user inside: the container's own one, else the host's one that was asked
-// for, whose name an image need not know. Else it is the image's, unless the agent is not
-// root: it can neither give the directory away nor remove what others write there.
+// userOf returns the user inside the container: that of the container's settings, else the host
+// user of confine.user as a number, because the image need not know its name. Else it is the
+// image's, but an agent that is not root uses its own, because it cannot remove files of others.
 func (r *Runtime) userOf(s runtime.Spec) string {
 	r.mu.Lock()
 	rootless := r.rootless
@@ -28,7 +28,7 @@ func (r *Runtime) userOf(s runtime.Spec) string {
 		return s.Container.User
 	case s.Confine.User == "" && os.Geteuid() == 0:
 		return ""
-	case s.Confine.User == "" && rootless: // root in there is the engine's user
+	case s.Confine.User == "" && rootless: // root in the container is the engine's user on the host
 		return "0:0"
 	case s.Confine.User == "":
 		return fmt.Sprintf("%d:%d", os.Geteuid(), os.Getegid())
@@ -39,27 +39,27 @@ func (r *Runtime) userOf(s runtime.Spec) string {
 	return s.Confine.User
 }
 
-// owner is a user with its groups, as the host sees them.
+// owner is a user with its groups, as seen on the host.
 type owner struct {
 	uid    int
 	groups []int
 }
 
-// agent is the user that this process runs as.
+// agent returns the user of this process.
 func agent() (owner, error) {
 	groups, err := os.Getgroups()
-	return owner{os.Geteuid(), append(groups, os.Getegid())}, errs.As(errs.Unavailable, "docker.agent", err)
+	return owner{os.Geteuid(), append(groups, os.Getegid())}, errs.WrapAs(errs.Unavailable, "docker.agent", err)
 }
 
-// mayOwn refuses a user of a container that has rights on the host which the agent has not:
-// the agent could neither remove its files nor kill its processes, and it could leave files
-// that give other users of the host the rights of its groups.
-func (a owner) mayOwn(inside owner) error {
+// mayRunAs rejects a container user with rights on the host that the agent does not have. The agent
+// could neither remove that user's files nor kill its processes, and setgid files could give
+// other users of the host the rights of its groups.
+func (a owner) mayRunAs(inside owner) error {
 	if a.uid == 0 {
 		return nil
 	}
 	if a.uid != inside.uid {
-		return errs.New(errs.Invalid, "the container's user is user %d of the host and the agent is user %d, which may neither end its processes nor remove its files: "+
+		return errs.New(errs.Invalid, "the container's user is user %d of the host and the agent is user %d, which can neither kill its processes nor remove its files: "+
 			"leave container.user and confine.user empty, or run the agent as root", inside.uid, a.uid)
 	}
 	for _, g := range inside.groups {
@@ -71,7 +71,7 @@ func (a owner) mayOwn(inside owner) error {
 	return nil
 }
 
-// groupsOf are the supplementary groups of a process.
+// groupsOf returns the supplementary groups of a process.
 func groupsOf(pid int) (groups []int, err error) {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
@@ -89,17 +89,16 @@ func groupsOf(pid int) (groups []int, err error) {
 	return groups, nil
 }
 
-// give makes the instance's directory its server's, which may be anybody's in there, but
-// for the file that says whose run the directory belongs to. Where what came from
-// templates is read-only, that stays the agent's, in directories where others' files
-// cannot be replaced. What the agent may not give, the server has to do without.
-func give(dir string, uid, gid int, sealed bool) {
+// chownDir gives the instance's directory to the server's user, except the lock file. With readOnly,
+// template files stay the agent's, in sticky directories, where the server cannot replace them.
+// It ignores errors: the server has to live with files it does not own.
+func chownDir(dir string, uid, gid int, sealed bool) {
 	if uid == os.Geteuid() {
 		return
 	}
 	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || path == filepath.Join(dir, claim.FileName) {
-			return nil // what cannot be looked at stays as it is
+			return nil // skip what cannot be read
 		}
 		info, err := os.Lstat(path)
 		if err != nil {
@@ -108,10 +107,10 @@ func give(dir string, uid, gid int, sealed bool) {
 		owner, mode := uid, info.Mode()
 		st, ok := info.Sys().(*syscall.Stat_t)
 		switch {
-		case !ok, mode&fs.ModeDevice != 0, mode.IsRegular() && st.Nlink > 1: // somebody else may know it by another name
+		case !ok, mode&fs.ModeDevice != 0, mode.IsRegular() && st.Nlink > 1: // another user may own the file by another name
 			return nil
 		case sealed && int(st.Uid) == os.Geteuid():
-			owner, mode = keep(mode, owner)
+			owner, mode = readOnlyOwner(mode, owner)
 		}
 		_ = os.Lchown(path, owner, gid)
 		if mode != info.Mode() {
@@ -121,9 +120,9 @@ func give(dir string, uid, gid int, sealed bool) {
 	})
 }
 
-// keep is the owner and the mode of what is the agent's and nobody may write to, or
-// replace: others have it by their group.
-func keep(mode fs.FileMode, other int) (owner int, changed fs.FileMode) {
+// readOnlyOwner returns the owner and mode of the agent's files that the server must not change or
+// replace. The server accesses them by its group.
+func readOnlyOwner(mode fs.FileMode, other int) (owner int, changed fs.FileMode) {
 	switch {
 	case mode.IsRegular() && mode&0o222 == 0:
 		return os.Geteuid(), mode | mode&0o500>>3

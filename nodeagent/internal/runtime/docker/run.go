@@ -19,26 +19,26 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 )
 
-// killAgain is how long a killed container may take to end before the engine is asked
-// to help: one that is paused ends when it goes on.
-const killAgain = 300 * time.Millisecond
+// killRetry is how long a killed container may take to end before the engine is asked to kill
+// it. A paused container ends only after it is unpaused.
+const killRetry = 300 * time.Millisecond
 
-// run is one container. exit is written before exited is closed and not after.
+// run is one container. exit is written only before exited is closed.
 type run struct {
 	runtime *Runtime
 	spec    runtime.Spec
-	// container is its id; empty for an adopted one, which is found by its labels.
+	// container is its id; empty for an adopted run, which is found by its labels.
 	container string
 	// id has the container's init as Shell and the command as Server.
 	id       runtime.Identity
 	rebooted bool
 
-	// killing is closed when we were told to kill it, ended when its init has ended.
+	// killing is closed when the agent kills the run, ended when its init has ended.
 	killing, ended chan struct{}
 	once           sync.Once
 
-	// init and server are pidfds of the two; nil when the run was found ended, server
-	// also when its pid is not known.
+	// init and server are pidfds; nil if the run had ended when it was adopted. server is also
+	// nil if its pid is unknown.
 	init, server *os.File
 	waiting      sync.WaitGroup
 
@@ -55,14 +55,14 @@ func (r *Runtime) newRun(s runtime.Spec, container string, id runtime.Identity) 
 	}
 }
 
-// bring starts a container and has the command run in it.
-func (r *Runtime) bring(ctx context.Context, s runtime.Spec, c made, door *pane.Door, f files) (*run, error) {
-	bounded, cancel := within(ctx)
+// run starts a container and executes the command in it.
+func (r *Runtime) run(ctx context.Context, s runtime.Spec, c created, listener *pane.Listener, f files) (*run, error) {
+	bounded, cancel := withCallTimeout(ctx)
 	defer cancel()
 	if _, err := r.engine.ContainerStart(bounded, c.id, client.ContainerStartOptions{}); err != nil {
-		return nil, refused("start", err)
+		return nil, engineError("start", err)
 	}
-	caller, err := r.awaitCall(bounded, c.id, door)
+	caller, err := r.awaitConnection(bounded, c.id, listener)
 	if err != nil {
 		return nil, err
 	}
@@ -74,16 +74,16 @@ func (r *Runtime) bring(ctx context.Context, s runtime.Spec, c made, door *pane.
 	if err != nil {
 		return nil, err
 	}
-	pidfd, ok, err := process.Hold(id.Shell)
+	pidfd, ok, err := process.OpenPidfd(id.Shell)
 	if err != nil || !ok {
-		return nil, errs.As(errs.Unavailable, "docker.Start", errors.Join(err, errors.New("the container has ended at once")))
+		return nil, errs.WrapAs(errs.Unavailable, "docker.Start", errors.Join(err, errors.New("the container has ended at once")))
 	}
 	uid, gid := caller.Owner()
-	if err := accept(caller.PID(), uid, gid); err != nil {
+	if err := checkUser(caller.PID(), uid, gid); err != nil {
 		_ = unix.Close(pidfd)
 		return nil, err
 	}
-	give(s.Dir, uid, gid, s.Confine.ReadOnlyTemplates)
+	chownDir(s.Dir, uid, gid, s.Confine.ReadOnlyTemplates)
 	err = caller.Run(pane.Program{Dir: directory(s), Argv: []string{s.Command}, Env: c.env, Stdio: [3]*os.File{f.stdin, f.log, f.log}, Lock: s.Lock})
 	if err != nil {
 		_ = unix.Close(pidfd)
@@ -94,42 +94,41 @@ func (r *Runtime) bring(ctx context.Context, s runtime.Spec, c made, door *pane.
 	return p, nil
 }
 
-// accept refuses a process that runs in a container as somebody who may not.
-func accept(pid, uid, gid int) error {
+// checkUser rejects a process that runs as a user whom the agent cannot control.
+func checkUser(pid, uid, gid int) error {
 	groups, err := groupsOf(pid)
 	if err != nil {
-		return errs.As(errs.Unavailable, "docker.Start", err)
+		return errs.WrapAs(errs.Unavailable, "docker.Start", err)
 	}
 	self, err := agent()
 	if err != nil {
 		return err
 	}
-	return self.mayOwn(owner{uid, append(groups, gid)})
+	return self.mayRunAs(owner{uid, append(groups, gid)})
 }
 
-// awaitCall waits for the program in the container to call, or for the container to end
-// without it.
-func (r *Runtime) awaitCall(ctx context.Context, id string, door *pane.Door) (*pane.Pane, error) {
+// awaitConnection waits until the pane program in the container connects, or the container ends.
+func (r *Runtime) awaitConnection(ctx context.Context, id string, listener *pane.Listener) (*pane.Pane, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel(nil)
 	watching.Go(func() {
 		if r.awaitEnd(ctx, id) == nil {
-			cancel(errNoCall)
+			cancel(errNotConnected)
 		}
 	})
-	p, err := door.Await(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errNoCall) {
-		return nil, errNoCall
+	p, err := listener.Accept(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errNotConnected) {
+		return nil, errNotConnected
 	}
 	return p, err
 }
 
-var errNoCall = errs.New(errs.Unavailable, "the agent's own program does not run in the image: is it one for another processor, "+
-	"or has it no C library while the agent was built with cgo? Build the agent with CGO_ENABLED=0. A program needs some 16 of limits.processes to come up")
+var errNotConnected = errs.New(errs.Unavailable, "the agent's own program does not run in the image. Use an image for this processor; build the agent with "+
+	"CGO_ENABLED=0, so that it needs no C library; and allow at least 16 in limits.processes")
 
-// awaitEnd returns when the engine knows a container to have ended.
+// awaitEnd returns when the engine reports that a container has ended.
 func (r *Runtime) awaitEnd(ctx context.Context, id string) error {
 	wait := r.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{})
 	select {
@@ -137,7 +136,7 @@ func (r *Runtime) awaitEnd(ctx context.Context, id string) error {
 		return err
 	case <-wait.Result:
 		return nil
-	case <-ctx.Done(): // the client's reader ends as well, once it is rid of what it has read
+	case <-ctx.Done(): // the client's reader ends after it has delivered a value
 		select {
 		case <-wait.Error:
 		case <-wait.Result:
@@ -146,7 +145,7 @@ func (r *Runtime) awaitEnd(ctx context.Context, id string) error {
 	}
 }
 
-// identify is what a container's init and its command are recognised by.
+// identify returns the identity of a container's init and command.
 func (r *Runtime) identify(ctx context.Context, container string, server int) (runtime.Identity, error) {
 	id := runtime.Identity{BootID: r.plain.BootID()}
 	found, err := r.engine.ContainerInspect(ctx, container, client.ContainerInspectOptions{})
@@ -154,7 +153,7 @@ func (r *Runtime) identify(ctx context.Context, container string, server int) (r
 		return id, errs.New(errs.NotFound, "the container has ended")
 	}
 	if err != nil {
-		return id, refused("show", err)
+		return id, engineError("show", err)
 	}
 	id.Shell, err = process.Identify(found.Container.State.Pid)
 	if err == nil {
@@ -167,7 +166,7 @@ func (p *run) Identity() runtime.Identity { return p.id }
 func (p *run) Exited() <-chan struct{}    { return p.exited }
 func (p *run) Exit() runtime.Exit         { return p.exit }
 
-// Attach is empty: the console is the agent's, and a shell is one "docker exec" away.
+// Attach returns "": the console is the agent's, and docker exec opens a shell.
 func (p *run) Attach() string { return "" }
 
 func (p *run) Running() bool {
@@ -179,23 +178,23 @@ func (p *run) Running() bool {
 	}
 }
 
-// watch waits for the end of a living run; pidfd is its init's.
+// watch waits for the end of a living run. pidfd is its init's.
 func (p *run) watch(pidfd int) {
 	p.init = os.NewFile(uintptr(pidfd), "pidfd")
-	if fd, ok, _ := process.Hold(p.id.Server); ok {
+	if fd, ok, _ := process.OpenPidfd(p.id.Server); ok {
 		p.server = os.NewFile(uintptr(fd), "pidfd")
-		p.waiting.Go(p.prod)
+		p.waiting.Go(p.resumeOnEnd)
 	}
 	go p.await()
 }
 
-// prod has the init tell of the server's end even if somebody stopped it.
-func (p *run) prod() {
+// resumeOnEnd continues a stopped init after the server's end, so that it can exit.
+func (p *run) resumeOnEnd() {
 	process.AwaitEnd(p.server)
 	_ = process.SendSignal(p.init, unix.SIGCONT)
 }
 
-// await parks until the init ends, with which the kernel has ended all else in there.
+// await waits until the init ends; the kernel then ends all other processes in the container.
 func (p *run) await() {
 	process.AwaitEnd(p.init)
 	close(p.ended)
@@ -216,27 +215,27 @@ func (p *run) Signal(sig syscall.Signal) error {
 	if p.server != nil && process.SendSignal(p.server, sig) == nil {
 		return nil
 	}
-	// It is another user's, or not known: the engine may, and the init hands it on.
-	ctx, cancel := within(context.Background())
+	// The server belongs to another user or is unknown: the engine signals the init, which forwards it.
+	ctx, cancel := withCallTimeout(context.Background())
 	defer cancel()
-	return p.tell(ctx, sig)
+	return p.signalContainer(ctx, sig)
 }
 
-// tell has the engine signal the container.
-func (p *run) tell(ctx context.Context, sig syscall.Signal) error {
+// signalContainer lets the engine signal the container.
+func (p *run) signalContainer(ctx context.Context, sig syscall.Signal) error {
 	id, err := p.find(ctx)
 	if err != nil || id == "" {
 		return err
 	}
 	_, err = p.runtime.engine.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: unix.SignalName(sig)})
-	return errs.As(errs.Unavailable, "docker.Signal", err)
+	return errs.WrapAs(errs.Unavailable, "docker.Signal", err)
 }
 
 func (p *run) Kill(ctx context.Context) error {
 	p.once.Do(func() { close(p.killing) })
 	for first := true; ; first = false {
 		select {
-		case <-p.ended: // what has its labels by now may be the next one
+		case <-p.ended: // the labels may belong to the next container already
 		default:
 			if process.SendSignal(p.init, unix.SIGKILL) != nil || !first {
 				p.force(ctx)
@@ -247,15 +246,15 @@ func (p *run) Kill(ctx context.Context) error {
 			return nil
 		case <-ctx.Done():
 			return errs.Wrap("docker.Kill", ctx.Err())
-		case <-time.After(killAgain):
+		case <-time.After(killRetry):
 		}
 	}
 }
 
-// force has the engine end a container that does not by itself. It waits for no engine
-// once it has ended.
+// force lets the engine kill a container that does not end. It returns when the container has
+// ended, even if the engine does not answer.
 func (p *run) force(ctx context.Context) {
-	ctx, cancel := until(ctx, p.ended)
+	ctx, cancel := withCallTimeoutUntil(ctx, p.ended)
 	defer cancel()
 	p.end(ctx)
 }
@@ -267,14 +266,14 @@ func (p *run) end(ctx context.Context) {
 	}
 }
 
-// find is the container's id; empty when there is none any more.
+// find returns the container's id; empty if it no longer exists.
 func (p *run) find(ctx context.Context) (string, error) {
 	if p.container != "" {
 		return p.container, nil
 	}
-	all, err := p.runtime.left(ctx, p.spec.InstanceID)
+	all, err := p.runtime.containers(ctx, p.spec.InstanceID)
 	if err != nil || len(all) == 0 {
-		return "", errs.As(errs.Unavailable, "docker.find", err)
+		return "", errs.WrapAs(errs.Unavailable, "docker.find", err)
 	}
 	return all[0].ID, nil
 }

@@ -15,78 +15,77 @@ import (
 )
 
 const (
-	// lookAgain is how often it is looked whether the engine answers; one that was there
-	// has gone when it does not patient times in a row.
-	lookAgain = 5 * time.Second
-	patient   = 2
-	// sweepAgain is how often useless containers are looked for when nothing tells of any.
-	sweepAgain = 10 * time.Minute
+	// checkInterval is how often the engine is checked. It counts as missing after maxFailures
+	// failures in a row.
+	checkInterval = 5 * time.Second
+	maxFailures   = 2
+	// sweepInterval is how often containers are swept without a request.
+	sweepInterval = 10 * time.Minute
 )
 
-var errNotLooked = errs.New(errs.Unavailable, "nobody has looked for a container engine yet")
+var errNotChecked = errs.New(errs.Unavailable, "the container engine has not been checked yet")
 
-// Care is what Run needs to know. All of it is required.
-type Care struct {
-	// Root is below which the instances' directories are.
+// Watch configures Run. All fields are required.
+type Watch struct {
+	// Root is the directory with the instances' directories.
 	Root string
-	// Known reports whether an instance is known here: it sees to its container itself.
+	// Known reports whether an instance is known, and manages its container itself.
 	Known func(instance string) bool
-	// Looked takes what every look came to: why the engine cannot be used, nil when it can.
-	Looked func(ctx context.Context, missing error)
+	// OnCheck is called after every check: missing is why the engine cannot be used, or nil.
+	OnCheck func(ctx context.Context, missing error)
 }
 
-// Look asks whether there is an engine that can be used. Unavailable, with what to do
-// about it, when there is none.
-func (r *Runtime) Look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+// Check checks whether there is a usable engine. It returns Unavailable, with what to do, if not.
+func (r *Runtime) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	rootless, err := greet(ctx, r.engine, r.cfg.Dir)
+	rootless, err := checkEngine(ctx, r.engine, r.cfg.Dir)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.missing, r.rootless = err, rootless
 	return err
 }
 
-// Missing is what the latest look came to; see runtime.Lent.
+// Missing returns the result of the last check; see runtime.Checker.
 func (r *Runtime) Missing() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.missing
 }
 
-// Sweep has useless containers looked for; see runtime.Sweeper.
+// Sweep requests the removal of unneeded containers; see runtime.Sweeper.
 func (r *Runtime) Sweep() {
 	select {
-	case r.rubbish <- struct{}{}:
+	case r.sweepRequested <- struct{}{}:
 	default:
 	}
 }
 
-// Run follows the engine as it comes and goes, and removes containers that nobody needs,
-// until ctx ends. Then no removal is waited for any more.
-func (r *Runtime) Run(ctx context.Context, c Care) {
+// Run checks the engine periodically and removes unneeded containers until ctx ends. Then it
+// cancels running removals.
+func (r *Runtime) Run(ctx context.Context, c Watch) {
 	defer r.close()
-	tick := time.NewTicker(lookAgain)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	dirty, swept := true, time.Now()
 	for silent := 0; ; {
 		missing := r.Missing()
-		if missing == nil && (dirty || time.Since(swept) > sweepAgain) {
+		if missing == nil && (dirty || time.Since(swept) > sweepInterval) {
 			dirty, swept = !r.sweep(ctx, c), time.Now()
 		}
-		c.Looked(ctx, missing)
+		c.OnCheck(ctx, missing)
 		select {
-		case <-r.rubbish:
+		case <-r.sweepRequested:
 			dirty = true
 		case <-tick.C:
 			if missing == nil && r.ping(ctx) {
 				silent = 0
 				continue
 			}
-			if silent++; missing == nil && silent < patient {
+			if silent++; missing == nil && silent < maxFailures {
 				continue
 			}
-			if r.Look(ctx) == nil {
+			if r.Check(ctx) == nil {
 				dirty, silent = true, 0
 			}
 		case <-ctx.Done():
@@ -95,49 +94,49 @@ func (r *Runtime) Run(ctx context.Context, c Care) {
 	}
 }
 
-// ping reports whether an engine that was there still answers.
+// ping reports whether the engine still answers.
 func (r *Runtime) ping(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	_, err := r.engine.Ping(ctx, client.PingOptions{})
 	return err == nil
 }
 
-// close ends the removals under way.
+// close ends the running removals.
 func (r *Runtime) close() {
 	r.mu.Lock()
-	r.over = true
+	r.isClosed = true
 	r.mu.Unlock()
 	close(r.closed)
-	r.clearing.Wait()
+	r.removals.Wait()
 }
 
-// discard removes a container; the channel is closed when that was done, or given up.
+// discard removes a container in the background. The channel is closed afterwards.
 func (r *Runtime) discard(id string) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	done := make(chan struct{})
-	if r.over {
+	if r.isClosed {
 		close(done)
 		return done
 	}
-	r.clearing.Go(func() {
+	r.removals.Go(func() {
 		defer close(done)
-		ctx, cancel := until(context.Background(), r.closed)
+		ctx, cancel := withCallTimeoutUntil(context.Background(), r.closed)
 		defer cancel()
 		r.remove(ctx, id)
 	})
 	return done
 }
 
-// sweep removes our containers below a root that do not run and whose instances are not
-// known, and reports whether it could look at all of them.
-func (r *Runtime) sweep(ctx context.Context, c Care) bool {
-	bounded, cancel := within(ctx)
+// sweep removes the agent's stopped containers of unknown instances. It returns false if it could
+// not handle all of them.
+func (r *Runtime) sweep(ctx context.Context, c Watch) bool {
+	bounded, cancel := withCallTimeout(ctx)
 	defer cancel()
-	all, err := r.left(bounded, "")
+	all, err := r.containers(bounded, "")
 	if err != nil {
-		r.log.Warn("containers that nobody needs are not removed", "cause", err)
+		r.log.Warn("cannot list containers to remove unneeded ones", "cause", err)
 		return false
 	}
 	ok := true
@@ -151,31 +150,31 @@ func (r *Runtime) sweep(ctx context.Context, c Care) bool {
 	return ok
 }
 
-// removeEnded removes a container unless it runs after all.
+// removeEnded removes a container unless it runs.
 func (r *Runtime) removeEnded(ctx context.Context, instance, id string) bool {
-	ctx, cancel := within(ctx)
+	ctx, cancel := withCallTimeout(ctx)
 	defer cancel()
 	_, err := r.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{RemoveVolumes: true})
 	switch {
 	case err == nil:
-		r.log.Info("a container that nobody needs was removed", "container", id, "instance", instance)
+		r.log.Info("removed an unneeded container", "container", id, "instance", instance)
 	case !errdefs.IsNotFound(err) && !errdefs.IsConflict(err):
-		r.log.Warn("a container that nobody needs was not removed", "container", id, "instance", instance, "cause", err)
+		r.log.Warn("cannot remove an unneeded container", "container", id, "instance", instance, "cause", err)
 		return false
 	}
 	return true
 }
 
-// orAway marks an error as that of an engine that does not answer if it does not by now:
-// one that is ended says all kinds of things about what it was doing.
-func (r *Runtime) orAway(ctx context.Context, op string, err error) error {
-	if err == nil || errors.Is(err, runtime.ErrAway) || ctx.Err() != nil || r.ping(ctx) || ctx.Err() != nil {
+// markUnreachable marks an error with runtime.ErrUnreachable if the engine does not answer now: a
+// stopping engine returns various other errors.
+func (r *Runtime) markUnreachable(ctx context.Context, op string, err error) error {
+	if err == nil || errors.Is(err, runtime.ErrUnreachable) || ctx.Err() != nil || r.ping(ctx) || ctx.Err() != nil {
 		return err
 	}
-	return away(op, err)
+	return unreachable(op, err)
 }
 
-// away marks an error as that of an engine that does not answer now.
-func away(op string, cause error) error {
-	return &errs.Error{Op: "docker." + op, Kind: errs.Unavailable, Err: runtime.Away(cause), Message: "the container engine does not answer: start it again"}
+// unreachable returns an error marked with runtime.ErrUnreachable.
+func unreachable(op string, cause error) error {
+	return &errs.Error{Op: "docker." + op, Kind: errs.Unavailable, Err: runtime.Unreachable(cause), Message: "the container engine does not answer: start it"}
 }

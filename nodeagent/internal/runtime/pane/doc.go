@@ -1,13 +1,12 @@
-// Package pane is how a command gets into a session of a terminal multiplexer without
-// anybody between being told its environment: the session runs a small program that
-// asks the agent over a socket what to become, and becomes it.
+// Package pane starts a command in a session of a terminal multiplexer, or in a container, without
+// passing the command's environment through it. The session runs a small program that asks
+// the agent over a socket what to execute, and executes it.
 //
-//	agent: Listen ──▶ multiplexer starts the program ──▶ Await ──▶ Become
+//	agent: Listen ──▶ multiplexer starts the program ──▶ Accept ──▶ Run
 //	                  program: dial, wait ◀── directory, arguments, environment, lock ── exec
 //
 // Invariants:
 //
-//   - What the multiplexer's server inherits, and what its clients show in their
-//     arguments, is nothing of any instance's.
-//   - A program that waits ends when the agent does: a start half done leaves nothing.
+//   - The multiplexer's server and its command lines contain nothing of an instance.
+//   - A waiting program ends when the agent does, so a half-done start leaves no process.
 package pane

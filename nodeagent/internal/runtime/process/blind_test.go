@@ -12,8 +12,8 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 )
 
-// blind calls something while this process gets no further descriptor: nothing of
-// any other process can be read then.
+// blind calls a function while this process can open no descriptor, so that it cannot read any
+// other process.
 func blind(t *testing.T, call func()) {
 	t.Helper()
 	var before unix.Rlimit
@@ -31,7 +31,7 @@ func blind(t *testing.T, call func()) {
 	call()
 }
 
-func TestAProcessThatCannotBeLookedAtIsNotTakenForGone(t *testing.T) {
+func TestUnreadableProcessIsNotTakenForGone(t *testing.T) {
 	modes(t, func(t *testing.T, r *process.Runtime) {
 		s := spec(t, "cat")
 		p := start(t, r, s)
@@ -50,7 +50,7 @@ func TestAProcessThatCannotBeLookedAtIsNotTakenForGone(t *testing.T) {
 			}
 		})
 		if !p.Running() || !proctest.Lives(p.Identity().Server.PID) {
-			t.Fatal("it was ended for it")
+			t.Fatal("it was killed")
 		}
 		again, err := r.Adopt(t.Context(), s, p.Identity())
 		if err != nil || !again.Running() {
@@ -59,7 +59,7 @@ func TestAProcessThatCannotBeLookedAtIsNotTakenForGone(t *testing.T) {
 	})
 }
 
-func TestAnEndIsNotToldBeforeItCanBeSeenThatNothingIsLeft(t *testing.T) {
+func TestExitedWaitsUntilProcessesCanBeRead(t *testing.T) {
 	modes(t, func(t *testing.T, r *process.Runtime) {
 		p := start(t, r, spec(t, "sleep 1000 & cat"))
 		blind(t, func() {
@@ -68,13 +68,13 @@ func TestAnEndIsNotToldBeforeItCanBeSeenThatNothingIsLeft(t *testing.T) {
 			}
 		})
 		if !p.Running() {
-			t.Fatal("it was told to have ended")
+			t.Fatal("Exited was closed")
 		}
 		if err := p.Kill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if exited(t, p); proctest.Lives(p.Identity().Server.PID) {
-			t.Error("it lives on")
+			t.Error("it still lives")
 		}
 	})
 }

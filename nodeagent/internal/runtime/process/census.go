@@ -13,40 +13,40 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// census looks at the processes of the host. Those who ask while a look is under way share
-// the next one, since many runs end at once.
+// census scans the processes of the host. Callers that wait while a scan is running share the next
+// one, because many runs may end at once.
 type census struct {
-	// looking is held during a look, and guards ages.
-	looking sync.Mutex
-	// ages remembers processes between looks, by pid. To find that one is older than a run
-	// takes a stat of its directory in place of a read of its file: see BenchmarkCensus.
-	ages map[int]age
+	// running is held during a scan, and guards ages.
+	running sync.Mutex
+	// ages holds what earlier scans found, by pid. A process that is older than a run then costs
+	// a stat of its directory and no read of its file: see BenchmarkCensus.
+	ages map[int]known
 
 	mu sync.Mutex
-	// next is a look that has not begun; nil when nobody waits for one.
-	next *look
+	// next is a scan that has not started; nil if no caller waits.
+	next *scan
 }
 
-// look is one look at the processes that started at since or later, in the unit of
-// runtime.ProcessID. since is guarded by census.mu until the look begins. all and err are
-// written before done is closed.
-type look struct {
+// scan is one scan for processes that started at since or later, in the unit of
+// runtime.ProcessID. census.mu guards since until the scan starts. all and err are written before
+// done is closed.
+type scan struct {
 	since uint64
 	done  chan struct{}
-	all   []*seen
+	all   []*liveProcess
 	err   error
 }
 
-// age is when a process started. inode and made identify the process: the kernel makes
-// the directory /proc/<pid> anew for another process with the same pid.
-type age struct {
-	inode uint64
-	made  unix.Timespec
-	start uint64
+// known is when a process started. inode and created identify the process, because the kernel
+// creates the directory /proc/<pid> again for another process with the same pid.
+type known struct {
+	inode   uint64
+	created unix.Timespec
+	start   uint64
 }
 
-// seen is a living process as one look found it.
-type seen struct {
+// liveProcess is a living process found by a scan.
+type liveProcess struct {
 	runtime.ProcessID
 	session int
 
@@ -56,48 +56,48 @@ type seen struct {
 }
 
 // mark returns what the function mark returns for the process. It reads the environment once.
-func (s *seen) mark() (instance, agent string, err error) {
-	s.reading.Do(func() { s.instance, s.agent, s.err = mark(s.PID) })
-	return s.instance, s.agent, s.err
+func (p *liveProcess) mark() (instance, agent string, err error) {
+	p.reading.Do(func() { p.instance, p.agent, p.err = mark(p.PID) })
+	return p.instance, p.agent, p.err
 }
 
-// take returns the processes that live now and started at since or later. Unavailable when
-// one cannot be looked at.
-func (c *census) take(since uint64) ([]*seen, error) {
+// scan returns the living processes that started at since or later. It returns Unavailable if it
+// cannot examine one.
+func (c *census) scan(since uint64) ([]*liveProcess, error) {
 	c.mu.Lock()
 	l := c.next
 	first := l == nil
 	if first {
-		l = &look{since: since, done: make(chan struct{})}
+		l = &scan{since: since, done: make(chan struct{})}
 		c.next = l
 	}
 	l.since = min(l.since, since)
 	c.mu.Unlock()
 	if first {
-		c.looking.Lock()
+		c.running.Lock()
 		c.mu.Lock()
-		c.next = nil // who asks from now on may know of a process that this look misses
+		c.next = nil // the scan may miss processes of later callers
 		c.mu.Unlock()
-		l.all, l.err = c.look(l.since)
-		c.looking.Unlock()
+		l.all, l.err = c.run(l.since)
+		c.running.Unlock()
 		close(l.done)
 	}
 	<-l.done
 	return l.all, l.err
 }
 
-// look is take for all who share a look. c.looking is held.
-func (c *census) look(since uint64) (all []*seen, err error) {
+// run runs a scan for all callers that share it. c.running is held.
+func (c *census) run(since uint64) (all []*liveProcess, err error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "process.look", err)
+		return nil, errs.WrapAs(errs.Unavailable, "process.scan", err)
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "process.look", err)
+		return nil, errs.WrapAs(errs.Unavailable, "process.scan", err)
 	}
-	ages := make(map[int]age, len(names))
+	ages := make(map[int]known, len(names))
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid == os.Getpid() {
@@ -108,10 +108,10 @@ func (c *census) look(since uint64) (all []*seen, err error) {
 			if isGone(err) || errors.Is(err, fs.ErrPermission) {
 				continue
 			}
-			return nil, errs.As(errs.Unavailable, "process.look", &fs.PathError{Op: "stat", Path: "/proc/" + name, Err: err})
+			return nil, errs.WrapAs(errs.Unavailable, "process.scan", &fs.PathError{Op: "stat", Path: "/proc/" + name, Err: err})
 		}
-		if known, ok := c.ages[pid]; ok && known.inode == at.Ino && known.made == at.Ctim && known.start < since {
-			ages[pid] = known
+		if k, ok := c.ages[pid]; ok && k.inode == at.Ino && k.created == at.Ctim && k.start < since {
+			ages[pid] = k
 			continue
 		}
 		s, ok, err := readStat(pid)
@@ -121,22 +121,22 @@ func (c *census) look(since uint64) (all []*seen, err error) {
 		case err != nil:
 			return nil, err
 		}
-		ages[pid] = age{at.Ino, at.Ctim, s.start}
+		ages[pid] = known{at.Ino, at.Ctim, s.start}
 		if s.start >= since && !s.dead() {
-			all = append(all, &seen{ProcessID: runtime.ProcessID{PID: pid, Start: s.start}, session: s.session})
+			all = append(all, &liveProcess{ProcessID: runtime.ProcessID{PID: pid, Start: s.start}, session: s.session})
 		}
 	}
 	c.ages = ages
 	return all, nil
 }
 
-// marked returns the processes of an instance's run: those in its session, and those that
-// carry its mark in their environment, wherever they forked to. since is the start of the
-// run's first process, 0 when it is not known: what is older does not belong to the run.
-// Another agent on this host may have an instance of the same id: its processes name that agent,
-// or run in its control groups. Unavailable when a process cannot be looked at.
+// marked returns the processes of an instance's run: those in its session, and those with its mark
+// in their environment. since is the start of the run's first process, 0 if unknown; older
+// processes do not belong to the run. Another agent on this host may have an instance with the
+// same id: its processes name that agent or are in its control groups. It returns Unavailable if it
+// cannot examine a process.
 func (c *census) marked(owner, instance string, session int, since uint64) (ids []runtime.ProcessID, err error) {
-	all, err := c.take(since)
+	all, err := c.scan(since)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// sleeper starts a process that carries an instance's mark, and is its pid and start.
+// sleeper starts a process with an instance's mark, and returns its pid and start time.
 func sleeper(t testing.TB, instance string) (int, uint64) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
@@ -27,7 +27,7 @@ func sleeper(t testing.TB, instance string) (int, uint64) {
 	return cmd.Process.Pid, s.start
 }
 
-func TestACensusFindsAProcessHoweverOftenItHasLooked(t *testing.T) {
+func TestCensusFindsAProcessRepeatedly(t *testing.T) {
 	pid, start := sleeper(t, "census-1")
 	var c census
 	for _, since := range []uint64{0, start, start + 1, start, 0, start + 1} {
@@ -42,15 +42,15 @@ func TestACensusFindsAProcessHoweverOftenItHasLooked(t *testing.T) {
 	}
 }
 
-func TestACensusRemembersThoseThatLiveAlone(t *testing.T) {
+func TestCensusForgetsEndedProcesses(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	var c census
-	look := func() map[int]age {
+	look := func() map[int]known {
 		t.Helper()
-		if _, err := c.take(1 << 62); err != nil {
+		if _, err := c.scan(1 << 62); err != nil {
 			t.Fatal(err)
 		}
 		return c.ages
@@ -67,17 +67,17 @@ func TestACensusRemembersThoseThatLiveAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for pid, known := range look() {
-		if s, ok := processes[pid]; ok && s.start != known.start {
-			t.Errorf("process %d started at %d, remembered is %d", pid, s.start, known.start)
+	for pid, k := range look() {
+		if s, ok := processes[pid]; ok && s.start != k.start {
+			t.Errorf("process %d started at %d, remembered is %d", pid, s.start, k.start)
 		}
 	}
 }
 
-func TestManyWhoAskAtOnceShareALookAtTheOldestOfWhatTheyWant(t *testing.T) {
+func TestConcurrentCallersShareAScan(t *testing.T) {
 	pid, start := sleeper(t, "census-2")
 	var c census
-	c.looking.Lock() // so that all of them wait for one look
+	c.running.Lock() // makes all of them wait for one scan
 	found := make(chan bool, 20)
 	for n := range cap(found) {
 		since := start + uint64(n%2)
@@ -87,24 +87,24 @@ func TestManyWhoAskAtOnceShareALookAtTheOldestOfWhatTheyWant(t *testing.T) {
 			found <- err == nil && has == (since <= start)
 		}()
 	}
-	c.looking.Unlock()
+	c.running.Unlock()
 	for range cap(found) {
 		if !<-found {
-			t.Error("what was found is not what was asked for")
+			t.Error("the result does not match the request")
 		}
 	}
 }
 
-// The kernel gives the pid of a process that has ended to another one.
-func TestACensusKnowsAProcessWithTheNumberOfAnEarlierOne(t *testing.T) {
+// The kernel reuses the pid of an ended process.
+func TestCensusRecognizesReusedPids(t *testing.T) {
 	const last = "/proc/sys/kernel/ns_last_pid"
 	var c census
-	for range 1000 { // another process of the host may get the number
+	for range 1000 { // another process of the host may get the pid
 		old := exec.CommandContext(t.Context(), "sleep", "1000")
 		if err := old.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.take(0); err != nil { // it remembers the old one
+		if _, err := c.scan(0); err != nil { // it remembers the old process
 			t.Fatal(err)
 		}
 		_ = old.Process.Kill()
@@ -114,7 +114,7 @@ func TestACensusKnowsAProcessWithTheNumberOfAnEarlierOne(t *testing.T) {
 			return await.Unless(start > c.ages[old.Process.Pid].start, "still %d", start)
 		})
 		if err := os.WriteFile(last, []byte(strconv.Itoa(old.Process.Pid-1)), 0o600); err != nil {
-			t.Logf("only root of the host chooses the number of the next process: %v", err)
+			t.Logf("only root can choose the next pid: %v", err)
 			return
 		}
 		pid, start := sleeper(t, "census-5")
@@ -127,7 +127,7 @@ func TestACensusKnowsAProcessWithTheNumberOfAnEarlierOne(t *testing.T) {
 		}
 		return
 	}
-	t.Error("no process got the number of an earlier one")
+	t.Error("no pid was reused")
 }
 
 func BenchmarkCensus(b *testing.B) {

@@ -11,7 +11,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// hung is a multiplexer that neither hands anything over nor ends a session.
+// hung is a multiplexer that neither delivers output nor ends a session.
 type hung struct {
 	Terminal
 	cut    error
@@ -28,7 +28,7 @@ func (h *hung) Close(ctx context.Context, _ string) {
 	h.closed = true
 }
 
-func TestTheOutputOfAKilledRunIsNotWaitedForLongAndItsSessionClosed(t *testing.T) {
+func TestKilledRunWaitsBrieflyForItsOutput(t *testing.T) {
 	h := &hung{}
 	p := &run{terminal: h, killed: make(chan struct{}), exited: make(chan struct{})}
 	close(p.killed)
@@ -38,13 +38,13 @@ func TestTheOutputOfAKilledRunIsNotWaitedForLongAndItsSessionClosed(t *testing.T
 	}
 }
 
-// aside are the directories that are to be removed.
+// aside returns the directories to be removed.
 func aside(tmpDir string) []string {
 	dirs, _ := filepath.Glob(tmpDir + ".*")
 	return dirs
 }
 
-func TestTheEndOfARunDoesNotWaitForWhatItLeftInItsOwnTmp(t *testing.T) {
+func TestExitedDoesNotWaitForTmpRemoval(t *testing.T) {
 	r, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -63,14 +63,14 @@ func TestTheEndOfARunDoesNotWaitForWhatItLeftInItsOwnTmp(t *testing.T) {
 		}
 		<-p.Exited()
 	}
-	r.trash.one.Lock() // as if removing took for ever
+	r.trash.one.Lock() // as if a removal took forever
 	run()
 	run()
 	if dirs := aside(s.TmpDir); len(dirs) != 2 {
 		t.Errorf("set aside: %q", dirs)
 	}
 	if _, err := os.Stat(s.TmpDir); err == nil {
-		t.Error("the next run finds it")
+		t.Error("the next run sees the old files")
 	}
 	r.trash.one.Unlock()
 	await.That(t, "its removal", func() string {
@@ -79,7 +79,7 @@ func TestTheEndOfARunDoesNotWaitForWhatItLeftInItsOwnTmp(t *testing.T) {
 	})
 }
 
-func TestARuntimeThatIsClosedLeavesTheRestToTheNext(t *testing.T) {
+func TestCloseStopsTmpRemoval(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "own")
 	if err := os.MkdirAll(filepath.Join(dir, "a"), 0o700); err != nil {
 		t.Fatal(err)
@@ -92,10 +92,10 @@ func TestARuntimeThatIsClosedLeavesTheRestToTheNext(t *testing.T) {
 	before.empty(dir)
 	before.close()
 	if len(aside(dir)) != 1 {
-		t.Error("it goes on")
+		t.Error("the removal continues")
 	}
 	next := newTrash()
 	next.empty(dir)
-	await.That(t, "the removal by the next", func() string { return await.Unless(len(aside(dir)) == 0, "it is left") })
+	await.That(t, "the removal by the next runtime", func() string { return await.Unless(len(aside(dir)) == 0, "it is left") })
 	next.close()
 }

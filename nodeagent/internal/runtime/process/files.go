@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// readNumber reads a number the wrapper has written whole: it ends its line.
+// readNumber reads a number from a complete line that the wrapper has written.
 func readNumber(path string) (int, error) {
 	number, _, err := readLines(path)
 	return number, err
 }
 
-// readLines reads a number and what the wrapper has written on the line below it;
-// that is empty where there is none.
+// readLines reads a number and the line below it, which may be missing.
 func readLines(path string) (number int, below string, err error) {
 	f, err := os.Open(path)
 	if err != nil {

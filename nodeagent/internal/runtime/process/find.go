@@ -9,9 +9,9 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// Find looks through the host's processes; see runtime.Runtime. A process is one
-// of root's when it is in a control group of the agent's, or when it carries an
-// instance's mark and works in, reads from or writes to something below root: the
+// Find searches the host's processes; see runtime.Runtime. A process belongs to root if it is in a
+// control group of the agent, or if it has an instance's mark and its working directory, input
+// or output is below root. The mark alone may be that of another agent on the host.
 // mark alone may be of another agent on the same host.
 func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
 	if resolved, err := filepath.EvalSymlinks(root); err == nil {
@@ -45,7 +45,7 @@ func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
 		}
 		f := found[id]
 		f.Processes++
-		if err := r.recognise(&f, pid, s); err != nil {
+		if err := r.identifyRun(&f, pid, s); err != nil {
 			return nil, err
 		}
 		found[id] = f
@@ -53,9 +53,9 @@ func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
 	return found, nil
 }
 
-// recognise takes over the identity of a run from its wrapper; another process tells nothing.
-func (r *Runtime) recognise(f *runtime.Found, pid int, s stat) error {
-	runDir, ok, err := wraps(pid, s)
+// identifyRun sets the identity of a run if the process is its wrapper.
+func (r *Runtime) identifyRun(f *runtime.Found, pid int, s stat) error {
+	runDir, ok, err := wrapperRunDir(pid, s)
 	if !ok || err != nil {
 		return err
 	}
@@ -68,9 +68,9 @@ func (r *Runtime) recognise(f *runtime.Found, pid int, s stat) error {
 	return err
 }
 
-// wraps tells a wrapper by its arguments and that it leads its session: what it
-// forks shows the same arguments until it has become something else.
-func wraps(pid int, s stat) (runDir string, ok bool, err error) {
+// wrapperRunDir returns the run directory if the process is a wrapper: it has the wrapper's
+// arguments and leads its session. A forked child has the same arguments until its exec.
+func wrapperRunDir(pid int, s stat) (runDir string, ok bool, err error) {
 	if s.session != pid {
 		return "", false, nil
 	}
@@ -81,7 +81,7 @@ func wraps(pid int, s stat) (runDir string, ok bool, err error) {
 	return argv[runDirArg], true, nil
 }
 
-// usesBelow reports whether a process' working directory, input or output lies below a directory.
+// usesBelow reports whether a process's working directory, input or output is below root.
 func usesBelow(pid int, root string) bool {
 	for _, link := range []string{"cwd", "fd/0", "fd/1", "fd/2"} {
 		target, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), link))

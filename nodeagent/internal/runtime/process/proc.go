@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/cgroup"
 )
 
-// bootID is the identity of the running kernel.
+// bootID returns the id of the kernel's boot.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -29,7 +29,7 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// stat are the fields of /proc/<pid>/stat that matter here.
+// stat holds fields of /proc/<pid>/stat.
 type stat struct {
 	state   byte
 	parent  int
@@ -37,76 +37,77 @@ type stat struct {
 	start   uint64
 }
 
-// isGone tells the one answer that means that there is no such process from a host
-// that is out of descriptors or memory, or lets nobody look.
+// isGone reports whether an error means that the process does not exist, and not that the host is
+// out of descriptors or memory, or denies access.
 func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
-// statSize is more than the 52 numbers and the name of /proc/<pid>/stat take.
+// statSize is more than the maximum size of /proc/<pid>/stat, in bytes.
 const statSize = 2048
 
-// readOnce reads a file that the kernel writes in one piece. It makes half the system calls
-// of os.ReadFile, which counts where the file of every process is read: see BenchmarkCensus.
-func readOnce(path string, room []byte) ([]byte, error) {
+// readOnce reads a file that fits into buf with one read. It needs half the system calls of
+// os.ReadFile, which matters when the files of all processes are read: see BenchmarkCensus.
+func readOnce(path string, buf []byte) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
-	n, err := unix.Read(fd, room)
+	n, err := unix.Read(fd, buf)
 	if err != nil {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 	}
-	return room[:n], nil
+	return buf[:n], nil
 }
 
-// readStat reads a process. ok is false when there is none; Unavailable when that
-// cannot be told.
+// readStat reads a process. ok is false if it does not exist. It returns Unavailable if it
+// cannot tell.
 func readStat(pid int) (s stat, ok bool, err error) {
-	var room [statSize]byte
-	b, err := readOnce("/proc/"+strconv.Itoa(pid)+"/stat", room[:])
+	var buf [statSize]byte
+	b, err := readOnce("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
 	if isGone(err) {
 		return stat{}, false, nil
 	}
 	if err != nil {
-		return stat{}, false, errs.As(errs.Unavailable, "process.readStat", err)
+		return stat{}, false, errs.WrapAs(errs.Unavailable, "process.readStat", err)
 	}
-	// The command, in parentheses, may hold anything: count fields from its end.
+	// The command, in parentheses, may contain anything, so count fields from its end.
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	if len(f) < 20 {
-		return stat{}, false, errs.As(errs.Unavailable, "process.readStat", fmt.Errorf("process %d: %q", pid, b))
+		return stat{}, false, errs.WrapAs(errs.Unavailable, "process.readStat", fmt.Errorf("process %d: %q", pid, b))
 	}
 	parent, _ := strconv.Atoi(f[1])
 	session, _ := strconv.Atoi(f[3])
 	start, err := strconv.ParseUint(f[19], 10, 64)
 	s = stat{state: f[0][0], parent: parent, session: session, start: start}
-	return s, err == nil, errs.As(errs.Unavailable, "process.readStat", err)
+	return s, err == nil, errs.WrapAs(errs.Unavailable, "process.readStat", err)
 }
 
-// dead reports whether all that is left of a process is its entry.
+// dead reports whether a process has ended and only its entry remains.
 func (s stat) dead() bool { return s.state == 'Z' || s.state == 'X' }
 
-// lives reports whether a remembered process still runs: same id, same start
-// time, and not a zombie. Unavailable when that cannot be told.
-func lives(id runtime.ProcessID) (bool, error) {
+// Lives reports whether a process still runs and is not a zombie. It compares the start time, so
+// a reused process id does not count. It returns Unavailable if it cannot tell.
+func Lives(id runtime.ProcessID) (bool, error) {
 	s, ok, err := readStat(id.PID)
 	return ok && s.start == id.Start && !s.dead(), err
 }
 
-// identify is a process id with its start time, 0 when nothing has it.
-func identify(pid int) (runtime.ProcessID, error) {
+// Identify returns a process id with its start time; 0 as start if there is no such process. It
+// returns the errors of Lives.
+func Identify(pid int) (runtime.ProcessID, error) {
 	s, _, err := readStat(pid)
 	return runtime.ProcessID{PID: pid, Start: s.start}, err
 }
 
-// noted is the process whose pid a wrapper has noted in a file, zero when it has
-// not or the process has gone.
-func noted(path string) (runtime.ProcessID, stat, error) {
+// recordedProcess returns the process whose pid the wrapper has written to a file; zero if it has
+// not, or the process has ended.
+func recordedProcess(path string) (runtime.ProcessID, stat, error) {
 	pid, err := readNumber(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, strconv.ErrSyntax), errors.Is(err, strconv.ErrRange):
 		return runtime.ProcessID{}, stat{}, nil
 	case err != nil:
-		return runtime.ProcessID{}, stat{}, errs.As(errs.Unavailable, "process.noted", err)
+		return runtime.ProcessID{}, stat{}, errs.WrapAs(errs.Unavailable, "process.recordedProcess", err)
 	}
 	s, ok, err := readStat(pid)
 	if !ok {
@@ -115,18 +116,18 @@ func noted(path string) (runtime.ProcessID, stat, error) {
 	return runtime.ProcessID{PID: pid, Start: s.start}, s, err
 }
 
-// childOf is the process whose pid a wrapper has noted in a file, if it is the
-// wrapper's child indeed: a number that was recycled since names nobody.
+// childOf returns the process whose pid the wrapper has written to a file, if it is the wrapper's
+// child; a reused pid is not.
 func childOf(wrapper int, path string) (runtime.ProcessID, error) {
-	id, s, err := noted(path)
+	id, s, err := recordedProcess(path)
 	if wrapper == 0 || s.parent != wrapper {
 		return runtime.ProcessID{}, err
 	}
 	return id, err
 }
 
-// ownedByAnother reports whether a process with an instance's mark is another
-// agent's: agent is whom its environment names, empty when that names nobody.
+// ownedByAnother reports whether a process with an instance's mark belongs to another agent. agent
+// is the agent in its environment; empty if there is none.
 func ownedByAnother(owner, agent string, pid int) bool {
 	if agent != "" {
 		return agent != owner
@@ -135,18 +136,17 @@ func ownedByAnother(owner, agent string, pid int) bool {
 	return other != "" && other != owner
 }
 
-// living are all processes of the host but this one and those that are dead
-// already. Unavailable when they cannot all be looked at; those that nobody but
-// their own user may look at are none of ours.
+// living returns all living processes of the host except this one. It returns Unavailable if it
+// cannot read all. It skips processes that only their own user may examine: they are not ours.
 func living() (map[int]stat, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "process.living", err)
+		return nil, errs.WrapAs(errs.Unavailable, "process.living", err)
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "process.living", err)
+		return nil, errs.WrapAs(errs.Unavailable, "process.living", err)
 	}
 	all := map[int]stat{}
 	for _, name := range names {
@@ -166,27 +166,24 @@ func living() (map[int]stat, error) {
 	return all, nil
 }
 
-// The variables that say whose process one is: the instance's and its agent's. An agent
-// that lost its journal finds the instance's token beside them.
+// The variables that identify a process's instance and agent. An agent that lost its journal
+// also reads the instance's token.
 const (
 	markName  = "ORRERY_INSTANCE_ID"
 	agentName = "ORRERY_AGENT"
 	tokenName = "ORRERY_TOKEN"
 )
 
-// A process that is about to become another program shows neither environment nor
-// arguments for a moment. It is looked at again this often, this long apart.
+// During an exec, a process shows neither environment nor arguments for a moment. So they are
+// read up to execLooks times, execPause apart.
 const (
 	execLooks = 100
 	execPause = 500 * time.Microsecond
 )
 
-// Environ is the environment a process was started with; nil when it has gone or is
-// another user's. Errors as of Lives.
-func Environ(pid int) ([]string, error) { return environ(pid) }
-
-// environ is the environment a process was started with.
-func environ(pid int) ([]string, error) {
+// Environ returns the environment a process was started with; nil if the process has ended or
+// belongs to another user. It returns the errors of Lives.
+func Environ(pid int) ([]string, error) {
 	for range execLooks {
 		if v, err := list(pid, "environ"); v != nil || err != nil {
 			return v, err
@@ -194,20 +191,19 @@ func environ(pid int) ([]string, error) {
 		if v, err := list(pid, "cmdline"); err != nil {
 			return nil, err
 		} else if v != nil {
-			return list(pid, "environ") // started meanwhile, or without any
+			return list(pid, "environ") // it finished the exec meanwhile, or has no environment
 		}
 		if _, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe")); err != nil {
-			return nil, nil // of the kernel, or gone
+			return nil, nil // a kernel thread, or it has ended
 		}
 		<-time.After(execPause)
 	}
 	return nil, nil
 }
 
-// mark is the instance and the agent a process says to belong to; empty where it
-// says nothing.
+// mark returns the instance and agent in a process's environment; empty if they are not set.
 func mark(pid int) (instance, agent string, err error) {
-	env, err := environ(pid)
+	env, err := Environ(pid)
 	for _, v := range env {
 		switch name, value, _ := strings.Cut(v, "="); name {
 		case markName:
@@ -219,20 +215,20 @@ func mark(pid int) (instance, agent string, err error) {
 	return instance, agent, err
 }
 
-// list reads a file of NUL-terminated strings that describes a process; nil when it
-// has gone or is another user's.
+// list reads a file of NUL-terminated strings of a process; nil if the process has ended or
+// belongs to another user.
 func list(pid int, file string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
 	switch {
 	case isGone(err), errors.Is(err, fs.ErrPermission), err == nil && len(b) == 0:
 		return nil, nil
 	case err != nil:
-		return nil, errs.As(errs.Unavailable, "process.list", err)
+		return nil, errs.WrapAs(errs.Unavailable, "process.list", err)
 	}
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
 }
 
-// signalNames are the signals by the numbers a shell reports them with.
+// signalNames maps signals to the names in an exit.
 var signalNames = map[syscall.Signal]string{
 	syscall.SIGHUP: "HUP", syscall.SIGINT: "INT", syscall.SIGQUIT: "QUIT", syscall.SIGILL: "ILL",
 	syscall.SIGTRAP: "TRAP", syscall.SIGABRT: "ABRT", syscall.SIGBUS: "BUS", syscall.SIGFPE: "FPE",

@@ -1,18 +1,17 @@
-// Package process runs a command as a plain process: no helper program beyond the
-// shell that starts it.
+// Package process runs a command as a plain process, without a helper program except the shell
+// that starts it.
 //
 //	sh (the wrapper, own session and control group)
 //	└── bash -c <command>      the server; a simple command is in bash's place
 //	    └── …                  whatever it starts
 //
-// The wrapper notes the server's pid in RunDir/pid and, at the end, its exit code
-// in RunDir/exit: so the code is known even if no agent was there to see it. The
-// input is a FIFO that the processes themselves hold open for writing, so it never
-// ends; output goes straight to an append-only file. An agent that dies takes
-// nothing with it.
+// The wrapper writes the server's pid to RunDir/pid and at the end its exit code to RunDir/exit, so
+// the code is known even if no agent was running. The input is a FIFO that the processes
+// themselves hold open for writing, so it never ends. The output goes directly to an
+// append-only file. So the processes do not depend on a living agent.
 //
-// The end is noticed through pidfds of wrapper and server, also for adopted runs,
-// on the runtime's own poller: two parked goroutines are all a run costs.
+// The agent notices the end through pidfds of wrapper and server, also for adopted runs. They
+// use Go's network poller, so a run costs two waiting goroutines.
 package process
 
 import (
@@ -31,30 +30,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
-	"github.com/orreryhq/orrery/nodeagent/internal/confine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
 )
 
-// wrapper is the script of the wrapping shell. Its arguments are the command,
-// RunDir, and the shell that runs the command. The server runs in the foreground,
-// because a shell hands its background jobs /dev/null as input and makes them ignore
-// SIGINT and SIGQUIT. So a copy of the shell notes its own pid, which only the kernel
-// tells it, and becomes the server by exec; what it needs for that is gone from the
-// environment by then. A FIFO tells the agent that the pid has been noted; it is opened
-// both ways, so that an agent which has just died holds nobody up. The wrapper's own
-// words about signals are dropped. A signal to the whole group must not end it before
-// the server's code is written. Both numbers are written over room that is reserved: a
-// disk that has become full takes neither away. Beside the code stands whether the
-// input was a living terminal to the last.
+// wrapper is the script of the wrapping shell. Its arguments are the command, RunDir, the shell for
+// the command, code that joins the control groups of the limits, and the code to execute.
 //
-// In a terminal it stays for a moment: the kernel hands over what was printed last by
-// itself, later, and tells nobody when; a multiplexer whose child has ended reads no more.
+// The server runs in the foreground, because a shell gives background jobs /dev/null as input and
+// makes them ignore SIGINT and SIGQUIT. So a subshell reads its own pid from the kernel, writes
+// it down, and execs the server, after it unset its variables. A FIFO tells the agent that the
+// pid is written; it is opened for reading and writing, so that a dead agent blocks nobody. The
+// wrapper drops the shell's own messages about signals, and ignores signals to the whole group
+// until the exit code is written. Both numbers overwrite reserved bytes, so that a full disk
+// does not lose them. The line below the code says whether the input was a living terminal.
 //
-// The first it does is to join the control groups of its limits, which its fourth
-// argument says how; the fifth is what to become. Both are code, and no variables: an
-// instance may have any of its own but those that begin with ORRERY_. The wrapper of a
-// confined run has none of these variables: see wrapped.
+// In a terminal it sleeps briefly at the end: the kernel passes on the last output with a delay, and
+// a multiplexer stops reading when its child has ended.
+//
+// The code is passed in arguments and not in variables, because an instance may have any variables
+// except those that begin with ORRERY_. The wrapper of a confined run has no variables of the
+// command: see prepareWrapper.
 const wrapper = `trap : HUP INT QUIT TERM
 exec 5>&2 2>/dev/null
 eval "$4"
@@ -69,38 +66,38 @@ printf '%s\n%s\n' $code "$input" 1<>"$2/exit"
 [ -z "$input" ] || sleep 0.01
 `
 
-// lockFd is what a lock is inherited as: the wrapper uses 5 itself.
+// lockFd is the descriptor of the inherited lock. The wrapper itself uses 5.
 const lockFd = 6
 
-// argvMark and runDirArg are where a wrapper's arguments show that it is one, and
-// whose: see startWrapper.
+// argvMark and its position identify a wrapper by its arguments; runDirArg is the position of the
+// run directory. See prepareWrapper.
 const (
 	argvMark    = "orrery"
 	argvMarkArg = 3
 	runDirArg   = 5
 )
 
-// startTimeout bounds the wrapper's few steps on a machine that thrashes.
+// startTimeout limits the wrapper's few steps on an overloaded machine.
 const startTimeout = 10 * time.Second
 
-// Config is what a runtime is made of. The zero value will do.
+// Config configures a runtime. The zero value is valid.
 type Config struct {
-	// Tree holds the instances' control groups. Nil: their processes are found by
-	// session and environment instead.
+	// Tree holds the instances' control groups. If it is nil, processes are found by session
+	// and environment.
 	Tree *cgroup.Tree
-	// Limiter holds runs to their limits. Nil: none are held.
+	// Limiter enforces the limits of runs. If it is nil, there are no limits.
 	Limiter *cgroup.Limiter
-	// Confine is the command that calls confine.Main with what is added to it. Empty: a
-	// run that is to be confined is refused.
+	// Confine is the command that calls confine.Main with the arguments added to it. If it is
+	// empty, confined runs are rejected.
 	Confine []string
-	// Owner names the agent, as given to cgroup.Open, and stands in the environment of
-	// everything it starts: another agent's processes are never taken for this one's.
+	// Owner identifies the agent, as in cgroup.Open. It is in the environment of all processes, to
+	// tell them from those of another agent.
 	Owner string
-	// BootID identifies the running kernel. Empty means the kernel's own.
+	// BootID identifies the kernel's boot. Empty means the kernel's own.
 	BootID string
-	// Terminal is where commands run. Nil: a FIFO is their input, a file their output.
+	// Terminal runs the commands in terminals. If it is nil, input is a FIFO and output a file.
 	Terminal Terminal
-	// Log takes what the host refuses. Nil drops it.
+	// Log receives refusals of the host; nil discards them.
 	Log *slog.Logger
 }
 
@@ -116,17 +113,17 @@ type Runtime struct {
 	trash     *trash
 	census    *census
 	log       *slog.Logger
-	// ungrouped makes a refusal of control groups be told once, unlimited one of limits.
-	ungrouped, unlimited sync.Once
+	// ungroupedOnce logs a refusal of control groups once, unlimitedOnce one of limits.
+	ungroupedOnce, unlimitedOnce sync.Once
 }
 
 var _ runtime.Runtime = (*Runtime)(nil)
 
-// New makes the runtime. Unavailable when there is no shell.
+// New returns the runtime. It returns Unavailable if there is no shell.
 func New(cfg Config) (*Runtime, error) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "process.New", err)
+		return nil, errs.WrapAs(errs.Unavailable, "process.New", err)
 	}
 	shell, err := exec.LookPath("bash")
 	if err != nil {
@@ -141,11 +138,10 @@ func New(cfg Config) (*Runtime, error) {
 	}, nil
 }
 
-// Close ends what goes on when runs have ended: the removing of what they left. Runs that
-// live are not touched.
+// Close stops the removal of files of ended runs. It does not affect living runs.
 func (r *Runtime) Close() { r.trash.close() }
 
-// BootID identifies the running kernel, as it stands in identities.
+// BootID returns the boot id, as in identities.
 func (r *Runtime) BootID() string { return r.boot }
 
 // Start runs a command; see runtime.Runtime.
@@ -156,44 +152,44 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 	if err := prepareRunDir(s); err != nil {
 		return nil, err
 	}
-	if s.Confine.PrivateTmp { // what an agent before this one had no time to remove
+	if s.Confine.PrivateTmp { // left over by an earlier agent
 		r.trash.empty(s.TmpDir)
 	}
-	confined, err := r.confined(s)
+	confined, err := r.confineWords(s)
 	if err != nil {
 		return nil, err
 	}
-	w, err := r.wrapped(s, confined)
+	w, err := r.prepareWrapper(s, confined)
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
 	pidfd, shellPID, err := r.launch(ctx, s, w)
 	if err != nil {
-		r.unmake(ctx, s.InstanceID)
+		r.removeGroups(ctx, s.InstanceID)
 		return nil, err
 	}
 	id := runtime.Identity{BootID: r.boot}
-	id.Shell, err = identify(shellPID)
+	id.Shell, err = Identify(shellPID)
 	if err == nil {
-		id.Server, _, err = noted(pidPath(s))
+		id.Server, _, err = recordedProcess(pidPath(s))
 	}
 	p := r.newRun(s, id)
-	p.id.Shell.PID = shellPID // also where it could not be looked at
+	p.id.Shell.PID = shellPID // also if identify failed
 	p.watch(pidfd)
-	if err != nil { // a later agent could not tell it from others
-		return nil, errors.Join(errs.As(errs.Unavailable, "process.Start", err), p.Kill(context.WithoutCancel(ctx)))
+	if err != nil { // a later agent could not identify it
+		return nil, errors.Join(errs.WrapAs(errs.Unavailable, "process.Start", err), p.Kill(context.WithoutCancel(ctx)))
 	}
 	return p, nil
 }
 
-// unmake removes the groups of a run that was not started: an empty one would be taken
-// for the whole instance.
-func (r *Runtime) unmake(ctx context.Context, instance string) {
+// removeGroups removes the groups of a run that was not started: an empty group would count as
+// the group of the whole instance.
+func (r *Runtime) removeGroups(ctx context.Context, instance string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	if group := r.tree.Group(instance); group.Exists() {
-		_ = group.Kill(ctx) // else the next start meets it, or the sweep of its instance
+		_ = group.Kill(ctx) // else the next start or a sweep removes it
 	}
 	r.limiter.Release(ctx, instance)
 }
@@ -203,63 +199,63 @@ func exitPath(s runtime.Spec) string  { return filepath.Join(s.RunDir, "exit") }
 func stdinPath(s runtime.Spec) string { return filepath.Join(s.RunDir, "stdin") }
 func notedPath(s runtime.Spec) string { return filepath.Join(s.RunDir, "noted") }
 
-// room is what is reserved for a number; without an end of line it is none.
-const room = "                "
+// reserved is the space for a number. Without a newline it is not parsed as one.
+const reserved = "                "
 
-// prepareRunDir makes the run's directory with its FIFOs, without an earlier run's
-// traces, and with room for what the wrapper will write.
+// prepareRunDir creates the run directory and its FIFOs, removes files of an earlier run, and
+// reserves space for the numbers that the wrapper writes.
 func prepareRunDir(s runtime.Spec) error {
 	if err := os.MkdirAll(s.RunDir, 0o700); err != nil {
-		return errs.As(errs.Unavailable, "process.Start", err)
+		return errs.WrapAs(errs.Unavailable, "process.Start", err)
 	}
 	for _, stale := range []string{pidPath(s), exitPath(s), stdinPath(s), notedPath(s)} {
 		if err := os.Remove(stale); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return errs.As(errs.Unavailable, "process.Start", err)
+			return errs.WrapAs(errs.Unavailable, "process.Start", err)
 		}
 	}
 	if err := clearTmp(s.TmpDir); err != nil {
-		return errs.As(errs.Unavailable, "process.Start", err)
+		return errs.WrapAs(errs.Unavailable, "process.Start", err)
 	}
 	for _, number := range []string{pidPath(s), exitPath(s)} {
-		if err := os.WriteFile(number, []byte(room), 0o600); err != nil {
-			return errs.As(errs.Unavailable, "process.Start", err)
+		if err := os.WriteFile(number, []byte(reserved), 0o600); err != nil {
+			return errs.WrapAs(errs.Unavailable, "process.Start", err)
 		}
 	}
 	for _, fifo := range []string{stdinPath(s), notedPath(s)} {
 		if err := unix.Mkfifo(fifo, 0o600); err != nil {
-			return errs.As(errs.Unavailable, "process.Start", err)
+			return errs.WrapAs(errs.Unavailable, "process.Start", err)
 		}
 	}
 	return nil
 }
 
-// launch starts the wrapper and waits until it has noted the server's pid.
-func (r *Runtime) launch(ctx context.Context, s runtime.Spec, w wrapped) (pidfd, pid int, err error) {
+// launch starts the wrapper and waits until it has written the server's pid.
+func (r *Runtime) launch(ctx context.Context, s runtime.Spec, w wrapperStart) (pidfd, pid int, err error) {
 	noted, err := os.OpenFile(notedPath(s), os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
+		return 0, 0, errs.WrapAs(errs.Unavailable, "process.Start", err)
 	}
 	defer noted.Close()
 	off, call, err := os.Pipe()
 	if err != nil {
-		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
+		return 0, 0, errs.WrapAs(errs.Unavailable, "process.Start", err)
 	}
 	defer off.Close()
 	defer call.Close()
 	if r.terminal != nil {
-		pidfd, pid, err = r.launchInside(ctx, s, w)
+		pidfd, pid, err = r.launchInTerminal(ctx, s, w)
 	} else {
-		pidfd, pid, err = r.launchPlainly(s, w)
+		pidfd, pid, err = r.launchChild(s, w)
 	}
 	if err != nil {
-		return 0, 0, errs.As(errs.Unavailable, "process.Start", err)
+		return 0, 0, errs.WrapAs(errs.Unavailable, "process.Start", err)
 	}
-	awaitNoted(ctx, noted, pidfd, off, call)
+	awaitPid(ctx, noted, pidfd, off, call)
 	return pidfd, pid, nil
 }
 
-// launchPlainly starts the wrapper as a child of the agent.
-func (r *Runtime) launchPlainly(s runtime.Spec, w wrapped) (pidfd, pid int, err error) {
+// launchChild starts the wrapper as a child of the agent.
+func (r *Runtime) launchChild(s runtime.Spec, w wrapperStart) (pidfd, pid int, err error) {
 	stdin, err := os.OpenFile(stdinPath(s), os.O_RDWR, 0)
 	if err != nil {
 		return 0, 0, err
@@ -281,12 +277,12 @@ func (r *Runtime) launchPlainly(s runtime.Spec, w wrapped) (pidfd, pid int, err 
 		return 0, 0, err
 	}
 	pid = p.Pid
-	_ = p.Release() // the pidfd is what we wait on
+	_ = p.Release() // the pidfd is used for waiting
 	return pidfd, pid, nil
 }
 
-// inherit has a process have a file as a descriptor that is higher than those it has
-// already. A nil file is none.
+// inherit passes a file to a process as descriptor fd, which must be higher than its others. A nil
+// file is ignored.
 func inherit(attr *os.ProcAttr, fd int, f *os.File) {
 	if f == nil {
 		return
@@ -295,9 +291,9 @@ func inherit(attr *os.ProcAttr, fd int, f *os.File) {
 	attr.Files = append(attr.Files, f)
 }
 
-// startWrapper starts the wrapper inside the instance's control group. A host that
-// refuses it that has the instance run all the same, found by session and environment.
-func (r *Runtime) startWrapper(s runtime.Spec, w wrapped, attr *os.ProcAttr) (*os.Process, error) {
+// startWrapper starts the wrapper in the instance's control group. If the host refuses that, it
+// starts it without one; its processes are then found by session and environment.
+func (r *Runtime) startWrapper(s runtime.Spec, w wrapperStart, attr *os.ProcAttr) (*os.Process, error) {
 	group := r.tree.Group(s.InstanceID)
 	if group == nil {
 		return os.StartProcess(w.sh, w.argv, attr)
@@ -311,25 +307,24 @@ func (r *Runtime) startWrapper(s runtime.Spec, w wrapped, attr *os.ProcAttr) (*o
 			return p, nil
 		}
 	}
-	group.Discard() // an empty group would be taken for the whole instance
+	group.Discard() // an empty group would count as the whole instance
 	attr.Sys.UseCgroupFD = false
 	p, err := os.StartProcess(w.sh, w.argv, attr)
 	if err == nil {
-		r.tellUngrouped(refused)
+		r.warnUngrouped(refused)
 	}
 	return p, err
 }
 
-func (r *Runtime) tellUngrouped(refused error) {
-	r.ungrouped.Do(func() {
-		r.log.Warn("the host refuses control groups: instances run without and are told by session and environment", "cause", refused)
+func (r *Runtime) warnUngrouped(refused error) {
+	r.ungroupedOnce.Do(func() {
+		r.log.Warn("the host refuses control groups: instances run without them, and their processes are found by session and environment", "cause", refused)
 	})
 }
 
-// awaitNoted waits for the byte that says the pid is noted, or for the end of a
-// wrapper that died before; its exit tells the rest. off and call are the two ends of
-// a pipe of this process alone, by which ctx's end is heard.
-func awaitNoted(ctx context.Context, noted *os.File, pidfd int, off, call *os.File) {
+// awaitPid waits for the byte that says the pid is written, or for the end of the wrapper. off and
+// call are the ends of a pipe that ends the wait when ctx ends.
+func awaitPid(ctx context.Context, noted *os.File, pidfd int, off, call *os.File) {
 	defer context.AfterFunc(ctx, func() { _ = call.Close() })()
 	deadline := time.Now().Add(startTimeout)
 	fds := []unix.PollFd{
@@ -349,19 +344,19 @@ func awaitNoted(ctx context.Context, noted *os.File, pidfd int, off, call *os.Fi
 // Adopt takes over an earlier agent's run; see runtime.Runtime.
 func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) (runtime.Process, error) {
 	p := r.newRun(s, id)
-	if id.BootID != r.boot { // whatever has these numbers now is somebody else
+	if id.BootID != r.boot { // the process ids now belong to other processes
 		p.id = runtime.Identity{BootID: id.BootID}
 		p.exit = runtime.Exit{Rebooted: true, At: time.Now()}
 		close(p.exited)
 		return p, nil
 	}
-	if id.Server.PID == 0 { // the agent died before it could journal the server's pid
+	if id.Server.PID == 0 { // the agent died before it journaled the server's pid
 		var err error
 		if p.id.Server, err = childOf(id.Shell.PID, pidPath(s)); err != nil {
 			return nil, err
 		}
 	}
-	pidfd, ok, err := Hold(id.Shell)
+	pidfd, ok, err := OpenPidfd(id.Shell)
 	switch {
 	case err != nil:
 		return nil, err
@@ -376,6 +371,6 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
 	return &run{
 		instance: s.InstanceID, owner: r.owner, runDir: s.RunDir, tmpDir: s.TmpDir, id: id, group: r.tree.Group(s.InstanceID),
-		limiter: r.limiter, terminal: r.terminal, trash: r.trash, census: r.census, clearing: make(chan struct{}, 1), killed: make(chan struct{}), exited: make(chan struct{}),
+		limiter: r.limiter, terminal: r.terminal, trash: r.trash, census: r.census, killLock: make(chan struct{}, 1), killed: make(chan struct{}), exited: make(chan struct{}),
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 )
@@ -32,8 +32,8 @@ func TestLimits(t *testing.T) { contract.RunLimits(t, plain) }
 
 func TestConfinement(t *testing.T) { contract.RunConfined(t, plain) }
 
-// modes are the ways of knowing an instance's processes: by control group, where
-// the machine has them, and by session and environment.
+// modes runs a test for both ways of finding an instance's processes: by control group, if the
+// machine has them, and by session and environment.
 func modes(t *testing.T, test func(t *testing.T, r *process.Runtime)) {
 	t.Helper()
 	owner := "test-" + strconv.Itoa(os.Getpid())
@@ -89,7 +89,7 @@ func exited(t *testing.T, p runtime.Process) runtime.Exit {
 	}
 }
 
-func TestAKilledShellIsKnownToHaveBeenKilled(t *testing.T) {
+func TestKilledWrapperHasASignal(t *testing.T) {
 	modes(t, func(t *testing.T, r *process.Runtime) {
 		p := start(t, r, spec(t, "sleep 1000"))
 		if err := syscall.Kill(p.Identity().Shell.PID, syscall.SIGKILL); err != nil {
@@ -101,7 +101,7 @@ func TestAKilledShellIsKnownToHaveBeenKilled(t *testing.T) {
 	})
 }
 
-func TestAFullDiskTakesNoExitCodeAndStartsNothing(t *testing.T) {
+func TestFullDiskKeepsExitCodeAndFailsStart(t *testing.T) {
 	modes(t, func(t *testing.T, r *process.Runtime) {
 		s := spec(t, "read line; exit 7")
 		disk := t.TempDir()

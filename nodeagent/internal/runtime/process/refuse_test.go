@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/proctest"
-	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 )
 
-func TestAWrapperThatDiesAtOnceHoldsNobodyUp(t *testing.T) {
+func TestDyingWrapperDoesNotBlockStart(t *testing.T) {
 	bin := t.TempDir()
 	if err := os.WriteFile(filepath.Join(bin, "sh"), []byte("#!/bin/sh\nkill -KILL $$\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestAWrapperThatDiesAtOnceHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-func TestAStartThatIsRefusedLeavesNoGroup(t *testing.T) {
+func TestFailedStartLeavesNoGroup(t *testing.T) {
 	tree := groups(t, fmt.Sprintf("unstarted-%d", os.Getpid()))
 	if tree == nil {
 		return
@@ -39,8 +39,8 @@ func TestAStartThatIsRefusedLeavesNoGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := spec(t, "true")
-	s.LogPath = s.Dir                              // which cannot be written to
-	made, err := tree.Group(s.InstanceID).Create() // as for limits of version 2
+	s.LogPath = s.Dir                              // cannot be opened for writing
+	made, err := tree.Group(s.InstanceID).Create() // as for version 2 limits
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +49,12 @@ func TestAStartThatIsRefusedLeavesNoGroup(t *testing.T) {
 		t.Errorf("started as %+v", p.Identity())
 	}
 	if tree.Group(s.InstanceID).Exists() {
-		t.Error("its group is left")
+		t.Error("its group remains")
 	}
 }
 
-// groups opens a tree of control groups that is closed when the test ends; nil
-// where the machine has none, which fails where all has to be tried.
+// groups opens a tree of control groups for the test; nil if the machine has none, which fails
+// under ORRERY_CI.
 func groups(t *testing.T, owner string) *cgroup.Tree {
 	t.Helper()
 	tree, err := cgroup.Open(owner)
@@ -69,11 +69,11 @@ func groups(t *testing.T, owner string) *cgroup.Tree {
 	return tree
 }
 
-func TestAHostThatRefusesControlGroupsRunsInstancesAllTheSame(t *testing.T) {
-	t.Run("it has none", func(t *testing.T) { runsAllTheSame(t, nil, 0) })
+func TestInstancesRunWithoutControlGroups(t *testing.T) {
+	t.Run("no tree", func(t *testing.T) { runsWithoutGroups(t, nil, 0) })
 	for n, c := range []struct{ name, file, refusal string }{
 		{"the group", "cgroup.max.descendants", "0"},
-		{"a start inside it", "cgroup.type", "threaded"}, // leaves children invalid
+		{"start in the group fails", "cgroup.type", "threaded"}, // leaves children invalid
 	} {
 		tree := groups(t, fmt.Sprintf("refused-%d-%d", n, os.Getpid()))
 		if tree == nil {
@@ -83,14 +83,13 @@ func TestAHostThatRefusesControlGroupsRunsInstancesAllTheSame(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(tree.Dir(), c.file), []byte(c.refusal), 0); err != nil {
 				t.Fatal(err)
 			}
-			runsAllTheSame(t, tree, 1)
+			runsWithoutGroups(t, tree, 1)
 		})
 	}
 }
 
-// runsAllTheSame runs and kills two instances and demands that the log tells of a
-// refusal so many times.
-func runsAllTheSame(t *testing.T, tree *cgroup.Tree, told int) {
+// runsWithoutGroups runs and kills two instances, and checks how often a refusal is logged.
+func runsWithoutGroups(t *testing.T, tree *cgroup.Tree, told int) {
 	t.Helper()
 	var log bytes.Buffer
 	r, err := process.New(process.Config{Tree: tree, Log: slog.New(slog.NewTextHandler(&log, nil))})

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/nodeagent/internal/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/cgroup"
 )
 
-// run is one process tree. exit is written before exited is closed and not after.
+// run is one process tree. exit is written only before exited is closed.
 type run struct {
 	instance string
 	owner    string
@@ -29,27 +29,27 @@ type run struct {
 	limiter  *cgroup.Limiter
 	trash    *trash
 	census   *census
-	// session is the wrapper's session, 0 when the wrapper was found gone: its number
-	// may lead a stranger's session by now.
+	// session is the wrapper's session; 0 if the wrapper had ended, because its number may be
+	// reused.
 	session int
-	// signal ended the wrapper itself; 0 when none did or it was not our child. Set before finish.
+	// signal killed the wrapper itself; 0 if none did or it is not our child. Set before finish.
 	signal syscall.Signal
-	// clearing holds a value while somebody kills the tree: who comes second would find the
-	// marks of the next run.
-	clearing chan struct{}
-	// cleared is set once the group was emptied and removed: nothing is left to look for.
-	cleared bool
-	// killed is closed when we ended the run ourselves: then a missing exit code is no riddle.
+	// killLock holds a value while a goroutine kills the tree. A later caller must not find
+	// processes of the next run.
+	killLock chan struct{}
+	// treeGone is set when all processes have ended.
+	treeGone bool
+	// killed is closed when the agent kills the run, which explains a missing exit code.
 	killed  chan struct{}
 	killing sync.Once
 
-	// shell and server are pidfds of the two; nil when the run was found ended, server
-	// also when its pid is not known.
+	// shell and server are pidfds; nil if the run had ended when it was adopted. server is also
+	// nil if its pid is unknown.
 	shell, server *os.File
 	waiting       sync.WaitGroup
 
-	// terminal keeps the run's session, nil when it has none. tty is its terminal; nil
-	// when that cannot be watched. hungUp is set when we ended the run for its loss.
+	// terminal has the run's session; may be nil. tty is its terminal device; nil if it cannot be
+	// watched. hungUp is set when the agent killed the run because its terminal was closed.
 	terminal Terminal
 	tty      *os.File
 	hungUp   atomic.Bool
@@ -81,41 +81,41 @@ func (p *run) Running() bool {
 	}
 }
 
-// watch waits for the end of a living run; pidfd is its wrapper's.
+// watch waits for the end of a living run. pidfd is its wrapper's.
 func (p *run) watch(pidfd int) {
 	p.session = p.id.Shell.PID
 	_ = unix.SetNonblock(pidfd, true)
 	p.shell = os.NewFile(uintptr(pidfd), "pidfd")
-	if fd, ok, _ := Hold(p.id.Server); ok { // without, only a wrapper that was stopped goes unnoticed
+	if fd, ok, _ := OpenPidfd(p.id.Server); ok { // without it, only the end under a stopped wrapper goes unnoticed
 		p.server = os.NewFile(uintptr(fd), "pidfd")
-		p.waiting.Go(p.prod)
+		p.waiting.Go(p.resumeOnEnd)
 	}
 	if p.terminal != nil {
-		p.attend()
+		p.watchTerminal()
 	}
 	go p.await()
 }
 
-// prod has the wrapper tell of the server's end even if somebody stopped it, as a
-// SIGSTOP to the whole group does.
-func (p *run) prod() {
+// resumeOnEnd continues a stopped wrapper after the server's end, so that it can exit. A SIGSTOP to
+// the whole group stops it.
+func (p *run) resumeOnEnd() {
 	AwaitEnd(p.server)
 	_ = SendSignal(p.shell, unix.SIGCONT)
 }
 
-// await parks until the wrapper ends, reaps it if it is ours, and finishes.
+// await waits until the wrapper ends, reaps it if it is our child, and calls finish.
 func (p *run) await() {
 	AwaitEnd(p.shell)
 	p.signal = reap(p.id.Shell.PID)
 	_ = p.shell.Close()
-	if p.tty != nil { // or its session would wait for us
+	if p.tty != nil { // an open terminal would keep its session
 		_ = p.tty.Close()
 	}
 	p.finish()
 }
 
-// reap collects the wrapper's zombie and tells the signal that ended it. For a
-// process that is not our child somebody else does, and it tells 0.
+// reap collects the wrapper's zombie and returns the signal that killed it; 0 if it is not our
+// child.
 func reap(pid int) syscall.Signal {
 	var ws unix.WaitStatus
 	if got, err := unix.Wait4(pid, &ws, unix.WNOHANG, nil); err != nil || got != pid || !ws.Signaled() {
@@ -124,13 +124,13 @@ func reap(pid int) syscall.Signal {
 	return ws.Signal()
 }
 
-// finish runs once, after the wrapper's end: what is left of the tree goes
-// first, then the exit is told.
+// finish runs once, after the wrapper's end. It kills the remaining processes, and then closes
+// exited.
 func (p *run) finish() {
 	defer trace.StartRegion(context.Background(), "clear away").End()
-	oom, limit := p.limiter.Killed(p.instance)    // as long as there is the group
-	for p.killTree(context.Background()) != nil { // a tree that cannot be killed now is not gone
-		<-time.After(lookAgain)
+	oom, limit := p.limiter.Killed(p.instance)    // before the group is removed
+	for p.killTree(context.Background()) != nil { // retry until it succeeds
+		<-time.After(retryPause)
 	}
 	p.release()
 	p.drain()
@@ -146,18 +146,18 @@ func (p *run) finish() {
 	p.trash.empty(p.tmpDir)
 }
 
-// releaseTimeout bounds the wait for the kernel to let go of a run that has gone.
+// releaseTimeout limits the wait for the kernel to release the groups of an ended run.
 const releaseTimeout = 2 * time.Second
 
-// release removes what was made for the run alone.
+// release removes the resources of the run.
 func (p *run) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	p.limiter.Release(ctx, p.instance)
-	_ = clearTmp(p.tmpDir) // else the next run does it, or the end of the instance
+	_ = clearTmp(p.tmpDir) // else the next run or the instance's end removes it
 }
 
-// readExit makes sense of what the wrapper left.
+// readExit interprets what the wrapper has written.
 func (p *run) readExit() runtime.Exit {
 	path := filepath.Join(p.runDir, "exit")
 	code, input, err := readLines(path)
@@ -181,7 +181,7 @@ func (p *run) readExit() runtime.Exit {
 	return runtime.Exit{At: time.Now()}
 }
 
-// maxLine is the most a FIFO takes in one piece, so that a line arrives whole or not at all.
+// maxLine is the maximum number of bytes that a FIFO accepts atomically.
 const maxLine = 4096
 
 func (p *run) WriteLine(line string) error {
@@ -193,13 +193,13 @@ func (p *run) WriteLine(line string) error {
 
 func checkLength(line string) error {
 	if len(line)+1 > maxLine {
-		return errs.New(errs.Invalid, "a console line may have %d bytes at most", maxLine-1)
+		return errs.New(errs.Invalid, "a console line may have at most %d bytes", maxLine-1)
 	}
 	return nil
 }
 
-// MakeInput makes the FIFO that is the input of a run in the run's own directory, in
-// place of an earlier one, and opens it both ways: who inherits it never sees its end.
+// MakeInput creates the input FIFO in the run directory, replaces an earlier one, and opens it for
+// reading and writing, so that a process that inherits it never sees EOF.
 func MakeInput(runDir string) (*os.File, error) {
 	path := filepath.Join(runDir, "stdin")
 	if err := os.RemoveAll(path); err != nil {
@@ -208,15 +208,15 @@ func MakeInput(runDir string) (*os.File, error) {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		return nil, err
 	}
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0) // blocking: it is for others
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0) // blocking, because other processes inherit it
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// WriteInput writes a line into the FIFO that is the input of a run. Errors as of
-// runtime.Process's WriteLine.
+// WriteInput writes a line to the input FIFO of a run. It returns the errors of
+// runtime.Process.WriteLine.
 func WriteInput(runDir, line string) error {
 	if err := checkLength(line); err != nil {
 		return err
@@ -226,14 +226,14 @@ func WriteInput(runDir, line string) error {
 		return errs.New(errs.Conflict, "the server has ended and reads no input")
 	}
 	if err != nil {
-		return errs.As(errs.Unavailable, "process.WriteLine", err)
+		return errs.WrapAs(errs.Unavailable, "process.WriteLine", err)
 	}
 	defer unix.Close(fd)
 	_, err = unix.Write(fd, []byte(line+"\n"))
 	if errors.Is(err, unix.EAGAIN) {
 		return errs.New(errs.Conflict, "the server does not read its console: its input is full")
 	}
-	return errs.As(errs.Unavailable, "process.WriteLine", err)
+	return errs.WrapAs(errs.Unavailable, "process.WriteLine", err)
 }
 
 func (p *run) Signal(sig syscall.Signal) error {
@@ -246,13 +246,13 @@ func (p *run) Signal(sig syscall.Signal) error {
 		return SendSignal(p.server, sig)
 	}
 	id := p.id.Server
-	if id.PID == 0 { // it was not noted yet when the start was called off
+	if id.PID == 0 { // the start was canceled before the pid was written
 		var err error
 		if id, err = childOf(p.id.Shell.PID, filepath.Join(p.runDir, "pid")); err != nil {
 			return err
 		}
 	}
-	pidfd, ok, err := Hold(id)
+	pidfd, ok, err := OpenPidfd(id)
 	if !ok {
 		return err
 	}
@@ -283,30 +283,30 @@ func (p *run) wasKilled() bool {
 	}
 }
 
-// killTree kills everything of the instance and returns when nothing is left. Of a
-// run that has ended nothing is: what carries its marks by now is the next one.
+// killTree kills all processes of the instance and returns when they have ended. It does nothing for
+// an ended run, because processes with its marks belong to the next run.
 func (p *run) killTree(ctx context.Context) error {
 	select {
-	case p.clearing <- struct{}{}:
+	case p.killLock <- struct{}{}:
 	case <-ctx.Done():
 		return errs.Wrap("process.killTree", ctx.Err())
 	}
-	defer func() { <-p.clearing }()
+	defer func() { <-p.killLock }()
 	select {
 	case <-p.exited:
 		return nil
 	default:
 	}
-	if p.cleared {
+	if p.treeGone {
 		return nil
 	}
 	var err error
 	if p.group.Exists() {
 		err = p.group.Kill(ctx)
 	}
-	if err == nil { // what has left the group, or was never in one, is known by its marks
+	if err == nil { // processes that left the group, or were never in it, are found by their marks
 		err = p.census.killMarked(ctx, p.owner, p.instance, p.session, p.id.Shell.Start)
 	}
-	p.cleared = err == nil
+	p.treeGone = err == nil
 	return err
 }

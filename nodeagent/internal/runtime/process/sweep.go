@@ -11,12 +11,12 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// sweepAgain is the longest wait for the ends of processes that were killed before
-// their instance's are looked for again: they may have started others meanwhile.
-const sweepAgain = 200 * time.Millisecond
+// endTimeout limits the wait for killed processes before the instance's processes are searched
+// again: they may have started others meanwhile.
+const endTimeout = 200 * time.Millisecond
 
-// killMarked kills every process of an instance's run, see marked, and returns when none
-// is left. Unavailable when a process cannot be looked at.
+// killMarked kills all processes of an instance's run, see marked, and returns when they have ended.
+// It returns Unavailable if it cannot examine a process.
 func (c *census) killMarked(ctx context.Context, owner, instance string, session int, since uint64) error {
 	dying := map[runtime.ProcessID]int{} // their pidfds
 	defer func() {
@@ -30,7 +30,7 @@ func (c *census) killMarked(ctx context.Context, owner, instance string, session
 			return err
 		}
 		for _, id := range left {
-			strike(id, dying)
+			killAndTrack(id, dying)
 		}
 		if len(left)+len(dying) == 0 {
 			return nil
@@ -39,21 +39,21 @@ func (c *census) killMarked(ctx context.Context, owner, instance string, session
 			return errs.Wrap("process.killMarked", ctx.Err())
 		}
 		awaitEnds(dying)
-		if err := bury(dying); err != nil {
+		if err := forgetEnded(dying); err != nil {
 			return err
 		}
 	}
 }
 
-// strike kills one process and notes it as dying. One that dies loses its mark before
-// its files and ports, so its end is waited for.
-func strike(id runtime.ProcessID, dying map[runtime.ProcessID]int) {
+// killAndTrack kills one process and records it as dying. A dying process loses its mark before it
+// releases files and ports, so its end must be awaited.
+func killAndTrack(id runtime.ProcessID, dying map[runtime.ProcessID]int) {
 	pidfd, ok := dying[id]
 	if !ok {
 		var err error
-		pidfd, ok, err = Hold(id)
+		pidfd, ok, err = OpenPidfd(id)
 		switch {
-		case err != nil: // more of them than descriptors: it was seen to be one a moment ago
+		case err != nil: // out of descriptors; it was identified a moment ago
 			_ = unix.Kill(id.PID, unix.SIGKILL)
 			return
 		case !ok:
@@ -61,16 +61,16 @@ func strike(id runtime.ProcessID, dying map[runtime.ProcessID]int) {
 		}
 		dying[id] = pidfd
 	}
-	_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // whether it did any good is looked at
+	_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // the next search shows whether it worked
 }
 
-// awaitEnds waits until all have ended, for a while at most.
+// awaitEnds waits until all have ended, at most endTimeout.
 func awaitEnds(dying map[runtime.ProcessID]int) {
-	if len(dying) == 0 { // there are some, but none to wait for
+	if len(dying) == 0 { // processes remain, but there are no pidfds to wait for
 		<-time.After(time.Millisecond)
 		return
 	}
-	end := time.Now().Add(sweepAgain)
+	end := time.Now().Add(endTimeout)
 	fds := make([]unix.PollFd, 0, len(dying))
 	for _, pidfd := range dying {
 		fds = append(fds, unix.PollFd{Fd: int32(pidfd), Events: unix.POLLIN})
@@ -81,13 +81,13 @@ func awaitEnds(dying map[runtime.ProcessID]int) {
 			return
 		}
 		if _, err := unix.Poll(fds, int(left/time.Millisecond)+1); err != nil && !errors.Is(err, unix.EINTR) {
-			<-time.After(min(left, lookAgain))
+			<-time.After(min(left, retryPause))
 			return
 		}
 		waiting = 0
 		for i := range fds {
 			if fds[i].Revents != 0 {
-				fds[i].Fd = -1 // has ended: poll leaves it out
+				fds[i].Fd = -1 // ended: poll ignores negative descriptors
 			}
 			if fds[i].Fd >= 0 {
 				waiting++
@@ -96,10 +96,10 @@ func awaitEnds(dying map[runtime.ProcessID]int) {
 	}
 }
 
-// bury forgets those that have ended.
-func bury(dying map[runtime.ProcessID]int) error {
+// forgetEnded removes the processes that have ended.
+func forgetEnded(dying map[runtime.ProcessID]int) error {
 	for id, pidfd := range dying {
-		alive, err := lives(id)
+		alive, err := Lives(id)
 		if err != nil {
 			return err
 		}

@@ -16,49 +16,49 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 )
 
-// Terminal keeps sessions that commands run in: a terminal multiplexer. All but where
-// input comes from and output goes to is the same as without.
+// Terminal runs commands in sessions of a terminal multiplexer. Only input and output differ from
+// runs without a terminal.
 type Terminal interface {
-	// Open makes the instance's session, all of whose output goes to the log from its
-	// first byte on. What runs in it waits to be told what to become.
+	// Open creates the instance's session, which logs all output from the first byte on. The
+	// program in it waits for what to execute.
 	Open(ctx context.Context, s runtime.Spec) (Pane, error)
-	// Type types a line as it is, and Enter.
+	// Type types a line unchanged, and Enter.
 	Type(ctx context.Context, instance, line string) error
-	// Drain returns when the session of a run that has ended is gone and all of its
-	// output is in the log, or when ctx ends.
+	// Drain waits until the session of an ended run is gone and all its output is in the log, or
+	// until ctx ends.
 	Drain(ctx context.Context, instance, runDir string)
-	// Close ends the session of a run that has ended, or gives up when ctx ends.
+	// Close ends the session of an ended run, or gives up when ctx ends.
 	Close(ctx context.Context, instance string)
-	// Attach is the shell command that shows an operator the session.
+	// Attach returns the shell command that opens the session.
 	Attach(instance string) string
 }
 
-// Pane is a process at the head of a terminal of its own that waits.
+// Pane is a process in a terminal of its own that waits for what to execute.
 type Pane interface {
 	PID() int
-	// Run has it turn into a program.
+	// Run makes it execute a program.
 	Run(program pane.Program) error
 	// Close ends it if it still waits.
 	Close()
 }
 
 const (
-	// hangupGrace is what a server may take to end when its terminal has gone.
+	// hangupGrace is how long a server may take to end after its terminal was closed.
 	hangupGrace = 5 * time.Second
-	// drainTimeout bounds the wait for the output of a run that has ended.
+	// drainTimeout limits the wait for the output of an ended run.
 	drainTimeout = 10 * time.Second
-	// killedDrain bounds it for one that we have killed, closeTimeout the closing of a
-	// session that was not gone by then: a multiplexer that is stuck holds nobody up.
+	// killedDrain is the limit for a killed run, closeTimeout that for closing a session that
+	// still exists then, so that a stuck multiplexer does not block.
 	killedDrain  = 500 * time.Millisecond
 	closeTimeout = 300 * time.Millisecond
-	// typeTimeout bounds the typing of a line, readTimeout how long a server may take
-	// to read what was typed before.
+	// typeTimeout limits the typing of a line, readTimeout the wait until the server has read
+	// earlier input.
 	typeTimeout = 5 * time.Second
 	readTimeout = time.Second
 )
 
-// launchInside has the wrapper run inside a session.
-func (r *Runtime) launchInside(ctx context.Context, s runtime.Spec, w wrapped) (pidfd, pid int, err error) {
+// launchInTerminal starts the wrapper in a session.
+func (r *Runtime) launchInTerminal(ctx context.Context, s runtime.Spec, w wrapperStart) (pidfd, pid int, err error) {
 	head, err := r.terminal.Open(ctx, s)
 	if err != nil {
 		return 0, 0, err
@@ -70,8 +70,8 @@ func (r *Runtime) launchInside(ctx context.Context, s runtime.Spec, w wrapped) (
 	}
 	if group := r.tree.Group(s.InstanceID); group != nil {
 		if refused := group.Join(head.PID()); refused != nil {
-			group.Discard() // an empty group would be taken for the whole instance
-			r.tellUngrouped(refused)
+			group.Discard() // an empty group would count as the whole instance
+			r.warnUngrouped(refused)
 		}
 	}
 	if err := head.Run(pane.Program{Dir: s.Dir, Path: w.sh, Argv: w.argv, Env: w.env, Lock: s.Lock, Environ: w.environ}); err != nil {
@@ -81,9 +81,9 @@ func (r *Runtime) launchInside(ctx context.Context, s runtime.Spec, w wrapped) (
 	return pidfd, head.PID(), nil
 }
 
-// attend watches the terminal of a run: p.tty is open as long as the wrapper lives.
-// One that cannot be opened for another reason than that it has gone is not watched.
-func (p *run) attend() {
+// watchTerminal watches the terminal of a run, unless it cannot be opened. p.tty stays open as long
+// as the wrapper lives.
+func (p *run) watchTerminal() {
 	path := filepath.Join("/proc", strconv.Itoa(p.id.Shell.PID), "fd", "0")
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	switch {
@@ -99,7 +99,7 @@ func (p *run) attend() {
 	}
 }
 
-// awaitHangup parks until a terminal has gone; it is false when the file was closed first.
+// awaitHangup waits until a terminal is closed; it returns false if the file was closed first.
 func awaitHangup(tty *os.File) bool {
 	conn, err := tty.SyscallConn()
 	if err != nil {
@@ -115,22 +115,22 @@ func awaitHangup(tty *os.File) bool {
 	return gone && err == nil
 }
 
-// hangUp ends a run whose terminal has gone: the server gets a little time.
+// hangUp ends a run whose terminal was closed. The server gets hangupGrace to end.
 func (p *run) hangUp() {
 	_ = p.Signal(syscall.SIGTERM)
 	for end := time.Now().Add(hangupGrace); time.Now().Before(end); {
-		if ended(p.shell, lookAgain) {
-			return // and has said how
+		if ended(p.shell, retryPause) {
+			return // it has written its exit
 		}
 	}
 	p.hungUp.Store(true)
 	for p.killTree(context.Background()) != nil {
-		<-time.After(lookAgain)
+		<-time.After(retryPause)
 	}
 }
 
-// ended waits for the end of a pidfd's process, for a while at most. The file is
-// closed soon after it.
+// ended waits for the end of a pidfd's process, at most for within. The file is closed soon
+// after the end.
 func ended(pidfd *os.File, within time.Duration) (ended bool) {
 	conn, err := pidfd.SyscallConn()
 	if err != nil {
@@ -143,8 +143,8 @@ func ended(pidfd *os.File, within time.Duration) (ended bool) {
 	return ended || err != nil
 }
 
-// typeLine types into the session. A terminal takes so much ahead of who reads it:
-// more would be dropped.
+// typeLine types into the session. A terminal drops input beyond its buffer, so it waits for the
+// server to read earlier input.
 func (p *run) typeLine(line string) error {
 	if err := checkLength(line); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (p *run) typeLine(line string) error {
 	return err
 }
 
-// unread is how much was typed that the server has not read yet, in bytes.
+// unread returns how many typed bytes the server has not read.
 func (p *run) unread() (n int) {
 	if p.tty == nil {
 		return 0
@@ -181,8 +181,7 @@ func (p *run) unread() (n int) {
 	return n
 }
 
-// drain waits for the last output of a run that has ended, and closes a session that
-// keeps it waiting.
+// drain waits for the last output of an ended run, and closes a session that takes too long.
 func (p *run) drain() {
 	if p.terminal == nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// clearTmp sets what an earlier run has left in its own /tmp aside, which may be much:
-// trash removes it.
+// clearTmp renames the private /tmp of an earlier run, because removing it may take long. trash
+// removes it.
 func clearTmp(tmpDir string) error {
 	if tmpDir == "" {
 		return nil
@@ -22,21 +22,20 @@ func clearTmp(tmpDir string) error {
 	return err
 }
 
-// trash removes what was set aside, for which nobody waits: one directory at a time, until
-// it is closed. What is left then goes when the next run ends, or begins with a /tmp of its
-// own, and with the instance at the latest.
+// trash removes renamed directories in the background, one at a time, until it is closed. What is
+// left is removed when the next run ends or starts with a private /tmp, or with the instance.
 type trash struct {
-	// one is held while something is removed.
+	// one is held while a directory is removed.
 	one    sync.Mutex
 	closed chan struct{}
 
 	mu      sync.Mutex
-	working sync.WaitGroup // no more is added once closed is closed
+	working sync.WaitGroup // nothing is added once closed is closed
 }
 
 func newTrash() *trash { return &trash{closed: make(chan struct{})} }
 
-// empty removes what clearTmp has set aside of a run's own /tmp.
+// empty removes the directories that clearTmp has renamed.
 func (t *trash) empty(tmpDir string) {
 	if tmpDir == "" {
 		return
@@ -44,7 +43,7 @@ func (t *trash) empty(tmpDir string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	aside, _ := filepath.Glob(tmpDir + ".*")
-	if len(aside) == 0 || t.over() {
+	if len(aside) == 0 || t.isClosed() {
 		return
 	}
 	t.working.Go(func() {
@@ -56,15 +55,15 @@ func (t *trash) empty(tmpDir string) {
 	})
 }
 
-// remove removes a directory that nobody else can get at, and stops where trash is closed.
+// remove removes a directory that no other process uses. It stops when trash is closed.
 func (t *trash) remove(dir string) {
-	const some = 256 // names at a time: there may be millions
+	const some = 256 // names per read: there may be millions
 	for d, err := os.Open(dir); err == nil; {
 		var entries []fs.DirEntry
 		entries, err = d.ReadDir(some)
 		for _, e := range entries {
 			switch path := filepath.Join(dir, e.Name()); {
-			case t.over():
+			case t.isClosed():
 				_ = d.Close()
 				return
 			case e.IsDir():
@@ -80,7 +79,7 @@ func (t *trash) remove(dir string) {
 	_ = os.Remove(dir)
 }
 
-func (t *trash) over() bool {
+func (t *trash) isClosed() bool {
 	select {
 	case <-t.closed:
 		return true
@@ -89,10 +88,10 @@ func (t *trash) over() bool {
 	}
 }
 
-// close has the removing stop and returns when it has.
+// close stops the removal and waits for it.
 func (t *trash) close() {
 	t.mu.Lock()
-	if !t.over() {
+	if !t.isClosed() {
 		close(t.closed)
 	}
 	t.mu.Unlock()

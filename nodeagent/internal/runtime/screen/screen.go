@@ -1,17 +1,17 @@
-// Package screen runs commands inside sessions of GNU screen, so that operators can
-// attach to a server's terminal. All else is as package process has it: the wrapper,
-// its files, control groups and marks.
+// Package screen runs commands in sessions of GNU screen, so that operators can attach to a
+// server's terminal. Everything else is as in package process: the wrapper, its files, control
+// groups and marks.
 //
 //	SCREEN (one per session, the agent's environment and control group)
 //	└── session orrery-ID: the wrapper ── server
 //
 // Invariants:
 //
-//   - Nothing of the user's screen is used or touched: neither sockets nor configuration.
-//   - A session is named by its process id and its whole name, since screen takes a
-//     name for all that begin like it: lobby is never taken for lobby2.
-//   - screen appends what the terminal is sent to the log at once, and has written all
-//     when it ends; until then a run is not told to have ended.
+//   - It does not use or touch the user's screen: neither sockets nor configuration.
+//   - A session is named by its process id and its full name, because screen matches prefixes:
+//     lobby would match lobby2.
+//   - screen appends the terminal's output to the log immediately, and has written everything when
+//     it ends. A run counts as ended only after that.
 package screen
 
 import (
@@ -34,16 +34,16 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 )
 
-// The oldest screen that can be told its log on the command line.
+// minMajor and minMinor are the oldest supported version: it accepts -Logfile.
 const minMajor, minMinor = 4, 6
 
-// longestName is that of a session's socket: a process id and an instance's, in bytes.
+// longestName is the length of the longest socket name: a process id and an instance's session.
 const longestName = 40
 
-// callTimeout bounds one call of screen.
+// callTimeout limits one call of screen.
 const callTimeout = 10 * time.Second
 
-// settings are screen's own, instead of the user's.
+// settings replace the user's configuration.
 const settings = `startup_message off
 vbell off
 msgwait 0
@@ -53,23 +53,22 @@ defscrollback 2000
 logfile flush 0
 `
 
-// Config is what the runtime is made of.
+// Config configures the runtime.
 type Config struct {
-	// Process is what it shares with plain processes; its Terminal is not used.
+	// Process is the configuration shared with plain processes; its Terminal is ignored.
 	Process process.Config
-	// Dir is the runtime's own directory; it is made. It holds sockets, so its path must be short.
+	// Dir is the runtime's own directory; New creates it. It holds sockets, so its path must be short.
 	Dir string
-	// Pane is the command that calls pane.Main with what is added to it.
+	// Pane is the command that calls pane.Main with the arguments added to it.
 	Pane []string
 }
 
-// New makes the runtime. Unavailable, with what to do about it, when this host does
-// not have what it needs.
+// New returns the runtime. It returns Unavailable, with what to do, if the host lacks something.
 func New(ctx context.Context, cfg Config) (*process.Runtime, error) {
 	m := &multiplexer{dir: cfg.Dir, sockets: filepath.Join(cfg.Dir, "s"), settings: filepath.Join(cfg.Dir, "settings"), pane: cfg.Pane}
 	var err error
 	if m.program, err = exec.LookPath("screen"); err != nil {
-		return nil, errs.New(errs.Unavailable, "screen is not on the agent's PATH: install it and start the agent again")
+		return nil, errs.New(errs.Unavailable, "screen is not on the agent's PATH: install it and restart the agent")
 	}
 	if err := m.checkVersion(ctx); err != nil {
 		return nil, err
@@ -81,16 +80,16 @@ func New(ctx context.Context, cfg Config) (*process.Runtime, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(m.sockets, 0o700); err != nil {
-		return nil, errs.As(errs.Unavailable, "screen.New", err)
+		return nil, errs.WrapAs(errs.Unavailable, "screen.New", err)
 	}
 	if err := os.WriteFile(m.settings, []byte(settings), 0o600); err != nil {
-		return nil, errs.As(errs.Unavailable, "screen.New", err)
+		return nil, errs.WrapAs(errs.Unavailable, "screen.New", err)
 	}
 	cfg.Process.Terminal = m
 	return process.New(cfg.Process)
 }
 
-// multiplexer are the agent's sessions.
+// multiplexer manages the agent's sessions.
 type multiplexer struct {
 	program, dir, sockets, settings string
 	pane                            []string
@@ -101,21 +100,21 @@ var _ process.Terminal = (*multiplexer)(nil)
 var version = regexp.MustCompile(`(\d+)\.(\d+)`)
 
 func (m *multiplexer) checkVersion(ctx context.Context) error {
-	out, _ := m.command(ctx, "-v").Output() // it exits with 1, having told
+	out, _ := m.command(ctx, "-v").Output() // it prints the version and exits with 1
 	found := version.FindStringSubmatch(string(out))
 	if found == nil {
-		return errs.New(errs.Unavailable, "screen does not tell its version")
+		return errs.New(errs.Unavailable, "cannot read the version of screen")
 	}
 	major, _ := strconv.Atoi(found[1])
 	minor, _ := strconv.Atoi(found[2])
 	if major < minMajor || major == minMajor && minor < minMinor {
-		return errs.New(errs.Unavailable, "screen %s is too old: install version %d.%d or later and start the agent again", found[0], minMajor, minMinor)
+		return errs.New(errs.Unavailable, "screen %s is too old: install version %d.%d or later and restart the agent", found[0], minMajor, minMinor)
 	}
 	return nil
 }
 
-// command is a call of screen. A session's own process inherits this environment and
-// directory, so they are nobody's.
+// command returns a call of screen. A session's process inherits this environment and directory, so
+// they contain nothing of an instance.
 func (m *multiplexer) command(ctx context.Context, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, m.program, args...)
 	c.Dir = "/"
@@ -123,7 +122,7 @@ func (m *multiplexer) command(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// call calls screen; an error tells what it had to complain about.
+// call calls screen and returns its output as an error.
 func (m *multiplexer) call(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -139,7 +138,7 @@ func (m *multiplexer) call(ctx context.Context, args ...string) error {
 
 func session(instance string) string { return "orrery-" + instance }
 
-// keeper finds the process that keeps a session, by its socket; 0 when there is none.
+// keeper returns the screen process of a session, by its socket; 0 if there is none.
 func (m *multiplexer) keeper(instance string) int {
 	sockets, err := os.ReadDir(m.sockets)
 	if err != nil {
@@ -154,35 +153,35 @@ func (m *multiplexer) keeper(instance string) int {
 	return 0
 }
 
-// keeps reports whether a process is a screen indeed: one that was killed leaves its socket.
+// keeps reports whether a process is a screen; a killed screen leaves its socket behind.
 func keeps(pid int) bool {
 	comm, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm"))
 	return err == nil && string(comm) == "screen\n"
 }
 
-// exactly names a session that is kept by a process and no other that begins like it.
+// exactly names the session of a process without prefix matching.
 func exactly(pid int, instance string) string { return strconv.Itoa(pid) + "." + session(instance) }
 
-// Open makes a session; see process.Terminal.
+// Open creates a session; see process.Terminal.
 func (m *multiplexer) Open(ctx context.Context, s runtime.Spec) (process.Pane, error) {
-	if pid := m.keeper(s.InstanceID); pid != 0 { // what a start left that nobody finished
+	if pid := m.keeper(s.InstanceID); pid != 0 { // left over from an interrupted start
 		_ = m.call(ctx, "-S", exactly(pid, s.InstanceID), "-X", "quit")
 	}
 	log, err := os.OpenFile(s.LogPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
 	if err != nil {
-		return nil, errs.As(errs.Unavailable, "screen.Open", err)
+		return nil, errs.WrapAs(errs.Unavailable, "screen.Open", err)
 	}
 	_ = log.Close()
-	door, err := pane.Listen(m.dir)
+	listener, err := pane.Listen(m.dir)
 	if err != nil {
 		return nil, err
 	}
-	defer door.Close()
+	defer listener.Close()
 	args := []string{"-c", m.settings, "-L", "-Logfile", unexpanded(s.LogPath), "-U", "-dmS", session(s.InstanceID)}
-	if err := m.call(ctx, append(append(args, m.pane...), door.Path())...); err != nil {
-		return nil, errs.As(errs.Unavailable, "screen.Open", err)
+	if err := m.call(ctx, append(append(args, m.pane...), listener.Path())...); err != nil {
+		return nil, errs.WrapAs(errs.Unavailable, "screen.Open", err)
 	}
-	p, err := door.Await(ctx)
+	p, err := listener.Accept(ctx)
 	if err != nil {
 		if pid := m.keeper(s.InstanceID); pid != 0 {
 			_ = m.call(context.WithoutCancel(ctx), "-S", exactly(pid, s.InstanceID), "-X", "quit")
@@ -192,17 +191,17 @@ func (m *multiplexer) Open(ctx context.Context, s runtime.Spec) (process.Pane, e
 	return p, nil
 }
 
-// unexpanded keeps screen from reading window numbers and times into a path.
+// unexpanded escapes screen's conversions in a path.
 func unexpanded(path string) string { return strings.ReplaceAll(path, "%", "%%") }
 
-// register is where text waits to be pasted.
+// register is the screen register for text to paste.
 const register = "o"
 
-// closing is how long a session that answers nobody may take to end.
+// closing is how long a session that does not answer may take to end.
 const closing = time.Second
 
-// Type types a line; see process.Terminal. It goes through a register that is read
-// from a file, so that screen looks for no escapes in it.
+// Type types a line; see process.Terminal. It reads the line into a register from a file, so that
+// screen does not interpret escapes.
 func (m *multiplexer) Type(ctx context.Context, instance, line string) error {
 	pid := m.keeper(instance)
 	if pid == 0 {
@@ -210,7 +209,7 @@ func (m *multiplexer) Type(ctx context.Context, instance, line string) error {
 	}
 	path := filepath.Join(m.dir, session(instance)+".line")
 	if err := os.WriteFile(path, []byte(line+"\r"), 0o600); err != nil {
-		return errs.As(errs.Unavailable, "screen.Type", err)
+		return errs.WrapAs(errs.Unavailable, "screen.Type", err)
 	}
 	defer os.Remove(path)
 	kept, release := whileKept(ctx, pid)
@@ -218,12 +217,12 @@ func (m *multiplexer) Type(ctx context.Context, instance, line string) error {
 	target := []string{"-S", exactly(pid, instance), "-p", "0"}
 	for _, order := range [][]string{{"-X", "readreg", register, path}, {"-X", "paste", register}} {
 		if err := m.call(kept, append(target, order...)...); err != nil {
-			return errs.As(errs.Unavailable, "screen.Type", err)
+			return errs.WrapAs(errs.Unavailable, "screen.Type", err)
 		}
 	}
-	// A question is answered when what was ordered before is done; unless that ended the session.
+	// A query is answered after the earlier commands are done, unless they ended the session.
 	err := m.call(kept, append(target, "-Q", "number")...)
-	if err != nil { // a session that is ending answers nobody, and is seen to have ended a moment later
+	if err != nil { // an ending session does not answer, and ends a moment later
 		select {
 		case <-kept.Done():
 		case <-time.After(closing):
@@ -232,10 +231,10 @@ func (m *multiplexer) Type(ctx context.Context, instance, line string) error {
 	if kept.Err() != nil && ctx.Err() == nil {
 		return nil
 	}
-	return errs.As(errs.Unavailable, "screen.Type", err)
+	return errs.WrapAs(errs.Unavailable, "screen.Type", err)
 }
 
-// whileKept is a context that ends with a session's own process. The caller releases it.
+// whileKept returns a context that ends with a session's screen process. The caller calls release.
 func whileKept(ctx context.Context, pid int) (kept context.Context, release func()) {
 	kept, cancel := context.WithCancel(ctx)
 	keeper := hold(pid)
@@ -254,21 +253,21 @@ func whileKept(ctx context.Context, pid int) (kept context.Context, release func
 	}
 }
 
-// hold opens a session's own process; nil when it has gone, or the host does not let it be told.
+// hold opens the pidfd of a screen process; nil if it has ended or that is unknown.
 func hold(pid int) *os.File {
 	id, err := process.Identify(pid)
 	if err != nil || !keeps(pid) {
 		return nil
 	}
-	pidfd, ok, err := process.Hold(id)
+	pidfd, ok, err := process.OpenPidfd(id)
 	if !ok || err != nil {
 		return nil
 	}
 	return os.NewFile(uintptr(pidfd), "pidfd")
 }
 
-// Drain waits for the session's own process to end; see process.Terminal. It reads a
-// terminal that was closed to its end.
+// Drain waits for the screen process to end; see process.Terminal. It reads a closed terminal
+// until EOF.
 func (m *multiplexer) Drain(ctx context.Context, instance, _ string) {
 	pid := m.keeper(instance)
 	if pid == 0 {
@@ -283,7 +282,7 @@ func (m *multiplexer) Drain(ctx context.Context, instance, _ string) {
 	process.AwaitEnd(keeper)
 }
 
-// Close kills a session's own process, which may be stuck; see process.Terminal.
+// Close kills the screen process, which may be stuck; see process.Terminal.
 func (m *multiplexer) Close(ctx context.Context, instance string) {
 	pid := m.keeper(instance)
 	if pid == 0 {
@@ -295,14 +294,14 @@ func (m *multiplexer) Close(ctx context.Context, instance string) {
 	}
 	defer keeper.Close()
 	if process.SendSignal(keeper, syscall.SIGKILL) != nil {
-		return // the next start meets it
+		return // the next start replaces it
 	}
 	defer context.AfterFunc(ctx, func() { _ = keeper.Close() })()
 	process.AwaitEnd(keeper)
 	_ = os.Remove(filepath.Join(m.sockets, exactly(pid, instance)))
 }
 
-// Attach is the command for operators; see process.Terminal.
+// Attach returns the command for operators; see process.Terminal.
 func (m *multiplexer) Attach(instance string) string {
 	name := session(instance)
 	if pid := m.keeper(instance); pid != 0 {
@@ -311,5 +310,5 @@ func (m *multiplexer) Attach(instance string) string {
 	return fmt.Sprintf("SCREENDIR=%s screen -x %s", quote(m.sockets), name)
 }
 
-// quote makes a shell word of a path.
+// quote quotes a path as one shell word.
 func quote(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }

@@ -18,10 +18,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "pane" {
 		os.Exit(pane.Main(os.Args[2:], os.Stderr))
 	}
-	os.Exit(contract.Main(m, within))
+	os.Exit(contract.Main(m, newRuntime))
 }
 
-func within(h contract.Host) (runtime.Runtime, error) {
+func newRuntime(h contract.Host) (runtime.Runtime, error) {
 	return screen.New(context.Background(), screen.Config{
 		Process: process.Config{Tree: h.Tree, Limiter: h.Limiter, Confine: h.Confine, Owner: h.Owner, BootID: h.BootID},
 		Dir:     filepath.Join(h.Dir, "screen"), Pane: []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), "pane"},
@@ -30,25 +30,25 @@ func within(h contract.Host) (runtime.Runtime, error) {
 
 func TestLimits(t *testing.T) {
 	contract.Needs(t, "screen")
-	contract.RunLimits(t, within)
+	contract.RunLimits(t, newRuntime)
 }
 
 func TestConfinement(t *testing.T) {
 	contract.Needs(t, "screen")
-	contract.RunConfined(t, within)
+	contract.RunConfined(t, newRuntime)
 }
 
 func TestContract(t *testing.T) {
 	contract.Needs(t, "screen")
-	contract.Run(t, within)
+	contract.Run(t, newRuntime)
 }
 
 func TestTerminalContract(t *testing.T) {
 	contract.Needs(t, "screen")
-	contract.RunTerminal(t, within, "screen")
+	contract.RunTerminal(t, newRuntime, "screen")
 }
 
-func TestAHostThatCannotRunSessionsSaysWhy(t *testing.T) {
+func TestUnusableHostIsExplained(t *testing.T) {
 	contract.Needs(t, "screen")
 	contract.RunRefusals(t, "screen", "Screen version 4.01.00devel", "screen 4.01 is too old", func(ctx context.Context, dir string, pane []string) error {
 		_, err := screen.New(ctx, screen.Config{Dir: dir, Pane: pane})

@@ -18,10 +18,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "pane" {
 		os.Exit(pane.Main(os.Args[2:], os.Stderr))
 	}
-	os.Exit(contract.Main(m, within))
+	os.Exit(contract.Main(m, newRuntime))
 }
 
-func within(h contract.Host) (runtime.Runtime, error) {
+func newRuntime(h contract.Host) (runtime.Runtime, error) {
 	return tmux.New(context.Background(), tmux.Config{
 		Process: process.Config{Tree: h.Tree, Limiter: h.Limiter, Confine: h.Confine, Owner: h.Owner, BootID: h.BootID},
 		Dir:     filepath.Join(h.Dir, "tmux"), Pane: []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), "pane"},
@@ -30,25 +30,25 @@ func within(h contract.Host) (runtime.Runtime, error) {
 
 func TestLimits(t *testing.T) {
 	contract.Needs(t, "tmux")
-	contract.RunLimits(t, within)
+	contract.RunLimits(t, newRuntime)
 }
 
 func TestConfinement(t *testing.T) {
 	contract.Needs(t, "tmux")
-	contract.RunConfined(t, within)
+	contract.RunConfined(t, newRuntime)
 }
 
 func TestContract(t *testing.T) {
 	contract.Needs(t, "tmux")
-	contract.Run(t, within)
+	contract.Run(t, newRuntime)
 }
 
 func TestTerminalContract(t *testing.T) {
 	contract.Needs(t, "tmux")
-	contract.RunTerminal(t, within, "tmux")
+	contract.RunTerminal(t, newRuntime, "tmux")
 }
 
-func TestAHostThatCannotRunSessionsSaysWhy(t *testing.T) {
+func TestUnusableHostIsExplained(t *testing.T) {
 	contract.Needs(t, "tmux")
 	contract.RunRefusals(t, "tmux", "tmux 2.9a", "tmux 2.9a is too old", func(ctx context.Context, dir string, pane []string) error {
 		_, err := tmux.New(ctx, tmux.Config{Dir: dir, Pane: pane})

@@ -1,0 +1,45 @@
+// Package accounts serves users, roles, logins, API tokens and the credentials of instances.
+package accounts
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/ops"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Config holds what the handlers need.
+type Config struct {
+	View       *view.View
+	Operations *ops.Operations
+	Auth       *auth.Service
+	Templates  *upstream.Templates
+	Log        *slog.Logger
+	Now        func() time.Time
+	// Settings are the cluster settings in force.
+	Settings *settings.Live
+	// WithinName counts a login attempt for a user name. It returns false if there were too
+	// many; then it has answered the request.
+	WithinName func(c *gin.Context, name string) bool
+	// WithinPictures counts an upload of a picture by the user with an id, like WithinName.
+	WithinPictures func(c *gin.Context, user string) bool
+}
+
+// API holds the handlers.
+type API struct{ cfg Config }
+
+// New returns the handlers.
+func New(cfg Config) *API { return &API{cfg: cfg} }
+
+// Routes returns the routes of the package.
+func (a *API) Routes() []server.Route {
+	return slices.Concat(a.identityRoutes(), a.userRoutes(), a.accountRoutes(), a.roleRoutes(), a.credentialRoutes())
+}

@@ -1,0 +1,28 @@
+// Package crashes serves crash reports and counts crashes over time.
+package crashes
+
+import (
+	"time"
+
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Config holds what the handlers need.
+type Config struct {
+	Store *store.Client
+	View  *view.View
+	Now   func() time.Time
+}
+
+// API holds the handlers.
+type API struct{ cfg Config }
+
+// New returns the handlers.
+func New(cfg Config) *API { return &API{cfg: cfg} }
+
+// Routes returns the routes of the package.
+func (a *API) Routes() []server.Route {
+	return a.crashRoutes()
+}

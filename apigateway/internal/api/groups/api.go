@@ -1,0 +1,34 @@
+// Package groups serves groups, the quotas that bound them and the networks that join them.
+//
+// A read loses nothing: every part of a group's spec is in its JSON, and writing it back
+// unchanged changes nothing.
+package groups
+
+import (
+	"slices"
+	"time"
+
+	"github.com/orreryhq/orrery/apigateway/internal/ops"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Config holds what the handlers need.
+type Config struct {
+	View       *view.View
+	Operations *ops.Operations
+	Schedulers *upstream.Schedulers
+	Now        func() time.Time
+}
+
+// API holds the handlers.
+type API struct{ cfg Config }
+
+// New returns the handlers.
+func New(cfg Config) *API { return &API{cfg: cfg} }
+
+// Routes returns the routes of the package.
+func (a *API) Routes() []server.Route {
+	return slices.Concat(a.groupRoutes(), a.networkRoutes(), a.quotaRoutes())
+}

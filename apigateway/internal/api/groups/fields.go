@@ -1,0 +1,341 @@
+package groups
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
+	"github.com/orreryhq/orrery/apigateway/internal/groupfields"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+)
+
+// groupFields are the writable fields of a group. In a request, a nil field takes its default. In
+// an answer, every field is set.
+type groupFields struct {
+	Parent          *fleet.GroupName `json:"parent,omitempty"`
+	Platform        *string          `json:"platform,omitempty"`
+	PlatformVersion *string          `json:"platformVersion,omitempty"`
+	JarFile         *string          `json:"jarFile,omitempty"`
+	JVMArgs         *[]string        `json:"jvmArgs,omitempty"`
+	Command         *string          `json:"command,omitempty"`
+	Runtime         *string          `json:"runtime,omitempty"`
+
+	ScalingMode           *string  `json:"scalingMode,omitempty"`
+	MinInstances          *int     `json:"minInstances,omitempty"`
+	MaxInstances          *int     `json:"maxInstances,omitempty"`
+	ScaleUpThreshold      *float64 `json:"scaleUpThreshold,omitempty"`
+	ScaleDownAfterSeconds *int     `json:"scaleDownAfterSeconds,omitempty"`
+	ScaleCooldownSeconds  *int     `json:"scaleCooldownSeconds,omitempty"`
+	WarmPoolMinPrepared   *int     `json:"warmPoolMinPrepared,omitempty"`
+
+	MaxPlayers        *int             `json:"maxPlayers,omitempty"`
+	FallbackGroup     *fleet.GroupName `json:"fallbackGroup,omitempty"`
+	DefaultGroup      *bool            `json:"defaultGroup,omitempty"`
+	BedrockProxyGroup *fleet.GroupName `json:"bedrockProxyGroup,omitempty"`
+
+	MemoryMb          *int     `json:"memoryMb,omitempty"`
+	CPU               *int     `json:"cpu,omitempty"`
+	CPUReservation    *float64 `json:"cpuReservation,omitempty"` // CPU in cores
+	CPULimit          *int     `json:"cpuLimit,omitempty"`
+	DiskReservationMb *int     `json:"diskReservationMb,omitempty"`
+
+	PortRangeStart  *int              `json:"portRangeStart,omitempty"`
+	PortRangeEnd    *int              `json:"portRangeEnd,omitempty"`
+	AdditionalPorts *[]additionalPort `json:"additionalPorts,omitempty"`
+	HostAddress     *string           `json:"hostAddress,omitempty"`
+
+	Nodes            *[]string `json:"nodes,omitempty"`
+	NodeAffinity     *[]string `json:"nodeAffinity,omitempty"`
+	NodeAntiAffinity *[]string `json:"nodeAntiAffinity,omitempty"`
+	SpreadConstraint *string   `json:"spreadConstraint,omitempty"`
+	placementFields
+
+	Templates                  *[]string     `json:"templates,omitempty"`
+	TemplateInstallationConfig *installation `json:"templateInstallationConfig,omitempty"`
+	FileModifications          *[]string     `json:"fileModifications,omitempty"`
+	groupfields.Files
+	Env            *resource.Values `json:"env,omitempty"`
+	VariableValues *resource.Values `json:"variableValues,omitempty"`
+	InstanceGroups *[]string        `json:"instanceGroups,omitempty"`
+
+	Static              *bool     `json:"static,omitempty"`
+	StaticInstanceNames *[]string `json:"staticInstanceNames,omitempty"`
+	ProtectedPaths      *[]string `json:"protectedPaths,omitempty"`
+
+	StopCommand          *string `json:"stopCommand,omitempty"`
+	ShutdownGraceSeconds *int    `json:"shutdownGraceSeconds,omitempty"`
+	StopSignal           *string `json:"stopSignal,omitempty"`
+	OnCrash              *string `json:"onCrash,omitempty"`
+	OnNodeLoss           *string `json:"onNodeLoss,omitempty"`
+	OnNodeReturn         *string `json:"onNodeReturn,omitempty"`
+	groupfields.Process
+
+	Maintenance        *bool     `json:"maintenance,omitempty"`
+	MaintenanceMessage *string   `json:"maintenanceMessage,omitempty"`
+	MaintenanceBypass  *[]string `json:"maintenanceBypass,omitempty"`
+
+	Motds               *[]string `json:"motds,omitempty"`
+	MotdMode            *string   `json:"motdMode,omitempty"`
+	MotdIntervalSeconds *int      `json:"motdIntervalSeconds,omitempty"`
+
+	DependsOn      *[]fleet.GroupName `json:"dependsOn,omitempty"`
+	StartupWeight  *int               `json:"startupWeight,omitempty"`
+	Priority       *int               `json:"priority,omitempty"`
+	UpdateStrategy *string            `json:"updateStrategy,omitempty"`
+
+	AttachedModules    *[]string                              `json:"attachedModules,omitempty"`
+	EnabledModules     *[]string                              `json:"enabledModules,omitempty"`
+	DisabledModules    *[]string                              `json:"disabledModules,omitempty"`
+	AttachedExtensions *[]string                              `json:"attachedExtensions,omitempty"`
+	EnabledExtensions  *[]string                              `json:"enabledExtensions,omitempty"`
+	DisabledExtensions *[]string                              `json:"disabledExtensions,omitempty"`
+	ConfigPatches      *map[string]map[string]json.RawMessage `json:"configPatches,omitempty"`
+}
+
+// additionalPort is an extra port of an instance. Port is short for an equal start and end.
+type additionalPort struct {
+	Name     string `json:"name"`
+	Protocol string `json:"protocol"`
+	Port     *int   `json:"port,omitempty"`
+	Start    *int   `json:"start,omitempty"`
+	End      *int   `json:"end,omitempty"`
+}
+
+// installation is the full template selection. The field templates lists its allOf.
+type installation struct {
+	AllOf       []layer  `json:"allOf"`
+	AllInGroups []string `json:"allInGroups"`
+	OneOf       []layer  `json:"oneOf"`
+	OneInGroups []string `json:"oneInGroups"`
+	Override    *bool    `json:"onTemplatePasteOverridePresentFiles"`
+}
+
+type layer struct {
+	Name     string `json:"name"`
+	Group    string `json:"group"`
+	Storage  string `json:"storage"`
+	Priority int    `json:"priority"`
+}
+
+// groupBody is the body of a request that writes a group.
+type groupBody struct {
+	Name *fleet.GroupName `json:"name"`
+	groupFields
+	ignoredFields
+	readOnlyFields
+}
+
+// ignoredFields are accepted because known clients send them. They have no effect.
+type ignoredFields struct {
+	Routing           json.RawMessage `json:"routing"`
+	PredictiveScaling json.RawMessage `json:"predictiveScaling"`
+	ScaleUpMargin     json.RawMessage `json:"scaleUpMargin"`
+	BurstCeiling      json.RawMessage `json:"burstCeiling"`
+	DrainOnShutdown   json.RawMessage `json:"drainOnShutdown"`
+}
+
+// readOnlyFields are accepted so that a client can send back what it read. They have no effect.
+type readOnlyFields struct {
+	RunningInstances json.RawMessage `json:"runningInstances"`
+	TotalPlayers     json.RawMessage `json:"totalPlayers"`
+	RuntimeTarget    json.RawMessage `json:"runtimeTarget"`
+	Revision         json.RawMessage `json:"revision"`
+	CreatedAt        json.RawMessage `json:"createdAt"`
+	UpdatedAt        json.RawMessage `json:"updatedAt"`
+	Paused           json.RawMessage `json:"paused"`
+	CrashLoop        json.RawMessage `json:"crashLoop"`
+	Held             json.RawMessage `json:"held"`
+	Message          json.RawMessage `json:"message"`
+}
+
+// spec returns the spec with the given fields and the default of every other field.
+func (f groupFields) spec() (fleet.GroupSpec, error) {
+	s := fleet.DefaultSpec()
+	upper := func(field *string, given *string) {
+		if given != nil {
+			*field = strings.ToUpper(*given)
+		}
+	}
+	resource.Set(&s.Parent, f.Parent)
+	upper(&s.Software.Platform, f.Platform)
+	s.Software.Assumed = f.Platform == nil
+	resource.Set(&s.Software.PlatformVersion, f.PlatformVersion)
+	resource.Set(&s.Software.JarFile, f.JarFile)
+	resource.Set(&s.Software.JVMArgs, f.JVMArgs)
+	resource.Set(&s.Command, f.Command)
+	resource.Set(&s.Runtime, (*fleet.RuntimeName)(f.Runtime))
+	upper((*string)(&s.Scaling.Mode), f.ScalingMode)
+	f.numbers(&s)
+	resource.Set(&s.Players.FallbackGroup, f.FallbackGroup)
+	resource.Set(&s.Players.DefaultGroup, f.DefaultGroup)
+	resource.Set(&s.Players.BedrockProxyGroup, f.BedrockProxyGroup)
+	resource.Set(&s.HostAddress, f.HostAddress)
+	resource.Set(&s.Where.Affinity, f.NodeAffinity)
+	resource.Set(&s.Where.AntiAffinity, f.NodeAntiAffinity)
+	resource.Set(&s.Where.Spread, f.SpreadConstraint)
+	f.placementFields.onto(&s)
+	resource.Set(&s.FileModifications, f.FileModifications)
+	s.Env, s.Variables = f.Env.Given(), f.VariableValues.Given()
+	resource.Set(&s.InstanceGroups, f.InstanceGroups)
+	f.life(&s)
+	resource.Set(&s.Maintenance.On, f.Maintenance)
+	resource.Set(&s.Maintenance.Message, f.MaintenanceMessage)
+	resource.Set(&s.Maintenance.Bypass, f.MaintenanceBypass)
+	resource.Set(&s.Motd.Lines, f.Motds)
+	upper(&s.Motd.Mode, f.MotdMode)
+	resource.Set(&s.DependsOn, f.DependsOn)
+	upper(&s.UpdateStrategy, f.UpdateStrategy)
+	f.composition(&s.Composition)
+	f.Files.Apply(&s)
+	f.selection(&s.Templates)
+	if err := f.ports(&s); err != nil {
+		return s, err
+	}
+	if cores := f.CPUReservation; f.CPU == nil && cores != nil && !(*cores >= 0 && *cores <= maxCores) {
+		return s, errs.Field("cpuReservation", "must be between 0 and %d cores, is %v", maxCores, *cores)
+	}
+	return s, f.nodes(&s.Where)
+}
+
+func (f groupFields) numbers(s *fleet.GroupSpec) {
+	resource.Set(&s.Scaling.Min, f.MinInstances)
+	resource.Set(&s.Scaling.Max, f.MaxInstances)
+	resource.Set(&s.Scaling.UpThreshold, f.ScaleUpThreshold)
+	resource.Set(&s.Scaling.DownAfterSeconds, f.ScaleDownAfterSeconds)
+	resource.Set(&s.Scaling.CooldownSeconds, f.ScaleCooldownSeconds)
+	resource.Set(&s.Scaling.WarmPoolMinimum, f.WarmPoolMinPrepared)
+	resource.Set(&s.Players.Max, f.MaxPlayers)
+	resource.Set(&s.Resources.MemoryMiB, f.MemoryMb)
+	if f.CPUReservation != nil {
+		s.Resources.CPU = hundredths(*f.CPUReservation)
+	}
+	resource.Set(&s.Resources.CPU, f.CPU)
+	resource.Set(&s.CPULimit, f.CPULimit)
+	resource.Set(&s.Resources.DiskMiB, f.DiskReservationMb)
+	resource.Set(&s.Ports.Start, f.PortRangeStart)
+	resource.Set(&s.Ports.End, f.PortRangeEnd)
+	resource.Set(&s.Motd.IntervalSeconds, f.MotdIntervalSeconds)
+	resource.Set(&s.StartupWeight, f.StartupWeight)
+	resource.Set(&s.Priority, f.Priority)
+}
+
+// maxCores bounds cpuReservation. The spec's own validation bounds cpu.
+const maxCores = 10_000
+
+// hundredths converts cores to hundredths of a core. It clamps values that no integer can hold;
+// they stay far out of bounds.
+func hundredths(cores float64) int {
+	return int(math.Round(max(min(cores*100, math.MaxInt32), math.MinInt32)))
+}
+
+func (f groupFields) life(s *fleet.GroupSpec) {
+	resource.Set(&s.Static.Enabled, f.Static)
+	resource.Set(&s.Static.InstanceNames, f.StaticInstanceNames)
+	resource.Set(&s.Static.ProtectedPaths, f.ProtectedPaths)
+	resource.Set(&s.Stop.Command, f.StopCommand)
+	resource.Set(&s.Stop.GraceSeconds, f.ShutdownGraceSeconds)
+	if f.StopSignal != nil {
+		s.Stop.Signal = strings.TrimPrefix(strings.ToUpper(*f.StopSignal), "SIG")
+	}
+	f.Process.Apply(s)
+	resource.Set(&s.OnCrash, (*fleet.OnCrash)(f.OnCrash))
+	resource.Set(&s.OnNodeLoss, (*fleet.OnNodeLoss)(f.OnNodeLoss))
+	resource.Set(&s.OnNodeReturn, (*fleet.OnNodeReturn)(f.OnNodeReturn))
+}
+
+func (f groupFields) composition(c *fleet.Composition) {
+	resource.Set(&c.AttachedModules, f.AttachedModules)
+	resource.Set(&c.EnabledModules, f.EnabledModules)
+	resource.Set(&c.DisabledModules, f.DisabledModules)
+	resource.Set(&c.AttachedExtensions, f.AttachedExtensions)
+	resource.Set(&c.EnabledExtensions, f.EnabledExtensions)
+	resource.Set(&c.DisabledExtensions, f.DisabledExtensions)
+	resource.Set(&c.ConfigPatches, f.ConfigPatches)
+}
+
+// selection applies templateInstallationConfig first. If templates differs from its allOf,
+// templates replaces the allOf, in order.
+func (f groupFields) selection(t *content.TemplateSelection) {
+	if in := f.TemplateInstallationConfig; in != nil {
+		t.AllOf, t.OneOf = layersOf(in.AllOf), layersOf(in.OneOf)
+		t.AllInGroups, t.OneInGroups = in.AllInGroups, in.OneInGroups
+		resource.Set(&t.Override, in.Override)
+	}
+	if f.Templates == nil || slices.Equal(*f.Templates, templateNames(t.AllOf)) {
+		return
+	}
+	t.AllOf = nil
+	for _, name := range *f.Templates {
+		t.AllOf = append(t.AllOf, content.TemplateLayer{TemplateRef: content.ParseTemplateRef(name)})
+	}
+}
+
+const localStorage = "local"
+
+func layersOf(in []layer) []content.TemplateLayer {
+	var out []content.TemplateLayer
+	for _, l := range in {
+		ref := content.TemplateRef{Group: l.Group, Name: l.Name}
+		if ref.Group == "" {
+			ref.Group = content.DefaultTemplateGroup
+		}
+		if l.Storage == localStorage {
+			l.Storage = ""
+		}
+		out = append(out, content.TemplateLayer{TemplateRef: ref, Storage: l.Storage, Priority: l.Priority})
+	}
+	return out
+}
+
+func templateNames(layers []content.TemplateLayer) []string {
+	out := []string{}
+	for _, l := range layers {
+		out = append(out, l.Short())
+	}
+	return out
+}
+
+func (f groupFields) ports(s *fleet.GroupSpec) error {
+	if f.AdditionalPorts == nil {
+		return nil
+	}
+	for i, p := range *f.AdditionalPorts {
+		named := fleet.NamedPort{Name: p.Name, Protocol: strings.ToLower(p.Protocol)}
+		if named.Protocol == "" {
+			named.Protocol = "tcp"
+		}
+		if p.Port != nil {
+			if p.Start != nil || p.End != nil {
+				return errs.Field(fmt.Sprintf("additionalPorts[%d]", i), "takes either port, or start and end, not both")
+			}
+			p.Start, p.End = p.Port, p.Port
+		}
+		resource.Set(&named.Range.Start, p.Start)
+		resource.Set(&named.Range.End, p.End)
+		s.AdditionalPorts = append(s.AdditionalPorts, named)
+	}
+	return nil
+}
+
+const anyNode = "*"
+
+func (f groupFields) nodes(w *fleet.Where) error {
+	if f.Nodes == nil {
+		return nil
+	}
+	if len(*f.Nodes) == 0 {
+		return errs.Field("nodes", `must name at least one node: an empty list would run nowhere; ["*"] means any node`)
+	}
+	if slices.Equal(*f.Nodes, []string{anyNode}) {
+		return nil
+	}
+	for _, n := range *f.Nodes {
+		w.Nodes = append(w.Nodes, fleet.NodeID(n))
+	}
+	return nil
+}

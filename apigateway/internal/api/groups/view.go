@@ -1,0 +1,245 @@
+package groups
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/api/instances"
+	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/groupfields"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// group is a group in an answer: the writable fields and its current state.
+type group struct {
+	Name fleet.GroupName `json:"name"`
+	groupFields
+	RunningInstances int           `json:"runningInstances"`
+	TotalPlayers     int           `json:"totalPlayers"`
+	RuntimeTarget    runtimeTarget `json:"runtimeTarget"`
+	// Revision counts changes of the spec. The ETag counts changes of the record.
+	Revision  int64     `json:"revision"`
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	// Paused is true while the crash loop guard holds back new instances.
+	Paused    bool       `json:"paused"`
+	CrashLoop *crashLoop `json:"crashLoop"`
+	// Held are the node resources that the group's instances hold now.
+	Held budget `json:"held"`
+	// Message explains the state. It is empty if there is nothing to explain.
+	Message string `json:"message"`
+}
+
+type runtimeTarget struct {
+	Platform        string `json:"platform"`
+	PlatformVersion string `json:"platformVersion"`
+	Family          string `json:"family"`
+}
+
+type crashLoop struct {
+	Crashes     int       `json:"crashes"`
+	Since       time.Time `json:"since"`
+	PausedUntil time.Time `json:"pausedUntil"`
+	Level       int       `json:"level"`
+	// Revision is the revision of the group that crashed.
+	Revision int64 `json:"revision"`
+	// Suspect is the likely cause: revision or node. It is empty if the crashes do not show one.
+	Suspect fleet.Suspect `json:"suspect"`
+	Node    fleet.NodeID  `json:"node"` // the suspected node
+	Message string        `json:"message"`
+}
+
+func (a *API) groupFor(c *gin.Context, s *view.Snapshot, g *fleet.Group) group {
+	return a.groupsFor(c, s)(g)
+}
+
+// groupsFor returns a function that shows groups to a caller. It shows the RCON password to callers
+// with groups.update, the environment to callers with groups.env, and variables according to their
+// visibility. It shows secrets to no one.
+func (a *API) groupsFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) group {
+	masked := maskedFor(c, s)
+	return func(g *fleet.Group) group {
+		shown := *g
+		shown.Spec.Variables = masked(g)
+		if !server.Allowed(c, auth.GroupsUpdate) {
+			shown.Spec.RCON = g.Spec.RCON.Hide()
+		}
+		out := groupOf(s, &shown, a.cfg.Now())
+		if !server.Allowed(c, auth.GroupsEnv) {
+			out.Env = nil
+		}
+		return out
+	}
+}
+
+// maskedFor returns a function that returns a group's variables with those masked that the caller
+// must not see.
+func maskedFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) map[string]string {
+	most, definers := server.Shown(c), s.Definers()
+	return func(g *fleet.Group) map[string]string {
+		return compose.MaskValues(g.Spec.Variables, compose.Conceal(g, definers.Of(g.Name, s.Whole(g).Spec)), most)
+	}
+}
+
+func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
+	out := group{
+		Name: g.Name, groupFields: fieldsOf(g.Spec),
+		RuntimeTarget: runtimeTarget{
+			Platform: g.Spec.Software.Platform, PlatformVersion: g.Spec.Software.PlatformVersion, Family: family(g.Spec.Software.Platform),
+		},
+		Revision: g.Revision, CreatedAt: g.CreatedAt, UpdatedAt: g.UpdatedAt,
+	}
+	var held fleet.Budget
+	var unrunnable string
+	for i := range s.GroupInstances(g.Name) {
+		if i.State() == fleet.Online {
+			out.RunningInstances++
+			out.TotalPlayers += instances.ReportOf(s, i).Players
+		}
+		if i.HoldsNode() {
+			held = held.Add(fleet.BudgetOf(i.Placement.Resources))
+		}
+		if unrunnable == "" && i.Unrunnable() && i.Intent.GroupRevision == g.Revision {
+			_, why := i.Why()
+			unrunnable = fmt.Sprintf("%s is not restarted until the group changes: %s", i.Intent.Name, why)
+		}
+	}
+	out.Held, out.Message = *budgetOf(held), joined(unrunnable, overdrawn(held, g.Spec.Quota))
+	if loop, ok := s.CrashLoops.Get(g.Name); ok {
+		ends := loop.EndsAt(g, compose.Ancestors(g, s.Groups.Get))
+		out.Paused = now.Before(ends)
+		out.CrashLoop = &crashLoop{
+			Crashes: loop.Crashes, Since: loop.Since, PausedUntil: ends, Level: loop.Level, Revision: loop.GroupRevision,
+			Suspect: loop.Blame.Suspect, Node: loop.Blame.Node, Message: loop.Blame.Because,
+		}
+		if out.Paused {
+			out.CrashLoop.Message = loop.Text(ends)
+			out.Message = joined(out.CrashLoop.Message, out.Message)
+		}
+	}
+	return out
+}
+
+// joined joins the sentences that are not empty.
+func joined(sentences ...string) string {
+	return strings.Join(slices.DeleteFunc(sentences, func(s string) bool { return s == "" }), "; ")
+}
+
+// family is PROXY for platforms that route players, and SERVER for all others.
+func family(platform string) string {
+	if fleet.RoutesPlayers(platform) {
+		return content.CategoryProxy
+	}
+	return content.CategoryServer
+}
+
+// fieldsOf returns all fields of a spec. Empty lists are [], not null.
+func fieldsOf(s fleet.GroupSpec) groupFields {
+	return groupFields{
+		Parent: &s.Parent, Platform: &s.Software.Platform, PlatformVersion: &s.Software.PlatformVersion,
+		JarFile: &s.Software.JarFile, JVMArgs: resource.List(s.Software.JVMArgs), Command: &s.Command, Runtime: (*string)(&s.Runtime),
+		ScalingMode: (*string)(&s.Scaling.Mode), MinInstances: &s.Scaling.Min, MaxInstances: &s.Scaling.Max,
+		ScaleUpThreshold: &s.Scaling.UpThreshold, ScaleDownAfterSeconds: &s.Scaling.DownAfterSeconds,
+		ScaleCooldownSeconds: &s.Scaling.CooldownSeconds, WarmPoolMinPrepared: &s.Scaling.WarmPoolMinimum,
+		MaxPlayers: &s.Players.Max, FallbackGroup: &s.Players.FallbackGroup, DefaultGroup: &s.Players.DefaultGroup,
+		BedrockProxyGroup: &s.Players.BedrockProxyGroup,
+		MemoryMb:          &s.Resources.MemoryMiB, CPU: &s.Resources.CPU, CPUReservation: new(float64(s.Resources.CPU) / 100),
+		CPULimit: &s.CPULimit, DiskReservationMb: &s.Resources.DiskMiB,
+		PortRangeStart: &s.Ports.Start, PortRangeEnd: &s.Ports.End, AdditionalPorts: additionalPortsOf(s.AdditionalPorts),
+		HostAddress: &s.HostAddress, Nodes: nodesOf(s.Where.Nodes),
+		NodeAffinity: resource.List(s.Where.Affinity), NodeAntiAffinity: resource.List(s.Where.AntiAffinity), SpreadConstraint: &s.Where.Spread,
+		placementFields: placementOf(s),
+		Templates:       new(templateNames(s.Templates.AllOf)), TemplateInstallationConfig: installationOf(s.Templates),
+		FileModifications: resource.List(s.FileModifications), Files: groupfields.FilesOf(s), Env: resource.ValuesOf(s.Env), VariableValues: resource.ValuesOf(s.Variables),
+		InstanceGroups: resource.List(s.InstanceGroups),
+		Static:         &s.Static.Enabled, StaticInstanceNames: resource.List(s.Static.InstanceNames), ProtectedPaths: resource.List(s.Static.ProtectedPaths),
+		StopCommand: &s.Stop.Command, ShutdownGraceSeconds: &s.Stop.GraceSeconds, StopSignal: &s.Stop.Signal,
+		Process: groupfields.ProcessOf(s),
+		OnCrash: (*string)(&s.OnCrash), OnNodeLoss: (*string)(&s.OnNodeLoss), OnNodeReturn: (*string)(&s.OnNodeReturn),
+		Maintenance: &s.Maintenance.On, MaintenanceMessage: &s.Maintenance.Message, MaintenanceBypass: resource.List(s.Maintenance.Bypass),
+		Motds: resource.List(s.Motd.Lines), MotdMode: &s.Motd.Mode, MotdIntervalSeconds: &s.Motd.IntervalSeconds,
+		DependsOn: resource.List(s.DependsOn), StartupWeight: &s.StartupWeight, Priority: &s.Priority, UpdateStrategy: &s.UpdateStrategy,
+		AttachedModules: resource.List(s.Composition.AttachedModules), EnabledModules: resource.List(s.Composition.EnabledModules),
+		DisabledModules: resource.List(s.Composition.DisabledModules), AttachedExtensions: resource.List(s.Composition.AttachedExtensions),
+		EnabledExtensions: resource.List(s.Composition.EnabledExtensions), DisabledExtensions: resource.List(s.Composition.DisabledExtensions),
+		ConfigPatches: patchesOf(s.Composition.ConfigPatches),
+	}
+}
+
+// SpecFields returns the fields of a spec as decoded JSON.
+func SpecFields(s fleet.GroupSpec) map[string]any { return resource.AsMap(fieldsOf(s)) }
+
+func patchesOf(m map[string]map[string]json.RawMessage) *map[string]map[string]json.RawMessage {
+	if m == nil {
+		m = map[string]map[string]json.RawMessage{}
+	}
+	return &m
+}
+
+func nodesOf(nodes []fleet.NodeID) *[]string {
+	if len(nodes) == 0 {
+		return &[]string{anyNode}
+	}
+	out := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		out = append(out, string(n))
+	}
+	return &out
+}
+
+func additionalPortsOf(ports []fleet.NamedPort) *[]additionalPort {
+	out := make([]additionalPort, 0, len(ports))
+	for _, p := range ports {
+		out = append(out, additionalPort{Name: p.Name, Protocol: p.Protocol, Start: &p.Range.Start, End: &p.Range.End})
+	}
+	return &out
+}
+
+func installationOf(t content.TemplateSelection) *installation {
+	layers := func(in []content.TemplateLayer) []layer {
+		out := make([]layer, 0, len(in))
+		for _, l := range in {
+			out = append(out, layer{Name: l.Name, Group: l.Group, Storage: cmp.Or(l.Storage, localStorage), Priority: l.Priority})
+		}
+		return out
+	}
+	return &installation{
+		AllOf: layers(t.AllOf), AllInGroups: *resource.List(t.AllInGroups),
+		OneOf: layers(t.OneOf), OneInGroups: *resource.List(t.OneInGroups), Override: &t.Override,
+	}
+}
+
+// diff lists the fields in which two groups differ, sorted by name. Without before, it compares
+// with the default spec. It hides passwords, shows variables as masked returns them, and shows the
+// environment only if env is true.
+func diff(before *fleet.Group, after fleet.Group, env bool, masked func(*fleet.Group) map[string]string) []resource.FieldChange {
+	from := fleet.Group{Name: after.Name, Spec: fleet.DefaultSpec()}
+	if before != nil {
+		from = *before
+	}
+	all := resource.Differences(fieldsOf(from.Spec), fieldsOf(after.Spec))
+	for n, change := range all {
+		switch change.Field {
+		case "rcon":
+			all[n].From, all[n].To = groupfields.RCON(from.Spec.RCON.Hide()), groupfields.RCON(after.Spec.RCON.Hide())
+		case "variableValues":
+			all[n].From, all[n].To = resource.ValuesOf(masked(&from)), resource.ValuesOf(masked(&after))
+		case "env":
+			if !env {
+				all[n].From, all[n].To = content.Hidden, content.Hidden
+			}
+		}
+	}
+	return all
+}

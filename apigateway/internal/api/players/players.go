@@ -1,0 +1,109 @@
+package players
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// player is a player in an answer. Unknown fields are empty.
+type player struct {
+	ID              players.PlayerID `json:"id"`
+	Name            string           `json:"name"`
+	CurrentInstance string           `json:"currentInstance"`
+	CurrentGroup    fleet.GroupName  `json:"currentGroup"`
+	ProxyInstance   string           `json:"proxyInstance"`
+	ConnectedSince  time.Time        `json:"connectedSince"`
+	Edition         string           `json:"edition"`
+}
+
+func (a *API) playerRoutes() []server.Route {
+	return server.Under("/api/v1/players",
+		server.Get("", server.Needs(auth.PlayersView), a.listPlayers),
+		server.Get("/:uuid", server.Needs(auth.PlayersView), a.getPlayer),
+		server.Get("/:uuid/journey", server.Needs(auth.PlayersView), a.journey),
+		server.Post("/:uuid/transfer", server.Needs(auth.PlayersTransfer), a.transfer),
+	)
+}
+
+func playerOf(s *view.Snapshot, p players.Player) player {
+	out := player{ID: p.ID, Name: p.Name, CurrentGroup: p.Group, ConnectedSince: p.Since, Edition: p.Edition}
+	if i, ok := s.Instances.Get(p.Server); ok {
+		out.CurrentInstance, out.CurrentGroup = i.Intent.Name, i.Intent.Group
+	}
+	if i, ok := s.Instances.Get(p.Proxy); ok {
+		out.ProxyInstance = i.Intent.Name
+	}
+	return out
+}
+
+func (a *API) listPlayers(c *gin.Context) {
+	s := a.cfg.View.Snapshot()
+	server.SendPage(c, a.cfg.Players.All(s), resource.LargePage, func(p players.Player) player { return playerOf(s, p) })
+}
+
+// player returns the player that the path names. It returns false if it answered the request.
+func (a *API) player(c *gin.Context) (p players.Player, ok bool) {
+	id, err := players.ParsePlayerID(c.Param("uuid"))
+	if err == nil {
+		if p, ok = a.cfg.Players.Of(a.cfg.View.Snapshot(), id); !ok {
+			err = errs.New(errs.NotFound, "no player %s is connected", id)
+		}
+	}
+	if err != nil {
+		server.Fail(c, err)
+	}
+	return p, err == nil
+}
+
+func (a *API) getPlayer(c *gin.Context) {
+	if p, ok := a.player(c); ok {
+		c.JSON(http.StatusOK, playerOf(a.cfg.View.Snapshot(), p))
+	}
+}
+
+// journey is part of PrexorCloud's API. Orrery does not store where players have been.
+func (a *API) journey(c *gin.Context) {
+	if _, err := players.ParsePlayerID(c.Param("uuid")); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	server.Refuse(c, wire.Reply{
+		Status: http.StatusServiceUnavailable, Code: "CAPABILITY_UNAVAILABLE",
+		Message: "player history is not stored: follow the events PLAYER_CONNECTED, PLAYER_TRANSFER and PLAYER_DISCONNECTED instead",
+	})
+}
+
+// transfer sends a player to another instance through the player's proxy.
+func (a *API) transfer(c *gin.Context) {
+	var b struct {
+		TargetInstanceID string `json:"targetInstanceId"`
+	}
+	if !server.Bind(c, &b) {
+		return
+	}
+	if b.TargetInstanceID == "" {
+		server.Fail(c, errs.Field("targetInstanceId", "is missing: name the instance to send the player to"))
+		return
+	}
+	p, ok := a.player(c)
+	if !ok {
+		return
+	}
+	to, err := a.cfg.Operations.Transfer(c.Request.Context(), server.Actor(c), p.ID, b.TargetInstanceID)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "transfer_queued", "playerId": p.ID, "targetInstanceId": to.Intent.Name})
+}

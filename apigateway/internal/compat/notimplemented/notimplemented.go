@@ -1,0 +1,237 @@
+// Package notimplemented has the routes of features that do not exist yet. Lists are empty, single
+// objects are not found, and actions are refused with 501 NOT_IMPLEMENTED.
+//
+// To implement a feature, remove its routes here.
+package notimplemented
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// Routes returns all routes. They use the view to tell unknown groups and nodes (404) from missing
+// features.
+func Routes(v *view.View) []server.Route {
+	l := later{v}
+	var out []server.Route
+	for _, more := range [][]server.Route{l.deployments(), l.drains(), l.maintenance(), l.overlays(), l.backups(), l.membership(), l.modules(), l.allocations()} {
+		out = append(out, more...)
+	}
+	return out
+}
+
+type later struct{ view *view.View }
+
+// deployments are rollouts of a group's changes.
+func (l later) deployments() []server.Route {
+	see, change := server.Needs(auth.GroupsView), server.Needs(auth.GroupsUpdate)
+	return server.Under("/api/v1/groups/:name",
+		server.Post("/restart", change, l.ofGroup(not("rolling restarts", "restart the instances one after the other, by POST /api/v1/services/{id}/restart"))),
+		server.Post("/deploy", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
+		server.Get("/deployments", see, l.ofGroup(page)),
+		server.Get("/deployments/:rev", see, l.ofGroup(deployment)),
+		server.Post("/deployments/:rev/pause", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
+		server.Post("/deployments/:rev/resume", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
+		server.Post("/deployments/:rev/rollback", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
+	)
+}
+
+// drains empty a node.
+func (l later) drains() []server.Route {
+	return server.Under("/api/v1/nodes/:id",
+		server.Post("/drain", server.Needs(auth.NodesDrain), l.ofNode(not("drains", "cordon the node and stop its instances instead"))),
+		server.Post("/undrain", server.Needs(auth.NodesDrain), l.ofNode(not("drains", "uncordon the node instead"))),
+	)
+}
+
+// maintenance is the maintenance mode of all groups.
+func (later) maintenance() []server.Route {
+	return server.Under("/api/v1/maintenance",
+		server.Get("", server.Needs(auth.GroupsView), constant(gin.H{"enabled": false, "message": ""})),
+		server.Put("", server.Needs(auth.GroupsUpdate), not("maintenance of all groups at once", "set it for each group instead")),
+	)
+}
+
+// overlays are scheduled changes of groups.
+func (later) overlays() []server.Route {
+	return server.Under("/api/v1/events",
+		server.Get("", server.Needs(auth.EventsView), constant([]struct{}{})),
+		server.Get("/active", server.Needs(auth.EventsView), constant(gin.H{"active": []struct{}{}})),
+	)
+}
+
+func (later) backups() []server.Route {
+	manage := server.Needs(auth.BackupsManage)
+	return server.Under("/api/v1",
+		server.Get("/backups", server.Needs(auth.BackupsView), noBackups),
+		server.Get("/backups/:id", server.Needs(auth.BackupsView), none("backup")),
+		server.Post("/backups", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
+		server.Post("/backups/prune", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
+		server.Post("/backups/:id/verify", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
+		server.Delete("/backups/:id", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
+		server.Post("/restore", server.Needs(auth.BackupsRestore), not("restores", "restore etcd's state with etcdutl snapshot restore, and the directory of templatesvc's blobs")),
+	)
+}
+
+// membership is for systems with registered members. Here every replica with the cluster secret is a
+// member while it runs.
+func (later) membership() []server.Route {
+	manage := server.Needs(auth.ClusterManage)
+	return server.Under("/api/v1",
+		server.Get("/cluster/join-tokens", manage, constant(gin.H{"tokens": []struct{}{}})),
+		server.Post("/cluster/join-tokens", manage, not("tokens to join the control plane", "start another replica with the cluster's secret")),
+		server.Delete("/cluster/join-tokens/:id", manage, not("tokens to join the control plane", "start another replica with the cluster's secret")),
+		server.Delete("/cluster/members/:id", manage, not("removal of members", "stop the replica: it is no member any more when it has ended")),
+		server.Post("/cluster/leave", manage, not("leaving", "stop the replica instead")),
+		server.Post("/cluster/seed/rotate", manage, not("another seed", "replicas join with the cluster's secret")),
+		server.Post("/bootstrap/exchange", server.Public, not("certificates of nodes", "agents join with the cluster's secret")),
+	)
+}
+
+// allocations claim ready instances.
+func (later) allocations() []server.Route {
+	return []server.Route{
+		server.Post("/api/v1/allocations", server.Needs(auth.GroupsStart), not("claims of instances", "choose one that is RUNNING from GET /api/v1/services")),
+	}
+}
+
+// modules are extensions of the control plane. The lists have the format that clients of PrexorCloud
+// expect.
+func (later) modules() []server.Route {
+	see, manage := server.Needs(auth.ModulesView), server.Needs(auth.ModulesManage)
+	missing, undone := none("module"), not("modules", "a program of your own may do it, with an API token and the stream of events")
+	nothing := []struct{}{}
+	capabilityMetrics := gin.H{
+		"resolutionCount": 0, "unresolvedRequirementCount": 0, "rebindingEventCount": 0, "deprecatedProviderResolutionCount": 0,
+		"lastResolutionLatencyMillis": 0,
+	}
+	return server.Under("/api/v1/modules",
+		server.Get("", see, page),
+		server.Get("/platform", see, constant(gin.H{"modules": nothing, "capabilityMetrics": capabilityMetrics})),
+		server.Get("/platform/manifests", see, constant(gin.H{"modules": nothing})),
+		server.Get("/platform/capabilities", see, constant(gin.H{"modules": nothing, "bindings": nothing, "metrics": capabilityMetrics})),
+		server.Get("/platform/extensions", see, func(c *gin.Context) { ofTarget(c, gin.H{"extensions": nothing}) }),
+		server.Get("/platform/extensions/resolve", see, func(c *gin.Context) {
+			ofTarget(c, gin.H{"target": "", "runtimeVersion": c.Query("version"), "resolved": nothing})
+		}),
+		server.Get("/platform/registry", see, constant(gin.H{"registries": nothing, "modules": nothing})),
+		server.Get("/platform/leaked-classloaders", see, constant(gin.H{"tracking": false, "pending": nothing, "totals": gin.H{}})),
+		server.Post("/platform/leaked-classloaders/force-cleanup", manage, undone),
+		server.Post("/platform/registry/install", manage, undone),
+		server.Post("/platform/upload", manage, undone).Reads(server.Upload),
+		server.Get("/platform/:name/health", see, missing),
+		server.Get("/platform/:name/resources", see, missing),
+		server.Get("/platform/:name/artifacts/*path", see, missing),
+		server.Post("/platform/:name/upgrade", manage, undone).Reads(server.Upload),
+		server.Post("/platform/:name/frontend/reload", manage, undone),
+		server.Delete("/platform/:name", manage, undone),
+		server.Delete("/platform/:name/storage", manage, undone),
+		server.Get("/:name/frontend/*path", server.Public, missing),
+	)
+}
+
+// ofTarget sends a response that repeats the target of the request.
+func ofTarget(c *gin.Context, out gin.H) {
+	if target := c.Query("target"); target != "" {
+		out["target"] = target
+	}
+	c.JSON(http.StatusOK, out)
+}
+
+// not refuses an action and says what to do instead.
+func not(what, instead string) gin.HandlerFunc {
+	message := "not implemented yet: " + what + "; " + instead
+	return func(c *gin.Context) {
+		server.Refuse(c, wire.Reply{Status: http.StatusNotImplemented, Code: "NOT_IMPLEMENTED", Message: message})
+	}
+}
+
+// none answers that an object does not exist.
+func none(what string) gin.HandlerFunc {
+	return func(c *gin.Context) { server.Fail(c, errs.New(errs.NotFound, "there is no such %s", what)) }
+}
+
+// constant sends a constant response.
+func constant(v any) gin.HandlerFunc {
+	return func(c *gin.Context) { c.JSON(http.StatusOK, v) }
+}
+
+// emptyPage also has the items in the field where existing clients look for them.
+type emptyPage struct {
+	server.Page[struct{}]
+	Items []struct{} `json:"items"`
+}
+
+const (
+	pageDefault = 50
+	pageMost    = 100
+)
+
+// empty returns an empty page. If ok is false, the error response was sent.
+func empty(c *gin.Context) (out emptyPage, ok bool) {
+	out.Data, out.Items = []struct{}{}, []struct{}{}
+	if out.Page.Page, ok = server.Number(c, "page", 1); !ok {
+		return out, false
+	}
+	out.PageSize, ok = server.Number(c, "pageSize", pageDefault)
+	out.Page.Page, out.PageSize = max(out.Page.Page, 1), min(max(out.PageSize, 1), pageMost)
+	return out, ok
+}
+
+func page(c *gin.Context) {
+	if out, ok := empty(c); ok {
+		c.JSON(http.StatusOK, out)
+	}
+}
+
+// noBackups sends an empty page of backups with the storage location.
+func noBackups(c *gin.Context) {
+	if out, ok := empty(c); ok {
+		c.JSON(http.StatusOK, struct {
+			emptyPage
+			Directory      string `json:"directory"`
+			RetentionCount int    `json:"retentionCount"`
+		}{emptyPage: out})
+	}
+}
+
+// deployment answers that a deployment does not exist.
+func deployment(c *gin.Context) {
+	if _, err := strconv.Atoi(c.Param("rev")); err != nil {
+		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "rev", Message: "must be a whole number"})
+		return
+	}
+	server.Fail(c, errs.New(errs.NotFound, "the group %s has no such deployment", c.Param("name")))
+}
+
+// ofGroup calls do if the group exists.
+func (l later) ofGroup(do gin.HandlerFunc) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		g, ok := l.view.Snapshot().Groups.Get(fleet.GroupName(c.Param("name")))
+		if !ok || g.Deleting {
+			server.Fail(c, errs.New(errs.NotFound, "there is no group %s", c.Param("name")))
+			return
+		}
+		do(c)
+	}
+}
+
+// ofNode calls do if the node exists.
+func (l later) ofNode(do gin.HandlerFunc) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if _, ok := l.view.Snapshot().Nodes.Get(fleet.NodeID(c.Param("id"))); !ok {
+			server.Fail(c, errs.New(errs.NotFound, "there is no node %s", c.Param("id")))
+			return
+		}
+		do(c)
+	}
+}

@@ -1,0 +1,318 @@
+package instanceops
+
+import (
+	"context"
+
+	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/libs/store/spawn"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Outcome is the result of an operation on an instance.
+type Outcome struct {
+	// Instance is the instance after the operation.
+	Instance *fleet.Instance
+	Rev      int64
+	// Changed is false when nothing had to change.
+	Changed bool
+	// Waiting names the disconnected node that must return before the change takes effect. Usually
+	// empty.
+	Waiting fleet.NodeID
+}
+
+// decision returns the change of an instance, or nil for none.
+type decision func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error)
+
+// onInstance commits a decision about the instance with a name or id, in turn with other changes of
+// its group. NotFound when the instance does not exist.
+func (o *Instances) onInstance(ctx context.Context, by txn.Actor, ref string, decide decision) (Outcome, error) {
+	i, err := find(o.Snapshot(), ref)
+	if err != nil {
+		return Outcome{}, err
+	}
+	id := i.Intent.ID // the name may belong to another instance later
+	out := Outcome{Instance: i}
+	out.Rev, err = o.MutateGroup(ctx, by, i.Intent.Group, func(s *view.Snapshot) (txn.Change, error) {
+		i, ok := s.Instances.Get(id)
+		if !ok {
+			return txn.Change{}, noInstance(ref)
+		}
+		c, err := decide(s, i)
+		out.Changed = c != nil
+		if err != nil || c == nil {
+			return txn.Change{}, err
+		}
+		return *c, nil
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	s := o.Snapshot()
+	if now, ok := s.Instances.Get(id); ok {
+		out.Instance = now
+	}
+	if node := out.Instance.Node(); node != "" && out.Instance.HoldsNode() {
+		if _, alive := s.NodeSessions.Get(node); !alive {
+			out.Waiting = node
+		}
+	}
+	return out, nil
+}
+
+// Find returns the instance with an id or a name. NotFound when it does not exist.
+func (o *Instances) Find(ref string) (*fleet.Instance, error) { return find(o.Snapshot(), ref) }
+
+func find(s *view.Snapshot, ref string) (*fleet.Instance, error) {
+	i, ok := s.Find(ref)
+	if !ok {
+		return nil, noInstance(ref)
+	}
+	return i, nil
+}
+
+func noInstance(ref string) error {
+	return errs.New(errs.NotFound, "there is no instance %s", txn.Clip(ref))
+}
+
+// StopInstance asks an instance to stop, with force to be killed. It changes nothing when the
+// instance has stopped already. force turns a stop in progress into a kill.
+func (o *Instances) StopInstance(ctx context.Context, by txn.Actor, ref string, force bool) (Outcome, error) {
+	return o.onInstance(ctx, by, ref, func(_ *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+		if i.Terminal() && !i.Intent.RestartPending {
+			return nil, nil
+		}
+		asked := i.Intent.Stop != nil && i.Intent.Desired == fleet.DesiredStopped && !i.Intent.RestartPending
+		if asked && (i.Intent.Stop.Force || !force) {
+			return nil, nil
+		}
+		next := i.Intent
+		next.RestartPending = false
+		o.stop(&next, by, force, fleet.ReasonStopRequested, "stopped by "+by.User)
+		action := "instance.stop"
+		if force {
+			action = "instance.force-stop"
+		}
+		return rewrite(i, next, action), nil
+	})
+}
+
+// FreezeInstance freezes an instance, or ends that with frozen false; see fleet.Intent.Frozen. It
+// changes nothing when the instance is in that state already.
+func (o *Instances) FreezeInstance(ctx context.Context, by txn.Actor, ref string, frozen bool) (Outcome, error) {
+	return o.onInstance(ctx, by, ref, func(_ *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+		if i.Intent.Frozen == frozen {
+			return nil, nil
+		}
+		next, action := i.Intent, "instance.unfreeze"
+		if next.Frozen = frozen; frozen {
+			action = "instance.freeze"
+		}
+		return rewrite(i, next, action), nil
+	})
+}
+
+// RestartInstance stops an instance and runs it again under the same id. It starts a stopped
+// instance. Errors are those of StartInstance.
+func (o *Instances) RestartInstance(ctx context.Context, by txn.Actor, ref string) (Outcome, error) {
+	return o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+		switch {
+		case i.Intent.RestartPending:
+			return nil, nil
+		case i.Terminal():
+			return o.again(s, i, by, fleet.ReasonRestart, "restarted by "+by.User)
+		}
+		if _, err := groupops.Find(s, i.Intent.Group); err != nil {
+			return nil, err
+		}
+		next := i.Intent
+		next.RestartPending = true
+		o.stop(&next, by, false, fleet.ReasonRestart, "restarted by "+by.User)
+		return rewrite(i, next, "instance.restart"), nil
+	})
+}
+
+// StartInstance runs a stopped instance again under the same id. It changes nothing for a running
+// instance, and starts a stopping one when it has stopped. NotFound when its group was removed,
+// Conflict at the group's maximum, Exhausted when no node could ever hold it.
+func (o *Instances) StartInstance(ctx context.Context, by txn.Actor, ref string) (Outcome, error) {
+	return o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+		switch {
+		case i.Intent.RestartPending, !i.Terminal() && i.Intent.Desired == fleet.DesiredRunning:
+			return nil, nil
+		case i.Terminal():
+			return o.again(s, i, by, fleet.ReasonRequested, "started by "+by.User)
+		}
+		if _, err := groupops.Find(s, i.Intent.Group); err != nil {
+			return nil, err
+		}
+		next := i.Intent
+		next.RestartPending = true
+		return rewrite(i, next, "instance.start"), nil
+	})
+}
+
+// StartWithoutData is StartInstance for a static instance whose node was deleted with its data: it
+// starts on any node from its templates. Conflict when the data is not lost.
+func (o *Instances) StartWithoutData(ctx context.Context, by txn.Actor, ref string) (Outcome, error) {
+	return o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+		if err := dataLost(s, i); err != nil {
+			return nil, err
+		}
+		if i.Intent.DiscardsData == i.Placement.Generation && !i.Terminal() {
+			return nil, nil
+		}
+		given := *i
+		given.Intent.DiscardsData = i.Placement.Generation
+		if i.Terminal() {
+			c, err := o.again(s, &given, by, fleet.ReasonRequested, "started without its data by "+by.User)
+			if err != nil {
+				return nil, err
+			}
+			c.Audit.Before = InstanceRecord(i.Intent)
+			return c, nil
+		}
+		next := given.Intent
+		next.RestartPending = next.Desired == fleet.DesiredStopped
+		return rewrite(i, next, "instance.start"), nil
+	})
+}
+
+// dataLost returns Conflict unless the instance's data was on a deleted node.
+func dataLost(s *view.Snapshot, i *fleet.Instance) error {
+	p := i.Placement
+	if p == nil {
+		return errs.New(errs.Conflict, "instance %s has never been on a node: it has no data to discard", i.Intent.Name)
+	}
+	if stored, ok := s.Plans.Get(p.Plan); !ok || !stored.Plan.Static {
+		return errs.New(errs.Conflict, "instance %s is not static: it has no data to discard", i.Intent.Name)
+	}
+	if n, ok := s.Nodes.Get(p.Node); ok && p.On(n) {
+		return errs.New(errs.Conflict, "the data of instance %s is on node %s, which is not deleted: start the instance without discardData", i.Intent.Name, p.Node)
+	}
+	return nil
+}
+
+// again returns the change that starts the next generation of a finished instance.
+func (o *Instances) again(s *view.Snapshot, i *fleet.Instance, by txn.Actor, reason fleet.Reason, message string) (*txn.Change, error) {
+	g, err := groupops.Find(s, i.Intent.Group)
+	if err == nil {
+		err = roomFor(s, g, 1)
+	}
+	if err == nil {
+		err = capacity(s, g.Name, s.Whole(g).Spec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	sp := o.spawner(s)
+	b, err := sp.Again(g, i, spawn.Cause{Origin: i.Intent.Origin, Reason: reason, Message: message, By: by.User})
+	if err != nil {
+		return nil, err
+	}
+	c, _ := o.birthChange(sp, g, []spawn.Birth{b})
+	c.Audit = instanceEntry("instance.start", i, &b.Intent)
+	return &c, nil
+}
+
+func (o *Instances) stop(next *fleet.Intent, by txn.Actor, force bool, reason fleet.Reason, message string) {
+	next.Desired = fleet.DesiredStopped
+	next.Stop = &fleet.StopRequest{Force: force, At: o.Now(), By: by.User, Reason: reason, Message: message}
+}
+
+func rewrite(i *fleet.Instance, next fleet.Intent, action string) *txn.Change {
+	return &txn.Change{
+		Writes: []store.Write{store.Replace(keys.Intent(next.ID), next, i.Intent.ModRev)},
+		Audit:  instanceEntry(action, i, &next),
+	}
+}
+
+// instanceEntry returns the audit entry of an instance's change. next is nil when the instance is
+// removed.
+func instanceEntry(action string, i *fleet.Instance, next *fleet.Intent) txn.Entry {
+	e := txn.Entry{Action: action, Resource: "instance", ID: string(i.Intent.ID), Details: i.Intent.Name, Before: InstanceRecord(i.Intent)}
+	if next != nil {
+		e.After = InstanceRecord(*next)
+	}
+	return e
+}
+
+// RemoveInstance removes the records of a finished instance, and with them its log. Conflict when
+// it has not finished, MovedError when ifMatch is not 0 and not the revision of its intent.
+func (o *Instances) RemoveInstance(ctx context.Context, by txn.Actor, ref string, ifMatch int64) (int64, error) {
+	out, err := o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+		if err := txn.CheckRevision("instance "+i.Intent.Name, ifMatch, i.Intent.ModRev); err != nil {
+			return nil, err
+		}
+		if err := finished(i); err != nil {
+			return nil, err
+		}
+		return &txn.Change{
+			Writes: records(s, i),
+			Audit:  instanceEntry("instance.delete", i, nil),
+		}, nil
+	})
+	return out.Rev, err
+}
+
+// finished returns Conflict for an instance that runs or is to run.
+func finished(i *fleet.Instance) error {
+	switch {
+	case i.Intent.RestartPending:
+		return errs.New(errs.Conflict, "instance %s is to be started again: stop it first", i.Intent.Name)
+	case !i.Terminal():
+		return errs.New(errs.Conflict, "instance %s %s: stop it first", i.Intent.Name, i.State().Text())
+	case i.HoldsNode():
+		return errs.New(errs.Conflict, "an earlier run of instance %s may still be on node %s: try again when that has told its end", i.Intent.Name, i.Placement.Node)
+	}
+	return nil
+}
+
+// records returns the removal of all records of an instance. Its name is removed only while it
+// refers to the instance.
+func records(s *view.Snapshot, i *fleet.Instance) []store.Write {
+	id := i.Intent.ID
+	out := []store.Write{store.Remove(keys.Intent(id), i.Intent.ModRev)}
+	if claim, ok := s.Name(i.Intent.Group, i.Intent.Ordinal); ok && claim.ID == id {
+		out = append(out, store.Remove(keys.Name(i.Intent.Group, i.Intent.Ordinal), claim.ModRev))
+	}
+	if p := i.Placement; p != nil {
+		out = append(out, store.Remove(keys.Placement(p.Node, id), p.ModRev))
+	}
+	if r := i.Order; r != nil {
+		out = append(out, store.Remove(keys.Order(r.Node, id), r.ModRev))
+	}
+	if st := i.Status; st != nil {
+		out = append(out, store.Remove(keys.Status(id), st.ModRev))
+	}
+	if p := i.Pending; p != nil {
+		out = append(out, store.Remove(keys.Pending(id), p.ModRev))
+	}
+	if c, ok := s.Credentials.Get(id); ok {
+		out = append(out, store.Remove(keys.Credential(id), c.ModRev))
+	}
+	return out
+}
+
+// InstanceRecord is what the audit keeps of an instance: its desired state, but not the values it
+// was given.
+func InstanceRecord(i fleet.Intent) any {
+	out := map[string]any{"name": i.Name, "group": i.Group, "desired": i.Desired, "generation": i.Generation}
+	if i.RestartPending {
+		out["restartPending"] = true
+	}
+	if i.Frozen {
+		out["frozen"] = true
+	}
+	if i.DiscardsData != 0 {
+		out["discardsData"] = i.DiscardsData
+	}
+	if i.Stop != nil {
+		out["stop"] = map[string]any{"force": i.Stop.Force, "reason": i.Stop.Reason, "message": i.Stop.Message}
+	}
+	return out
+}

@@ -1,0 +1,150 @@
+package instanceops
+
+import (
+	"context"
+	"time"
+
+	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// makeRoom is how many expired transfers a new transfer removes when there are too many.
+const makeRoom = 50
+
+// Transfer records that a player shall move to the instance with a name or id, and returns the
+// instance. NotFound when it does not exist, Conflict when it does not run, Exhausted when too many
+// transfers are pending.
+func (o *Instances) Transfer(ctx context.Context, by txn.Actor, player players.PlayerID, ref string) (*fleet.Instance, error) {
+	return o.transfer(ctx, by, player, func(s *view.Snapshot) (*fleet.Instance, error) {
+		i, err := find(s, ref)
+		if err != nil {
+			return nil, err
+		}
+		if i.State() != fleet.Online {
+			return nil, errs.New(errs.Conflict, "instance %s %s: players can be sent to one that runs and is ready", i.Intent.Name, i.State().Text())
+		}
+		return i, nil
+	})
+}
+
+// TransferToGroup is Transfer to the running instance of a group that has room and the fewest
+// players. It prefers another instance than the player's present one. Conflict when there is no
+// such instance.
+func (o *Instances) TransferToGroup(ctx context.Context, by txn.Actor, player players.Player, group fleet.GroupName) (*fleet.Instance, error) {
+	return o.transfer(ctx, by, player.ID, func(s *view.Snapshot) (*fleet.Instance, error) {
+		if _, err := groupops.Find(s, group); err != nil {
+			return nil, err
+		}
+		coming := map[fleet.InstanceID]int{}
+		for id, t := range s.Transfers.All() {
+			if id != player.ID && !t.Over(o.Now()) {
+				coming[t.Target]++
+			}
+		}
+		var best *fleet.Instance
+		var least int
+		for i := range s.GroupInstances(group) {
+			if i.State() != fleet.Online {
+				continue
+			}
+			there, most := playersOn(s, i)
+			there += coming[i.Intent.ID]
+			if most > 0 && there >= most && i.Intent.ID != player.Server {
+				continue
+			}
+			if best == nil || best.Intent.ID == player.Server || i.Intent.ID != player.Server && there < least {
+				best, least = i, there
+			}
+		}
+		if best == nil {
+			return nil, errs.New(errs.Conflict, "no instance of the group %s runs and has room for one more player", group)
+		}
+		return best, nil
+	})
+}
+
+// playersOn returns how many players an instance last reported, and how many it takes; 0 when
+// unknown.
+func playersOn(s *view.Snapshot, i *fleet.Instance) (there, most int) {
+	if p, ok := s.Plans.Get(i.Intent.Plan); ok {
+		most = p.Plan.MaxPlayers
+	}
+	if r, ok := s.Reports.Get(i.Node()); ok {
+		said := r.Instances[i.Intent.ID]
+		if there = said.Players; said.MaxPlayers > 0 {
+			most = said.MaxPlayers
+		}
+	}
+	return there, most
+}
+
+func (o *Instances) transfer(ctx context.Context, by txn.Actor, player players.PlayerID, choose func(*view.Snapshot) (*fleet.Instance, error)) (to *fleet.Instance, err error) {
+	_, err = o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
+		if to, err = choose(s); err != nil {
+			return txn.Change{}, err
+		}
+		now := o.Now()
+		c := txn.Change{Audit: txn.Entry{Action: "player.transfer", Resource: "player", ID: string(player), Details: to.Intent.Name}}
+		var rev int64
+		if old, ok := s.Transfers.Get(player); ok {
+			rev = old.ModRev
+		} else if s.Transfers.Len() >= players.MaxTransfers {
+			if c.Writes = overdue(s, now); len(c.Writes) == 0 {
+				return txn.Change{}, errs.New(errs.Exhausted, "%d transfers of players are pending, the most there may be: see that proxies carry them out", players.MaxTransfers)
+			}
+		}
+		t := players.Transfer{Player: player, Target: to.Intent.ID, By: by.User, At: now}
+		c.Writes = append(c.Writes, store.Replace(keys.Transfer(player), t, rev))
+		return c, nil
+	})
+	return to, err
+}
+
+// overdue returns the removal of some expired transfers.
+func overdue(s *view.Snapshot, now time.Time) (out []store.Write) {
+	for id, t := range s.Transfers.All() {
+		if t.Over(now) && len(out) < makeRoom {
+			out = append(out, store.Remove(keys.Transfer(id), t.ModRev))
+		}
+	}
+	return out
+}
+
+// AckTransfer records that a proxy has moved a player. It does nothing without a pending transfer.
+func (o *Instances) AckTransfer(ctx context.Context, player players.PlayerID) error {
+	return txn.InTime(ctx, func(ctx context.Context) error {
+		t, ok := o.Snapshot().Transfers.Get(player)
+		if !ok {
+			return nil
+		}
+		sent := *t
+		sent.AckedAt = o.Now()
+		return o.conclude(ctx, store.Replace(keys.Transfer(player), sent, t.ModRev))
+	})
+}
+
+// EndTransfer removes a completed transfer, unless it changed meanwhile.
+func (o *Instances) EndTransfer(ctx context.Context, t *players.Transfer) error {
+	return txn.InTime(ctx, func(ctx context.Context) error {
+		return o.conclude(ctx, store.Remove(keys.Transfer(t.Player), t.ModRev))
+	})
+}
+
+// conclude commits a write without an audit entry. It ignores lost races.
+func (o *Instances) conclude(ctx context.Context, w store.Write) error {
+	rev, err := o.Commit(ctx, store.Txn{Writes: []store.Write{w}}, txn.Entry{})
+	if errs.Is(err, errs.Conflict) {
+		return nil
+	}
+	if err != nil {
+		return errs.Wrap("operate.conclude", err)
+	}
+	_, err = o.View.WaitRev(ctx, rev)
+	return err
+}

@@ -1,0 +1,73 @@
+package ops
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/orreryhq/orrery/apigateway/internal/ops/accountops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/auditops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/catalogops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/clusterops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/nodeops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/templateops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/seal"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// Config is what operations need; all of it is required but what says otherwise.
+type Config struct {
+	Store  *store.Client
+	View   *view.View
+	Agents *upstream.Agents
+	// Seal seals secrets, see fleet.SecretsKind.
+	Seal seal.Box
+	// Settings returns the current settings.
+	Settings func() settings.Settings
+	// TellReset sends a user a password reset token. Nil disables password resets.
+	TellReset func(ctx context.Context, u account.User, token string) error
+	// Copy receives each committed audit entry with its revision. May be nil.
+	Copy func(e account.AuditEntry, rev int64)
+	// Pause delays a password check after earlier wrong passwords. It reports false if ctx ended first.
+	// Nil means pause.For.
+	Pause func(ctx context.Context, d time.Duration) bool
+	Log   *slog.Logger
+	Now   func() time.Time
+}
+
+// Operations has all operations on the fleet but those of Sources. It is safe for concurrent use.
+type Operations struct {
+	*txn.Committer
+	*groupops.Groups
+	*instanceops.Instances
+	*nodeops.Nodes
+	*templateops.Templates
+	*catalogops.Catalog
+	*accountops.Accounts
+	*clusterops.Cluster
+	*auditops.Trail
+}
+
+// New wires the operations.
+func New(cfg Config) *Operations {
+	c := txn.New(txn.Deps{Store: cfg.Store, View: cfg.View, Seal: cfg.Seal, Copy: cfg.Copy, Log: cfg.Log, Now: cfg.Now})
+	groups := groupops.New(c, cfg.Seal)
+	return &Operations{
+		Committer: c,
+		Groups:    groups,
+		Instances: instanceops.New(c, groups, cfg.Agents),
+		Nodes:     nodeops.New(c, cfg.Agents),
+		Templates: templateops.New(c, cfg.Agents),
+		Catalog:   catalogops.New(c),
+		Accounts:  accountops.New(c, accountops.Deps{Settings: cfg.Settings, TellReset: cfg.TellReset, Pause: cfg.Pause}),
+		Cluster:   clusterops.New(c, cfg.Seal),
+		Trail:     auditops.New(c),
+	}
+}

@@ -1,0 +1,33 @@
+package events
+
+import (
+	"slices"
+	"strings"
+)
+
+// InstanceMetrics has metrics that a server measured itself. It is live only.
+const InstanceMetrics Type = "INSTANCE_METRICS"
+
+// reserved are types that existing clients know, but that this system never sends. Instances must not
+// use them for their own events.
+var reserved = []Type{
+	"NODE_DRAIN_REQUESTED", "NODE_DRAIN_COMPLETED",
+	"INSTANCE_WARM_CHANGED", "INSTANCE_DRAINING", "INSTANCE_CONSOLE_OUTPUT", "DEPLOYMENT_CREATED", "DEPLOYMENT_COMPLETED", "PLAYER_JOURNEY",
+	"MAINTENANCE_UPDATED", "MODULE_LOADED", "MODULE_UNLOADED", "MODULE_FRONTEND_RELOADED", "CAPABILITY_REGISTERED",
+	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED", "CHOREOGRAPHY_OVERLAY_ACTIVATED", "CHOREOGRAPHY_OVERLAY_DEACTIVATED",
+}
+
+// emitted are all types that this system sends.
+var emitted = []Type{
+	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, GroupAggregatesUpdated, GroupCrashLoop,
+	InstanceStateChanged, InstanceCrashed, InstanceRemoved, InstanceMetrics,
+	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeStatus, NodeCacheStatus, NodeHeartbeatStale, NodeHeartbeatResumed,
+	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged, ResourceChanged,
+	PlayerConnected, PlayerDisconnected, PlayerTransfer, ResyncRequired,
+}
+
+// Ours reports whether a type is emitted or reserved, ignoring case.
+func Ours(t Type) bool {
+	t = Type(strings.ToUpper(string(t)))
+	return slices.Contains(emitted, t) || slices.Contains(reserved, t)
+}

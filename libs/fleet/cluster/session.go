@@ -1,0 +1,26 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet/record"
+)
+
+// Session is the liveness of a service replica: it exists while its lease is alive.
+type Session struct {
+	record.Rev
+	Service string `json:"service"`
+	Replica string `json:"replica"`
+	// URL is the base URL of the replica's HTTP API. It is empty if there is none.
+	URL       string    `json:"url,omitempty"`
+	Version   string    `json:"version,omitempty"`
+	StartedAt time.Time `json:"startedAt"`
+}
+
+// Shard is the ownership of a shard by a service replica. Its create-revision is the fencing
+// token.
+type Shard struct {
+	record.Rev
+	Service string `json:"service"`
+	Replica string `json:"replica"`
+}

@@ -1,0 +1,105 @@
+package keys
+
+import (
+	"strconv"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/players"
+)
+
+// The keys of groups, networks and quotas.
+
+// Group is what a group declares. Written by the gateway.
+func Group(name fleet.GroupName) Key[fleet.Group] {
+	return Key[fleet.Group]{Root + "groups/" + string(name)}
+}
+
+// Groups are all groups.
+func Groups() Prefix[fleet.Group] { return Prefix[fleet.Group]{Root + "groups/"} }
+
+// CrashLoop is the pause of a group after repeated crashes. It is a record so that it survives
+// a failover. Written by the enforcer.
+func CrashLoop(group fleet.GroupName) Key[fleet.CrashLoop] {
+	return Key[fleet.CrashLoop]{Root + "crashloops/" + string(group)}
+}
+
+// Name claims an ordinal of a group, and with it an instance's name. Written by the gateway and
+// the enforcer in the transaction that creates the instance.
+func Name(group fleet.GroupName, ordinal int) Key[NameClaim] {
+	return Key[NameClaim]{Root + "names/" + string(group) + "/" + strconv.Itoa(ordinal)}
+}
+
+// Network is a network of proxies and groups. Written by the gateway.
+func Network(name string) Key[players.Network] {
+	return Key[players.Network]{Root + "networks/" + name}
+}
+
+// MentionMark is touched whenever a record begins to name a group. The deletion of a group
+// compares it, so that no record names a deleted group. Written by the gateway.
+func MentionMark() Key[players.MentionMark] {
+	return Key[players.MentionMark]{Root + "mention-marks/all"}
+}
+
+// Quota is what groups with certain labels may use together, and what is reserved for them.
+// Written by the gateway.
+func Quota(name string) Key[cluster.Quota] { return Key[cluster.Quota]{Root + "quotas/" + name} }
+
+// QuotaAlloc is touched by each placement that counts towards a quota, so that two schedulers
+// cannot exceed it together. Written by the scheduler.
+func QuotaAlloc(name string) Key[cluster.QuotaAlloc] {
+	return Key[cluster.QuotaAlloc]{Root + "quota-allocs/" + name}
+}
+
+// DeclaredGroup is a group as a template source declares it, or the request to delete it.
+// Written by the template service.
+func DeclaredGroup(source string, group fleet.GroupName) Key[compose.DeclaredGroup] {
+	return Key[compose.DeclaredGroup]{Root + "declared-groups/" + source + "/" + string(group)}
+}
+
+// DeclaredGroups are the declared groups of all sources.
+func DeclaredGroups() Prefix[compose.DeclaredGroup] {
+	return Prefix[compose.DeclaredGroup]{Root + "declared-groups/"}
+}
+
+// DeclaredGroupsOf are the declared groups of one source.
+func DeclaredGroupsOf(source string) Prefix[compose.DeclaredGroup] {
+	return Prefix[compose.DeclaredGroup]{Root + "declared-groups/" + source + "/"}
+}
+
+// DeclaredStatus is what became of a declared group. Written by the gateway.
+func DeclaredStatus(source string, group fleet.GroupName) Key[compose.DeclaredStatus] {
+	return Key[compose.DeclaredStatus]{Root + "declared-status/" + source + "/" + string(group)}
+}
+
+// DeclaredStatuses are the statuses of all declared groups.
+func DeclaredStatuses() Prefix[compose.DeclaredStatus] {
+	return Prefix[compose.DeclaredStatus]{Root + "declared-status/"}
+}
+
+// DeclaredCatalogEntry is a catalog platform or version as a template source declares it, or
+// the request to delete it. Written by the template service.
+func DeclaredCatalogEntry(source, name string) Key[compose.DeclaredCatalog] {
+	return Key[compose.DeclaredCatalog]{Root + "declared-catalog/" + source + "/" + name}
+}
+
+// DeclaredCatalog are the declared catalog entries of all sources.
+func DeclaredCatalog() Prefix[compose.DeclaredCatalog] {
+	return Prefix[compose.DeclaredCatalog]{Root + "declared-catalog/"}
+}
+
+// DeclaredCatalogOf are the declared catalog entries of one source.
+func DeclaredCatalogOf(source string) Prefix[compose.DeclaredCatalog] {
+	return Prefix[compose.DeclaredCatalog]{Root + "declared-catalog/" + source + "/"}
+}
+
+// DeclaredCatalogStatus is what became of a declared catalog entry. Written by the gateway.
+func DeclaredCatalogStatus(source, name string) Key[compose.DeclaredStatus] {
+	return Key[compose.DeclaredStatus]{Root + "declared-catalog-status/" + source + "/" + name}
+}
+
+// DeclaredCatalogStatuses are the statuses of all declared catalog entries.
+func DeclaredCatalogStatuses() Prefix[compose.DeclaredStatus] {
+	return Prefix[compose.DeclaredStatus]{Root + "declared-catalog-status/"}
+}

@@ -1,0 +1,309 @@
+// Package files shows the files of an instance's directory: lists directories, and reads the
+// beginning or end of text files.
+//
+// Invariants:
+//   - It reads nothing outside the directory, also if symlinks change meanwhile. It follows
+//     symlinks that stay inside.
+//   - It hides the agent's own files, also behind other names.
+//   - It opens only regular files and directories. Reading a pipe could block forever.
+//   - The size of answers is limited, for directories and files of any size.
+//   - Values of secrets are masked, also if only a part of one is inside the shown range.
+package files
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
+)
+
+const (
+	// MaxBytes is the maximum number of bytes of a file per request.
+	MaxBytes = 1 << 20
+	// maxEntries limits the entries of a listing, maxLooked the entries that are examined.
+	maxEntries = 1000
+	maxLooked  = 20_000
+	// maxPath is the maximum length of a path, in bytes.
+	maxPath = 4096
+	// agentPrefix starts the names of the agent's files.
+	agentPrefix = ".orrery"
+)
+
+// Viewer shows the files of an instance's directory.
+type Viewer struct {
+	Dir  string
+	Mask secrets.Mask
+}
+
+// Entry is an entry of a directory.
+type Entry struct {
+	Name string
+	// Dir is true for a directory, Other for anything else than a directory or regular file:
+	// a pipe, a socket, or a symlink that is dangling, leads out or to a hidden file.
+	Dir, Other bool
+	// Size is in bytes; 0 if it is not a regular file.
+	Size int64
+	// ModifiedAt is the modification time; zero if it is unknown.
+	ModifiedAt time.Time
+}
+
+// Listing is the content of a directory, sorted by name.
+type Listing struct {
+	Entries []Entry
+	// More is true if there are more entries.
+	More bool
+}
+
+// List lists a directory; "" is the instance's own. Errors have the field path: Invalid for a
+// path outside, NotFound, and Conflict for what is not a directory.
+func (v Viewer) List(name string) (Listing, error) {
+	d, fi, err := v.open(name)
+	if err != nil {
+		return Listing{}, err
+	}
+	defer d.Close()
+	if !fi.IsDir() {
+		return Listing{}, pathError(errs.Conflict, "%s is not a directory", name)
+	}
+	root, err := os.OpenRoot(v.Dir)
+	if err != nil {
+		return Listing{}, openError(name, err)
+	}
+	defer root.Close()
+	names, err := d.Readdirnames(maxLooked)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return Listing{}, openError(name, err)
+	}
+	slices.Sort(names)
+	lock, _ := root.Lstat(claim.FileName) // SameFile accepts nil
+	out := Listing{Entries: []Entry{}, More: len(names) == maxLooked}
+	for _, n := range names {
+		if strings.HasPrefix(n, agentPrefix) {
+			continue
+		}
+		if len(out.Entries) == maxEntries {
+			out.More = true
+			break
+		}
+		out.Entries = append(out.Entries, v.entry(root, lock, path.Join(normalize(name), n)))
+	}
+	return out, nil
+}
+
+// entry examines one entry of a directory.
+func (v Viewer) entry(root *os.Root, lock fs.FileInfo, at string) Entry {
+	out := Entry{Name: v.Mask.Text(strings.ToValidUTF8(path.Base(at), "?")), Other: true}
+	fi, err := root.Lstat(at)
+	if err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		var f *os.File
+		if f, fi, err = v.openIn(root, at); err == nil {
+			_ = f.Close()
+		}
+	}
+	if err != nil || os.SameFile(lock, fi) {
+		return out
+	}
+	out.Dir, out.Other, out.ModifiedAt = fi.IsDir(), !fi.IsDir() && !fi.Mode().IsRegular(), fi.ModTime().UTC()
+	if fi.Mode().IsRegular() {
+		out.Size = fi.Size()
+	}
+	return out
+}
+
+// Query selects the part of a file to read.
+type Query struct {
+	Path string
+	// Bytes is the maximum length; at most MaxBytes. Tail selects the end of the file.
+	Bytes int
+	Tail  bool
+}
+
+// Content is a part of a file.
+type Content struct {
+	Text string
+	// Size is that of the whole file, in bytes. Cut is true if Text is only a part of it.
+	Size int64
+	Cut  bool
+	// Binary is true if the file is not text. Text is empty then.
+	Binary bool
+}
+
+// Read reads a part of a file. Errors have the field path: Invalid for a path outside, NotFound,
+// and Conflict for what is not a regular file.
+func (v Viewer) Read(q Query) (Content, error) {
+	f, fi, err := v.open(q.Path)
+	if err != nil {
+		return Content{}, err
+	}
+	defer f.Close()
+	if !fi.Mode().IsRegular() {
+		return Content{}, pathError(errs.Conflict, "%s is not a regular file", q.Path)
+	}
+	out := Content{Size: fi.Size()}
+	shown := min(int64(min(max(q.Bytes, 0), MaxBytes)), out.Size)
+	from := int64(0)
+	if q.Tail {
+		from = out.Size - shown
+	}
+	out.Cut = shown < out.Size
+	around := int64(max(v.Mask.Around(), utf8.UTFMax)) // to find secrets that reach into the part
+	begin := max(0, from-around)
+	b, err := io.ReadAll(io.NewSectionReader(f, begin, from-begin+shown+around))
+	if err != nil {
+		return Content{}, openError(q.Path, err)
+	}
+	if bytes.IndexByte(b, 0) >= 0 {
+		out.Binary = true
+		return out, nil
+	}
+	first := min(int(from-begin), len(b)) // it may have been truncated meanwhile
+	last := min(first+int(shown), len(b))
+	first, last = trimRunes(b, first, last)
+	out.Text = strings.ToValidUTF8(v.Mask.Part(string(b), first, last), string(utf8.RuneError))
+	return out, nil
+}
+
+// trimRunes shrinks a part so that it does not begin or end inside a character.
+func trimRunes(b []byte, first, last int) (from, to int) {
+	for n := 0; n < utf8.UTFMax && first > 0 && first < last && !utf8.RuneStart(b[first]); n++ {
+		first++
+	}
+	for n := 1; n < utf8.UTFMax && last < len(b) && last-n >= first; n++ {
+		if utf8.RuneStart(b[last-n]) {
+			if r, size := utf8.DecodeRune(b[last-n:]); r != utf8.RuneError && size > n {
+				last -= n
+			}
+			break
+		}
+	}
+	return first, last
+}
+
+// open opens a file or directory by its path, without blocking.
+func (v Viewer) open(name string) (*os.File, fs.FileInfo, error) {
+	switch {
+	case len(name) > maxPath, strings.ContainsRune(name, 0), !filepath.IsLocal(normalize(name)):
+		return nil, nil, pathError(errs.Invalid, "%q is not a path inside the instance's directory", clip(name))
+	case isAgentPath(normalize(name)):
+		return nil, nil, pathError(errs.NotFound, "the instance has no %s", name)
+	}
+	root, err := os.OpenRoot(v.Dir)
+	if err != nil {
+		return nil, nil, pathError(errs.NotFound, "the instance has no directory now")
+	}
+	defer root.Close()
+	return v.openIn(root, name)
+}
+
+// openIn opens a file or directory in root. It follows symlinks inside root.
+func (v Viewer) openIn(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	fi, err := root.Stat(normalize(name))
+	switch {
+	case err != nil:
+		return nil, nil, openError(name, err)
+	case !fi.IsDir() && !fi.Mode().IsRegular(): // opening a pipe would affect its writer
+		return nil, nil, pathError(errs.Conflict, "%s is not a regular file", clip(name))
+	}
+	f, err := root.OpenFile(normalize(name), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, openError(name, err)
+	}
+	fi, err = f.Stat() // it may have been replaced meanwhile
+	hidden := false
+	if err == nil {
+		hidden, err = isAgentFile(root, f, fi)
+	}
+	switch {
+	case err != nil:
+		err = openError(name, err)
+	case hidden:
+		err = pathError(errs.NotFound, "the instance has no %s", clip(name))
+	default:
+		return f, fi, nil
+	}
+	_ = f.Close()
+	return nil, nil, err
+}
+
+// isAgentFile reports whether an open file is the agent's own, by its real path, or because it is
+// another name of the lock file.
+func isAgentFile(root *os.Root, f *os.File, fi fs.FileInfo) (bool, error) {
+	if lock, err := root.Lstat(claim.FileName); err == nil && os.SameFile(lock, fi) {
+		return true, nil
+	}
+	top, err := root.Open(".")
+	if err != nil {
+		return false, err
+	}
+	defer top.Close()
+	from, err := nameOf(top)
+	if err != nil {
+		return false, err
+	}
+	to, err := nameOf(f)
+	if err != nil {
+		return false, err
+	}
+	at, err := filepath.Rel(from, to)
+	return isAgentPath(at), err
+}
+
+// nameOf returns the real path of an open file from the kernel.
+func nameOf(f *os.File) (string, error) {
+	return os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+}
+
+// isAgentPath reports whether a path contains a name of the agent's files.
+func isAgentPath(path string) bool {
+	return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool { return strings.HasPrefix(part, agentPrefix) })
+}
+
+// normalize makes a path usable for os.Root; "" is the directory itself.
+func normalize(name string) string {
+	if name == "" {
+		return "."
+	}
+	return strings.TrimSuffix(name, "/")
+}
+
+// openError explains why a path could not be opened. An error without an errno is os.Root's
+// refusal of a path that leads out.
+func openError(name string, err error) error {
+	var refused syscall.Errno
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return pathError(errs.NotFound, "the instance has no %s", clip(name))
+	case errors.Is(err, unix.ELOOP), !errors.As(err, &refused):
+		return &errs.Error{Kind: errs.Invalid, Field: "path", Message: "leads out of the instance's directory: " + clip(name), Err: err}
+	}
+	return &errs.Error{Kind: errs.Conflict, Field: "path", Message: clip(name) + " cannot be read by the node's agent", Err: err}
+}
+
+func pathError(k errs.Kind, format string, args ...any) error {
+	err := errs.New(k, format, args...)
+	return &errs.Error{Kind: k, Field: "path", Message: errs.MessageOf(err)}
+}
+
+// Clip shortens a path for a message.
+func clip(name string) string {
+	const most = 200
+	if len(name) > most {
+		name = name[:most] + "…"
+	}
+	return strings.ToValidUTF8(name, "?")
+}

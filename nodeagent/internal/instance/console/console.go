@@ -1,0 +1,142 @@
+// Package console reads an instance's output: an append-only file whose byte offset is
+// the cursor.
+//
+//	server ──▶ log file ──▶ Viewer (a cursor) ──▶ client
+//	           inotify ──▶ Follower ──┘ wakes viewers, records times, limits the size
+//
+// Invariants:
+//
+//   - The cost of reading depends on what is returned, not on the size of the file. The end
+//     is read backwards in blocks. Discarded space at the beginning (a hole) is skipped.
+//   - A client never blocks the server, the agent or another client: the file is the only
+//     buffer. A client that is too slow is told how much it missed.
+//   - Offsets stay valid for the lifetime of the log.
+//   - A part of the log may be discarded while it is read, and then reads as zeros. Readers
+//     therefore check for a hole after reading and report the part as skipped.
+package console
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+	"unicode/utf8"
+
+	"github.com/orreryhq/orrery/libs/errs"
+)
+
+const (
+	// MaxLines bounds the lines of a page.
+	MaxLines = 100_000
+	// MaxBytes bounds the text of a page, and how far back Start searches.
+	MaxBytes = 16 << 20
+	// MaxRead bounds the result of Read, in bytes.
+	MaxRead = 4 << 20
+	// MaxLine bounds the part of a line that a viewer gets at once, in bytes.
+	MaxLine = 64 << 10
+	// maxPageLine bounds a line of a page, in bytes. A longer line is split.
+	maxPageLine = 4 << 20
+	block       = 64 << 10
+)
+
+// Line is one line of output with the offset of its first byte.
+type Line struct {
+	Offset int64
+	// Text is the line without its newline and a trailing CR. It may contain ANSI sequences.
+	Text string
+	// At is when the line was written, to a second; zero if unknown.
+	At time.Time
+}
+
+// Start is the offset of the last n lines. For n 0 it is the end.
+func Start(path string, n int) (int64, error) {
+	s, err := open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, errs.WrapAs(errs.Unavailable, "console.Start", err)
+	}
+	defer s.Close()
+	size, err := s.size()
+	if err != nil || n <= 0 {
+		return size, errs.WrapAs(errs.Unavailable, "console.Start", err)
+	}
+	from, err := tailOffset(s, size, n)
+	return from, errs.WrapAs(errs.Unavailable, "console.Start", err)
+}
+
+// tailOffset finds the offset of the last n lines. It reads backwards, at most to the first
+// data or MaxBytes.
+func tailOffset(s source, size int64, n int) (int64, error) {
+	floor := max(s.data(0), size-MaxBytes)
+	buf := make([]byte, block)
+	end, newlines := size, 0
+	for end > floor {
+		start := max(floor, end-block)
+		part := buf[:end-start]
+		if _, err := s.ReadAt(part, start); err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		for i := len(part) - 1; i >= 0; i-- {
+			if part[i] != '\n' || start+int64(i) == size-1 { // the newline of the last line does not count
+				continue
+			}
+			if newlines++; newlines == n {
+				return start + int64(i) + 1, nil
+			}
+		}
+		end = start
+	}
+	if floor > 0 { // probably in the middle of a line
+		return wholeFrom(s, floor, size), nil
+	}
+	return floor, nil
+}
+
+// cut shortens a line to MaxLine without splitting a character.
+func cut(line []byte) []byte {
+	if len(line) <= MaxLine {
+		return line
+	}
+	end := MaxLine
+	for end > MaxLine-utf8.UTFMax && !utf8.RuneStart(line[end]) {
+		end--
+	}
+	return line[:end]
+}
+
+// Read returns at most limit bytes, but no more than MaxRead, from an offset on, and the
+// offset after them. An offset before the first data or after the end is moved there. A
+// missing file contains no data.
+func Read(path string, offset int64, limit int) (data []byte, next int64, err error) {
+	s, err := open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, errs.WrapAs(errs.Unavailable, "console.Read", err)
+	}
+	defer s.Close()
+	data, next, err = readFrom(s, offset, limit)
+	return data, next, errs.WrapAs(errs.Unavailable, "console.Read", err)
+}
+
+func readFrom(s source, offset int64, limit int) (data []byte, next int64, err error) {
+	size, err := s.size()
+	if err != nil {
+		return nil, 0, err
+	}
+	offset = min(max(offset, 0), size)
+	for {
+		offset = min(s.data(offset), size)
+		data = make([]byte, min(int64(limit), MaxRead, size-offset))
+		n, err := s.ReadAt(data, offset)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, 0, err
+		}
+		if s.data(offset) == offset || offset == size {
+			return data[:n], offset + int64(n), nil
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package driver
+
+import (
+	"context"
+	"maps"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/files"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
+)
+
+// Files gives access to the instance's directory, as long as it exists. It hides the values
+// of secrets, the token, the password of the remote console, and the values of variables with
+// restricted visibility, since the agent does not know who asks. Conflict if these values
+// are unknown, Unavailable while the instance is held.
+func (i *Instance) Files(ctx context.Context) (files.Viewer, error) {
+	i.mu.Lock()
+	l, p := i.live, i.built
+	i.mu.Unlock()
+	switch {
+	case l.Held:
+		return files.Viewer{}, errHeld
+	case p.placement.Instance == "":
+		return files.Viewer{}, errs.New(errs.Conflict, "the instance has no directory yet: try again after it was prepared")
+	}
+	known, err := i.builtSecrets()
+	if err != nil {
+		return files.Viewer{}, errs.New(errs.Conflict, "cannot hide its secrets in the files: %s", errs.MessageOf(err))
+	}
+	own := map[string]string{"token": p.token}
+	if r := remoteOf(p.plan, p.placement, p.around); r != nil {
+		if own["rcon"], err = i.passwordOf(ctx, r); err != nil {
+			return files.Viewer{}, err
+		}
+	}
+	values, _, _ := i.deps.values(p.plan, p.placement, p.around)
+	hidden := make([]map[string]string, 0, len(known.All)+2)
+	for _, values := range known.All {
+		hidden = append(hidden, maps.Clone(values))
+	}
+	return files.Viewer{Dir: i.deps.Workspace.Dir(p.placement, p.plan), Mask: secrets.NewMask(append(hidden, own, p.withheld(values))...)}, nil
+}
+
+// withheld selects the variables with restricted visibility. It leaves out values that occur
+// in every file: hiding them everywhere would reveal them.
+func (p buildInfo) withheld(values map[string]string) map[string]string {
+	out := make(map[string]string, len(p.plan.Hidden))
+	for variable := range p.plan.Hidden {
+		if value := values[variable]; !secrets.Ordinary(value) {
+			out[variable] = value
+		}
+	}
+	return out
+}
