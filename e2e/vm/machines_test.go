@@ -98,7 +98,7 @@ func (a *api) refused(m *vm.Machine, node, service string) {
 	if l := a.limits(node); l.By != "none" || len(l.Held) > 0 || !strings.Contains(l.Why, setting) || !strings.Contains(l.Why, "254") {
 		a.t.Errorf("the record of %s says of limits %+v, want none, %s and the version that knows it", node, l, setting)
 	}
-	said := m.Run("journalctl -u " + service + " -o cat | grep 'not held' || true")
+	said := m.Run("journalctl -u " + service + " -o cat | grep 'does not enforce all limits' || true")
 	if !strings.Contains(said, setting) || !strings.Contains(said, "254") {
 		a.t.Errorf("%s says of limits %q, want %s and the version that knows it", service, said, setting)
 	}
