@@ -98,3 +98,6 @@ func (c Config) limits() plan.Limits {
 	l.LossWait = c.MassLossWait
 	return l
 }
+
+// Kinds are the kinds of records that Config.View must follow.
+func Kinds() []view.Kind { return controller.Kinds() }

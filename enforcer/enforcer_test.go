@@ -17,7 +17,7 @@ func TestNewDemandsWhatIsRequired(t *testing.T) {
 	}
 	defer client.Close()
 	full := func() Config {
-		return Config{Store: client, View: view.New(client, nil), Log: slog.New(slog.DiscardHandler), Replica: "a"}
+		return Config{Store: client, View: view.New(client, nil, Kinds()...), Log: slog.New(slog.DiscardHandler), Replica: "a"}
 	}
 	if _, err := New(full()); err != nil {
 		t.Errorf("with all that is required: %v", err)

@@ -131,3 +131,6 @@ func (s *Service) Run(ctx context.Context) error {
 	g.Go(func() error { return s.questions.run(ctx) })
 	return errs.Wrap("scheduler.Run", g.Wait())
 }
+
+// Kinds are the kinds of records that Config.View must follow.
+func Kinds() []view.Kind { return controller.Kinds() }

@@ -101,8 +101,8 @@ type Spec struct {
 	// that embedded part.
 	Into   any
 	Common *Settings
-	// NoView is for services that do not need to see the whole fleet. Env then has no View.
-	NoView bool
+	// Follows are the kinds of records in Env.View. Env has no View if it is empty.
+	Follows []view.Kind
 	// Offline is for services that must start without etcd. Their components are started at once.
 	// They check the schema themselves (store.Client.Join) when they first reach etcd, do not get
 	// Env.Meta, and stay ready without etcd.
@@ -110,7 +110,7 @@ type Spec struct {
 	// KeepLog is the number of log records kept for readers. It is read after the settings. Nil
 	// keeps none.
 	KeepLog *int
-	// Build builds the service. Unless Offline and NoView say otherwise, its components start once
+	// Build builds the service. Unless Offline says otherwise, its components start once
 	// etcd was reached and the view was read.
 	Build func(Env) ([]lifecycle.Component, error)
 }
@@ -153,8 +153,8 @@ func serve(s Spec, now func() time.Time, stderr io.Writer) error {
 		return err
 	}
 	defer e.Client.Close()
-	if !s.NoView {
-		e.View = view.New(e.Client, e.Log)
+	if len(s.Follows) > 0 {
+		e.View = view.New(e.Client, e.Log, s.Follows...)
 	}
 	ctx, done := lifecycle.WithSignals(context.Background(), e.Log, os.Exit)
 	defer done()
@@ -170,7 +170,7 @@ func serve(s Spec, now func() time.Time, stderr io.Writer) error {
 	} else {
 		all = append(all, lifecycle.Component{Name: "store", Start: func(ctx context.Context) error { return join(ctx, e) }})
 	}
-	if !s.NoView {
+	if e.View != nil {
 		all = append(all, lifecycle.Component{Name: "view", Run: e.View.Run}, lifecycle.Component{Name: "synced", Start: e.View.Synced})
 	}
 	return lifecycle.Run(ctx, e.Log, append(append(all, components...), e.Gates.Component())...)

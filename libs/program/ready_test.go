@@ -40,7 +40,7 @@ func running(t *testing.T, etcd string, offline bool, flags ...string) (admin st
 	}
 	var s struct{ program.Settings }
 	spec := program.Spec{
-		Name: "tester", Into: &s, Common: &s.Settings, NoView: true, Offline: offline,
+		Name: "tester", Into: &s, Common: &s.Settings, Offline: offline,
 		Build: func(e program.Env) ([]lifecycle.Component, error) {
 			join := lifecycle.Component{Name: "join", Start: func(ctx context.Context) error {
 				_, err := e.Client.Join(ctx, e.Meta.CreatedAt)
@@ -124,7 +124,7 @@ func TestProgramWarnsOfUncompactedHistory(t *testing.T) {
 	var out await.Text
 	var s struct{ program.Settings }
 	spec := program.Spec{
-		Name: "tester", Into: &s, Common: &s.Settings, NoView: true,
+		Name: "tester", Into: &s, Common: &s.Settings,
 		Build: func(program.Env) ([]lifecycle.Component, error) {
 			return []lifecycle.Component{{Name: "end", Run: func(context.Context) error { return lifecycle.ErrEnd }}}, nil
 		},

@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/program"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
@@ -111,12 +112,12 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
 	return program.Main(program.Spec{
 		Name: "apigateway", About: "Serves the HTTP API of an Orrery fleet.",
-		Into: &s, Common: &s.Settings, KeepLog: &s.LogKeep,
+		Into: &s, Common: &s.Settings, Follows: view.AllKinds(), KeepLog: &s.LogKeep,
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
 }
 
-// build listens first, so that a taken address is told before anything else.
+// build listens first, so that a taken address fails the start before anything else does.
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	listener, err := apigateway.Listen(context.Background(), s.Listen)
 	if err != nil {

@@ -54,7 +54,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
 	return program.Main(program.Spec{
 		Name: "enforcer", About: "Keeps the counts of an Orrery fleet: starts what is missing, replaces what crashed, stops what is too many.",
-		Into: &s, Common: &s.Settings,
+		Into: &s, Common: &s.Settings, Follows: enforcer.Kinds(),
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
 }

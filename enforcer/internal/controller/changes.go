@@ -96,8 +96,7 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 	case view.KindReport:
 		c.emptied(b, ch)
 	case view.KindTemplateHead: // see lookAtUnrunnable
-	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode,
-		view.KindQuota, view.KindQuotaAlloc, view.KindUser, view.KindAPIToken: // no plan depends on them
+	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode: // no plan depends on them
 	}
 }
 

@@ -208,7 +208,7 @@ func TestADeletedNodeThatSomethingLeavesIsLookedAt(t *testing.T) {
 			w := newWorld(t)
 			w.commit(store.Create(keys.NodeDesired(node), fleet.NodeDesired{Node: node, Deleted: true}))
 			c, err := New(Config{
-				Store: w.client, View: view.New(w.client, nil), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Limits: plan.DefaultLimits(),
+				Store: w.client, View: view.New(w.client, nil, Kinds()...), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Limits: plan.DefaultLimits(),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -42,7 +42,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := plan.DefaultLimits()
 	l.CrashLimit = 1
-	v := view.New(w.client, nil)
+	v := view.New(w.client, nil, Kinds()...)
 	c, err := New(Config{Store: w.client, View: v, Log: slog.New(slog.DiscardHandler), Metrics: reg, Replica: "a", Limits: l})
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 func TestMetricsByGroupAreBoundedAndKeepWhatNeedsAttention(t *testing.T) {
 	w := newWorld(t)
 	reg := prometheus.NewRegistry()
-	v := view.New(w.client, nil)
+	v := view.New(w.client, nil, Kinds()...)
 	c, err := New(Config{Store: w.client, View: v, Log: slog.New(slog.DiscardHandler), Metrics: reg, Replica: "a", Limits: plan.DefaultLimits()})
 	if err != nil {
 		t.Fatal(err)

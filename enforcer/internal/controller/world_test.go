@@ -36,7 +36,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	client := storetest.New(t)
-	w := &world{t: t, client: client, view: view.New(client, nil)}
+	w := &world{t: t, client: client, view: view.New(client, nil, Kinds()...)}
 	w.background(w.view.Run)
 	if err := w.view.Synced(t.Context()); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func (w *world) background(f func(context.Context) error) (stop func()) {
 // enforcer starts an enforcer with its own view.
 func (w *world) enforcer(replica string, l plan.Limits) (c *Controller, stop func()) {
 	w.t.Helper()
-	v := view.New(w.client, nil)
+	v := view.New(w.client, nil, Kinds()...)
 	c, err := New(Config{
 		Store: w.client, View: v, Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 		Replica: replica, Limits: l,

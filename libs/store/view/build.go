@@ -8,7 +8,6 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
-	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
@@ -66,7 +65,7 @@ func (b *builder) Apply(changes []store.Change, rev int64) { b.step(changes, rev
 
 func (b *builder) step(changes []store.Change, rev int64, relisted bool) {
 	before := b.view.Snapshot()
-	after := before.fork()
+	after := b.view.fork(before)
 	after.Rev = max(rev, before.Rev)
 	if b.rewound {
 		after.Rev = rev
@@ -79,12 +78,12 @@ func (b *builder) step(changes []store.Change, rev int64, relisted bool) {
 			continue
 		}
 		change := Change{Kind: Kind(kind), Rev: c.ModRev, Key: rest}
-		followed, err := after.apply(&change, c)
-		if err != nil { // a damaged record must not stop the others
-			b.view.log.Error("cannot decode a record, skipping it", "key", c.Key, "revision", c.ModRev, "error", err)
+		table, followed := b.view.tables[change.Kind]
+		if !followed || len(change.Key) != table.segments {
 			continue
 		}
-		if !followed {
+		if err := table.apply(after, &change, c); err != nil { // a damaged record must not stop the others
+			b.view.log.Error("cannot decode a record, skipping it", "key", c.Key, "revision", c.ModRev, "error", err)
 			continue
 		}
 		if c.Removed {
@@ -113,143 +112,6 @@ func (s *Snapshot) count(changes []Change) {
 			s.changed = map[Kind]int64{}
 		}
 		s.changed[c.Kind] = s.step
-	}
-}
-
-// fork returns a copy that shares all records. Trees are copied on write.
-func (s *Snapshot) fork() *Snapshot {
-	return &Snapshot{
-		Rev: s.Rev, step: s.step, changed: s.changed, Groups: fork(s.Groups), Instances: fork(s.Instances), Orphans: fork(s.Orphans), Nodes: fork(s.Nodes),
-		NodesDesired: fork(s.NodesDesired), NodeSessions: fork(s.NodeSessions), Allocs: fork(s.Allocs),
-		Reports: fork(s.Reports), Plans: fork(s.Plans), TemplateHeads: fork(s.TemplateHeads),
-		CrashLoops: fork(s.CrashLoops), Crashes: fork(s.Crashes), Names: fork(s.Names), Sessions: fork(s.Sessions),
-		Quotas: fork(s.Quotas), Catalog: fork(s.Catalog), QuotaAllocs: fork(s.QuotaAllocs), Evictions: fork(s.Evictions),
-		Users: fork(s.Users), APITokens: fork(s.APITokens), tokensByHash: fork(s.tokensByHash),
-		ownByHash:      fork(s.ownByHash),
-		Roles:          fork(s.Roles),
-		Revocations:    fork(s.Revocations),
-		Lockouts:       fork(s.Lockouts),
-		KnownNetworks:  fork(s.KnownNetworks),
-		Logins:         fork(s.Logins),
-		Credentials:    fork(s.Credentials),
-		SealedKeys:     fork(s.SealedKeys),
-		Networks:       fork(s.Networks),
-		MentionMarks:   fork(s.MentionMarks),
-		Audit:          fork(s.Audit),
-		AuditTotals:    s.AuditTotals,
-		auditOf:        fork(s.auditOf),
-		byGroup:        fork(s.byGroup),
-		byNode:         fork(s.byNode),
-		PlayerParts:    fork(s.PlayerParts),
-		reportParts:    fork(s.reportParts),
-		byPlayer:       fork(s.byPlayer),
-		byTeller:       fork(s.byTeller),
-		Transfers:      fork(s.Transfers),
-		Messages:       fork(s.Messages),
-		ConfigVersions: fork(s.ConfigVersions),
-		ConfigActive:   fork(s.ConfigActive),
-		JoinTokens:     fork(s.JoinTokens),
-		RevokedNodes:   fork(s.RevokedNodes),
-		definers:       s.definers,
-	}
-}
-
-func fork[K cmp.Ordered, V any](t Table[K, V]) Table[K, V] { return Table[K, V]{t.tree.Copy()} }
-
-// apply applies one change to a snapshot under construction. followed is false for kinds that a
-// view does not contain.
-func (s *Snapshot) apply(c *Change, raw store.Change) (followed bool, err error) {
-	if !wellFormed(c.Kind, c.Key) {
-		return false, nil
-	}
-	switch c.Kind {
-	case KindGroup:
-		return true, set(s.Groups, fleet.GroupName(c.Key[0]), c, raw)
-	case KindIntent, KindPlacement, KindOrder, KindPending, KindStatus:
-		return true, s.applyInstance(c, raw)
-	case KindNode:
-		return true, set(s.Nodes, fleet.NodeID(c.Key[0]), c, raw)
-	case KindNodeDesired:
-		return true, set(s.NodesDesired, fleet.NodeID(c.Key[0]), c, raw)
-	case KindAlloc:
-		return true, set(s.Allocs, fleet.NodeID(c.Key[0]), c, raw)
-	case KindReport:
-		return true, s.applyReport(c, raw)
-	case KindReportPart:
-		return true, s.applyReportPart(c, raw)
-	case KindPlan:
-		return true, set(s.Plans, c.Key[0], c, raw)
-	case KindTemplateHead:
-		s.definers = new(definers)
-		return true, set(s.TemplateHeads, c.Key[0]+"/"+c.Key[1], c, raw)
-	case KindCrashLoop:
-		return true, set(s.CrashLoops, fleet.GroupName(c.Key[0]), c, raw)
-	case KindCrash:
-		return true, set(s.Crashes, c.Key[0], c, raw)
-	case KindName:
-		return true, set(s.Names, c.Key[0]+"/"+c.Key[1], c, raw)
-	case KindCatalog:
-		return true, set(s.Catalog, c.Key[0], c, raw)
-	case KindQuota:
-		return true, set(s.Quotas, c.Key[0], c, raw)
-	case KindQuotaAlloc:
-		return true, set(s.QuotaAllocs, c.Key[0], c, raw)
-	case KindEviction:
-		return true, set(s.Evictions, fleet.InstanceID(c.Key[0]), c, raw)
-	case KindUser:
-		return true, set(s.Users, c.Key[0], c, raw)
-	case KindAPIToken:
-		return true, s.applyToken(c, raw)
-	case KindAudit:
-		return true, s.applyAudit(c, raw)
-	case KindRole:
-		return true, set(s.Roles, c.Key[0], c, raw)
-	case KindRevocation:
-		return true, set(s.Revocations, c.Key[0], c, raw)
-	case KindLockout:
-		return true, set(s.Lockouts, c.Key[0], c, raw)
-	case KindLogin:
-		return true, set(s.Logins, c.Key[0], c, raw)
-	case KindKnownNetworks:
-		return true, set(s.KnownNetworks, c.Key[0], c, raw)
-	case KindCredential:
-		return true, set(s.Credentials, fleet.InstanceID(c.Key[0]), c, raw)
-	case KindSealedKey:
-		return true, set(s.SealedKeys, c.Key[0], c, raw)
-	case KindNetwork:
-		return true, set(s.Networks, c.Key[0], c, raw)
-	case KindMentionMark:
-		return true, set(s.MentionMarks, c.Key[0], c, raw)
-	case KindPlayers:
-		return true, s.applyPlayers(c, raw)
-	case KindMessage:
-		return true, set(s.Messages, c.Key[0], c, raw)
-	case KindTransfer:
-		return true, set(s.Transfers, players.PlayerID(c.Key[0]), c, raw)
-	case KindConfig:
-		return true, set(s.ConfigVersions, c.Key[0], c, raw)
-	case KindRevokedNode:
-		return true, set(s.RevokedNodes, fleet.NodeID(c.Key[0]), c, raw)
-	case KindJoinToken:
-		return true, set(s.JoinTokens, fleet.NodeID(c.Key[0]), c, raw)
-	case KindConfigActive:
-		return true, set(s.ConfigActive, c.Key[0], c, raw)
-	case KindSession:
-		if c.Key[0] == "node" {
-			return true, set(s.NodeSessions, fleet.NodeID(c.Key[1]), c, raw)
-		}
-		return true, set(s.Sessions, c.Key[0]+"/"+c.Key[1], c, raw)
-	}
-	return false, nil
-}
-
-// wellFormed reports whether a key has the number of segments of its kind.
-func wellFormed(k Kind, key []string) bool {
-	switch k {
-	case KindPlacement, KindOrder, KindName, KindTemplateHead, KindSession, KindPlayers, KindReportPart:
-		return len(key) == 2
-	default:
-		return len(key) == 1
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 // Kind is the kind of a changed record: the first segment of its key.
 type Kind string
 
-// The kinds a view follows.
+// The kinds a view can follow. KindIntent, KindPlacement, KindOrder, KindStatus and KindPending make up
+// an instance.
 const (
 	KindGroup         Kind = "groups"
 	KindIntent        Kind = "instances"

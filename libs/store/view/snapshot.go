@@ -19,10 +19,9 @@ import (
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// Table is a read-only sorted map of the records of one kind.
-type Table[K cmp.Ordered, V any] struct{ tree *btree.Map[K, V] }
-
-func newTable[K cmp.Ordered, V any]() Table[K, V] { return Table[K, V]{new(btree.Map[K, V])} }
+// Table is a read-only sorted map of the records of one kind. Reading a table of a kind that the view
+// does not follow panics.
+type Table[K cmp.Ordered, V any] struct{ tree *btree.Map[K, V] } // nil in a view that does not follow the kind
 
 // Get returns the record under a key.
 func (t Table[K, V]) Get(k K) (V, bool) { return t.tree.Get(k) }
@@ -129,47 +128,6 @@ type Snapshot struct {
 type definers struct {
 	once sync.Once
 	made compose.Definers
-}
-
-func emptySnapshot() *Snapshot {
-	return &Snapshot{
-		Groups: newTable[fleet.GroupName, *fleet.Group](), Instances: newTable[fleet.InstanceID, *fleet.Instance](),
-		Orphans: newTable[fleet.InstanceID, *fleet.Instance](),
-		Nodes:   newTable[fleet.NodeID, *fleet.Node](), NodesDesired: newTable[fleet.NodeID, *fleet.NodeDesired](),
-		NodeSessions: newTable[fleet.NodeID, *fleet.NodeSession](), Allocs: newTable[fleet.NodeID, *fleet.Alloc](),
-		Reports: newTable[fleet.NodeID, *reports.Report](), Plans: newTable[string, *fleet.StoredPlan](),
-		TemplateHeads: newTable[string, *content.TemplateHead](), CrashLoops: newTable[fleet.GroupName, *fleet.CrashLoop](),
-		Crashes: newTable[string, *reports.Crash](),
-		Names:   newTable[string, *keys.NameClaim](), Sessions: newTable[string, *cluster.Session](),
-		Quotas: newTable[string, *cluster.Quota](), Catalog: newTable[string, *content.CatalogPlatform](), QuotaAllocs: newTable[string, *cluster.QuotaAlloc](),
-		Evictions: newTable[fleet.InstanceID, *fleet.Eviction](),
-		Users:     newTable[string, *account.User](), APITokens: newTable[string, *account.APIToken](),
-		Roles: newTable[string, *account.Role](), Revocations: newTable[string, *account.Revocation](),
-		Lockouts:       newTable[string, *account.Lockout](),
-		KnownNetworks:  newTable[string, *account.KnownNetworks](),
-		Logins:         newTable[string, *account.Login](),
-		Credentials:    newTable[fleet.InstanceID, *account.InstanceCredential](),
-		Transfers:      newTable[players.PlayerID, *players.Transfer](),
-		Messages:       newTable[string, *players.PlayerMessage](),
-		tokensByHash:   newTable[string, *account.APIToken](),
-		ownByHash:      newTable[string, fleet.InstanceID](),
-		SealedKeys:     newTable[string, *account.SealedKey](),
-		byGroup:        newTable[pair, struct{}](),
-		byNode:         newTable[pair, struct{}](),
-		Networks:       newTable[string, *players.Network](),
-		MentionMarks:   newTable[string, *players.MentionMark](),
-		Audit:          newTable[string, *account.AuditSlip](),
-		auditOf:        newTable[pair, *account.AuditSlip](),
-		PlayerParts:    newTable[string, *players.PresencePart](),
-		reportParts:    newTable[string, *reports.ReportPart](),
-		byPlayer:       newTable[pair, *players.Presence](),
-		byTeller:       newTable[pair, struct{}](),
-		ConfigVersions: newTable[string, *cluster.ConfigVersion](),
-		ConfigActive:   newTable[string, *cluster.ConfigActive](),
-		JoinTokens:     newTable[fleet.NodeID, *cluster.JoinToken](),
-		RevokedNodes:   newTable[fleet.NodeID, *cluster.RevokedNode](),
-		definers:       new(definers),
-	}
 }
 
 // Version identifies the state of some kinds in a view: while it is the same, so are their

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/trace"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +21,9 @@ import (
 type View struct {
 	client *store.Client
 	log    *slog.Logger
+	// tables are the followed kinds, forks how their trees are copied.
+	tables map[Kind]kindTable
+	forks  []func(*Snapshot)
 
 	current atomic.Pointer[Snapshot]
 	// heard is the revision up to which every listener has been called. It follows current and is
@@ -50,13 +55,20 @@ const (
 
 var errRewound = errs.New(errs.Unavailable, "etcd went back in time, so the awaited revision no longer exists; retry")
 
-// New returns a view that has seen nothing yet.
-func New(c *store.Client, log *slog.Logger) *View {
+// New returns a view that has seen nothing yet. It follows the given kinds, or every kind if none is
+// given. The five kinds of an instance (see KindIntent) are followed together.
+func New(c *store.Client, log *slog.Logger, kinds ...Kind) *View {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	v := &View{client: c, log: log, waiters: map[*waiter]struct{}{}, asks: make(chan struct{}, 1)}
-	v.current.Store(emptySnapshot())
+	v := &View{client: c, log: log, tables: kindTables(), waiters: map[*waiter]struct{}{}, asks: make(chan struct{}, 1)}
+	if len(kinds) > 0 {
+		maps.DeleteFunc(v.tables, func(k Kind, _ kindTable) bool { return !slices.Contains(kinds, k) })
+	}
+	for _, t := range v.tables {
+		v.forks = append(v.forks, t.forks...)
+	}
+	v.current.Store(v.fork(&Snapshot{definers: new(definers)}))
 	return v
 }
 

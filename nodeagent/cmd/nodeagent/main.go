@@ -35,7 +35,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
 	return program.Main(program.Spec{
 		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet. See \"nodeagent local help\" for how to operate it while etcd is unavailable.",
-		Into: &s, Common: &s.Settings, NoView: true, Offline: true, KeepLog: &s.LogKeep,
+		Into: &s, Common: &s.Settings, Offline: true, KeepLog: &s.LogKeep,
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
 }

@@ -43,7 +43,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
 	return program.Main(program.Spec{
 		Name: "scheduler", About: "Decides on which node each instance of an Orrery fleet runs, and says why the rest waits.",
-		Into: &s, Common: &s.Settings,
+		Into: &s, Common: &s.Settings, Follows: scheduler.Kinds(),
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
 }

@@ -51,7 +51,7 @@ func (p *past) at(t *testing.T, rev int64) *view.Snapshot {
 // answering starts a scheduler that answers questions, and returns a client for it.
 func (w *world) answering() (*client.Client, *past) {
 	w.t.Helper()
-	v, seen := view.New(w.c, nil), &past{by: map[int64]*view.Snapshot{}}
+	v, seen := view.New(w.c, nil, controller.Kinds()...), &past{by: map[int64]*view.Snapshot{}}
 	v.Subscribe(seen.hear)
 	s, err := scheduler.New(scheduler.Config{Store: w.c, View: v, Replica: "a", Log: slog.New(slog.DiscardHandler), ClusterSecret: secret})
 	if err != nil {
@@ -240,7 +240,7 @@ func TestNobodyAsksWithoutTheSecret(t *testing.T) {
 
 func TestAnAskerDoesNotWaitForEver(t *testing.T) {
 	w := newWorld(t)
-	v := view.New(w.c, nil)
+	v := view.New(w.c, nil, controller.Kinds()...)
 	ctl := controller.New(controller.Config{Store: w.c, View: v, Owned: func() *store.Ownership { return nil }, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
@@ -256,7 +256,7 @@ func TestAnAskerDoesNotWaitForEver(t *testing.T) {
 
 func TestEachAskerGetsACopyOfItsOwn(t *testing.T) {
 	w := newWorld(t)
-	v := view.New(w.c, nil)
+	v := view.New(w.c, nil, controller.Kinds()...)
 	ctl := controller.New(controller.Config{Store: w.c, View: v, Owned: func() *store.Ownership { return nil }, Log: slog.New(slog.DiscardHandler)})
 	w.run(v.Run)
 	w.run(ctl.Run)

@@ -39,7 +39,7 @@ func TestAStopCountsFromWhenItWasSeen(t *testing.T) {
 	if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.Plan("plan"), stored)}}); err != nil {
 		t.Fatal(err)
 	}
-	v := view.New(c, nil)
+	v := view.New(c, nil, Kinds()...)
 	ctx, cancel := context.WithCancel(t.Context())
 	var viewing sync.WaitGroup
 	viewing.Go(func() { _ = v.Run(ctx) })

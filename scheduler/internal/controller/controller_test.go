@@ -36,7 +36,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, c: storetest.New(t)}
-	w.view = view.New(w.c, nil)
+	w.view = view.New(w.c, nil, scheduler.Kinds()...)
 	w.run(w.view.Run)
 	return w
 }
@@ -57,7 +57,7 @@ func (w *world) run(f func(context.Context) error) (stop func()) {
 // schedule starts a scheduler with its own view.
 func (w *world) schedule(replica string) (stop func()) {
 	w.t.Helper()
-	v := view.New(w.c, nil)
+	v := view.New(w.c, nil, scheduler.Kinds()...)
 	s, err := scheduler.New(scheduler.Config{Store: w.c, View: v, Replica: replica, Log: slog.New(slog.DiscardHandler), Now: w.now})
 	if err != nil {
 		w.t.Fatal(err)

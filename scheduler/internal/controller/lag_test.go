@@ -40,8 +40,8 @@ func newLagging(t *testing.T) *lagging {
 	faulty, l.faults = etcd.Faulty(t)
 
 	replica := &store.Replica{Client: l.c, Self: cluster.Session{Service: "scheduler", Replica: "a"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
-	l.ctl = New(Config{Store: faulty, View: view.New(l.c, nil), Owned: replica.Owned, MaxCPU: 0.8, Log: slog.New(slog.DiscardHandler)})
-	l.view = view.New(l.c, nil)
+	l.ctl = New(Config{Store: faulty, View: view.New(l.c, nil, Kinds()...), Owned: replica.Owned, MaxCPU: 0.8, Log: slog.New(slog.DiscardHandler)})
+	l.view = view.New(l.c, nil, Kinds()...)
 	l.view.Subscribe(func(b view.Batch) {
 		l.mu.Lock()
 		defer l.mu.Unlock()

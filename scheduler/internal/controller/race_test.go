@@ -18,7 +18,7 @@ import (
 func (w *world) rival(service string) *store.Replica {
 	w.t.Helper()
 	r := &store.Replica{Client: w.c, Self: cluster.Session{Service: service, Replica: "r"}, Claim: true, Log: slog.New(slog.DiscardHandler)}
-	v := view.New(w.c, nil)
+	v := view.New(w.c, nil, controller.Kinds()...)
 	ctl := controller.New(controller.Config{Store: w.c, View: v, Owned: r.Owned, Log: r.Log})
 	r.Gained = func(*store.Ownership) { ctl.Wake() }
 	w.run(v.Run)

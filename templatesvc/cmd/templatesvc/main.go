@@ -113,7 +113,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
 	return program.Main(program.Spec{
 		Name: "templatesvc", About: "Keeps the templates of an Orrery fleet as content-addressed versions.",
-		Into: &s, Common: &s.Settings, NoView: true,
+		Into: &s, Common: &s.Settings,
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
 }

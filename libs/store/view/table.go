@@ -1,0 +1,153 @@
+package view
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
+)
+
+// kindTable says how a snapshot holds the records of one kind.
+type kindTable struct {
+	// segments is the number of segments of a key after its kind.
+	segments int
+	// forks replace trees by copies, or by empty trees if there are none yet. Kinds that share trees
+	// are followed together, and one of them forks.
+	forks []func(*Snapshot)
+	// apply applies one change to a snapshot under construction.
+	apply func(*Snapshot, *Change, store.Change) error
+}
+
+// kindTables declares every kind that a view can follow.
+func kindTables() map[Kind]kindTable {
+	return map[Kind]kindTable{
+		KindGroup: table(1, func(s *Snapshot) *Table[fleet.GroupName, *fleet.Group] { return &s.Groups }),
+		KindIntent: {
+			1, []func(*Snapshot){
+				forks(func(s *Snapshot) *Table[fleet.InstanceID, *fleet.Instance] { return &s.Instances }),
+				forks(func(s *Snapshot) *Table[fleet.InstanceID, *fleet.Instance] { return &s.Orphans }),
+				forks(func(s *Snapshot) *index { return &s.byGroup }),
+				forks(func(s *Snapshot) *index { return &s.byNode }),
+				forks(func(s *Snapshot) *Table[string, fleet.InstanceID] { return &s.ownByHash }),
+			}, (*Snapshot).applyInstance,
+		},
+		KindPlacement:   {2, nil, (*Snapshot).applyInstance},
+		KindOrder:       {2, nil, (*Snapshot).applyInstance},
+		KindStatus:      {1, nil, (*Snapshot).applyInstance},
+		KindPending:     {1, nil, (*Snapshot).applyInstance},
+		KindNode:        table(1, func(s *Snapshot) *Table[fleet.NodeID, *fleet.Node] { return &s.Nodes }),
+		KindNodeDesired: table(1, func(s *Snapshot) *Table[fleet.NodeID, *fleet.NodeDesired] { return &s.NodesDesired }),
+		KindAlloc:       table(1, func(s *Snapshot) *Table[fleet.NodeID, *fleet.Alloc] { return &s.Allocs }),
+		KindReport: {
+			1, []func(*Snapshot){
+				forks(func(s *Snapshot) *Table[fleet.NodeID, *reports.Report] { return &s.Reports }),
+				forks(func(s *Snapshot) *Table[string, *reports.ReportPart] { return &s.reportParts }),
+			}, (*Snapshot).applyReport,
+		},
+		KindReportPart: {2, nil, (*Snapshot).applyReportPart},
+		KindPlan:       table(1, func(s *Snapshot) *Table[string, *fleet.StoredPlan] { return &s.Plans }),
+		KindTemplateHead: {
+			2, []func(*Snapshot){forks(func(s *Snapshot) *Table[string, *content.TemplateHead] { return &s.TemplateHeads })},
+			func(s *Snapshot, c *Change, raw store.Change) error {
+				s.definers = new(definers)
+				return set(s.TemplateHeads, c.Key[0]+"/"+c.Key[1], c, raw)
+			},
+		},
+		KindCrashLoop:  table(1, func(s *Snapshot) *Table[fleet.GroupName, *fleet.CrashLoop] { return &s.CrashLoops }),
+		KindCrash:      table(1, func(s *Snapshot) *Table[string, *reports.Crash] { return &s.Crashes }),
+		KindName:       table(2, func(s *Snapshot) *Table[string, *keys.NameClaim] { return &s.Names }),
+		KindCatalog:    table(1, func(s *Snapshot) *Table[string, *content.CatalogPlatform] { return &s.Catalog }),
+		KindQuota:      table(1, func(s *Snapshot) *Table[string, *cluster.Quota] { return &s.Quotas }),
+		KindQuotaAlloc: table(1, func(s *Snapshot) *Table[string, *cluster.QuotaAlloc] { return &s.QuotaAllocs }),
+		KindEviction:   table(1, func(s *Snapshot) *Table[fleet.InstanceID, *fleet.Eviction] { return &s.Evictions }),
+		KindUser:       table(1, func(s *Snapshot) *Table[string, *account.User] { return &s.Users }),
+		KindAPIToken: {
+			1, []func(*Snapshot){
+				forks(func(s *Snapshot) *Table[string, *account.APIToken] { return &s.APITokens }),
+				forks(func(s *Snapshot) *Table[string, *account.APIToken] { return &s.tokensByHash }),
+			}, (*Snapshot).applyToken,
+		},
+		KindAudit: {
+			1, []func(*Snapshot){
+				forks(func(s *Snapshot) *Table[string, *account.AuditSlip] { return &s.Audit }),
+				forks(func(s *Snapshot) *Table[pair, *account.AuditSlip] { return &s.auditOf }),
+			}, (*Snapshot).applyAudit,
+		},
+		KindRole:          table(1, func(s *Snapshot) *Table[string, *account.Role] { return &s.Roles }),
+		KindRevocation:    table(1, func(s *Snapshot) *Table[string, *account.Revocation] { return &s.Revocations }),
+		KindLockout:       table(1, func(s *Snapshot) *Table[string, *account.Lockout] { return &s.Lockouts }),
+		KindLogin:         table(1, func(s *Snapshot) *Table[string, *account.Login] { return &s.Logins }),
+		KindKnownNetworks: table(1, func(s *Snapshot) *Table[string, *account.KnownNetworks] { return &s.KnownNetworks }),
+		KindCredential:    table(1, func(s *Snapshot) *Table[fleet.InstanceID, *account.InstanceCredential] { return &s.Credentials }),
+		KindSealedKey:     table(1, func(s *Snapshot) *Table[string, *account.SealedKey] { return &s.SealedKeys }),
+		KindNetwork:       table(1, func(s *Snapshot) *Table[string, *players.Network] { return &s.Networks }),
+		KindMentionMark:   table(1, func(s *Snapshot) *Table[string, *players.MentionMark] { return &s.MentionMarks }),
+		KindPlayers: {
+			2, []func(*Snapshot){
+				forks(func(s *Snapshot) *Table[string, *players.PresencePart] { return &s.PlayerParts }),
+				forks(func(s *Snapshot) *Table[pair, *players.Presence] { return &s.byPlayer }),
+				forks(func(s *Snapshot) *index { return &s.byTeller }),
+			}, (*Snapshot).applyPlayers,
+		},
+		KindTransfer:     table(1, func(s *Snapshot) *Table[players.PlayerID, *players.Transfer] { return &s.Transfers }),
+		KindMessage:      table(1, func(s *Snapshot) *Table[string, *players.PlayerMessage] { return &s.Messages }),
+		KindConfig:       table(1, func(s *Snapshot) *Table[string, *cluster.ConfigVersion] { return &s.ConfigVersions }),
+		KindConfigActive: table(1, func(s *Snapshot) *Table[string, *cluster.ConfigActive] { return &s.ConfigActive }),
+		KindRevokedNode:  table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.RevokedNode] { return &s.RevokedNodes }),
+		KindJoinToken:    table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.JoinToken] { return &s.JoinTokens }),
+		KindSession: {
+			2, []func(*Snapshot){
+				forks(func(s *Snapshot) *Table[fleet.NodeID, *fleet.NodeSession] { return &s.NodeSessions }),
+				forks(func(s *Snapshot) *Table[string, *cluster.Session] { return &s.Sessions }),
+			},
+			func(s *Snapshot, c *Change, raw store.Change) error {
+				if c.Key[0] == "node" {
+					return set(s.NodeSessions, fleet.NodeID(c.Key[1]), c, raw)
+				}
+				return set(s.Sessions, c.Key[0]+"/"+c.Key[1], c, raw)
+			},
+		},
+	}
+}
+
+// AllKinds returns every kind that a view can follow.
+func AllKinds() []Kind { return slices.Sorted(maps.Keys(kindTables())) }
+
+// table holds a kind in one table, whose keys are the segments joined by slashes.
+func table[K ~string, V any](segments int, at func(*Snapshot) *Table[K, *V]) kindTable {
+	return kindTable{segments, []func(*Snapshot){forks(at)}, func(s *Snapshot, c *Change, raw store.Change) error {
+		return set(*at(s), K(strings.Join(c.Key, "/")), c, raw)
+	}}
+}
+
+// forks returns a function that forks one tree.
+func forks[K cmp.Ordered, V any](at func(*Snapshot) *Table[K, V]) func(*Snapshot) {
+	return func(s *Snapshot) {
+		t := at(s)
+		if t.tree == nil {
+			t.tree = new(btree.Map[K, V])
+			return
+		}
+		t.tree = t.tree.Copy()
+	}
+}
+
+// fork returns a copy of a snapshot that shares all records. Trees are copied on write.
+func (v *View) fork(s *Snapshot) *Snapshot {
+	next := *s
+	for _, fork := range v.forks {
+		fork(&next)
+	}
+	return &next
+}
