@@ -32,7 +32,7 @@ const awaitDemo = `[ "$(api "$API/api/v1/services?group=arena&state=RUNNING" | g
 
 // notGuides are pages of docs that explain how Orrery works. Their commands are for
 // contributors.
-var notGuides = []string{"catalog.md", "failures.md", "performance.md", "reliability.md"}
+var notGuides = []string{"failures.md", "performance.md", "reliability.md"}
 
 // address is the API's address in the pages.
 const address = "127.0.0.1:8080"
