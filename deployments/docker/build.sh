@@ -4,11 +4,11 @@
 # Dockerfile.
 #
 #   deployments/docker/build.sh [TARGET…]
-#   deployments/docker/build.sh binaries     nothing but bin/
-#   deployments/docker/build.sh version      prints the version that the programs say
+#   deployments/docker/build.sh binaries     only bin/
+#   deployments/docker/build.sh version      prints the version that the programs report
 #
-# ORRERY_TAG is the images' tag (dev), BASE another base image than base.sh makes.
-# ORRERY_VERSION is the version; without it, git's tag and commit are.
+# ORRERY_TAG is the images' tag (dev). BASE is a base image to use instead of base.sh's.
+# ORRERY_VERSION is the version that the programs report; by default git's tag and commit.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -54,7 +54,7 @@ binaries | version)
 	exit
 	;;
 esac
-./base.sh & # a minute of waiting for packages, as long as the compiler takes
+./base.sh & # waits for packages for about as long as the compiler takes
 base=$!
 trap wait EXIT
 binaries
