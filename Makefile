@@ -33,7 +33,7 @@ help: ## list the targets
 	@echo "  bench-FAMILY         one family of benchmarks: $(FAMILIES)"
 
 .PHONY: check
-check: ## everything CI runs, in CI's order; prints the time of each step
+check: ## every check and scenario that needs no containers or machines; prints the time of each step
 	@for step in $(CHECKS); do \
 		echo "== $$step"; \
 		SECONDS=0; \

@@ -14,7 +14,6 @@ const page = 64 << 10
 
 // slack is how far a log may exceed its limit before its head is discarded: a sixteenth, so
 // that this happens rarely.
-// sixteenth, so that it happens now and then and not with every write.
 func slack(limit int64) int64 { return max(limit/16, page) }
 
 // errNoHoles means that a filesystem cannot discard a part of a file.
