@@ -8,6 +8,7 @@ import (
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -78,8 +79,14 @@ func (w *skewed) planned(after time.Duration) string {
 	now := noon.Add(after + w.enforcer)
 	actions, wake := plan.Group(plan.Input{
 		Group: w.stamps.group(w.group, now), Instances: []*fleet.Instance{w.stamps.instance(w.instance, now)}, Limits: plan.DefaultLimits(),
-		Session: func(fleet.NodeID) *fleet.NodeSession { return w.stamps.session(w.session, now) },
-		Plan:    func(string) *fleet.Plan { return &w.plan },
+		Session:     func(fleet.NodeID) *fleet.NodeSession { return w.stamps.session(w.session, now) },
+		Plan:        func(string) *fleet.Plan { return &w.plan },
+		LostSince:   func(fleet.NodeID) time.Time { return time.Time{} },
+		Republished: func(string) bool { return false },
+		Eviction:    func(fleet.InstanceID) *fleet.Eviction { return nil },
+		Players:     func(*fleet.Instance) int { return 0 },
+		Crashes:     func(func(*reports.Crash) bool) {},
+		Elsewhere:   func(fleet.NodeID) bool { return false },
 	}, now)
 	out := ""
 	for _, a := range actions {

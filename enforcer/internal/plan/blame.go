@@ -14,9 +14,6 @@ const blameSlack = 10 * time.Second
 // blame finds what the group's crashes after a time have in common. A node is not a suspect
 // when it is the only one, because then everything crashes there.
 func (p *pass) blame(after time.Time) fleet.Blame {
-	if p.in.Crashes == nil {
-		return fleet.Blame{}
-	}
 	var own, all []*reports.Crash
 	for c := range p.in.Crashes {
 		if !c.At.After(after) {
@@ -28,7 +25,7 @@ func (p *pass) blame(after time.Time) fleet.Blame {
 		}
 	}
 	b := reports.BlameOf(own, all)
-	if b.Suspect == reports.SuspectNode && (p.in.Elsewhere == nil || !p.in.Elsewhere(b.Node)) {
+	if b.Suspect == reports.SuspectNode && !p.in.Elsewhere(b.Node) {
 		return fleet.Blame{}
 	}
 	return b

@@ -11,8 +11,8 @@ import (
 // them. It runs before replacements are decided.
 func (p *pass) makeRoom() {
 	for _, i := range p.all {
-		e := p.in.eviction(i.Intent.ID)
-		if e != nil && e.Reason != fleet.ReasonRebalanced && p.mayGo(i, e) && p.in.players(i) == 0 && p.in.waits(e.For) && p.in.outranks(e.For, p.spec().Priority) {
+		e := p.in.Eviction(i.Intent.ID)
+		if e != nil && e.Reason != fleet.ReasonRebalanced && p.mayGo(i, e) && p.in.Players(i) == 0 && p.in.Waits(e.For) && p.in.Outranks(e.For, p.spec().Priority) {
 			p.stop(i, fleet.ReasonPreempted, e.Message)
 		}
 	}
@@ -22,7 +22,7 @@ func (p *pass) makeRoom() {
 // are resolved.
 func (p *pass) abandon() {
 	for _, i := range p.all {
-		e := p.in.eviction(i.Intent.ID)
+		e := p.in.Eviction(i.Intent.ID)
 		if e != nil && e.Reason == fleet.ReasonRebalanced && !p.busy[i.Intent.ID] && !p.mayGo(i, e) {
 			p.follow(i)
 		}
@@ -33,7 +33,7 @@ func (p *pass) abandon() {
 // settle removes those that are done or impossible.
 func (p *pass) relocate() {
 	for _, i := range p.all {
-		e := p.in.eviction(i.Intent.ID)
+		e := p.in.Eviction(i.Intent.ID)
 		if e != nil && e.Reason == fleet.ReasonRebalanced && !p.busy[i.Intent.ID] && p.mayGo(i, e) {
 			p.move(i, e)
 		}
@@ -63,7 +63,7 @@ func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
 	if second == nil || p.busy[second.Intent.ID] || !p.living(second) || second.Intent.Frozen { // the replacement failed, or must stay as it is
 		return
 	}
-	switch here, there := p.in.players(i), p.in.players(second); {
+	switch here, there := p.in.Players(i), p.in.Players(second); {
 	case here > 0 && there == 0:
 		p.stop(second, fleet.ReasonRebalanced, fmt.Sprintf("%s has players again and stays", i.Intent.Name))
 	case here > 0: // both have players: wait until one has none
@@ -77,7 +77,7 @@ func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
 
 // moving reports whether an instance is being moved. Then its replacement is not a double.
 func (p *pass) moving(i *fleet.Instance) bool {
-	e, second := p.in.eviction(i.Intent.ID), p.successor(i)
+	e, second := p.in.Eviction(i.Intent.ID), p.successor(i)
 	return e != nil && e.Reason == fleet.ReasonRebalanced && second != nil && p.living(second) && p.mayGo(i, e)
 }
 
@@ -106,11 +106,11 @@ func (p *pass) follow(i *fleet.Instance) {
 	}
 	for {
 		second := p.successor(i)
-		if second == nil || p.busy[second.Intent.ID] || !p.living(second) || second.Intent.Frozen || p.in.players(second) > 0 {
+		if second == nil || p.busy[second.Intent.ID] || !p.living(second) || second.Intent.Frozen || p.in.Players(second) > 0 {
 			return
 		}
 		p.stop(second, s.Reason, fmt.Sprintf("%s was stopped while it was being moved", i.Intent.Name))
-		if e := p.in.eviction(second.Intent.ID); e == nil || e.Reason != fleet.ReasonRebalanced {
+		if e := p.in.Eviction(second.Intent.ID); e == nil || e.Reason != fleet.ReasonRebalanced {
 			return
 		}
 		i = second
@@ -120,7 +120,7 @@ func (p *pass) follow(i *fleet.Instance) {
 // mayMove reports whether a replacement may be started for an instance that should move.
 func (p *pass) mayMove(i *fleet.Instance) bool {
 	s := p.spec()
-	if !s.Rebalance || s.Maintenance.On || s.Scaling.Mode == fleet.ScalingManual || p.in.players(i) > 0 || i.State() != fleet.Online || p.shared(i) {
+	if !s.Rebalance || s.Maintenance.On || s.Scaling.Mode == fleet.ScalingManual || p.in.Players(i) > 0 || i.State() != fleet.Online || p.shared(i) {
 		return false
 	}
 	if s.Scaling.Max > 0 && p.countLiving() > s.Scaling.Max {
@@ -150,7 +150,7 @@ func preempted(i *fleet.Instance) bool {
 // action in this pass.
 func (p *pass) settle() {
 	for _, i := range p.all {
-		e := p.in.eviction(i.Intent.ID)
+		e := p.in.Eviction(i.Intent.ID)
 		if e == nil || p.busy[i.Intent.ID] {
 			continue
 		}
@@ -171,7 +171,7 @@ func (p *pass) settle() {
 // beneficiary, until that is placed or for a while after the victim's end.
 func (p *pass) madeRoom(i *fleet.Instance, e *fleet.Eviction, a *Action) bool {
 	switch {
-	case !p.in.waits(e.For):
+	case !p.in.Waits(e.For):
 		a.Message = string(e.For) + " does not wait for room any more"
 		return true
 	case !preempted(i) || p.group() == nil:

@@ -97,7 +97,7 @@ func (p *pass) agentLeaves(i *fleet.Instance) bool {
 	if !i.EndedUnasked() || i.Status.Reason != fleet.ReasonAgentShutdown {
 		return false
 	}
-	if s := p.in.session(i.Status.Node); s == nil || s.CreateRev > i.Status.Epoch {
+	if s := p.in.Session(i.Status.Node); s == nil || s.CreateRev > i.Status.Epoch {
 		return false
 	}
 	until := i.FinishedAt().Add(p.in.Limits.LeaveFor)
@@ -159,7 +159,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 // has changed since: the group, a group it inherits from, a template, or a reset of the
 // crashes. Such an instance is not restarted and keeps its place.
 func (p *pass) unfixed(i *fleet.Instance) bool {
-	if !i.Unrunnable() || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.republished(i.Intent.Plan) {
+	if !i.Unrunnable() || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.Republished(i.Intent.Plan) {
 		return false
 	}
 	fixed := p.group().CrashesResetAt
@@ -207,7 +207,13 @@ func (p *pass) revive(out []Action, lacking int) []Action {
 		}
 	}
 	slices.SortStableFunc(ended, func(a, b *fleet.Instance) int {
-		return cmp.Or(-compareBool(a.EndedUnasked(), b.EndedUnasked()), cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal))
+		switch {
+		case a.EndedUnasked() == b.EndedUnasked():
+			return cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal)
+		case a.EndedUnasked():
+			return -1
+		}
+		return 1
 	})
 	fresh := lacking - p.ending() - p.countUnfixed(false)
 	for n := range max(0, lacking) {
@@ -227,14 +233,4 @@ func (p *pass) revive(out []Action, lacking int) []Action {
 
 func (p *pass) belowMinimum() string {
 	return fmt.Sprintf("the group's minimum is %d", p.target())
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }

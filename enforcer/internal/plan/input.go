@@ -9,8 +9,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
 
-// Input is everything that Group depends on. Group does not change the records. A nil
-// function means that nothing is known.
+// Input is everything that Group depends on. Group does not change the records. All
+// functions are required.
 type Input struct {
 	// Group is nil when the group's record is missing. Then the pass only carries out what
 	// the intents of the instances say.
@@ -134,66 +134,5 @@ func DefaultLimits() Limits {
 	}
 }
 
-func (in Input) session(n fleet.NodeID) *fleet.NodeSession {
-	if in.Session == nil {
-		return nil
-	}
-	return in.Session(n)
-}
-
-func (in Input) lostSince(n fleet.NodeID) time.Time {
-	if in.LostSince == nil {
-		return time.Time{}
-	}
-	return in.LostSince(n)
-}
-
-func (in Input) ttl(n fleet.NodeID) time.Duration {
-	if in.TTL == nil {
-		return 0
-	}
-	return in.TTL(n)
-}
-
 // lossWait returns LossWait, or its default for a node whose session has the given TTL.
 func (l Limits) lossWait(ttl time.Duration) time.Duration { return cmp.Or(l.LossWait, ttl/3) }
-
-func (in Input) joined(n fleet.NodeID) int64 {
-	if in.Joined == nil {
-		return 0
-	}
-	return in.Joined(n)
-}
-
-func (in Input) released(n fleet.NodeID) bool { return in.Released != nil && in.Released(n) }
-
-func (in Input) deleted(n fleet.NodeID) bool { return in.Deleted != nil && in.Deleted(n) }
-
-func (in Input) plan(digest string) *fleet.Plan {
-	if in.Plan == nil {
-		return nil
-	}
-	return in.Plan(digest)
-}
-
-func (in Input) republished(plan string) bool { return in.Republished != nil && in.Republished(plan) }
-
-func (in Input) eviction(id fleet.InstanceID) *fleet.Eviction {
-	if in.Eviction == nil {
-		return nil
-	}
-	return in.Eviction(id)
-}
-
-func (in Input) waits(id fleet.InstanceID) bool { return in.Waits != nil && in.Waits(id) }
-
-func (in Input) outranks(id fleet.InstanceID, priority int) bool {
-	return in.Outranks != nil && in.Outranks(id, priority)
-}
-
-func (in Input) players(i *fleet.Instance) int {
-	if in.Players == nil {
-		return 0
-	}
-	return in.Players(i)
-}

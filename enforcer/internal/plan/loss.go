@@ -20,10 +20,10 @@ func (p *pass) lose() {
 			continue
 		}
 		node, _ := i.Held()
-		since := p.in.lostSince(node)
+		since := p.in.LostSince(node)
 		switch {
 		case since.IsZero():
-		case p.in.deleted(node):
+		case p.in.Deleted(node):
 			if p.copyIsGone(i) {
 				p.act(Action{Kind: Bury, Instance: i, Reason: fleet.ReasonNodeDeleted, Message: fmt.Sprintf("node %s was lost and then deleted", node)})
 			}
@@ -89,11 +89,11 @@ func (p *pass) suspended() int {
 // report soon.
 func (p *pass) held(i *fleet.Instance) bool {
 	node := i.Placement.Node
-	since := p.in.lostSince(node)
+	since := p.in.LostSince(node)
 	if since.IsZero() {
 		return true
 	}
-	return p.massLoss() || !p.due(latest(since, p.in.Outage.MassUntil), p.in.Limits.LossGrace+p.in.Limits.lossWait(p.in.ttl(node)))
+	return p.massLoss() || !p.due(latest(since, p.in.Outage.MassUntil), p.in.Limits.LossGrace+p.in.Limits.lossWait(p.in.TTL(node)))
 }
 
 // massLoss reports whether there is a mass outage. Such an outage may end by the passage of
@@ -118,7 +118,7 @@ func (p *pass) endsWithSession(i *fleet.Instance) bool {
 	if i.Placement != nil {
 		digest = i.Placement.Plan
 	}
-	plan := p.in.plan(digest)
+	plan := p.in.Plan(digest)
 	return plan != nil && plan.Exclusive()
 }
 
@@ -129,11 +129,11 @@ func (p *pass) endsWithSession(i *fleet.Instance) bool {
 // ended them. For copies that nothing ends, it returns true.
 func (p *pass) copyIsGone(i *fleet.Instance) bool {
 	node, _ := i.Held()
-	if p.in.released(node) || !p.endsWithSession(i) {
+	if p.in.Released(node) || !p.endsWithSession(i) {
 		return true
 	}
-	ttl := p.in.ttl(node)
-	return p.due(p.in.lostSince(node), ttl+fleet.ExclusiveMargin(ttl))
+	ttl := p.in.TTL(node)
+	return p.due(p.in.LostSince(node), ttl+fleet.ExclusiveMargin(ttl))
 }
 
 // moves returns restarts on other nodes for a static group's lost instances whose old
@@ -148,8 +148,8 @@ func (p *pass) moves() []Action {
 			continue
 		}
 		node := i.Placement.Node
-		asked := i.MayLeave(p.in.joined(node))
-		if asked || p.in.lostSince(node).IsZero() || !p.in.released(node) && p.held(i) || !p.copyIsGone(i) {
+		asked := i.MayLeave(p.in.Joined(node))
+		if asked || p.in.LostSince(node).IsZero() || !p.in.Released(node) && p.held(i) || !p.copyIsGone(i) {
 			continue
 		}
 		message := fmt.Sprintf("%s was on %s, which is lost", i.Intent.Name, node)
@@ -262,10 +262,10 @@ func (p *pass) surplus(first, second *fleet.Instance) *fleet.Instance {
 	default:
 		return nil
 	}
-	if p.in.players(victim) > 0 {
+	if p.in.Players(victim) > 0 {
 		kept, victim = victim, kept
 	}
-	if p.in.players(victim) > 0 || !serves(kept) {
+	if p.in.Players(victim) > 0 || !serves(kept) {
 		return nil
 	}
 	return victim

@@ -41,7 +41,7 @@ func (p *pass) orders() {
 // outlived reports whether an old generation still runs on a node that was lost and is
 // back.
 func (p *pass) outlived(i *fleet.Instance) bool {
-	return i.Placement.Generation < i.Intent.Generation && !i.Stranded() && p.in.session(i.Placement.Node) != nil
+	return i.Placement.Generation < i.Intent.Generation && !i.Stranded() && p.in.Session(i.Placement.Node) != nil
 }
 
 func (p *pass) orderStop(i *fleet.Instance, have *fleet.Order) {
@@ -73,7 +73,7 @@ func standing(i *fleet.Instance) *fleet.Order {
 // deadline. Otherwise it requests a pass at the deadline. The time counts from the latest
 // known event, because a host's clock may be behind.
 func (p *pass) overdue(i *fleet.Instance, order *fleet.Order) (Action, bool) {
-	session := p.in.session(i.Placement.Node)
+	session := p.in.Session(i.Placement.Node)
 	if session == nil {
 		return Action{}, false
 	}
@@ -93,7 +93,7 @@ func (p *pass) overdue(i *fleet.Instance, order *fleet.Order) (Action, bool) {
 // deadline returns since when the agent must act in the current state, and for how long it
 // may take. A bound of 0 means no deadline.
 func (p *pass) deadline(i *fleet.Instance, order *fleet.Order) (since time.Time, bound time.Duration) {
-	plan := p.in.plan(i.Placement.Plan)
+	plan := p.in.Plan(i.Placement.Plan)
 	var changed time.Time
 	if i.Status != nil && i.Status.Generation >= i.Placement.Generation {
 		changed = i.Status.ChangedAt

@@ -22,7 +22,7 @@ func (p *pass) renew() {
 		}
 		digest := i.Intent.Plan
 		if _, known := same[digest]; !known {
-			made := p.in.plan(digest)
+			made := p.in.Plan(digest)
 			same[digest] = made == nil || asksTheSame(made, whole)
 		}
 		if !same[digest] {

@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/record"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
 
 // at returns a time relative to the base time of the tests.
@@ -84,11 +85,13 @@ func (s *sim) input() Input {
 			}
 			return s.lostSince
 		},
-		TTL:      func(fleet.NodeID) time.Duration { return ttl },
-		Joined:   func(fleet.NodeID) int64 { return s.joined },
-		Released: func(n fleet.NodeID) bool { return s.released[n] },
-		Deleted:  func(n fleet.NodeID) bool { return s.deleted[n] },
-		Outage:   s.outage,
+		TTL:       func(fleet.NodeID) time.Duration { return ttl },
+		Joined:    func(fleet.NodeID) int64 { return s.joined },
+		Released:  func(n fleet.NodeID) bool { return s.released[n] },
+		Deleted:   func(n fleet.NodeID) bool { return s.deleted[n] },
+		Outage:    s.outage,
+		Crashes:   func(func(*reports.Crash) bool) {},
+		Elsewhere: func(fleet.NodeID) bool { return false },
 
 		Eviction: func(id fleet.InstanceID) *fleet.Eviction { return s.evictions[id] },
 		Waits:    func(id fleet.InstanceID) bool { return s.waiting[id] },

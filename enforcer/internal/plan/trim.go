@@ -61,7 +61,7 @@ func (p *pass) trimOwn() {
 		if excess <= 0 {
 			return
 		}
-		if p.living(i) && p.own(i) && !p.busy[i.Intent.ID] && p.in.players(i) == 0 && !p.paired[i.Intent.ID] && !i.Intent.Frozen {
+		if p.living(i) && p.own(i) && !p.busy[i.Intent.ID] && p.in.Players(i) == 0 && !p.paired[i.Intent.ID] && !i.Intent.Frozen {
 			p.stop(i, fleet.ReasonScaledDown, fmt.Sprintf("the group's minimum is %d", p.target()))
 			excess--
 		}
