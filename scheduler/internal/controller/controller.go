@@ -120,7 +120,7 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 		if own != c.own {
 			c.own = own
 			c.state.takeUp(own)
-			c.state.preferOwn(own, false)
+			c.state.preferOwn(own)
 		}
 		if wait := c.pausedUntil.Sub(now); wait > 0 {
 			return wait
@@ -162,7 +162,6 @@ func (c *Controller) catchUp(now time.Time) {
 func (c *Controller) look(now time.Time) {
 	c.state.releaseBlocked(now)
 	c.readmit(now)
-	c.endApart(now)
 	c.resume(now)
 	if now.Sub(c.resynced) >= resync {
 		c.resynced = now
@@ -184,9 +183,6 @@ func (c *Controller) next(now time.Time) time.Duration {
 	at(c.state.refresh)
 	at(c.resumes())
 	at(c.resynced.Add(resync))
-	if c.state.preferred.apart {
-		at(c.apartUntil)
-	}
 	if len(c.state.balanced) > 0 {
 		at(c.balancer.due)
 	}
@@ -234,9 +230,6 @@ func (c *Controller) decide(w *pending.Instance, now time.Time) {
 		return
 	}
 	r := requestOf(i, &stored.Plan, c.state.snap)
-	if w.Races > 0 { // the winner probably took the next best node too
-		r.Shuffle = uint64(w.Ordinal)<<8 + uint64(w.Races)
-	}
 	to := movesTo(c.state.snap, i)
 	key.Pinned = r.Pinned
 	if _, kept := c.state.kept[w.ID]; kept || r.Waits != nil {

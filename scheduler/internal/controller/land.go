@@ -85,7 +85,6 @@ func (c *Controller) happened(f *flight, now time.Time) {
 		}
 	}
 	c.adapt(lost, len(f.parts))
-	c.keepApart(lost, len(f.parts), c.state.snap.Nodes.Len(), now)
 	c.landed = append(c.landed, f)
 	c.log.Debug("committed", "placed", placed, "lost", lost, "revision", f.rev)
 }

@@ -58,8 +58,6 @@ type pipe struct {
 	// line counts how often etcd went back in time, such as by a restore.
 	line   int
 	losers []loser
-	// apartUntil is how long the scheduler keeps to its own nodes, see keepApart.
-	apartUntil time.Time
 	// pausedUntil is set after a failed transaction.
 	pausedUntil time.Time
 }

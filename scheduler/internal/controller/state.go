@@ -31,8 +31,9 @@ type state struct {
 	lanes   map[fleet.NodeID]*lane
 	// kept are resources that others free for waiting instances. The model is charged with
 	// them.
-	kept      map[fleet.InstanceID]place.Hold
-	preferred preferred
+	kept map[fleet.InstanceID]place.Hold
+	// prefers returns true for the nodes that the model prefers, see preferOwn.
+	prefers func(fleet.NodeID) bool
 	// balanced are the groups that allow moves.
 	balanced map[fleet.GroupName]struct{}
 	// queued is the number of assumptions that are not sent yet.
@@ -97,8 +98,8 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	before := *s
 	*s = *newState(before.maxCPU)
 	s.blocked, s.arrived, s.stops = before.blocked, before.arrived, before.stops
-	s.snap, s.lanes, s.room, s.preferred = snap, before.lanes, before.room+1, before.preferred
-	s.model.Prefer(s.preferred.to, s.preferred.apart)
+	s.snap, s.lanes, s.room, s.prefers = snap, before.lanes, before.room+1, before.prefers
+	s.model.Prefer(s.prefers)
 	for _, l := range s.lanes {
 		l.restart(rewound)
 		s.forget(l)

@@ -78,10 +78,6 @@ func BenchmarkPacked(b *testing.B) {
 	benchmarkPlace(b, func(r *place.Request) { r.Plan.Where.Profile = fleet.ProfilePack })
 }
 
-func BenchmarkShuffled(b *testing.B) {
-	benchmarkPlace(b, func(r *place.Request) { r.Shuffle = 7 })
-}
-
 // BenchmarkNewPlan measures the first request of a plan.
 func BenchmarkNewPlan(b *testing.B) {
 	m := benchFleet()

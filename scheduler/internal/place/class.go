@@ -94,6 +94,7 @@ func (m *Model) rankNodes(c *class) {
 		}
 	}
 	c.ranking.weighLoad(m.joined)
+	c.ranking.measureSkew()
 	c.seen = len(m.changed)
 }
 

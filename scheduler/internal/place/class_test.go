@@ -68,12 +68,10 @@ func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 				now = now.Add(2 * time.Minute)
 				both(func(m *place.Model) { m.Expire(now) })
 			case 5:
-				own, apart := maybe(t, "own", anyNode), rapid.Bool().Draw(t, "apart")
-				both(func(m *place.Model) { m.Prefer(func(n fleet.NodeID) bool { return n >= own }, apart) })
+				own := maybe(t, "own", anyNode)
+				both(func(m *place.Model) { m.Prefer(func(n fleet.NodeID) bool { return n >= own }) })
 			default:
 				r := drawAsked(t, n, plans)
-				r.Avoid = maybe(t, "avoid", anyNode)
-				r.Shuffle = maybe(t, "shuffle", rapid.Uint64Range(0, 20))
 				c, u := kept.Place(&r)
 				copied := *r.Plan
 				r.Plan = &copied // the copy is a new plan, so nothing is cached for it

@@ -23,11 +23,6 @@ type Request struct {
 	// PreferredPort is used again if it is free and PreferredNode is chosen.
 	PreferredPort int
 	PreferredNode fleet.NodeID
-	// Avoid is a node to choose only when no other fits. Empty avoids none.
-	Avoid fleet.NodeID
-	// Shuffle is a seed, for requests that lost a race for the best node. Other than 0, it
-	// picks one of the best few nodes with equal scores. The same seed picks the same node.
-	Shuffle uint64
 }
 
 // Choice says where an instance goes. The model is already charged with Hold.
@@ -84,8 +79,6 @@ func (m *Model) best(c *class) *Node {
 			return n
 		}
 		return nil
-	case c.Avoid != "" || c.Shuffle != 0:
-		return c.ranking.another(c.Request)
 	}
 	return c.ranking.best()
 }

@@ -28,7 +28,7 @@ func newReplicas(t *rapid.T, count int, nodes []place.Node) *replicas {
 	for n := range count {
 		m := model(nodes...)
 		if count > 1 {
-			m.Prefer(func(id fleet.NodeID) bool { return int(id[len(id)-1])%count == n }, false)
+			m.Prefer(func(id fleet.NodeID) bool { return int(id[len(id)-1])%count == n })
 		}
 		r.models = append(r.models, m)
 	}
@@ -65,7 +65,6 @@ func (r *replicas) place(n int, req place.Request) (done bool) {
 
 // best fails the test unless the chosen node had the best score at the commit.
 func (r *replicas) best(req place.Request, c place.Choice) {
-	req.Shuffle = 0
 	best, _ := r.truth.Place(&req)
 	r.truth.Release(best.Hold)
 	req.Pinned = c.Node
@@ -105,7 +104,6 @@ func TestSeveralReplicasChooseTheBestNodeAsOneDoes(t *testing.T) {
 				done++
 				continue
 			}
-			requests[n].Shuffle++
 			r.show(n, len(r.log)) // it retries after it has seen the winning commit
 		}
 		if !equal || where.Profile != "" { // the spread profile looks at one group at a time

@@ -1,9 +1,9 @@
 package place
 
 import (
+	"encoding/json"
 	"math"
 	"math/bits"
-	"strconv"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -12,8 +12,7 @@ import (
 // does not matter and equal scores compare equal.
 const unit = 1_000_000
 
-// The parts of a score: those with a weight, in the order of fleet.ScoreParts, and three
-// more.
+// The parts of a score: those with a weight, in the order of fleet.ScoreParts, and two more.
 const (
 	partMemory = iota
 	partCPU
@@ -26,8 +25,7 @@ const (
 	weighted      // the number of parts with a weight
 	partPreferred = weighted
 	partFailures  = weighted + 1
-	partShare     = weighted + 2
-	partCount     = weighted + 3
+	partCount     = weighted + 2
 )
 
 // partNames are the names that explanations use.
@@ -35,12 +33,12 @@ var partNames = [partCount]string{
 	partMemory: string(fleet.ScoreMemory), partCPU: string(fleet.ScoreCPU), partInstances: string(fleet.ScoreInstances),
 	partPorts: string(fleet.ScorePorts), partSpread: string(fleet.ScoreSpread), partOwn: string(fleet.ScoreOwn),
 	partPacked: string(fleet.ScorePacked), partWarm: string(fleet.ScoreWarm),
-	partPreferred: "preferred", partFailures: "failures", partShare: "share",
+	partPreferred: "preferred", partFailures: "failures",
 }
 
 // Score says how well a node suits, in parts that add up to the total. Each weighted part
 // is its share of all weights times a value from 0 to 1, so these parts add up to at most
-// 1. Preferences, failures and the preferred share come on top. Score is comparable.
+// 1. Preferences and failures come on top. Score is comparable.
 type Score struct {
 	parts [partCount]int32
 	// counted has a bit for each part that was set.
@@ -76,26 +74,8 @@ func (s Score) Parts() map[string]float64 {
 
 // Text returns the same parts as the JSON that a placement stores, sorted by name.
 func (s Score) Text() fleet.Scores {
-	b := append(make([]byte, 0, 160), '{')
-	add := func(name string, v int64) {
-		b = append(append(append(b, '"'), name...), '"', ':')
-		b = append(strconv.AppendFloat(b, rounded(v), 'f', -1, 64), ',')
-	}
-	for _, i := range byName {
-		switch {
-		case i == partCount:
-			add("total", s.total())
-		case s.counted&(1<<i) != 0:
-			add(partNames[i], int64(s.parts[i]))
-		}
-	}
-	b[len(b)-1] = '}'
-	return fleet.Scores(b)
-}
-
-// byName lists the parts sorted by name; partCount is the total.
-var byName = [...]int{
-	partCPU, partFailures, partInstances, partMemory, partOwn, partPacked, partPorts, partPreferred, partShare, partSpread, partCount, partWarm,
+	text, _ := json.Marshal(s.Parts()) // cannot fail: the parts are finite
+	return fleet.Scores(text)
 }
 
 // rounded converts a score from millionths and rounds it to a thousandth.
@@ -164,9 +144,6 @@ func (q *question) lasting(n *Node, s *Score) {
 	}
 	if len(q.prefer) > 0 {
 		s.set(partPreferred, preferred(n, q.prefer))
-	}
-	if n.share > 0 && len(q.prefer) == 0 { // else the share could hide a preference
-		s.set(partShare, n.share)
 	}
 	if n.fails(q.Group, q.revision) {
 		s.set(partFailures, failurePenalty)
