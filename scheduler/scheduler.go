@@ -22,6 +22,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/scheduler/internal/controller"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 )
 
 // Config configures the service. Store, View, Log and Replica are required.
@@ -113,7 +114,7 @@ const waitFor = 500 * time.Millisecond
 
 // ask returns the state to answer a question from. If the requested revision does not
 // arrive in time, it returns an older one; the answer states its revision.
-func (s *Service) ask(ctx context.Context, atLeast int64) (*controller.Moment, error) {
+func (s *Service) ask(ctx context.Context, atLeast int64) (*facts.Moment, error) {
 	if atLeast > 0 {
 		soon, cancel := context.WithTimeout(ctx, waitFor)
 		_, _ = s.view.WaitRev(soon, atLeast)

@@ -1,4 +1,4 @@
-// Package answer answers questions about placement from a controller.Moment: why an
+// Package answer answers questions about placement from a facts.Moment: why an
 // instance runs where it does or waits, and what would happen in a given case.
 //
 // It runs the same code as the scheduler on a copy of the model. An explanation of a

@@ -4,14 +4,14 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/scheduler/client"
-	"github.com/orreryhq/orrery/scheduler/internal/controller"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
 // Explain returns how placement judges an instance. It fails with NotFound when the
 // instance does not exist, and with Conflict when it neither waits for a node nor holds
 // one.
-func Explain(m *controller.Moment, id fleet.InstanceID) (client.Explanation, error) {
+func Explain(m *facts.Moment, id fleet.InstanceID) (client.Explanation, error) {
 	i, ok := m.Snap.Instances.Get(id)
 	if !ok {
 		return client.Explanation{}, errs.New(errs.NotFound, "there is no instance %s", id)
@@ -27,7 +27,7 @@ func Explain(m *controller.Moment, id fleet.InstanceID) (client.Explanation, err
 	}
 	stored, ok := m.Snap.Plans.Get(digest)
 	if !ok {
-		u := controller.PlanMissing()
+		u := facts.PlanMissing()
 		out.Unfit = &client.Unfit{Reason: u.Reason, Message: u.Message}
 		return out, nil
 	}

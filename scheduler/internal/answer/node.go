@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/scheduler/client"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 )
 
 func (s *simulation) note(format string, args ...any) {
@@ -161,7 +162,7 @@ func (s *simulation) move(g *fleet.Group, lost []*fleet.Instance) {
 	s.note("%s is placed elsewhere only when its old copies have had the time to end", g.Name)
 	for _, i := range lost {
 		plan := compose.Compose(*s.m.Snap.Whole(g), s.materials, s.random.Uint64())
-		r := s.m.Request(i, s.plan(&plan, plan.Digest()))
+		r := facts.Request(i, s.plan(&plan, plan.Digest()), s.m.Snap)
 		r.Pinned = ""
 		s.ask(r, client.Outcome{Instance: i.Intent.ID, Name: i.Intent.Name, Group: g.Name, From: i.Node()})
 	}

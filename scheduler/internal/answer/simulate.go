@@ -10,7 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/scheduler/client"
-	"github.com/orreryhq/orrery/scheduler/internal/controller"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
@@ -18,7 +18,7 @@ import (
 // calls more repeatedly and stops when that returns false. It fails with Invalid for an
 // invalid question, with NotFound when the group or node does not exist, and with Conflict
 // when more stopped it.
-func Simulate(m *controller.Moment, q client.Question, more func() bool) (client.Simulation, error) {
+func Simulate(m *facts.Moment, q client.Question, more func() bool) (client.Simulation, error) {
 	if err := q.Validate(); err != nil {
 		return client.Simulation{}, err
 	}
@@ -40,7 +40,7 @@ func Simulate(m *controller.Moment, q client.Question, more func() bool) (client
 
 // simulation collects the requests for placement and then decides about them.
 type simulation struct {
-	m         *controller.Moment
+	m         *facts.Moment
 	spawner   *spawn.Spawner
 	random    *rand.Rand
 	materials compose.Materials
@@ -59,7 +59,7 @@ type asked struct {
 	outcome int
 }
 
-func newSimulation(m *controller.Moment, more func() bool) *simulation {
+func newSimulation(m *facts.Moment, more func() bool) *simulation {
 	random := rand.New(rand.NewPCG(uint64(m.Snap.Rev), 0))
 	s := &simulation{
 		m: m, random: random, materials: m.Snap.Materials(), spawner: spawn.New(m.Snap, m.At, random), plans: map[string]*fleet.Plan{}, more: more,
@@ -68,7 +68,7 @@ func newSimulation(m *controller.Moment, more func() bool) *simulation {
 	for _, i := range m.Waiting() {
 		if stored, ok := m.Snap.Plans.Get(i.Intent.Plan); ok {
 			s.plans[i.Intent.Plan] = &stored.Plan
-			s.asked = append(s.asked, asked{m.Request(i, &stored.Plan), -1})
+			s.asked = append(s.asked, asked{facts.Request(i, &stored.Plan, m.Snap), -1})
 		}
 	}
 	if n := len(s.asked); n > 0 {
@@ -124,7 +124,7 @@ func (s *simulation) group(name fleet.GroupName) (*fleet.Group, error) {
 func (s *simulation) fresh(g *fleet.Group, o client.Outcome, replaces fleet.InstanceID) {
 	b := s.spawner.Fresh(g, spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested}, replaces, nil)
 	o.Name, o.Group = b.Intent.Name, g.Name
-	s.ask(s.m.Request(&fleet.Instance{Intent: b.Intent}, s.plan(b.Plan(), b.Intent.Plan)), o)
+	s.ask(facts.Request(&fleet.Instance{Intent: b.Intent}, s.plan(b.Plan(), b.Intent.Plan), s.m.Snap), o)
 }
 
 func (s *simulation) plan(p *fleet.Plan, digest string) *fleet.Plan {
@@ -144,13 +144,13 @@ func (s *simulation) ask(r *place.Request, o client.Outcome) {
 // decide places the requests, highest priority first, and fills the outcomes.
 func (s *simulation) decide() error {
 	slices.SortStableFunc(s.asked, func(a, b asked) int {
-		return cmp.Compare(s.m.Priority(b.request.Group), s.m.Priority(a.request.Group))
+		return cmp.Compare(facts.Priority(s.m.Snap, b.request.Group), facts.Priority(s.m.Snap, a.request.Group))
 	})
 	requests := make([]*place.Request, len(s.asked))
 	for n := range s.asked {
 		requests[n] = s.asked[n].request
 	}
-	outcomes := s.m.Model.PlaceAll(requests, s.m, s.more)
+	outcomes := s.m.PlaceAll(requests, s.more)
 	if len(outcomes) < len(requests) {
 		return tooLong()
 	}

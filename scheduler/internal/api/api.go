@@ -22,7 +22,7 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/scheduler/client"
 	"github.com/orreryhq/orrery/scheduler/internal/answer"
-	"github.com/orreryhq/orrery/scheduler/internal/controller"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 )
 
 // Limits bound the load from questions.
@@ -43,7 +43,7 @@ func DefaultLimits() Limits {
 
 // Ask returns the state to answer a question from. It waits briefly for revision atLeast;
 // see controller.Controller.
-type Ask func(ctx context.Context, atLeast int64) (*controller.Moment, error)
+type Ask func(ctx context.Context, atLeast int64) (*facts.Moment, error)
 
 // api serves answers.
 type api struct {
@@ -85,7 +85,7 @@ func (a *api) serveExplain(w http.ResponseWriter, r *http.Request) {
 		fail(w, errs.New(errs.NotFound, "there is no such instance"))
 		return
 	}
-	a.serve(w, r, a.explains, func(_ context.Context, m *controller.Moment) (any, error) {
+	a.serve(w, r, a.explains, func(_ context.Context, m *facts.Moment) (any, error) {
 		return answer.Explain(m, id)
 	})
 }
@@ -100,13 +100,13 @@ func (a *api) serveSimulate(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	a.serve(w, r, a.simulate, func(ctx context.Context, m *controller.Moment) (any, error) {
+	a.serve(w, r, a.simulate, func(ctx context.Context, m *facts.Moment) (any, error) {
 		return answer.Simulate(m, q, func() bool { return ctx.Err() == nil })
 	})
 }
 
 // serve waits for a turn, computes the answer and writes it.
-func (a *api) serve(w http.ResponseWriter, r *http.Request, turns chan struct{}, work func(context.Context, *controller.Moment) (any, error)) {
+func (a *api) serve(w http.ResponseWriter, r *http.Request, turns chan struct{}, work func(context.Context, *facts.Moment) (any, error)) {
 	atLeast, err := strconv.ParseInt(cmp.Or(r.URL.Query().Get("atLeast"), "0"), 10, 64)
 	if err != nil {
 		fail(w, &errs.Error{Kind: errs.Malformed, Field: "atLeast", Message: "must be a revision"})

@@ -14,7 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/scheduler/client"
 	"github.com/orreryhq/orrery/scheduler/internal/api"
-	"github.com/orreryhq/orrery/scheduler/internal/controller"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,7 +31,7 @@ func serve(t *testing.T, ask api.Ask, l api.Limits) (*client.Client, *httptest.S
 
 func TestWhoAsksInExcessIsToldToComeBack(t *testing.T) {
 	asked := make(chan struct{})
-	busy := func(ctx context.Context, _ int64) (*controller.Moment, error) {
+	busy := func(ctx context.Context, _ int64) (*facts.Moment, error) {
 		asked <- struct{}{}
 		<-ctx.Done()
 		return nil, errs.Wrap("ask", ctx.Err())
@@ -78,7 +78,7 @@ func TestWhoAsksInExcessIsToldToComeBack(t *testing.T) {
 }
 
 func TestAnAnswerIsBoundedInTime(t *testing.T) {
-	slow := func(ctx context.Context, _ int64) (*controller.Moment, error) {
+	slow := func(ctx context.Context, _ int64) (*facts.Moment, error) {
 		<-ctx.Done()
 		return nil, errs.Wrap("ask", ctx.Err())
 	}
@@ -93,7 +93,7 @@ func TestAnAnswerIsBoundedInTime(t *testing.T) {
 }
 
 func TestWhatCannotBeReadIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
-	_, server := serve(t, func(context.Context, int64) (*controller.Moment, error) {
+	_, server := serve(t, func(context.Context, int64) (*facts.Moment, error) {
 		t.Error("asked")
 		return nil, errs.New(errs.Internal, "asked")
 	}, api.DefaultLimits())

@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 )
 
 func TestAMoveCountsFromWhenItWasSeen(t *testing.T) {
@@ -77,10 +78,10 @@ func TestAFailureCountsFromWhenItWasSeen(t *testing.T) {
 			Intent: fleet.Intent{ID: "aaaaaa", Group: "lobby", GroupRevision: 1, Generation: 1, Desired: fleet.DesiredRunning},
 			Status: &fleet.Status{Instance: "aaaaaa", Node: "n1", Generation: 1, State: fleet.Crashed, Reason: fleet.ReasonExited, ChangedAt: now.Add(skew), FinishedAt: now.Add(skew)},
 		}
-		if all := failures(nil, i, now, false); len(all) != 1 || !all[0].Equal(now) {
+		if all := facts.Failures(nil, i, now, false); len(all) != 1 || !all[0].Equal(now) {
 			t.Errorf("clock %v off: it failed at %v, want now", skew, all)
 		}
-		if all := failures(nil, i, now, true); len(all) != 1 || all[0].After(now) {
+		if all := facts.Failures(nil, i, now, true); len(all) != 1 || all[0].After(now) {
 			t.Errorf("clock %v off: of one that was there before it failed at %v", skew, all)
 		}
 	}

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 	"github.com/orreryhq/orrery/scheduler/internal/inputs"
 	"github.com/orreryhq/orrery/scheduler/internal/pending"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
@@ -21,7 +21,7 @@ const (
 	// It is a safety net.
 	resync = 30 * time.Second
 	// retry is the pause after a transaction with an unknown outcome.
-	retry = 250 * time.Millisecond
+	retryPause = 250 * time.Millisecond
 	// planSlice is how many decisions are made before answers are read again.
 	planSlice = 256
 )
@@ -36,7 +36,7 @@ type Controller struct {
 	metrics *Metrics
 	now     func() time.Time
 	// answers receives the results of the transactions; sending tracks their goroutines.
-	answers chan *flight
+	answers chan *bulk
 	sending sync.WaitGroup
 
 	// Owned by Run's goroutine.
@@ -44,7 +44,7 @@ type Controller struct {
 	own   *store.Ownership
 	// resynced is the time of the last resync.
 	resynced time.Time
-	pipe
+	committer
 	evictor  evictor
 	balancer balancer
 }
@@ -69,7 +69,7 @@ type Config struct {
 func New(cfg Config) *Controller {
 	ctl := &Controller{
 		store: cfg.Store, owned: cfg.Owned, inbox: inputs.New(), asks: newAsks(), log: cfg.Log, metrics: cfg.Metrics, now: cfg.Now, state: newState(cfg.MaxCPU),
-		answers: make(chan *flight, depthLimit+1), pipe: newPipe(cfg.Store), evictor: newEvictor(),
+		answers: make(chan *bulk, depthLimit+1), committer: newCommitter(cfg.Store), evictor: newEvictor(),
 	}
 	if ctl.now == nil {
 		ctl.now = time.Now
@@ -99,9 +99,9 @@ func (c *Controller) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-c.inbox.Wake:
 		case f := <-c.answers:
-			c.land(f, c.now())
+			c.onCommitResult(f, c.now())
 		case a := <-c.evictor.answers:
-			c.heard(a, c.now())
+			c.onEvictionResult(a, c.now())
 		case <-timer.C:
 		}
 	}
@@ -119,21 +119,21 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 		}
 		if own != c.own {
 			c.own = own
-			c.state.takeUp(own)
+			c.state.queueOwned(own)
 			c.state.preferOwn(own)
 		}
 		if wait := c.pausedUntil.Sub(now); wait > 0 {
 			return wait
 		}
-		c.settle(ctx)
+		c.resolveUnknown(ctx)
 		if c.state.snap.Rev < c.own.Epoch() {
 			return resync
 		}
-		c.look(now)
+		c.requeue(now)
 		planned := c.plan(now)
 		sent := c.send(ctx, now)
 		c.rebalance(now)
-		c.ask(ctx)
+		c.sendEvictions(ctx)
 		if !planned && !sent {
 			break
 		}
@@ -146,7 +146,7 @@ func (c *Controller) catchUp(now time.Time) {
 	for {
 		select {
 		case f := <-c.answers:
-			c.land(f, now)
+			c.onCommitResult(f, now)
 			continue
 		default:
 		}
@@ -158,16 +158,16 @@ func (c *Controller) catchUp(now time.Time) {
 	c.compare()
 }
 
-// look queues the instances that may fit now although they did not before.
-func (c *Controller) look(now time.Time) {
+// requeue queues the instances that may fit now although they did not before.
+func (c *Controller) requeue(now time.Time) {
 	c.state.releaseBlocked(now)
-	c.readmit(now)
-	c.resume(now)
+	c.queueRetries(now)
+	c.resumeSearch(now)
 	if now.Sub(c.resynced) >= resync {
 		c.resynced = now
-		c.state.room++
+		c.state.capacityVersion++
 	}
-	c.state.reopen()
+	c.state.retryClasses()
 	c.refresh(now)
 }
 
@@ -181,12 +181,12 @@ func (c *Controller) next(now time.Time) time.Duration {
 	}
 	at(c.state.unblock)
 	at(c.state.refresh)
-	at(c.resumes())
+	at(c.nextSearch())
 	at(c.resynced.Add(resync))
 	if len(c.state.balanced) > 0 {
 		at(c.balancer.due)
 	}
-	for _, l := range c.losers {
+	for _, l := range c.retries {
 		at(l.at)
 	}
 	return next
@@ -211,13 +211,13 @@ func (c *Controller) plan(now time.Time) (planned bool) {
 func (c *Controller) decide(w *pending.Instance, now time.Time) {
 	f, ok := c.own.Fence(w.Group)
 	if !ok {
-		c.state.passOn(w)
+		c.state.queueNext(w)
 		c.state.setAside(w)
 		return
 	}
 	i, ok := c.state.snap.Instances.Get(w.ID)
 	if !ok {
-		c.state.drop(w.ID)
+		c.state.removeWaiter(w.ID)
 		return
 	}
 	if w.NoteSent { // the answer for the note queues it again; a placement must remove that note
@@ -226,21 +226,21 @@ func (c *Controller) decide(w *pending.Instance, now time.Time) {
 	key := pending.ClassKey{Plan: i.Intent.Plan}
 	stored, ok := c.state.snap.Plans.Get(i.Intent.Plan)
 	if !ok {
-		c.refuse(c.class(key, w), w, PlanMissing(), now)
+		c.refuse(c.class(key, w), w, facts.PlanMissing(), now)
 		return
 	}
-	r := requestOf(i, &stored.Plan, c.state.snap)
-	to := movesTo(c.state.snap, i)
+	r := facts.Request(i, &stored.Plan, c.state.snap)
+	to := facts.MoveTarget(c.state.snap, i)
 	key.Pinned = r.Pinned
-	if _, kept := c.state.kept[w.ID]; kept || r.Waits != nil {
+	if _, kept := c.state.nominated[w.ID]; kept || r.Waits != nil {
 		key.Alone = w.ID
 	}
 	class := c.class(key, w)
-	if class.Verdict != nil && class.RoomState == c.state.room {
+	if class.Verdict != nil && class.CapacityVersion == c.state.capacityVersion {
 		c.refuse(class, w, class.Verdict, now)
 		return
 	}
-	if no := refusal(c.state.ledger, r); no != nil {
+	if no := facts.Refuse(c.state.ledger, r); no != nil {
 		c.refuse(class, w, no, now)
 		return
 	}
@@ -250,11 +250,11 @@ func (c *Controller) decide(w *pending.Instance, now time.Time) {
 		c.refuse(class, w, unfit, now)
 		return
 	case unfit != nil && to != "":
-		c.refuse(class, w, stuck(to, unfit), now)
+		c.refuse(class, w, facts.MoveRefused(to, unfit), now)
 		return
 	case unfit != nil:
 		c.refuse(class, w, unfit, now)
-		c.makeRoom(class, r.Plan, now)
+		c.preempt(class, r.Plan, now)
 		return
 	}
 	class.Verdict = nil
@@ -273,7 +273,7 @@ func (c *Controller) class(k pending.ClassKey, w *pending.Instance) *pending.Cla
 		c.state.classes[k] = cl
 	}
 	if w.From != cl {
-		c.state.passOn(w)
+		c.state.queueNext(w)
 	}
 	w.From = nil
 	return cl
@@ -284,9 +284,9 @@ func (c *Controller) class(k pending.ClassKey, w *pending.Instance) *pending.Cla
 func (c *Controller) refuse(class *pending.Class, w *pending.Instance, u *place.Unfit, now time.Time) {
 	if u != class.Verdict {
 		class.Revision = c.state.snap.Rev
-		c.state.missing(w.Group, u)
+		c.state.noteCause(w.Group, u)
 	}
-	class.Verdict, class.RoomState = u, c.state.room
+	class.Verdict, class.CapacityVersion = u, c.state.capacityVersion
 	class.Park(w)
 	c.tellLater(class, c.note(w, now))
 	c.tell(class, notesDue(class, u, c.state.pause(), now))
@@ -306,40 +306,6 @@ func sooner(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// PlanMissing is the verdict on an instance whose plan is not in the store.
-func PlanMissing() *place.Unfit {
-	return &place.Unfit{Reason: fleet.ReasonPlanMissing, Message: "its plan is not in the store yet"}
-}
-
-// requestOf builds the placement request for an instance. A static instance is pinned to
-// the node with its data, unless its group lets it leave a lost node. It waits when that
-// node was deleted. A replacement that was made for a certain node is pinned to that node.
-func requestOf(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.Request {
-	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: templateMiB(snap, plan)}
-	if old := i.Placement; old != nil {
-		r.PreferredNode, r.PreferredPort = old.Node, old.Port
-		record, known := snap.Nodes.Get(old.Node)
-		switch {
-		case !plan.Static, known && i.MayLeave(record.ModRev):
-		case known && old.On(record):
-			r.Pinned = old.Node
-		case !plan.Exclusive() && i.Intent.DiscardsData != old.Generation:
-			r.Waits = dataLost(i)
-		}
-	}
-	if to := movesTo(snap, i); to != "" {
-		r.Pinned = to
-	}
-	return r
-}
-
-// dataLost is the verdict on a static instance whose data was on a deleted node.
-func dataLost(i *fleet.Instance) *place.Unfit {
-	return &place.Unfit{Reason: fleet.ReasonDataLost, Message: fmt.Sprintf(
-		"its data was on node %s, which was deleted: it starts with its data once that node joins again with its data directory; to start it without, POST /api/v1/services/%s/start?discardData=true",
-		i.Placement.Node, i.Intent.Name)}
 }
 
 // dataUUID returns the ID of the node's data directory for a static instance, and "" for

@@ -16,7 +16,7 @@ func (l *lagging) asked() {
 	l.t.Helper()
 	select {
 	case a := <-l.ctl.evictor.answers:
-		l.ctl.heard(a, time.Now())
+		l.ctl.onEvictionResult(a, time.Now())
 	case <-time.After(await.Patience):
 		l.t.Fatal("nothing was asked for")
 	}
@@ -46,8 +46,8 @@ func TestWhatMetAChangeIsAskedForAgainAtOnce(t *testing.T) {
 		t.Fatal("it is to wait though nothing was made for it")
 	}
 	l.showAll()
-	l.at(now.Add(retry))
-	l.at(now.Add(2 * retry))
+	l.at(now.Add(retryPause))
+	l.at(now.Add(2 * retryPause))
 	l.asked()
 	if _, err := store.Get(t.Context(), l.c, keys.Eviction(low)); err != nil {
 		t.Error(err)

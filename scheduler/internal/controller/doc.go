@@ -1,7 +1,7 @@
 // Package controller keeps a model of the nodes in step with the view, lets package place
 // choose nodes for pending instances, and commits the placements.
 //
-//	view ──batches──▶ inbox ──▶ model ──place──▶ lanes ──bulks──▶ etcd
+//	view ──batches──▶ inbox ──▶ model ──place──▶ node queues ──bulks──▶ etcd
 //	                              ▲                ▲                │
 //	                              │ shown          └──── answers ◀──┘
 //	                              └──────────────────── view ◀──────┘
@@ -9,12 +9,12 @@
 // One goroutine owns the model and decides; it never waits for etcd. It charges each
 // decision to the model at once, as an assumption:
 //
-//	queued ──▶ sent ──▶ made ──shown by the view──▶ over
+//	queued ──▶ sent ──▶ committed ──shown by the view──▶ ended
 //	   │         │        └──absent although the view has reached it──▶ released
 //	   │         └──comparison or shard lost──▶ released
 //	   └──node or intent changed──▶ released
 //
-// A lane is the queue of one node. Only one part of a bulk is in progress per lane. The
+// Each node has a queue. Only one part of a bulk is in progress per node. The
 // part compares every intent, and compares and updates the node's alloc key. So two
 // schedulers never give away the same resources twice, and an instance that was stopped
 // meanwhile is not placed. The controller leaves an instance alone while it has an

@@ -108,8 +108,8 @@ func (l *lagging) pass() {
 		now = l.ctl.pausedUntil
 	}
 	l.ctl.pass(l.t.Context(), now)
-	for l.ctl.flights > 0 {
-		l.ctl.land(l.answer(), time.Now())
+	for l.ctl.inProgress > 0 {
+		l.ctl.onCommitResult(l.answer(), time.Now())
 	}
 }
 
@@ -122,13 +122,13 @@ func (l *lagging) passUnanswered(now time.Time) {
 }
 
 // answer waits for the result of a transaction.
-func (l *lagging) answer() *flight {
+func (l *lagging) answer() *bulk {
 	l.t.Helper()
 	select {
 	case f := <-l.ctl.answers:
 		return f
 	case <-time.After(await.Patience):
-		l.t.Fatalf("%d transactions were not answered", l.ctl.flights)
+		l.t.Fatalf("%d transactions were not answered", l.ctl.inProgress)
 		return nil
 	}
 }
@@ -327,10 +327,10 @@ func TestEveryNoteThatCameTooSoonIsStillDue(t *testing.T) {
 	l.showAll()
 	soon := l.note(ids[0]).At.Add(noteEvery / 2)
 	l.ctl.pass(t.Context(), soon)
-	if l.ctl.flights > 0 || l.ctl.state.refresh.IsZero() {
-		t.Fatalf("%d transactions are under way, the next notes at %v", l.ctl.flights, l.ctl.state.refresh)
+	if l.ctl.inProgress > 0 || l.ctl.state.refresh.IsZero() {
+		t.Fatalf("%d transactions are under way, the next notes at %v", l.ctl.inProgress, l.ctl.state.refresh)
 	}
-	l.ctl.look(l.ctl.state.refresh)
+	l.ctl.requeue(l.ctl.state.refresh)
 	if n := len(l.ctl.notes); n != len(ids) {
 		t.Errorf("%d of %d notes written when due", n, len(ids))
 	}
@@ -345,12 +345,12 @@ func TestWhatWasAnsweredBeforeEtcdWentBackIsNotPlacedTwice(t *testing.T) {
 			l.passUnanswered(time.Now())
 			answer := l.answer()
 			if !late {
-				l.ctl.land(answer, time.Now())
+				l.ctl.onCommitResult(answer, time.Now())
 			}
 			l.ctl.inbox.Add(view.Batch{Before: &restored, After: &restored, Relisted: true, Rewound: true})
 			l.ctl.catchUp(time.Now())
 			if late {
-				l.ctl.land(answer, time.Now())
+				l.ctl.onCommitResult(answer, time.Now())
 			}
 			l.pass()
 			l.wantOn(id, "n1")

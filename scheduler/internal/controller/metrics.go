@@ -23,8 +23,8 @@ func NewMetrics(m *telemetry.Metrics) (*Metrics, error) {
 	return out, m.Err()
 }
 
-func (m *Metrics) commit(f *flight) {
-	if m == nil || f.settles != nil {
+func (m *Metrics) commit(f *bulk) {
+	if m == nil || f.resolves != nil {
 		return
 	}
 	m.seconds.Observe(f.took.Seconds())

@@ -18,8 +18,8 @@ func (l *lagging) at(now time.Time) (notes int) {
 	l.t.Helper()
 	before := l.view.Snapshot().Rev
 	l.ctl.pass(l.t.Context(), now)
-	for l.ctl.flights > 0 {
-		l.ctl.land(l.answer(), now)
+	for l.ctl.inProgress > 0 {
+		l.ctl.onCommitResult(l.answer(), now)
 		l.ctl.pass(l.t.Context(), now)
 	}
 	l.write(store.Touch(keys.QuotaAlloc("none"), cluster.QuotaAlloc{})) // waits for the view
@@ -69,7 +69,7 @@ func TestNotesThatAreDueDelayNoPlacement(t *testing.T) {
 	if len(l.placed(late)) != 1 {
 		t.Errorf("it is not placed by the first transaction, which has %d parts", len(f.parts))
 	}
-	l.ctl.land(f, time.Now())
+	l.ctl.onCommitResult(f, time.Now())
 }
 
 func TestPlacementsLeaveRoomForNotes(t *testing.T) {
@@ -88,7 +88,7 @@ func TestPlacementsLeaveRoomForNotes(t *testing.T) {
 	if l.note(ids[0]).Reason != fleet.ReasonNoNodeFits {
 		t.Error("it says nothing yet")
 	}
-	l.ctl.land(f, time.Now())
+	l.ctl.onCommitResult(f, time.Now())
 }
 
 func TestManyThatWaitAreToldSoonOfAnotherReasonAndSeldomOfCounts(t *testing.T) {

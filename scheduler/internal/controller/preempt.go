@@ -8,6 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 	"github.com/orreryhq/orrery/scheduler/internal/pending"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 	"github.com/orreryhq/orrery/scheduler/internal/preempt"
@@ -22,8 +23,8 @@ const (
 	sinceWait = time.Second
 )
 
-// asking is a transaction that requests evictions, and later its result.
-type asking struct {
+// evictionRequest is a transaction that requests evictions, and later its result.
+type evictionRequest struct {
 	txn store.Txn
 	// forget lets the instances be considered again soon if the transaction did not happen.
 	forget func()
@@ -33,9 +34,9 @@ type asking struct {
 
 // evictor requests evictions, one transaction at a time.
 type evictor struct {
-	answers chan *asking
+	answers chan *evictionRequest
 	// next is the transaction to send; busy is true while one is in progress.
-	next *asking
+	next *evictionRequest
 	busy bool
 	// since is the revision that the view must reach before the next request. until limits
 	// that wait.
@@ -51,26 +52,26 @@ type evictor struct {
 	again time.Time
 }
 
-func newEvictor() evictor { return evictor{answers: make(chan *asking, 1)} }
+func newEvictor() evictor { return evictor{answers: make(chan *evictionRequest, 1)} }
 
-// mayAsk reports whether a new request for evictions may be prepared.
-func (c *Controller) mayAsk(now time.Time) bool {
+// mayRequestEvictions reports whether a new request for evictions may be prepared.
+func (c *Controller) mayRequestEvictions(now time.Time) bool {
 	e := &c.evictor
 	return e.next == nil && !e.busy && (e.since <= c.state.snap.Rev || !now.Before(e.until))
 }
 
-// makeRoom requests the eviction of the cheapest instances of lower priority, for the first
+// preempt requests the eviction of the cheapest instances of lower priority, for the first
 // instance of an unfit class that may preempt.
-func (c *Controller) makeRoom(class *pending.Class, plan *fleet.Plan, now time.Time) {
+func (c *Controller) preempt(class *pending.Class, plan *fleet.Plan, now time.Time) {
 	g, ok := c.state.snap.Groups.Get(plan.Group)
 	if !ok || !g.Spec.Preempts || g.Deleting || class.Verdict.Reason != fleet.ReasonNoNodeFits || !c.state.outranks(g.Spec.Priority) {
 		return
 	}
-	if !c.mayAsk(now) || now.Before(c.evictor.rest) {
+	if !c.mayRequestEvictions(now) || now.Before(c.evictor.rest) {
 		c.evictor.more = true
 		return
 	}
-	i := c.neediest(class, now)
+	i := c.firstPreemptor(class, now)
 	if i == nil {
 		return
 	}
@@ -78,12 +79,12 @@ func (c *Controller) makeRoom(class *pending.Class, plan *fleet.Plan, now time.T
 	if !ok {
 		return
 	}
-	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: templateMiB(c.state.snap, plan)}
+	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: facts.TemplateMiB(c.state.snap, plan)}
 	began := time.Now()
 	victims, ok := c.state.victims(r, g.Spec.Priority, now)
 	c.evictor.rest = c.now().Add(searchRest * time.Since(began))
 	if !ok {
-		c.state.hungry = true
+		c.state.victimsBound = true
 		return
 	}
 	txn := c.evictions(i, g.Spec.Priority, victims, f, now)
@@ -91,12 +92,12 @@ func (c *Controller) makeRoom(class *pending.Class, plan *fleet.Plan, now time.T
 		return
 	}
 	id := i.Intent.ID
-	c.evictor.next, c.evictor.more = &asking{txn: txn, forget: func() { c.evictor.pace.Forget(id) }}, true
+	c.evictor.next, c.evictor.more = &evictionRequest{txn: txn, forget: func() { c.evictor.pace.Forget(id) }}, true
 	c.evictor.pace.Made(id, now)
 }
 
-// neediest returns the first parked instance of a class that may preempt now.
-func (c *Controller) neediest(class *pending.Class, now time.Time) *fleet.Instance {
+// firstPreemptor returns the first parked instance of a class that may preempt now.
+func (c *Controller) firstPreemptor(class *pending.Class, now time.Time) *fleet.Instance {
 	served := map[fleet.InstanceID]bool{}
 	for _, e := range c.state.snap.Evictions.All() {
 		served[e.For] = true
@@ -142,8 +143,8 @@ func unchanged(i *fleet.Instance) []store.Guard {
 	return []store.Guard{store.Unchanged(keys.Intent(i.Intent.ID), i.Intent.ModRev), store.Unchanged(keys.Status(i.Intent.ID), status)}
 }
 
-// ask sends the prepared request for evictions.
-func (c *Controller) ask(ctx context.Context) {
+// sendEvictions sends the prepared request for evictions.
+func (c *Controller) sendEvictions(ctx context.Context) {
 	a := c.evictor.next
 	if a == nil {
 		return
@@ -157,12 +158,12 @@ func (c *Controller) ask(ctx context.Context) {
 	})
 }
 
-// heard processes the answer. The view shows the result in any case.
-func (c *Controller) heard(a *asking, now time.Time) {
+// onEvictionResult processes the answer. The view shows the result in any case.
+func (c *Controller) onEvictionResult(a *evictionRequest, now time.Time) {
 	c.evictor.busy = false
 	c.evictor.since, c.evictor.until = a.rev, now.Add(sinceWait)
 	if a.err != nil {
-		c.evictor.rest = now.Add(retry)
+		c.evictor.rest = now.Add(retryPause)
 		if store.Lost(a.err) != nil { // it met a change and did not happen
 			a.forget()
 		}
@@ -172,24 +173,24 @@ func (c *Controller) heard(a *asking, now time.Time) {
 	c.log.Debug("asked for evictions", "revision", a.rev, "instances", len(a.txn.Writes))
 }
 
-// resume makes the classes try again once a search may start.
-func (c *Controller) resume(now time.Time) {
-	if c.state.left {
-		c.state.hungry, c.state.left = false, false
+// resumeSearch makes the classes try again once a search may start.
+func (c *Controller) resumeSearch(now time.Time) {
+	if c.state.victimFreed {
+		c.state.victimsBound, c.state.victimFreed = false, false
 		c.evictor.more = true
 	}
 	if again := c.evictor.again; !again.IsZero() && !now.Before(again) {
 		c.evictor.again, c.evictor.more = time.Time{}, true
 	}
-	if c.evictor.more && c.mayAsk(now) && !now.Before(c.evictor.rest) {
+	if c.evictor.more && c.mayRequestEvictions(now) && !now.Before(c.evictor.rest) {
 		c.evictor.more = false
-		c.state.room++
+		c.state.capacityVersion++
 	}
 }
 
-// resumes returns when resume has something to do at the latest; zero when only an answer
-// or nothing can cause it.
-func (c *Controller) resumes() time.Time {
+// nextSearch returns when resumeSearch has something to do at the latest; zero when only an
+// answer or nothing can cause it.
+func (c *Controller) nextSearch() time.Time {
 	switch e := &c.evictor; {
 	case !e.more:
 		return e.again

@@ -12,9 +12,9 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// gate is a quota-allocs record that placements touch. Like a lane, it allows one part in
-// progress at a time. Conflicts with other schedulers are found by the comparison.
-type gate struct {
+// quotaLock is a quota-allocs record that placements touch. Like a node's queue, it allows
+// one part in progress at a time. Conflicts with other schedulers are found by the comparison.
+type quotaLock struct {
 	key  string
 	busy bool
 	// rev is the record's revision from our last answer; 0 when the view's is the newest.
@@ -24,24 +24,24 @@ type gate struct {
 	since int64
 }
 
-// passage is a part's use of a gate, with the revision to compare.
-type passage struct {
-	gate *gate
+// quotaUse is a part's use of a quota lock, with the revision to compare.
+type quotaUse struct {
+	lock *quotaLock
 	rev  int64
 }
 
-// passThrough adds the gates of an entry to a part; false when one of them is busy or waits
-// for the view.
-func (c *Controller) passThrough(p *part, touches []string) bool {
-	var ways []passage
+// lockQuotas adds the quota locks of an entry to a part. It returns false when one of them
+// is busy or waits for the view.
+func (c *Controller) lockQuotas(p *part, touches []string) bool {
+	var uses []quotaUse
 	for _, key := range touches {
-		if p.through(key) {
+		if p.locks(key) {
 			continue
 		}
-		g := c.gates[key]
+		g := c.quotaLocks[key]
 		if g == nil {
-			g = &gate{key: key}
-			c.gates[key] = g
+			g = &quotaLock{key: key}
+			c.quotaLocks[key] = g
 		}
 		if g.busy || g.since > c.state.snap.Rev {
 			return false
@@ -50,60 +50,60 @@ func (c *Controller) passThrough(p *part, touches []string) bool {
 		if a, ok := c.state.snap.QuotaAllocs.Get(key); ok {
 			rev = max(rev, a.ModRev)
 		}
-		ways = append(ways, passage{g, rev})
+		uses = append(uses, quotaUse{g, rev})
 	}
-	for _, w := range ways {
-		w.gate.busy = true
+	for _, w := range uses {
+		w.lock.busy = true
 	}
-	p.gates = append(p.gates, ways...)
+	p.quotas = append(p.quotas, uses...)
 	return true
 }
 
-func (p *part) through(key string) bool {
-	for _, g := range p.gates {
-		if g.gate.key == key {
+func (p *part) locks(key string) bool {
+	for _, g := range p.quotas {
+		if g.lock.key == key {
 			return true
 		}
 	}
 	return false
 }
 
-// passed frees a part's gates after a commit.
-func (p *part) passed(rev int64) {
-	for _, g := range p.gates {
-		g.gate.busy, g.gate.rev = false, rev
+// quotasCommitted frees a part's quota locks after a commit.
+func (p *part) quotasCommitted(rev int64) {
+	for _, g := range p.quotas {
+		g.lock.busy, g.lock.rev = false, rev
 	}
 }
 
-// refused frees a part's gates. They wait until the view has reached rev.
-func (p *part) refused(rev int64) {
-	for _, g := range p.gates {
-		g.gate.busy, g.gate.rev, g.gate.since = false, 0, rev
+// quotasRefused frees a part's quota locks. They wait until the view has reached rev.
+func (p *part) quotasRefused(rev int64) {
+	for _, g := range p.quotas {
+		g.lock.busy, g.lock.rev, g.lock.since = false, 0, rev
 	}
 }
 
-// untried frees a part's gates unchanged.
-func (p *part) untried() {
-	for _, g := range p.gates {
-		g.gate.busy = false
+// quotasUntried frees a part's quota locks unchanged.
+func (p *part) quotasUntried() {
+	for _, g := range p.quotas {
+		g.lock.busy = false
 	}
 }
 
-// forgetGates resets the revisions of a lost history.
-func (c *Controller) forgetGates() {
-	for _, g := range c.gates {
+// resetQuotaLocks resets the revisions of a lost history.
+func (c *Controller) resetQuotaLocks() {
+	for _, g := range c.quotaLocks {
 		g.rev, g.since = 0, 0
 	}
 }
 
-// forgetPassed deletes idle gates without a record. Such gates exist only after quotas or
+// deleteIdleLocks deletes idle locks without a record. They exist only after quotas or
 // groups were deleted.
-func (c *Controller) forgetPassed() {
+func (c *Controller) deleteIdleLocks() {
 	snap := c.state.snap
-	if len(c.gates) <= snap.QuotaAllocs.Len() {
+	if len(c.quotaLocks) <= snap.QuotaAllocs.Len() {
 		return
 	}
-	maps.DeleteFunc(c.gates, func(key string, g *gate) bool {
+	maps.DeleteFunc(c.quotaLocks, func(key string, g *quotaLock) bool {
 		_, there := snap.QuotaAllocs.Get(key)
 		return !there && !g.busy && g.rev <= snap.Rev && g.since <= snap.Rev
 	})
@@ -118,7 +118,7 @@ func touchBudget(key string, rev int64) store.Write {
 func (s *state) charge(h place.Hold) {
 	s.model.Charge(h)
 	s.ledger.Charge(h.Node, h.Group, h.Resources)
-	s.evened(h.Group)
+	s.spreadChanged(h.Group)
 }
 
 // discharge undoes charge.
@@ -127,9 +127,9 @@ func (s *state) discharge(h place.Hold) {
 	s.ledger.Release(h.Node, h.Group, h.Resources)
 }
 
-// keeps reports whether a decision still respects all quotas and reservations, and which
+// withinBudget reports whether a decision still respects all quotas and reservations, and which
 // records it must touch. The ledger is already charged with it.
-func (s *state) keeps(e *entry) (touches []string, ok bool) {
+func (s *state) withinBudget(e *entry) (touches []string, ok bool) {
 	if !s.ledger.Shared() {
 		return nil, true
 	}
@@ -151,40 +151,9 @@ func (s *state) setBudgets() {
 	}
 }
 
-// ledgerOf builds the ledger of a snapshot.
-func ledgerOf(snap *view.Snapshot) *budget.Ledger {
-	l := budget.NewLedger()
-	for name, g := range snap.Groups.All() {
-		l.SetGroup(name, budget.TermsOf(&g.Spec))
-	}
-	for _, q := range snap.Quotas.All() {
-		l.SetQuota(q)
-	}
-	for id, n := range snap.Nodes.All() {
-		facts := nodeOf(snap, id, n)
-		l.SetNode(id, budgetOf(&facts))
-	}
-	for _, all := range []view.Table[fleet.InstanceID, *fleet.Instance]{snap.Instances, snap.Orphans} {
-		for _, i := range all.All() {
-			if h, ok := holdOf(i); ok {
-				l.Charge(h.Node, h.Group, h.Resources)
-			}
-		}
-	}
-	return l
-}
-
-// refusal returns why a ledger refuses a request, or nil when it allows it.
-func refusal(l *budget.Ledger, r *place.Request) *place.Unfit {
-	if _, no := l.Ask(r.Group, r.Plan.Resources); no != nil {
-		return &place.Unfit{Reason: no.Reason, Message: no.Message}
-	}
-	return nil
-}
-
 // setGroup applies a group's terms, which may allow more than before.
 func (s *state) setGroup(c *view.Change) {
-	s.room++
+	s.capacityVersion++
 	name := fleet.GroupName(c.Key[0])
 	g, ok := c.After.(*fleet.Group)
 	s.balance(name, g)
@@ -197,16 +166,10 @@ func (s *state) setGroup(c *view.Change) {
 
 // setQuota applies a tenant's quota.
 func (s *state) setQuota(c *view.Change) {
-	s.room++
+	s.capacityVersion++
 	if q, ok := c.After.(*cluster.Quota); ok {
 		s.ledger.SetQuota(q)
 	} else {
 		s.ledger.RemoveQuota(c.Key[0])
 	}
-}
-
-// budgetOf converts a node for the ledger.
-func budgetOf(n *place.Node) budget.Node {
-	capacity, _ := n.Room.Of(n.Capacity) // impossible amounts count as 0
-	return budget.Node{Usable: n.Live && !n.Cordoned, Capacity: capacity, MaxInstances: n.Room.MaxInstances}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
-	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 	"github.com/orreryhq/orrery/scheduler/internal/rebalance"
 )
@@ -31,7 +31,7 @@ type balancer struct {
 
 // rebalance requests moves when a search is due and finds any.
 func (c *Controller) rebalance(now time.Time) {
-	if len(c.state.balanced) == 0 || now.Before(c.balancer.due) || !c.mayAsk(now) {
+	if len(c.state.balanced) == 0 || now.Before(c.balancer.due) || !c.mayRequestEvictions(now) {
 		return
 	}
 	began := time.Now()
@@ -46,7 +46,7 @@ func (c *Controller) rebalance(now time.Time) {
 		in := rebalance.Input{Instances: instances, Limits: limits, Fits: c.state.fitsOn}
 		in.Nodes, in.UnderWay = c.state.uses()
 		if moves := rebalance.Moves(in, now); len(moves) > 0 {
-			c.evictor.next = &asking{txn: c.moves(moves, now), forget: func() {
+			c.evictor.next = &evictionRequest{txn: c.moves(moves, now), forget: func() {
 				for _, m := range moves {
 					delete(c.balancer.tried, m.Instance)
 				}
@@ -77,7 +77,7 @@ func (c *Controller) movable() (out []rebalance.Instance) {
 	return out
 }
 
-// movedAt returns the time of an instance's last move or attempt; zero when there was none.
+// movedAt returns the time of an instance's last move or attempt; zero when it was never moved.
 func (c *Controller) movedAt(i *fleet.Instance) time.Time {
 	if at, ok := c.balancer.tried[i.Intent.ID]; ok {
 		return at
@@ -119,7 +119,7 @@ func (s *state) fitsOn(id fleet.InstanceID, n fleet.NodeID) bool {
 		return false
 	}
 	stored, ok := s.snap.Plans.Get(i.Placement.Plan)
-	return ok && s.model.FitsWithout(&place.Request{ID: id, Group: i.Intent.Group, Plan: &stored.Plan, TemplateMiB: templateMiB(s.snap, &stored.Plan)}, n, nil)
+	return ok && s.model.FitsWithout(&place.Request{ID: id, Group: i.Intent.Group, Plan: &stored.Plan, TemplateMiB: facts.TemplateMiB(s.snap, &stored.Plan)}, n, nil)
 }
 
 // moves builds a transaction that requests moves. It requires that the instances are
@@ -158,21 +158,4 @@ func (s *state) balance(name fleet.GroupName, g *fleet.Group) {
 	} else {
 		delete(s.balanced, name)
 	}
-}
-
-// movesTo returns the node that a replacement was made for by a rebalancing move; empty for
-// other instances.
-func movesTo(snap *view.Snapshot, i *fleet.Instance) fleet.NodeID {
-	if i.Intent.Reason != fleet.ReasonRebalanced { // nearly all
-		return ""
-	}
-	if e, ok := snap.Evictions.Get(i.Intent.Replaces); ok && e.Reason == fleet.ReasonRebalanced {
-		return e.To
-	}
-	return ""
-}
-
-// stuck is the verdict on a replacement that does not fit on its node now.
-func stuck(to fleet.NodeID, u *place.Unfit) *place.Unfit {
-	return &place.Unfit{Reason: fleet.ReasonNoNodeFits, Message: fmt.Sprintf("it is to move to %s, which cannot take it now: %s", to, u.Message), Lost: u.Lost, Nodes: u.Nodes}
 }

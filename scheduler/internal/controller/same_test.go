@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
@@ -70,9 +71,9 @@ func (l *lagging) placedAnywhere(ids []fleet.InstanceID) (out []fleet.InstanceID
 }
 
 // moment returns the Moment that a caller of Ask would get now.
-func (l *lagging) moment() *Moment {
+func (l *lagging) moment() *facts.Moment {
 	l.t.Helper()
-	to := make(chan Moment, 1)
+	to := make(chan facts.Moment, 1)
 	l.ctl.asks.waiting[to] = struct{}{}
 	l.ctl.answer(time.Now())
 	m := <-to
@@ -93,12 +94,12 @@ func TestWhatIsToldIsWhatIsDecided(t *testing.T) {
 			var requests []*place.Request
 			for _, i := range waiting {
 				stored, _ := told.Snap.Plans.Get(i.Intent.Plan)
-				requests = append(requests, told.Request(i, &stored.Plan))
+				requests = append(requests, facts.Request(i, &stored.Plan, told.Snap))
 			}
 			first := l.moment()
 			plan, _ := first.Snap.Plans.Get(waiting[0].Intent.Plan)
 			explained := first.Explain(waiting[0], &plan.Plan, 1, "")
-			outcomes := told.Model.PlaceAll(requests, told, func() bool { return true })
+			outcomes := told.PlaceAll(requests, func() bool { return true })
 
 			l.ctl.depth = 0 // decides everything from one state and sends nothing
 			l.ctl.pass(t.Context(), time.Now())
@@ -121,8 +122,8 @@ func TestWhatIsToldIsWhatIsDecided(t *testing.T) {
 					t.Errorf("%s is on %s, explained %+v", i.Intent.Name, e.choice.Node, explained)
 				}
 			}
-			if again := l.moment(); !cmp.Equal(again.kept, first.kept) { // later decisions are not part of the snapshot
-				t.Errorf("kept %+v, before %+v", again.kept, first.kept)
+			if again := l.moment(); !cmp.Equal(again.Nominated, first.Nominated) { // later decisions are not part of the snapshot
+				t.Errorf("kept %+v, before %+v", again.Nominated, first.Nominated)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/budget"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 	"github.com/orreryhq/orrery/scheduler/internal/inputs"
 	"github.com/orreryhq/orrery/scheduler/internal/pending"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
@@ -28,31 +29,31 @@ type state struct {
 	// assumed are the placements that the model is charged with and that the view does not
 	// show yet.
 	assumed map[fleet.InstanceID]*entry
-	lanes   map[fleet.NodeID]*lane
-	// kept are resources that others free for waiting instances. The model is charged with
-	// them.
-	kept map[fleet.InstanceID]place.Hold
+	queues  map[fleet.NodeID]*nodeQueue
+	// nominated are the resources that evictions free for waiting instances. The model is
+	// charged with them.
+	nominated map[fleet.InstanceID]place.Hold
 	// prefers returns true for the nodes that the model prefers, see preferOwn.
 	prefers func(fleet.NodeID) bool
 	// balanced are the groups that allow moves.
 	balanced map[fleet.GroupName]struct{}
 	// queued is the number of assumptions that are not sent yet.
 	queued int
-	// room counts the changes that may make something fit. reopened is the count up to
-	// which the classes have tried again.
-	room, reopened uint64
+	// capacityVersion counts the changes that may make something fit. retriedVersion is the
+	// count up to which the classes have tried again.
+	capacityVersion, retriedVersion uint64
 	// maxCPU is the model's load bound, see place.Model.SetMaxCPU.
 	maxCPU float64
-	// disk, load and skew record what instances wait for besides resources, see missing.
-	disk, load bool
-	skew       map[fleet.GroupName]struct{}
-	// hungry is true while an instance waits because all possible victims are bound. left
-	// is true once players have left such a victim.
-	hungry, left bool
-	// refresh is when the earliest postponed note is due; zero when there is none.
+	// awaitsDisk, awaitsLoad and awaitsSkew record what instances wait for besides
+	// resources, see noteCause.
+	awaitsDisk, awaitsLoad bool
+	awaitsSkew             map[fleet.GroupName]struct{}
+	// victimsBound is true while an instance waits because all possible victims are bound.
+	// victimFreed is true once players have left such a victim.
+	victimsBound, victimFreed bool
+	// refresh is when the earliest postponed note is due, or zero.
 	refresh time.Time
-	// unblock is when the earliest blocked port may be tried again; zero when there is
-	// none.
+	// unblock is when the earliest blocked port may be tried again, or zero.
 	unblock time.Time
 	// blocked maps the ports that foreign programs hold to the end of the time they are
 	// avoided.
@@ -68,8 +69,8 @@ func newState(maxCPU float64) *state {
 		maxCPU: maxCPU, model: place.NewModel(), ledger: budget.NewLedger(), waiters: map[fleet.InstanceID]*pending.Instance{}, classes: map[pending.ClassKey]*pending.Class{},
 		blocked: map[fleet.NodeID]map[fleet.BlockedPort]time.Time{}, arrived: map[fleet.InstanceID]time.Time{}, stops: map[fleet.InstanceID]time.Time{},
 		aside: map[fleet.GroupName]map[*pending.Instance]struct{}{}, assumed: map[fleet.InstanceID]*entry{},
-		lanes: map[fleet.NodeID]*lane{}, kept: map[fleet.InstanceID]place.Hold{}, balanced: map[fleet.GroupName]struct{}{}, room: 1,
-		skew: map[fleet.GroupName]struct{}{},
+		queues: map[fleet.NodeID]*nodeQueue{}, nominated: map[fleet.InstanceID]place.Hold{}, balanced: map[fleet.GroupName]struct{}{}, capacityVersion: 1,
+		awaitsSkew: map[fleet.GroupName]struct{}{},
 	}
 	s.model.SetMaxCPU(maxCPU)
 	return s
@@ -98,9 +99,9 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	before := *s
 	*s = *newState(before.maxCPU)
 	s.blocked, s.arrived, s.stops = before.blocked, before.arrived, before.stops
-	s.snap, s.lanes, s.room, s.prefers = snap, before.lanes, before.room+1, before.prefers
+	s.snap, s.queues, s.capacityVersion, s.prefers = snap, before.queues, before.capacityVersion+1, before.prefers
 	s.model.Prefer(s.prefers)
-	for _, l := range s.lanes {
+	for _, l := range s.queues {
 		l.restart(rewound)
 		s.forget(l)
 	}
@@ -132,11 +133,11 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	}
 	for _, i := range snap.Instances.All() {
 		if i.NeedsPlacement() {
-			s.want(i)
+			s.addWaiter(i)
 		}
 	}
 	for _, e := range snap.Evictions.All() {
-		s.keep(e.For)
+		s.nominate(e.For)
 	}
 }
 
@@ -145,8 +146,8 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 func (s *state) assumeAgain(id fleet.InstanceID, e *entry, rewound bool) {
 	i, ok := s.snap.Instances.Get(id)
 	switch {
-	case e.phase == queued, ok && e.is(i.Placement), e.phase == made && !rewound && e.rev <= s.snap.Rev:
-		e.phase = over
+	case e.phase == queued, ok && e.is(i.Placement), e.phase == committed && !rewound && e.rev <= s.snap.Rev:
+		e.phase = ended
 	default:
 		if rewound {
 			e.phase = sent
@@ -170,44 +171,44 @@ func (s *state) apply(c *view.Change, now time.Time) {
 		s.reported(c)
 		s.setNode(fleet.NodeID(c.Key[0]), now)
 	case view.KindNode, view.KindNodeDesired:
-		s.moved(fleet.NodeID(c.Key[0]), now)
+		s.nodeChanged(fleet.NodeID(c.Key[0]), now)
 	case view.KindSession:
 		if c.Key[0] == "node" {
-			s.moved(fleet.NodeID(c.Key[1]), now)
+			s.nodeChanged(fleet.NodeID(c.Key[1]), now)
 		}
 	case view.KindPlan:
-		s.room++ // an instance may have waited for its plan
+		s.capacityVersion++ // an instance may have waited for its plan
 	case view.KindTemplateHead: // only the latest version's size is known
-		s.moreDisk()
+		s.diskFreed()
 	case view.KindGroup:
-		s.reorder(c)
+		s.updatePriority(c)
 		s.setGroup(c)
 	case view.KindQuota:
 		s.setQuota(c)
 	case view.KindEviction:
 		for _, record := range []any{c.Before, c.After} {
 			if e, ok := record.(*fleet.Eviction); ok {
-				s.keep(e.For)
+				s.nominate(e.For)
 				if e.Reason == fleet.ReasonRebalanced { // its replacement was pinned to a node
-					s.room++
+					s.capacityVersion++
 				}
 			}
 		}
 	}
 }
 
-// moved handles a change of a node that decides what fits there.
-func (s *state) moved(id fleet.NodeID, now time.Time) {
-	s.room++
+// nodeChanged handles a change of a node that decides what fits there.
+func (s *state) nodeChanged(id fleet.NodeID, now time.Time) {
+	s.capacityVersion++
 	s.setNode(id, now)
-	s.replan(id)
+	s.cancelQueued(id)
 }
 
 // applyInstance updates what an instance holds and whether it waits.
 func (s *state) applyInstance(c *view.Change) {
 	id := fleet.InstanceID(c.Key[len(c.Key)-1])
-	if _, kept := s.kept[id]; kept {
-		defer s.keep(id)
+	if _, kept := s.nominated[id]; kept {
+		defer s.nominate(id)
 	}
 	s.hold(c.JoinedBefore, c.Joined)
 	wanted := c.Instance != nil && c.Instance.NeedsPlacement()
@@ -218,24 +219,24 @@ func (s *state) applyInstance(c *view.Change) {
 		if wanted && c.Kind != view.KindIntent {
 			return
 		}
-		s.unplan(e)
+		s.cancel(e)
 	}
 	switch {
 	case !wanted:
-		s.drop(id)
+		s.removeWaiter(id)
 	case c.Kind == view.KindIntent:
-		s.drop(id)
-		s.want(c.Instance)
+		s.removeWaiter(id)
+		s.addWaiter(c.Instance)
 	default:
-		s.want(c.Instance)
+		s.addWaiter(c.Instance)
 	}
 }
 
-// hold replaces what an instance held by what it holds now. An assumption that the view now
+// hold replaces the old holds of an instance by its current ones. An assumption that the view now
 // shows ends.
 func (s *state) hold(before, after *fleet.Instance) {
-	old, had := holdOf(before)
-	now, has := holdOf(after)
+	old, had := facts.Hold(before)
+	now, has := facts.Hold(after)
 	if had && has && before.Placement == after.Placement { // most changes only concern the status
 		return
 	}
@@ -244,23 +245,13 @@ func (s *state) hold(before, after *fleet.Instance) {
 			s.end(e)
 		} else {
 			s.charge(now)
-			s.replan(now.Node)
+			s.cancelQueued(now.Node)
 		}
 	}
 	if had {
 		s.discharge(old)
-		s.room++
+		s.capacityVersion++
 	}
-}
-
-func holdOf(i *fleet.Instance) (place.Hold, bool) {
-	if i == nil || !i.HoldsNode() {
-		return place.Hold{}, false
-	}
-	p := i.Placement
-	h := place.HoldOf(p.Node, p.Group, p.Resources, p.Port, p.Ports)
-	h.Alone = p.Alone
-	return h, true
 }
 
 func (s *state) setNode(id fleet.NodeID, now time.Time) {
@@ -271,9 +262,9 @@ func (s *state) setNode(id fleet.NodeID, now time.Time) {
 		delete(s.blocked, id)
 		return
 	}
-	facts := nodeOf(s.snap, id, n)
-	s.model.SetNode(facts, s.blockedPorts(n, now))
-	s.ledger.SetNode(id, budgetOf(&facts))
+	node := facts.Node(s.snap, id, n)
+	s.model.SetNode(node, s.blockedPorts(n, now))
+	s.ledger.SetNode(id, facts.Budget(&node))
 }
 
 // blockedPorts returns the ports that foreign programs probably still hold. Each is avoided
@@ -349,7 +340,7 @@ func (s *state) releaseBlocked(now time.Time) {
 		return
 	}
 	s.unblock = time.Time{}
-	s.room++
+	s.capacityVersion++
 	for id := range s.snap.Nodes.All() {
 		s.setNode(id, now)
 	}

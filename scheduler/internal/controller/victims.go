@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 	"github.com/orreryhq/orrery/scheduler/internal/preempt"
 )
@@ -30,7 +31,7 @@ func (s *state) victims(r *place.Request, priority int, now time.Time) (preempt.
 	for id := range s.snap.Nodes.All() {
 		n := preempt.Node{ID: id}
 		for i := range s.snap.NodeInstances(id) {
-			h, holding := holdOf(i)
+			h, holding := facts.Hold(i)
 			if holding && s.leavesSoon(i, now) {
 				leaving[id] = append(leaving[id], h)
 			}

@@ -340,11 +340,11 @@ func TestTheTimerHelpsThoughSomebodyElseWakesTheControllerMoreOften(t *testing.T
 	l.want("lobby", 1, func(s *fleet.GroupSpec) { s.Rebalance = true })
 	l.settle()
 	now := time.Now()
-	room, looks := l.ctl.state.room, 0
+	room, looks := l.ctl.state.capacityVersion, 0
 	for ; now.Before(time.Now().Add(2 * resync)); looks++ {
 		now = now.Add(l.ctl.pass(t.Context(), now))
 	}
-	if got := l.ctl.state.room - room; got < 2 || looks > 200 {
+	if got := l.ctl.state.capacityVersion - room; got < 2 || looks > 200 {
 		t.Errorf("in %v of %d passes everything was looked at again %d times", 2*resync, looks, got)
 	}
 }
@@ -367,7 +367,7 @@ func TestRoomIsKeptForWhoLostARaceForIt(t *testing.T) {
 	if len(l.placedOn(first)) > 0 {
 		t.Fatal("it did not lose")
 	}
-	if _, kept := l.ctl.state.kept[first]; !kept {
+	if _, kept := l.ctl.state.nominated[first]; !kept {
 		t.Error("nothing is kept for it any more")
 	}
 	l.settle()

@@ -114,10 +114,10 @@ type ClassKey struct {
 type Class struct {
 	Key     ClassKey
 	Verdict *place.Unfit
-	// Revision is that of the state that led to the verdict, and RoomState its counter of
+	// Revision is that of the state that led to the verdict, and CapacityVersion the counter of
 	// changes that may make room.
 	Revision  int64
-	RoomState uint64
+	CapacityVersion uint64
 	Parked    Queue
 	// Noted is the verdict that all parked instances last got a note about, and NotedAt when.
 	Noted   *place.Unfit

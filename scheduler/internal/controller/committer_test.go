@@ -76,12 +76,12 @@ func TestALostRaceRedoesOnlyTheLoser(t *testing.T) {
 	l := newLagging(t)
 	l.node("n1", 100)
 	l.node("n2", 100)
-	loser, winner := l.want("loser", 1, on("n1"))[0], l.want("winner", 1, on("n2"))[0]
+	retryEntry, winner := l.want("loser", 1, on("n1"))[0], l.want("winner", 1, on("n2"))[0]
 	l.showAll()
 	l.write(touch("n1", 0)) // another scheduler was first
 	l.pass()
 	l.wantOn(winner, "n2")
-	if nodes := l.placedOn(loser); len(nodes) > 0 {
+	if nodes := l.placedOn(retryEntry); len(nodes) > 0 {
 		t.Fatalf("the loser was placed on %v from what was known before", nodes)
 	}
 	first, err := store.Get(t.Context(), l.c, keys.Placement("n2", winner))
@@ -90,7 +90,7 @@ func TestALostRaceRedoesOnlyTheLoser(t *testing.T) {
 	}
 	l.showAll()
 	l.pass()
-	l.wantOn(loser, "n1")
+	l.wantOn(retryEntry, "n1")
 	again, err := store.Get(t.Context(), l.c, keys.Placement("n2", winner))
 	if err != nil || again.ModRev != first.ModRev {
 		t.Errorf("the winner was placed again: %v, %v", again.Rev, err)
@@ -127,7 +127,7 @@ func TestWhatTheViewShowsBeforeTheAnswerIsChargedOnce(t *testing.T) {
 	answer := l.answer()
 	l.showAll()
 	l.ctl.catchUp(time.Now())
-	l.ctl.land(answer, time.Now())
+	l.ctl.onCommitResult(answer, time.Now())
 	more := l.want("more", 2, nil)
 	l.showAll()
 	l.pass()
@@ -430,7 +430,7 @@ func TestHoweverFarTheViewIsBehindNothingIsOvercommitted(t *testing.T) {
 			l.until("everything is decided", func() bool {
 				l.showAll()
 				l.pass()
-				return len(l.ctl.state.assumed) == 0 && len(l.ctl.state.ready) == 0 && len(l.ctl.losers) == 0
+				return len(l.ctl.state.assumed) == 0 && len(l.ctl.state.ready) == 0 && len(l.ctl.retries) == 0
 			})
 			living := 0
 			for _, id := range ids {
@@ -465,7 +465,7 @@ func (l *lagging) until(what string, ok func() bool) {
 	for deadline := time.Now().Add(await.Patience); !ok(); {
 		if time.Now().After(deadline) {
 			s := l.ctl.state
-			l.t.Fatalf("not %s: %d assumed, %d ready, %d waiting, %d losers, %d under way", what, len(s.assumed), len(s.ready), len(s.waiters), len(l.ctl.losers), l.ctl.flights)
+			l.t.Fatalf("not %s: %d assumed, %d ready, %d waiting, %d losers, %d under way", what, len(s.assumed), len(s.ready), len(s.waiters), len(l.ctl.retries), l.ctl.inProgress)
 		}
 	}
 }

@@ -13,10 +13,10 @@ import (
 type phase int
 
 const (
-	queued phase = iota // decided, not sent
-	sent                // in progress; its comparisons decide
-	made                // etcd has answered; the view shows the outcome from revision rev on
-	over                // shown by the view, or released
+	queued    phase = iota // decided, not sent
+	sent                   // in progress; its comparisons decide
+	committed              // etcd has answered; the view shows the outcome from revision rev on
+	ended                  // shown by the view, or released
 )
 
 // entry is an assumed placement. The model is charged with it.
@@ -32,8 +32,8 @@ type entry struct {
 	at       time.Time
 	// seen is the revision of the state that led to the decision.
 	seen int64
-	// noted is the revision of the last note about the instance, which the view may not
-	// show yet; 0 when there is none.
+	// noted is the revision of the last note about the instance, or 0. The view may not show
+	// that revision yet.
 	noted int64
 	// unsure is true when it is unknown whether a note was written.
 	unsure bool
@@ -92,59 +92,59 @@ func encoded(s string) int {
 	return n
 }
 
-// lane is the queue of placements for one node. Each part of a bulk compares and updates
-// the node's alloc key, so only one part per lane is in progress.
-type lane struct {
+// nodeQueue holds the queued placements of one node. Each part of a bulk compares and updates
+// the node's alloc key, so only one part per queue is in progress.
+type nodeQueue struct {
 	node   fleet.NodeID
 	queued []*entry
 	busy   bool
 	// rev is the alloc key's revision from our last answer; 0 when the view's is the
 	// newest.
 	rev int64
-	// since is the revision that the view must reach before the lane may be sent, after a
+	// since is the revision that the view must reach before the queue may be sent, after a
 	// lost comparison.
 	since int64
-	// listed is true while the lane is in one of the pipe's lists.
+	// listed is true while the queue is in one of the committer's lists.
 	listed bool
 }
 
 // restart drops the queue, which was planned from another state.
-func (l *lane) restart(rewound bool) {
+func (l *nodeQueue) restart(rewound bool) {
 	l.queued = nil
 	if rewound {
 		l.rev, l.since = 0, 0
 	}
 }
 
-func (s *state) lane(n fleet.NodeID) *lane {
-	l := s.lanes[n]
+func (s *state) queueOf(n fleet.NodeID) *nodeQueue {
+	l := s.queues[n]
 	if l == nil {
-		l = &lane{node: n}
-		s.lanes[n] = l
+		l = &nodeQueue{node: n}
+		s.queues[n] = l
 	}
 	return l
 }
 
-// forget deletes an idle lane whose node no longer exists.
-func (s *state) forget(l *lane) {
+// forget deletes an idle queue whose node no longer exists.
+func (s *state) forget(l *nodeQueue) {
 	if l.busy || l.listed || len(l.queued) > 0 {
 		return
 	}
 	if _, known := s.snap.Nodes.Get(l.node); !known {
-		delete(s.lanes, l.node)
+		delete(s.queues, l.node)
 	}
 }
 
 // allocRev returns the newest known revision of a node's alloc key, from the view or from
 // our own answers. The model includes all placements up to it.
-func (s *state) allocRev(l *lane) int64 {
+func (s *state) allocRev(l *nodeQueue) int64 {
 	if a, ok := s.snap.Allocs.Get(l.node); ok {
 		return max(a.ModRev, l.rev)
 	}
 	return l.rev
 }
 
-// nodeRev returns the revision of a node's record; 0 when there is none.
+// nodeRev returns the revision of a node's record, or 0 without a record.
 func (s *state) nodeRev(n fleet.NodeID) int64 {
 	if node, ok := s.snap.Nodes.Get(n); ok {
 		return node.ModRev
@@ -154,48 +154,48 @@ func (s *state) nodeRev(n fleet.NodeID) int64 {
 
 // assume queues a decision. The model is already charged with it; assume charges the
 // ledger.
-func (s *state) assume(e *entry) *lane {
+func (s *state) assume(e *entry) *nodeQueue {
 	id := e.instance.Intent.ID
 	h := &e.choice.Hold
 	s.ledger.Charge(h.Node, h.Group, h.Resources)
-	s.evened(h.Group)
+	s.spreadChanged(h.Group)
 	delete(s.waiters, id)
 	s.assumed[id] = e
 	s.queued++
-	l := s.lane(e.choice.Node)
+	l := s.queueOf(e.choice.Node)
 	l.queued = append(l.queued, e)
 	return l
 }
 
 // end removes an assumption and leaves the charges in place.
 func (s *state) end(e *entry) {
-	if e.phase == over {
+	if e.phase == ended {
 		return
 	}
-	e.phase = over
+	e.phase = ended
 	delete(s.assumed, e.instance.Intent.ID)
 }
 
 // release undoes an assumption. Its instance waits again if it still needs a placement.
 func (s *state) release(e *entry) {
-	if e.phase == over {
+	if e.phase == ended {
 		return
 	}
 	s.end(e)
 	s.discharge(e.choice.Hold)
-	s.room++
-	s.back(e.w)
+	s.capacityVersion++
+	s.requeue(e.w)
 }
 
-// unplan releases a decision that was not sent.
-func (s *state) unplan(e *entry) {
+// cancel releases a decision that was not sent.
+func (s *state) cancel(e *entry) {
 	s.queued--
 	s.release(e)
 }
 
-// replan releases the queued decisions for a node that has changed since.
-func (s *state) replan(n fleet.NodeID) {
-	l := s.lanes[n]
+// cancelQueued releases the queued decisions for a node that has changed since.
+func (s *state) cancelQueued(n fleet.NodeID) {
+	l := s.queues[n]
 	if l == nil {
 		return
 	}
@@ -203,7 +203,7 @@ func (s *state) replan(n fleet.NodeID) {
 	l.queued = nil
 	for _, e := range entries {
 		if e.phase == queued {
-			s.unplan(e)
+			s.cancel(e)
 		}
 	}
 	s.forget(l)

@@ -4,46 +4,35 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 	"github.com/orreryhq/orrery/scheduler/internal/pending"
 )
 
-// want makes an instance wait for a placement, unless it already does.
-func (s *state) want(i *fleet.Instance) {
+// addWaiter makes an instance wait for a placement, unless it already does.
+func (s *state) addWaiter(i *fleet.Instance) {
 	in := &i.Intent
 	if s.waiters[in.ID] != nil || s.assumed[in.ID] != nil {
 		return
 	}
-	w := waiterOf(i, s.priority(in.Group))
+	w := facts.Waiting(i, s.priority(in.Group))
 	s.waiters[in.ID] = w
 	s.ready.Add(w)
 }
 
-func waiterOf(i *fleet.Instance, priority int) *pending.Instance {
-	in := &i.Intent
-	return &pending.Instance{ID: in.ID, Group: in.Group, Age: in.ModRev, Ordinal: in.Ordinal, Priority: priority, Index: -1}
-}
+func (s *state) priority(g fleet.GroupName) int { return facts.Priority(s.snap, g) }
 
-func (s *state) priority(g fleet.GroupName) int { return priority(s.snap, g) }
-
-func priority(snap *view.Snapshot, g fleet.GroupName) int {
-	if group, ok := snap.Groups.Get(g); ok {
-		return group.Spec.Priority
-	}
-	return 0
-}
-
-// drop removes a waiter.
-func (s *state) drop(id fleet.InstanceID) {
+// removeWaiter removes a waiter.
+func (s *state) removeWaiter(id fleet.InstanceID) {
 	if w := s.waiters[id]; w != nil {
-		s.passOn(w)
+		s.queueNext(w)
 		s.detach(w)
 		delete(s.waiters, id)
 	}
 }
 
-// passOn queues the next instance of the class that w was tried for, because w no longer
+// queueNext queues the next instance of the class that w was tried for, because w no longer
 // represents that class.
-func (s *state) passOn(w *pending.Instance) {
+func (s *state) queueNext(w *pending.Instance) {
 	from := w.From
 	if w.From = nil; from == nil {
 		return
@@ -67,8 +56,8 @@ func (s *state) detach(w *pending.Instance) {
 	}
 }
 
-// back makes a waiter wait again if its instance still needs a placement.
-func (s *state) back(w *pending.Instance) {
+// requeue makes a waiter wait again if its instance still needs a placement.
+func (s *state) requeue(w *pending.Instance) {
 	i, ok := s.snap.Instances.Get(w.ID)
 	if !ok || !i.NeedsPlacement() || s.waiters[w.ID] != nil || s.assumed[w.ID] != nil {
 		return
@@ -76,7 +65,7 @@ func (s *state) back(w *pending.Instance) {
 	w.Priority = s.priority(w.Group)
 	s.waiters[w.ID] = w
 	s.ready.Add(w)
-	s.keep(w.ID)
+	s.nominate(w.ID)
 }
 
 // idle reports whether a waiter is in no queue and no class.
@@ -92,8 +81,8 @@ func (s *state) setAside(w *pending.Instance) {
 	s.aside[w.Group][w] = struct{}{}
 }
 
-// takeUp queues the waiters of groups that this replica now owns.
-func (s *state) takeUp(own *store.Ownership) {
+// queueOwned queues the waiters of groups that this replica now owns.
+func (s *state) queueOwned(own *store.Ownership) {
 	for g, ws := range s.aside {
 		if _, ok := own.Fence(g); !ok {
 			continue
@@ -119,12 +108,12 @@ func (s *state) preferOwn(own *store.Ownership) {
 	s.model.Prefer(s.prefers)
 }
 
-// reopen queues one instance of each class if resources may have become free.
-func (s *state) reopen() {
-	if s.reopened == s.room {
+// retryClasses queues one instance of each class if resources may have become free.
+func (s *state) retryClasses() {
+	if s.retriedVersion == s.capacityVersion {
 		return
 	}
-	s.reopened = s.room
+	s.retriedVersion = s.capacityVersion
 	for key, c := range s.classes {
 		if w := c.Next(); w != nil {
 			s.ready.Add(w)
@@ -134,8 +123,8 @@ func (s *state) reopen() {
 	}
 }
 
-// reorder applies a group's changed priority to its waiters.
-func (s *state) reorder(c *view.Change) {
+// updatePriority applies a group's changed priority to its waiters.
+func (s *state) updatePriority(c *view.Change) {
 	g := fleet.GroupName(c.Key[0])
 	priority := s.priority(g)
 	if old, ok := c.Before.(*fleet.Group); ok && old.Spec.Priority == priority {

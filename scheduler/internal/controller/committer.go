@@ -32,51 +32,52 @@ const (
 	commitTimeout = 5 * time.Second
 )
 
-// pipe holds what is to be sent, what is in progress, and the results.
-type pipe struct {
+// committer holds the queued placements and notes, the transactions in progress, and the
+// results.
+type committer struct {
 	// parts and size are the limits of a transaction, see store.BulkLimits.
 	parts, size int
-	// open are the lanes that may be sent, in order of arrival. held are the lanes for
-	// which the view must catch up first.
-	open, held []*lane
-	// gates are the records of quotas and reservations; shut are the lanes that wait for
-	// one of them.
-	gates map[string]*gate
-	shut  []*lane
+	// sendable are the queues that may be sent, in order of arrival. awaitingView are the
+	// queues for which the view must catch up first.
+	sendable, awaitingView []*nodeQueue
+	// quotaLocks are the records of quotas and reservations; awaitingQuota are the queues
+	// that wait for one of them.
+	quotaLocks    map[string]*quotaLock
+	awaitingQuota []*nodeQueue
 	// notes are the instances with a note to write.
-	notes   []*pending.Instance
-	flights int
-	// most is the current limit of parts per transaction, depth the limit of concurrent
+	notes      []*pending.Instance
+	inProgress int
+	// partLimit is the current limit of parts per transaction, depth the limit of concurrent
 	// transactions, and window the limit of placements decided ahead.
-	most, depth, window int
-	// landed are the answered transactions whose revision the view has not reached.
-	landed []*flight
-	// doubts are the transactions with an unknown outcome; settling is true while one of
+	partLimit, depth, window int
+	// unconfirmed are the answered transactions whose revision the view has not reached.
+	unconfirmed []*bulk
+	// unknown are the transactions with an unknown outcome; resolving is true while one of
 	// them is being resolved.
-	doubts   []*flight
-	settling bool
-	// line counts how often etcd went back in time, such as by a restore.
-	line   int
-	losers []loser
+	unknown   []*bulk
+	resolving bool
+	// history counts how often etcd went back in time, such as by a restore.
+	history int
+	retries []retryEntry
 	// pausedUntil is set after a failed transaction.
 	pausedUntil time.Time
 }
 
-func newPipe(c *store.Client) pipe {
+func newCommitter(c *store.Client) committer {
 	parts, size := c.BulkLimits()
 	parts = min(parts, maxParts)
-	return pipe{gates: map[string]*gate{}, parts: parts, size: size, most: parts, depth: depthLimit, window: windowStep}
+	return committer{quotaLocks: map[string]*quotaLock{}, parts: parts, size: size, partLimit: parts, depth: depthLimit, window: windowStep}
 }
 
-// flight is a transaction in progress, and later its result.
-type flight struct {
+// bulk is a transaction in progress, and later its result.
+type bulk struct {
 	parts  []part
 	fences []store.Fence
-	// settles holds the transactions whose outcome this one resolves.
-	settles []*flight
-	// line is the pipe's line when it was sent. After a change of line, the answer may
+	// resolves holds the transactions whose outcome this one resolves.
+	resolves []*bulk
+	// history is the committer's history when it was sent. After a change, the answer may
 	// belong to either history.
-	line int
+	history int
 
 	done []bool
 	rev  int64
@@ -86,31 +87,30 @@ type flight struct {
 
 // part holds one node's placements, or a note.
 type part struct {
-	lane    *lane
+	queue   *nodeQueue
 	entries []*entry
 	alloc   int64
 	// node is the revision of the node's record that the decisions are based on.
-	node  int64
-	gates []passage
-	note  *note
+	node   int64
+	quotas []quotaUse
+	note   *note
 }
 
 // enough reports whether to stop deciding: either a full transaction can be sent, or the
 // window is full.
-func (p *pipe) enough(queued int) bool {
-	if p.flights < p.depth { // entries queued for busy nodes do not fill a transaction
-		return len(p.open) >= p.most || queued >= max(p.window, windowStep)
+func (p *committer) enough(queued int) bool {
+	if p.inProgress < p.depth { // entries queued for busy nodes do not fill a transaction
+		return len(p.sendable) >= p.partLimit || queued >= max(p.window, windowStep)
 	}
 	return queued >= p.window
 }
 
 // adapt raises the limits after a transaction without losses and lowers them after heavy
-// loss. Under contention, decisions must be based on fresh data, and whatever queues for
-// etcd gets old.
-func (p *pipe) adapt(lost, of int) {
+// loss. Under contention, decisions must be based on fresh data, and the longer a decision waits for etcd, the older its data gets.
+func (p *committer) adapt(lost, of int) {
 	switch {
-	case lost == 0 && p.most < p.parts:
-		p.most = min(2*p.most, p.parts)
+	case lost == 0 && p.partLimit < p.parts:
+		p.partLimit = min(2*p.partLimit, p.parts)
 	case lost == 0:
 		p.depth = min(p.depth+1, depthLimit)
 		p.window = min(p.window+windowStep, windowLimit)
@@ -120,27 +120,27 @@ func (p *pipe) adapt(lost, of int) {
 		p.window /= 2
 	default:
 		p.window = 0 // decide only right before sending
-		p.most = max(p.most/2, leastParts)
+		p.partLimit = max(p.partLimit/2, leastParts)
 	}
 }
 
-// enqueue lists a lane for sending if it has entries and is not busy.
-func (c *Controller) enqueue(l *lane) {
+// enqueue lists a queue for sending if it has entries and is not busy.
+func (c *Controller) enqueue(l *nodeQueue) {
 	if l.listed || l.busy || len(l.queued) == 0 {
 		return
 	}
 	l.listed = true
 	if l.since > c.state.snap.Rev {
-		c.held = append(c.held, l)
+		c.awaitingView = append(c.awaitingView, l)
 	} else {
-		c.open = append(c.open, l)
+		c.sendable = append(c.sendable, l)
 	}
 }
 
 // send sends queued parts until the depth limit. It returns false when there was nothing to
 // send.
 func (c *Controller) send(ctx context.Context, now time.Time) (sent bool) {
-	for c.flights < c.depth {
+	for c.inProgress < c.depth {
 		f := c.load(now)
 		if len(f.parts) == 0 {
 			return sent
@@ -153,13 +153,13 @@ func (c *Controller) send(ctx context.Context, now time.Time) (sent bool) {
 
 // launch runs send in a goroutine that ends with an answer.
 func (c *Controller) launch(send func()) {
-	c.flights++
+	c.inProgress++
 	c.sending.Go(send)
 }
 
 // load takes up to one transaction of queued parts.
-func (c *Controller) load(now time.Time) *flight {
-	f := &flight{line: c.line}
+func (c *Controller) load(now time.Time) *bulk {
+	f := &bulk{history: c.history}
 	fences := map[string]bool{}
 	covered := func(fence store.Fence) bool {
 		if fences[fence.Key()] {
@@ -173,15 +173,15 @@ func (c *Controller) load(now time.Time) *flight {
 		return true
 	}
 	entries, bytes := 0, 0
-	lanes := c.most - min(len(c.notes), c.most/noteShare)
-	for range c.open { // a lane without room for its fence is queued again at the end
-		if len(f.parts) >= lanes || entries >= maxEntries || bytes >= store.FullBytes {
+	queues := c.partLimit - min(len(c.notes), c.partLimit/noteShare)
+	for range c.sendable { // a queue without room for its fence is queued again at the end
+		if len(f.parts) >= queues || entries >= maxEntries || bytes >= store.FullBytes {
 			break
 		}
-		l := c.open[0]
-		c.open = c.open[1:]
+		l := c.sendable[0]
+		c.sendable = c.sendable[1:]
 		l.listed = false
-		if p := c.loadLane(l, bytes, covered); len(p.entries) > 0 {
+		if p := c.loadQueue(l, bytes, covered); len(p.entries) > 0 {
 			entries += len(p.entries)
 			for _, e := range p.entries {
 				bytes += e.bytes()
@@ -189,7 +189,7 @@ func (c *Controller) load(now time.Time) *flight {
 			f.parts = append(f.parts, p)
 		}
 	}
-	for len(f.parts) < c.most && bytes < store.FullBytes {
+	for len(f.parts) < c.partLimit && bytes < store.FullBytes {
 		n := c.nextNote(now, covered)
 		if n == nil {
 			break
@@ -200,26 +200,26 @@ func (c *Controller) load(now time.Time) *flight {
 	return f
 }
 
-// loadLane takes one part from a lane's queue. bytes is the size that the transaction
+// loadQueue takes one part from a node's queue. bytes is the size that the transaction
 // already has.
-func (c *Controller) loadLane(l *lane, bytes int, covered func(store.Fence) bool) part {
-	p := part{lane: l, alloc: c.state.allocRev(l), node: c.state.nodeRev(l.node)}
+func (c *Controller) loadQueue(l *nodeQueue, bytes int, covered func(store.Fence) bool) part {
+	p := part{queue: l, alloc: c.state.allocRev(l), node: c.state.nodeRev(l.node)}
 	size := 2
 	for len(l.queued) > 0 {
 		e := l.queued[0]
 		if e.phase == queued {
-			touches, ok := c.state.keeps(e)
+			touches, ok := c.state.withinBudget(e)
 			if !ok { // another placement used up the budget
 				l.queued = l.queued[1:]
-				c.state.unplan(e)
+				c.state.cancel(e)
 				continue
 			}
 			size += e.size() + len(touches)
 			if size > c.size || bytes >= store.FullBytes || !covered(e.fence) {
 				break
 			}
-			if !c.passThrough(&p, touches) {
-				c.shut = append(c.shut, l)
+			if !c.lockQuotas(&p, touches) {
+				c.awaitingQuota = append(c.awaitingQuota, l)
 				l.listed = true
 				break
 			}
@@ -238,7 +238,7 @@ func (c *Controller) loadLane(l *lane, bytes int, covered func(store.Fence) bool
 }
 
 // commit performs a transaction and reports its result.
-func (c *Controller) commit(ctx context.Context, f *flight) {
+func (c *Controller) commit(ctx context.Context, f *bulk) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	b := store.Bulk{Fences: f.fences, Parts: make([]store.Part, len(f.parts))}
@@ -256,12 +256,12 @@ func (p *part) build() store.Part {
 	if p.note != nil {
 		return p.note.part()
 	}
-	out := store.Part{Writes: []store.Write{touch(p.lane.node, p.alloc)}}
-	for _, g := range p.gates {
-		out.Writes = append(out.Writes, touchBudget(g.gate.key, g.rev))
+	out := store.Part{Writes: []store.Write{touch(p.queue.node, p.alloc)}}
+	for _, g := range p.quotas {
+		out.Writes = append(out.Writes, touchBudget(g.lock.key, g.rev))
 	}
 	if len(p.entries) > 0 { // the node exists with the same capacity
-		out.Guards = append(out.Guards, store.Unchanged(keys.Node(p.lane.node), p.node))
+		out.Guards = append(out.Guards, store.Unchanged(keys.Node(p.queue.node), p.node))
 	}
 	for _, e := range p.entries {
 		e.build(&out)

@@ -1,0 +1,75 @@
+package facts
+
+import (
+	"fmt"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/internal/pending"
+	"github.com/orreryhq/orrery/scheduler/internal/place"
+)
+
+// PlanMissing is the verdict on an instance whose plan is not in the store.
+func PlanMissing() *place.Unfit {
+	return &place.Unfit{Reason: fleet.ReasonPlanMissing, Message: "its plan is not in the store yet"}
+}
+
+// Request builds the placement request for an instance. A static instance is pinned to
+// the node with its data, unless its group lets it leave a lost node. It waits when that
+// node was deleted. A replacement that was made for a certain node is pinned to that node.
+func Request(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.Request {
+	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: TemplateMiB(snap, plan)}
+	if old := i.Placement; old != nil {
+		r.PreferredNode, r.PreferredPort = old.Node, old.Port
+		record, known := snap.Nodes.Get(old.Node)
+		switch {
+		case !plan.Static, known && i.MayLeave(record.ModRev):
+		case known && old.On(record):
+			r.Pinned = old.Node
+		case !plan.Exclusive() && i.Intent.DiscardsData != old.Generation:
+			r.Waits = dataLost(i)
+		}
+	}
+	if to := MoveTarget(snap, i); to != "" {
+		r.Pinned = to
+	}
+	return r
+}
+
+// dataLost is the verdict on a static instance whose data was on a deleted node.
+func dataLost(i *fleet.Instance) *place.Unfit {
+	return &place.Unfit{Reason: fleet.ReasonDataLost, Message: fmt.Sprintf(
+		"its data was on node %s, which was deleted: it starts with its data once that node joins again with its data directory; to start it without, POST /api/v1/services/%s/start?discardData=true",
+		i.Placement.Node, i.Intent.Name)}
+}
+
+// MoveTarget returns the node that a rebalancing move made a replacement for. It is empty
+// for other instances.
+func MoveTarget(snap *view.Snapshot, i *fleet.Instance) fleet.NodeID {
+	if i.Intent.Reason != fleet.ReasonRebalanced { // nearly all
+		return ""
+	}
+	if e, ok := snap.Evictions.Get(i.Intent.Replaces); ok && e.Reason == fleet.ReasonRebalanced {
+		return e.To
+	}
+	return ""
+}
+
+// MoveRefused is the verdict on a replacement that does not fit on its node now.
+func MoveRefused(to fleet.NodeID, u *place.Unfit) *place.Unfit {
+	return &place.Unfit{Reason: fleet.ReasonNoNodeFits, Message: fmt.Sprintf("it is to move to %s, which cannot take it now: %s", to, u.Message), Lost: u.Lost, Nodes: u.Nodes}
+}
+
+// Waiting returns the queue entry of an instance that needs a placement.
+func Waiting(i *fleet.Instance, priority int) *pending.Instance {
+	in := &i.Intent
+	return &pending.Instance{ID: in.ID, Group: in.Group, Age: in.ModRev, Ordinal: in.Ordinal, Priority: priority, Index: -1}
+}
+
+// Priority returns a group's priority; 0 when the group has no record.
+func Priority(snap *view.Snapshot, g fleet.GroupName) int {
+	if group, ok := snap.Groups.Get(g); ok {
+		return group.Spec.Priority
+	}
+	return 0
+}
