@@ -1,5 +1,5 @@
-// Package controller carries out what package plan decides. The view tells it which groups
-// have changed. It plans each of them and commits the actions as fenced transactions.
+// Package controller carries out what package plan decides. The view reports which groups
+// have changed. The controller plans each of them and commits the actions as fenced transactions.
 //
 //	view ──changed groups──▶ queue ──▶ plan.Group ──▶ transactions ──▶ etcd
 //	  ▲                                                                  │

@@ -25,7 +25,7 @@ func newGroupMetrics(c *Controller) *groupMetrics {
 	return &groupMetrics{
 		c:         c,
 		paused:    desc("group_paused", "1 while the enforcer has paused an owned group after repeated crashes, else 0.", "group"),
-		missing:   desc("group_missing", "Instances that an owned group lacks to its minimum. Instances count that are ONLINE and not told to stop.", "group"),
+		missing:   desc("group_missing", "Instances that an owned group lacks to its minimum. Only instances that are ONLINE and not asked to stop count.", "group"),
 		instances: desc("instances", "Instances of an owned group by state. States without instances are absent.", "group", "state"),
 		others:    desc("unlisted_groups", "Owned groups without metrics of their own, because there are too many."),
 	}

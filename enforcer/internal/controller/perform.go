@@ -32,7 +32,7 @@ func (c *Controller) perform(ctx context.Context, t *task, actions []plan.Action
 
 func split(actions []plan.Action) (births, rest []plan.Action) {
 	for _, a := range actions {
-		if a.Kind == plan.Create || a.Kind == plan.Again {
+		if a.Kind == plan.Create || a.Kind == plan.Restart {
 			births = append(births, a)
 		} else {
 			rest = append(rest, a)
@@ -70,11 +70,11 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 func birth(s *spawn.Spawner, t *task, a plan.Action) (spawn.Birth, error) {
 	cause := spawn.Cause{Origin: a.Origin, Reason: a.Reason, Message: a.Message, By: a.By}
 	switch {
-	case a.Kind == plan.Again && (a.Instance.Lost() || a.Instance.Stranded()):
+	case a.Kind == plan.Restart && (a.Instance.Lost() || a.Instance.Stranded()):
 		return s.Elsewhere(t.group(), a.Instance, cause), nil
-	case a.Kind == plan.Again && a.Instance.NeedsPlacement():
+	case a.Kind == plan.Restart && a.Instance.NeedsPlacement():
 		return s.Renewed(t.group(), a.Instance, cause)
-	case a.Kind == plan.Again:
+	case a.Kind == plan.Restart:
 		return s.Again(t.group(), a.Instance, cause)
 	case a.Replaces != nil:
 		return s.Fresh(t.group(), cause, a.Replaces.Intent.ID, a.Replaces.Intent.Values), nil
@@ -92,7 +92,7 @@ func (c *Controller) did(t *task, actions []plan.Action) {
 			log.Warn("group paused", "level", a.Loop.Level, "until", a.Loop.PausedUntil)
 		case a.Kind == plan.DeleteGroup:
 			log.Info("group deleted")
-		case a.Kind == plan.Lose:
+		case a.Kind == plan.ReportLost:
 			log.Warn("instance lost", "instance", a.Instance.Intent.ID, "node", a.Instance.Node())
 		case a.Instance != nil:
 			log.Debug("acted", "instance", a.Instance.Intent.ID)

@@ -37,7 +37,7 @@ type stampKey struct {
 	id   string
 }
 
-// stampName says which time of which kind of record it is.
+// stampName names one time of one kind of record.
 type stampName string
 
 const (
@@ -349,7 +349,7 @@ func (t *task) asWritten(actions []plan.Action, ahead time.Duration) {
 		if a.Kind == plan.SetCrashLoop {
 			a.Loop = shiftedLoop(a.Loop, ahead)
 		}
-		if a.Kind == plan.Again && planned.Status != nil && planned != a.Instance {
+		if a.Kind == plan.Restart && planned.Status != nil && planned != a.Instance {
 			next := *a.Instance
 			next.Status = shiftedStatus(planned.Status, ahead)
 			a.Instance = &next

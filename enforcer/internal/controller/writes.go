@@ -48,11 +48,11 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		return t.stop(a)
 	case plan.Order:
 		return t.order(a)
-	case plan.Lose, plan.Bury:
+	case plan.ReportLost, plan.EndDeleted:
 		return t.lost(a)
-	case plan.Settle:
+	case plan.RemoveEviction:
 		return nil, t.settle(a)
-	case plan.Retire:
+	case plan.DeleteInstance:
 		return nil, t.retire(a.Instance)
 	case plan.DeleteGroup:
 		return nil, t.deleteGroup()
@@ -66,11 +66,11 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		if have, ok := t.snap.CrashLoops.Get(t.name); ok {
 			return nil, []store.Write{store.Remove(keys.CrashLoop(t.name), have.ModRev)}
 		}
-	case plan.CollectPlan:
+	case plan.DeletePlan:
 		if have, ok := t.snap.Plans.Get(a.Digest); ok {
 			return nil, []store.Write{store.Remove(keys.Plan(a.Digest), have.ModRev)}
 		}
-	case plan.Create, plan.Again: // package spawn makes their writes
+	case plan.Create, plan.Restart: // package spawn makes their writes
 	}
 	return nil, nil
 }
@@ -178,7 +178,7 @@ func (t *task) lost(a plan.Action) ([]store.Guard, []store.Write) {
 	}
 	s.State, s.Reason, s.Message, s.ChangedAt = fleet.Offline, a.Reason, a.Message, t.now
 	guards := []store.Guard{store.Missing(keys.NodeSession(node)), placementUnchanged(a.Instance)}
-	if a.Kind == plan.Bury {
+	if a.Kind == plan.EndDeleted {
 		s.State, s.PID, s.FinishedAt = fleet.Stopped, 0, t.now
 		if d, ok := t.snap.NodesDesired.Get(node); ok {
 			guards = append(guards, store.Unchanged(keys.NodeDesired(node), d.ModRev))

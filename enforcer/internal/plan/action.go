@@ -11,34 +11,34 @@ type Kind string
 const (
 	// Create makes a new instance with Origin. It may be a replacement for Replaces.
 	Create Kind = "create"
-	// Again starts the next generation of Instance, which has ended, is lost, or waits for
+	// Restart starts the next generation of Instance, which has ended, is lost, or waits for
 	// a node.
-	Again Kind = "again"
+	Restart Kind = "again"
 	// Stop sets the intent of Instance to stopped. If it is placed, the same transaction
 	// orders the stop.
 	Stop Kind = "stop"
 	// Order writes an order for the node of Instance.
 	Order Kind = "order"
-	// Lose reports Instance as lost with its node.
-	Lose Kind = "lose"
-	// Bury reports Instance as ended, because its lost node was deleted.
-	Bury Kind = "bury"
-	// Settle removes the eviction of Instance, which is done or no longer possible.
-	Settle Kind = "settle"
-	// Retire deletes all records of Instance.
-	Retire Kind = "retire"
+	// ReportLost reports Instance as lost with its node.
+	ReportLost Kind = "lose"
+	// EndDeleted reports Instance as ended, because its lost node was deleted.
+	EndDeleted Kind = "bury"
+	// RemoveEviction removes the eviction of Instance, which is done or no longer possible.
+	RemoveEviction Kind = "settle"
+	// DeleteInstance deletes all records of Instance.
+	DeleteInstance Kind = "retire"
 	// DeleteGroup deletes the group's own records.
 	DeleteGroup Kind = "delete_group"
 	// SetCrashLoop writes Loop.
 	SetCrashLoop Kind = "set_crash_loop"
 	// ClearCrashLoop deletes the group's crash loop.
 	ClearCrashLoop Kind = "clear_crash_loop"
-	// CollectPlan deletes the stored plan Digest.
-	CollectPlan Kind = "collect_plan"
+	// DeletePlan deletes the stored plan Digest.
+	DeletePlan Kind = "collect_plan"
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Again, Stop, Order, Lose, Bury, Settle, Retire, DeleteGroup, SetCrashLoop, ClearCrashLoop, CollectPlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, DeletePlan}
 
 // Action is one change to make and its reason.
 type Action struct {
@@ -52,11 +52,10 @@ type Action struct {
 	Instance *fleet.Instance
 	// Origin is the origin of a new instance.
 	Origin fleet.Origin
-	// Replaces is the crashed, lost or moved instance that a new one replaces; nil when
-	// there is none.
+	// Replaces is the crashed, lost or moved instance that a new one replaces, or nil.
 	Replaces *fleet.Instance
 	// Restores is the original that stays when a Stop ends its replacement. It then counts
-	// as never replaced. Nil when there is none.
+	// as never replaced. It may be nil.
 	Restores *fleet.Instance
 	// Stays is set when a Settle ends a move whose replacement failed. Instance then counts
 	// as never replaced.

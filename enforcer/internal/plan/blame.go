@@ -11,8 +11,9 @@ import (
 // same crash.
 const blameSlack = 10 * time.Second
 
-// blame finds what the group's crashes after a time have in common. A node is not a suspect
-// when it is the only one, because then everything crashes there.
+// blame returns the likely cause of the group's crashes after a time: a node, a revision,
+// or none. A node is not a suspect when it is the only one, because then everything crashes
+// there.
 func (p *pass) blame(after time.Time) fleet.Blame {
 	var own, all []*reports.Crash
 	for c := range p.in.Crashes {

@@ -116,9 +116,9 @@ func (p *pass) nextLoop(crashes []time.Time) fleet.CrashLoop {
 	return loop
 }
 
-// calm removes the crash loop after a quiet time since the last crash or the end of the
+// clearCrashLoop removes the crash loop after a quiet time since the last crash or the end of the
 // pause, whichever is later.
-func (p *pass) calm() {
+func (p *pass) clearCrashLoop() {
 	loop := p.in.CrashLoop
 	if loop == nil {
 		return

@@ -325,7 +325,7 @@ func TestACommandThatDoesNotExistIsNotTriedAgainBeforeSomethingChanges(t *testin
 			got, _ := s.step(at(2 * time.Hour))
 			starts := 0
 			for _, a := range got {
-				if a.Kind == Create || a.Kind == Again {
+				if a.Kind == Create || a.Kind == Restart {
 					starts++
 				}
 			}

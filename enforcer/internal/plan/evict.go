@@ -7,9 +7,9 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// makeRoom stops preempted instances whose beneficiary still waits and may still preempt
+// preempt stops preempted instances whose beneficiary still waits and may still preempt
 // them. It runs before replacements are decided.
-func (p *pass) makeRoom() {
+func (p *pass) preempt() {
 	for _, i := range p.all {
 		e := p.in.Eviction(i.Intent.ID)
 		if e != nil && e.Reason != fleet.ReasonRebalanced && p.mayGo(i, e) && p.in.Players(i) == 0 && p.in.Waits(e.For) && p.in.Outranks(e.For, p.spec().Priority) {
@@ -18,20 +18,20 @@ func (p *pass) makeRoom() {
 	}
 }
 
-// abandon ends the moves of instances that were stopped meanwhile. It runs before doubles
+// cancelMoves ends the moves of instances that were stopped meanwhile. It runs before doubles
 // are resolved.
-func (p *pass) abandon() {
+func (p *pass) cancelMoves() {
 	for _, i := range p.all {
 		e := p.in.Eviction(i.Intent.ID)
 		if e != nil && e.Reason == fleet.ReasonRebalanced && !p.busy[i.Intent.ID] && !p.mayGo(i, e) {
-			p.follow(i)
+			p.stopReplacement(i)
 		}
 	}
 }
 
-// relocate continues the moves that the scheduler requested, if they are still possible.
-// settle removes those that are done or impossible.
-func (p *pass) relocate() {
+// continueMoves continues the moves that the scheduler requested, if they are still possible.
+// removeEvictions removes those that are done or impossible.
+func (p *pass) continueMoves() {
 	for _, i := range p.all {
 		e := p.in.Eviction(i.Intent.ID)
 		if e != nil && e.Reason == fleet.ReasonRebalanced && !p.busy[i.Intent.ID] && p.mayGo(i, e) {
@@ -50,7 +50,7 @@ func (p *pass) mayGo(i *fleet.Instance, e *fleet.Eviction) bool {
 
 // move starts a replacement for an instance that should leave its node, and stops the
 // original once the replacement is ready. Until then the two count as one. The move is
-// given up when players join the original while the replacement has none, or when the
+// given up when players join the original and the replacement is empty, or when the
 // replacement is not ready in time.
 func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
 	if i.Intent.ReplacedBy == "" {
@@ -59,7 +59,7 @@ func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
 		}
 		return
 	}
-	second := p.successor(i)
+	second := p.replacementOf(i)
 	if second == nil || p.busy[second.Intent.ID] || !p.living(second) || second.Intent.Frozen { // the replacement failed, or must stay as it is
 		return
 	}
@@ -77,7 +77,7 @@ func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
 
 // moving reports whether an instance is being moved. Then its replacement is not a double.
 func (p *pass) moving(i *fleet.Instance) bool {
-	e, second := p.in.Eviction(i.Intent.ID), p.successor(i)
+	e, second := p.in.Eviction(i.Intent.ID), p.replacementOf(i)
 	return e != nil && e.Reason == fleet.ReasonRebalanced && second != nil && p.living(second) && p.mayGo(i, e)
 }
 
@@ -96,16 +96,16 @@ func (p *pass) inPlace(i *fleet.Instance) (out []*fleet.Instance) {
 	return out
 }
 
-// follow stops the replacement of an instance that was stopped during its move, because the
+// stopReplacement stops the replacement of an instance that was stopped during its move, because the
 // request was meant for the place. If the replacement itself is being moved, follow stops
 // its replacement too, in the same pass.
-func (p *pass) follow(i *fleet.Instance) {
+func (p *pass) stopReplacement(i *fleet.Instance) {
 	s := i.Intent.Stop
 	if p.spec().Static.Enabled || i.Intent.Desired != fleet.DesiredStopped || i.Intent.RestartPending || s == nil || s.Reason != fleet.ReasonStopRequested {
 		return
 	}
 	for {
-		second := p.successor(i)
+		second := p.replacementOf(i)
 		if second == nil || p.busy[second.Intent.ID] || !p.living(second) || second.Intent.Frozen || p.in.Players(second) > 0 {
 			return
 		}
@@ -130,8 +130,8 @@ func (p *pass) mayMove(i *fleet.Instance) bool {
 	return pause == nil && !ready.After(p.now)
 }
 
-// successor returns the replacement of an instance; nil when there is none.
-func (p *pass) successor(i *fleet.Instance) *fleet.Instance {
+// replacementOf returns the replacement of an instance, or nil.
+func (p *pass) replacementOf(i *fleet.Instance) *fleet.Instance {
 	for _, second := range p.all {
 		if second.Intent.ID == i.Intent.ReplacedBy {
 			return second
@@ -146,15 +146,15 @@ func preempted(i *fleet.Instance) bool {
 	return i.Intent.Desired == fleet.DesiredStopped && s != nil && s.Reason == fleet.ReasonPreempted
 }
 
-// settle removes the evictions that are done or impossible, of instances without another
+// removeEvictions removes the evictions that are done or impossible, of instances without another
 // action in this pass.
-func (p *pass) settle() {
+func (p *pass) removeEvictions() {
 	for _, i := range p.all {
 		e := p.in.Eviction(i.Intent.ID)
 		if e == nil || p.busy[i.Intent.ID] {
 			continue
 		}
-		a := Action{Kind: Settle, Instance: i, Reason: e.Reason}
+		a := Action{Kind: RemoveEviction, Instance: i, Reason: e.Reason}
 		var over bool
 		if e.Reason == fleet.ReasonRebalanced {
 			over = p.moved(i, e, &a)
@@ -196,7 +196,7 @@ func (p *pass) moved(i *fleet.Instance, e *fleet.Eviction, a *Action) bool {
 		a.Message = i.Intent.Name + " is not to be moved any more"
 		return true
 	}
-	second := p.successor(i)
+	second := p.replacementOf(i)
 	if second != nil && (p.busy[second.Intent.ID] || p.living(second)) {
 		return false
 	}

@@ -18,20 +18,20 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 	case in.Group.Deleting:
 		p.deleteGroup()
 	default:
-		p.makeRoom()
-		p.abandon()
-		p.doubles()
-		p.relocate()
+		p.preempt()
+		p.cancelMoves()
+		p.resolveDuplicates()
+		p.continueMoves()
 		p.trim()
 		p.restart()
 		p.renew()
 		p.heal()
-		p.calm()
+		p.clearCrashLoop()
 	}
-	p.lose()
+	p.reportLost()
 	p.orders()
-	p.retire()
-	p.settle()
+	p.deleteFinished()
+	p.removeEvictions()
 	return p.actions, p.wake
 }
 
@@ -48,17 +48,17 @@ type pass struct {
 	// replaced are the crashed or lost instances that have a replacement.
 	replaced map[fleet.InstanceID]bool
 	// paired are the instances that share a place while none of them may be stopped yet.
-	// seconds are all of these but the oldest of each place.
-	paired, seconds map[fleet.InstanceID]bool
-	actions         []Action
-	wake            time.Time
+	// duplicates are all of these but the oldest of each place.
+	paired, duplicates map[fleet.InstanceID]bool
+	actions            []Action
+	wake               time.Time
 }
 
 func newPass(in Input, now time.Time) *pass {
 	p := &pass{
 		in: in, now: now, all: slices.Clone(in.Instances),
 		busy: map[fleet.InstanceID]bool{}, stopped: map[fleet.InstanceID]bool{}, replaced: map[fleet.InstanceID]bool{},
-		paired: map[fleet.InstanceID]bool{}, seconds: map[fleet.InstanceID]bool{},
+		paired: map[fleet.InstanceID]bool{}, duplicates: map[fleet.InstanceID]bool{},
 	}
 	slices.SortFunc(p.all, func(a, b *fleet.Instance) int {
 		return cmp.Or(cmp.Compare(a.Intent.CreateRev, b.Intent.CreateRev), a.Intent.CreatedAt.Compare(b.Intent.CreatedAt),
@@ -102,7 +102,7 @@ func (p *pass) living(i *fleet.Instance) bool {
 func (p *pass) countLiving() int {
 	n := 0
 	for _, i := range p.all {
-		if p.living(i) && !p.seconds[i.Intent.ID] {
+		if p.living(i) && !p.duplicates[i.Intent.ID] {
 			n++
 		}
 	}
@@ -138,7 +138,7 @@ func (p *pass) restart() {
 		if p.busy[i.Intent.ID] || !i.Intent.RestartPending || !i.Terminal() {
 			continue
 		}
-		a := Action{Kind: Again, Instance: i, Reason: fleet.ReasonRestart, Message: fleet.ReasonRestart.Text()}
+		a := Action{Kind: Restart, Instance: i, Reason: fleet.ReasonRestart, Message: fleet.ReasonRestart.Text()}
 		if s := i.Intent.Stop; s != nil {
 			a.By, a.Message = s.By, cmp.Or(s.Message, a.Message)
 		}

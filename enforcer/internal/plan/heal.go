@@ -128,7 +128,7 @@ func (p *pass) replacement(i *fleet.Instance) Action {
 		message = fmt.Sprintf("%s had to make room", i.Intent.Name)
 	}
 	if p.spec().Static.Enabled {
-		return Action{Kind: Again, Instance: i, Reason: fleet.ReasonReplacement, Message: message}
+		return Action{Kind: Restart, Instance: i, Reason: fleet.ReasonReplacement, Message: message}
 	}
 	return Action{Kind: Create, Origin: i.Intent.Origin, Replaces: i, Reason: fleet.ReasonReplacement, Message: message}
 }
@@ -225,7 +225,7 @@ func (p *pass) revive(out []Action, lacking int) []Action {
 		case ended[n].EndedUnasked():
 			out = append(out, p.replacement(ended[n]))
 		default:
-			out = append(out, Action{Kind: Again, Instance: ended[n], Reason: fleet.ReasonBelowMinimum, Message: p.belowMinimum()})
+			out = append(out, Action{Kind: Restart, Instance: ended[n], Reason: fleet.ReasonBelowMinimum, Message: p.belowMinimum()})
 		}
 	}
 	return out

@@ -22,7 +22,7 @@ type Input struct {
 	Ancestors []*fleet.Group
 	// Instances are all instances of the group, in any order.
 	Instances []*fleet.Instance
-	// CrashLoop is nil when the group has none.
+	// CrashLoop is the group's crash loop, or nil.
 	CrashLoop *fleet.CrashLoop
 	// Crashes are the recorded crashes of all groups. The latest ones may be missing.
 	Crashes iter.Seq[*reports.Crash]
@@ -64,7 +64,7 @@ type Input struct {
 // among them.
 type Outage struct {
 	Nodes, Lost int
-	// MassUntil is when the latest mass outage was last seen; zero when there was none.
+	// MassUntil is when the latest mass outage was last seen, or zero.
 	MassUntil time.Time
 }
 

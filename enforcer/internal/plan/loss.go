@@ -11,9 +11,9 @@ import (
 // outageLook is how often the group is planned again during a mass outage without changes.
 const outageLook = time.Minute
 
-// lose reports instances as lost whose node has no session. It ends those of deleted nodes,
+// reportLost reports instances as lost whose node has no session. It ends those of deleted nodes,
 // and stops those whose group does not want them back.
-func (p *pass) lose() {
+func (p *pass) reportLost() {
 	for _, i := range p.all {
 		stray := i.Stray()
 		if p.busy[i.Intent.ID] || !stray && !i.HoldsNode() {
@@ -25,13 +25,13 @@ func (p *pass) lose() {
 		case since.IsZero():
 		case p.in.Deleted(node):
 			if p.copyIsGone(i) {
-				p.act(Action{Kind: Bury, Instance: i, Reason: fleet.ReasonNodeDeleted, Message: fmt.Sprintf("node %s was lost and then deleted", node)})
+				p.act(Action{Kind: EndDeleted, Instance: i, Reason: fleet.ReasonNodeDeleted, Message: fmt.Sprintf("node %s was lost and then deleted", node)})
 			}
 		case stray: // not moved, because its records are incomplete
 		case i.Stranded(): // see moves
 		case !i.Lost():
 			if p.due(since, p.in.Limits.LossGrace) {
-				p.act(Action{Kind: Lose, Instance: i, Reason: fleet.ReasonNodeLost, Message: p.lossMessage(i)})
+				p.act(Action{Kind: ReportLost, Instance: i, Reason: fleet.ReasonNodeLost, Message: p.lossMessage(i)})
 			}
 		case p.group() != nil && p.spec().NodeLossPolicy() == fleet.NodeLossStop && p.wanted(i) && !p.held(i):
 			p.stop(i, fleet.ReasonNodeLost, fmt.Sprintf("node %s is lost, and the group stops what was there", node))
@@ -58,7 +58,7 @@ func (p *pass) lossMessage(i *fleet.Instance) string {
 		text += "; it was started before its group said that it may be moved, so nothing there ends the old copy and it waits: restart it once its node is back, or delete the node if it never will be"
 	}
 	if p.in.Outage.Mass(p.in.Limits) {
-		text += fmt.Sprintf("; %d of %d nodes are lost, so nothing is replaced before more are back", p.in.Outage.Lost, p.in.Outage.Nodes)
+		text += fmt.Sprintf("; %d of %d nodes are lost, so the enforcer replaces nothing until more return", p.in.Outage.Lost, p.in.Outage.Nodes)
 	}
 	return text
 }
@@ -153,15 +153,15 @@ func (p *pass) moves() []Action {
 			continue
 		}
 		message := fmt.Sprintf("%s was on %s, which is lost", i.Intent.Name, node)
-		out = append(out, Action{Kind: Again, Instance: i, Reason: fleet.ReasonNodeLost, Message: message})
+		out = append(out, Action{Kind: Restart, Instance: i, Reason: fleet.ReasonNodeLost, Message: message})
 	}
 	return out
 }
 
-// doubles resolves places with several living instances after lost nodes have returned. One
-// is kept. An instance with players is never stopped while another has none. When several
+// resolveDuplicates resolves places with several living instances after lost nodes have returned. One
+// is kept. An instance with players is never stopped while another is empty. When several
 // have players, all stay until only one has.
-func (p *pass) doubles() {
+func (p *pass) resolveDuplicates() {
 	if p.spec().Static.Enabled {
 		return
 	}
@@ -179,13 +179,13 @@ func (p *pass) doubles() {
 	}
 	for _, place := range places {
 		if !slices.ContainsFunc(inPlace[place], p.moving) {
-			p.oneOf(inPlace[place])
+			p.keepOne(inPlace[place])
 		}
 	}
 }
 
-// oneOf stops the surplus instances of a place, as far as the choice is clear.
-func (p *pass) oneOf(all []*fleet.Instance) {
+// keepOne stops the surplus instances of a place, as far as the choice is clear.
+func (p *pass) keepOne(all []*fleet.Instance) {
 	var stops []Action
 	kept, open := all[0], false
 	for _, second := range all[1:] {
@@ -221,7 +221,7 @@ func (p *pass) pair(all []*fleet.Instance) {
 		}
 	}
 	for n, i := range stay {
-		p.paired[i.Intent.ID], p.seconds[i.Intent.ID] = len(stay) > 1, n > 0
+		p.paired[i.Intent.ID], p.duplicates[i.Intent.ID] = len(stay) > 1, n > 0
 	}
 }
 

@@ -32,7 +32,7 @@ func (p *pass) orders() {
 			p.orderStop(i, have)
 		case stray:
 		case p.outlived(i) && have == nil:
-			message := "its node came back after a newer generation had been asked for"
+			message := "its node returned after a newer generation was requested"
 			p.act(Action{Kind: Order, Instance: i, Order: fleet.OrderStop, Reason: fleet.ReasonNodeReturned, Message: message})
 		}
 	}
@@ -59,8 +59,7 @@ func (p *pass) orderStop(i *fleet.Instance, have *fleet.Order) {
 	p.act(a)
 }
 
-// standing returns the current order for the generation on the node; nil when there is
-// none.
+// standing returns the current order for the generation on the node, or nil.
 func standing(i *fleet.Instance) *fleet.Order {
 	node, generation := i.Held()
 	if i.Order == nil || i.Order.Node != node || i.Order.Generation < generation {

@@ -184,11 +184,11 @@ func TestNeverMoreThanTheMaximum(t *testing.T) {
 			return
 		}
 		p := newPass(s.input(), at(0))
-		p.makeRoom()
-		p.abandon()
-		p.doubles()  // pairs that wait for players count once
-		p.relocate() // so do pairs of a move
-		kept := 0    // frozen instances are left alone
+		p.preempt()
+		p.cancelMoves()
+		p.resolveDuplicates() // pairs that wait for players count once
+		p.continueMoves()     // so do pairs of a move
+		kept := 0             // frozen instances are left alone
 		for _, i := range p.all {
 			if i.Intent.Frozen && p.living(i) {
 				kept++
@@ -244,7 +244,7 @@ func TestTheFrozenAreLeftAsTheyAre(t *testing.T) {
 				continue
 			}
 			switch a.Kind {
-			case Again:
+			case Restart:
 				if a.Instance.Terminal() || a.Instance.Lost() {
 					t.Fatalf("a frozen instance is started:\n%s", short([]Action{a}))
 				}
@@ -252,7 +252,7 @@ func TestTheFrozenAreLeftAsTheyAre(t *testing.T) {
 				if a.Reason != fleet.ReasonNodeReturned && a.Reason != fleet.ReasonNodeLost {
 					t.Fatalf("a frozen instance is stopped:\n%s", short([]Action{a}))
 				}
-			case Retire:
+			case DeleteInstance:
 				t.Fatalf("a frozen instance is forgotten:\n%s", short([]Action{a}))
 			default:
 			}
@@ -276,7 +276,7 @@ func TestTheFrozenCountInTheirGroup(t *testing.T) {
 		made := 0
 		actions, _ := Group(s.input(), at(0))
 		for _, a := range actions {
-			if (a.Kind == Create || a.Kind == Again) && a.Reason == fleet.ReasonBelowMinimum {
+			if (a.Kind == Create || a.Kind == Restart) && a.Reason == fleet.ReasonBelowMinimum {
 				made++
 			}
 		}
@@ -311,7 +311,7 @@ func TestWhatWasDoneIsNotDoneAgain(t *testing.T) {
 			log += short(actions) + "\n--\n"
 			for _, a := range actions {
 				done[short([]Action{a})] = true
-				lost = lost || a.Kind == Lose || a.Kind == Bury || a.Reason == fleet.ReasonNodeLost
+				lost = lost || a.Kind == ReportLost || a.Kind == EndDeleted || a.Reason == fleet.ReasonNodeLost
 			}
 		}
 		t.Fatalf("no end after 8 rounds")
@@ -516,7 +516,7 @@ func TestNothingIsReplacedWhenMostOfTheFleetIsLostAtOneMoment(t *testing.T) {
 			}
 			actions, _ := Group(input, now)
 			for _, a := range actions {
-				if a.Kind != Lose {
+				if a.Kind != ReportLost {
 					t.Fatalf("%v after the first loss, with %d of %d nodes lost:\n%s", now.Sub(at(0)), s.outage.Lost, nodes, short(actions))
 				}
 			}
@@ -540,8 +540,8 @@ func TestAnExclusiveCopyIsGoneBeforeItsInstanceMovesOrEnds(t *testing.T) {
 		input.TTL = func(fleet.NodeID) time.Duration { return lives }
 		actions, _ := Group(input, at(0))
 		for _, a := range actions {
-			moves := a.Kind == Again && (a.Instance.Lost() || a.Instance.Stranded())
-			if (moves || a.Kind == Bury) && at(0).Sub(s.lostSince) < lives+fleet.ExclusiveMargin(lives) {
+			moves := a.Kind == Restart && (a.Instance.Lost() || a.Instance.Stranded())
+			if (moves || a.Kind == EndDeleted) && at(0).Sub(s.lostSince) < lives+fleet.ExclusiveMargin(lives) {
 				t.Fatalf("%v after the loss, with a TTL of %v: %s", at(0).Sub(s.lostSince), lives, short(actions))
 			}
 		}

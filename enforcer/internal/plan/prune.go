@@ -13,8 +13,7 @@ import (
 
 // Crashes returns the recorded crashes to delete. Old ones are deleted. When there are too
 // many, it deletes the oldest of the groups with the most, so that one crashing group does
-// not displace the records of others. wake is when the next record becomes too old; zero
-// when there is none.
+// not displace the records of others. wake is when the next record becomes too old, or zero.
 func Crashes(recorded iter.Seq2[string, *reports.Crash], l Limits, now time.Time) (remove []*reports.Crash, wake time.Time) {
 	byGroup := map[fleet.GroupName][]*reports.Crash{}
 	for _, c := range recorded {

@@ -26,7 +26,7 @@ func (p *pass) renew() {
 			same[digest] = made == nil || asksTheSame(made, whole)
 		}
 		if !same[digest] {
-			p.act(Action{Kind: Again, Instance: i, Reason: i.Intent.Reason, Message: cmp.Or(i.Intent.Message, i.Intent.Reason.Text()), By: i.Intent.By})
+			p.act(Action{Kind: Restart, Instance: i, Reason: i.Intent.Reason, Message: cmp.Or(i.Intent.Message, i.Intent.Reason.Text()), By: i.Intent.By})
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// retire deletes the records of finished instances: at once in a deleted group, else when
+// deleteFinished deletes the records of finished instances: at once in a deleted group, else when
 // they are old or too many. It keeps those of a static group, whose data is stored under
 // their names.
-func (p *pass) retire() {
+func (p *pass) deleteFinished() {
 	g := p.group()
 	if g != nil && !g.Deleting && g.Spec.Static.Enabled {
 		return
@@ -25,17 +25,17 @@ func (p *pass) retire() {
 		}
 		switch {
 		case g != nil && g.Deleting:
-			p.retireOne(i, fleet.ReasonGroupDeleted)
+			p.deleteInstance(i, fleet.ReasonGroupDeleted)
 		case !due.After(p.now):
-			p.retireOne(i, fleet.ReasonRetention)
+			p.deleteInstance(i, fleet.ReasonRetention)
 		default:
 			p.wakeAt(due)
 		}
 	}
 }
 
-func (p *pass) retireOne(i *fleet.Instance, why fleet.Reason) {
-	p.act(Action{Kind: Retire, Instance: i, Reason: why, Message: why.Text()})
+func (p *pass) deleteInstance(i *fleet.Instance, why fleet.Reason) {
+	p.act(Action{Kind: DeleteInstance, Instance: i, Reason: why, Message: why.Text()})
 }
 
 // finished returns the instances that need nothing more, in order of their end.
@@ -103,7 +103,7 @@ func Plans(stored iter.Seq2[string, *fleet.StoredPlan], referenced func(digest s
 			continue
 		}
 		actions = append(actions, Action{
-			Kind: CollectPlan, Digest: digest, Group: s.Plan.Group,
+			Kind: DeletePlan, Digest: digest, Group: s.Plan.Group,
 			Reason: fleet.ReasonRetention, Message: fleet.ReasonRetention.Text(),
 		})
 	}

@@ -183,7 +183,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 					old.Intent.ReplacedBy, old.Intent.Displaced = i.Intent.ID, old.Lost()
 				})
 			}
-		case Again:
+		case Restart:
 			s.edit(a.Instance, func(i *fleet.Instance) {
 				i.Intent.Crashes = a.Instance.CrashesOf(s.group.Revision)
 				i.Intent.Lineage = a.Instance.Intent.NextLineage()
@@ -209,7 +209,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 			}
 		case Order:
 			s.edit(a.Instance, ordered(a.Order, now))
-		case Lose:
+		case ReportLost:
 			s.edit(a.Instance, func(i *fleet.Instance) {
 				s := fleet.Status{Instance: i.Intent.ID, Node: i.Placement.Node, Generation: i.Placement.Generation}
 				if i.Status != nil && i.Status.Generation == s.Generation {
@@ -218,17 +218,17 @@ func (s *sim) apply(actions []Action, now time.Time) {
 				s.State, s.Reason, s.ChangedAt = fleet.Offline, a.Reason, now
 				i.Status = &s
 			})
-		case Bury:
+		case EndDeleted:
 			s.edit(a.Instance, func(i *fleet.Instance) {
 				in(i.Placement.Node, fleet.Stopped, a.Reason, now)(i)
 				i.Status.Generation = i.Placement.Generation
 			})
-		case Settle:
+		case RemoveEviction:
 			delete(s.evictions, a.Instance.Intent.ID)
 			if a.Stays {
 				s.edit(a.Instance, func(i *fleet.Instance) { i.Intent.ReplacedBy, i.Intent.Displaced = "", false })
 			}
-		case Retire:
+		case DeleteInstance:
 			delete(s.evictions, a.Instance.Intent.ID)
 			s.instances = slices.DeleteFunc(s.instances, func(i *fleet.Instance) bool { return i.Intent.ID == a.Instance.Intent.ID })
 		case DeleteGroup:
@@ -237,7 +237,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 			s.loop = &a.Loop
 		case ClearCrashLoop:
 			s.loop = nil
-		case CollectPlan:
+		case DeletePlan:
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (p *pass) trim() {
 				continue
 			}
 			p.stop(i, fleet.ReasonAboveMaximum, fmt.Sprintf("the group allows %d instances", limit))
-			if !p.seconds[i.Intent.ID] {
+			if !p.duplicates[i.Intent.ID] {
 				surplus--
 			}
 		}
@@ -53,7 +53,7 @@ func (p *pass) trim() {
 func (p *pass) trimOwn() {
 	excess := -p.target()
 	for _, i := range p.all {
-		if p.living(i) && p.own(i) && !p.seconds[i.Intent.ID] {
+		if p.living(i) && p.own(i) && !p.duplicates[i.Intent.ID] {
 			excess++
 		}
 	}
