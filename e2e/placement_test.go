@@ -149,17 +149,17 @@ var exclusions = []excluded{
 	{
 		rule: "memory kept for the host", group: fields{"memoryMb": 60},
 		before: said(`{"room":{"reserved":{"memoryMb":95}}}`, `{"room":{"reserved":{"memoryMb":40}}}`),
-		filter: "memory", says: "node-2 has 5 MiB in all (95 are kept for the host), 60 are asked for",
+		filter: "memory", says: "node-2 has 5 MiB in all (95 are kept for the host), 60 are requested",
 	},
 	{
 		rule: "CPU, until each core may be reserved twice", group: fields{"cpu": 150},
 		after:  func(p *pair) { p.say(`{"room":{"cpuFactor":2}}`) },
-		filter: "cpu", says: "node-2 has 100 hundredths of a core in all, 150 are asked for",
+		filter: "cpu", says: "node-2 has 100 hundredths of a core in all, 150 are requested",
 	},
 	{
 		rule: "disk", group: fields{"diskReservationMb": 1},
 		before: said(`{"room":{"reserved":{"diskReservationMb":1073741824}}}`, `{"room":null}`),
-		filter: "disk", says: "are kept for the host), 1 are asked for",
+		filter: "disk", says: "are kept for the host), 1 are requested",
 	},
 	{
 		rule: "the main port", group: fields{"portRangeStart": 21500, "portRangeEnd": 21500},
@@ -289,7 +289,7 @@ func TestAGroupThatAsksForLessRunsWhatWaitedForMore(t *testing.T) {
 	p.admin.Do("PATCH", "/api/v1/groups/greedy", fields{"nodeAffinity": nil}).OK(200)
 	await.That(t, "the other reason", func() string {
 		i := p.admin.Instance(waiting.UID)
-		return await.Unless(strings.Contains(i.Message, "node-1 has 1000 MiB in all, 5000 are asked for: lower memoryMb"), "%+v", i)
+		return await.Unless(strings.Contains(i.Message, "node-1 has 1000 MiB in all, 5000 are requested: lower memoryMb"), "%+v", i)
 	})
 	p.admin.Do("PATCH", "/api/v1/groups/greedy", fields{"memoryMb": 50}).OK(200)
 	if ran := p.admin.AwaitState(waiting.UID, "RUNNING"); ran.ID != waiting.ID {

@@ -96,7 +96,7 @@ func TestWhatIsReservedIsLeftFreeForThoseItIsReservedFor(t *testing.T) {
 	createGroup(t, p.admin, catGroup("vip", fields{"memoryMb": 50, "reserved": fields{"memoryMb": 1050}}))
 	createGroup(t, p.admin, catGroup("public", fields{"memoryMb": 30, "minInstances": 2}))
 	p.admin.AwaitRunning("public", 1)
-	p.waitsFor(p.waits("public"), "Reserved", "1050 MiB are reserved for group vip; 1070 MiB are free, 30 are asked for")
+	p.waitsFor(p.waits("public"), "Reserved", "1050 MiB are reserved for group vip; 1070 MiB are free, 30 are requested")
 
 	// The group may use its reservation, and then less is kept free.
 	p.admin.AwaitState(startOne(t, p.admin, "vip"), "RUNNING")

@@ -108,7 +108,7 @@ func (s *simulation) mass(node fleet.NodeID) bool {
 	if lost < fleet.MassLossNodes || float64(lost) <= fleet.MassLossShare*float64(nodes) {
 		return false
 	}
-	s.note("%d of %d nodes would be lost: unless some went long ago or the enforcer is told other limits, nothing is replaced before more are back", lost, nodes)
+	s.note("%d of %d nodes would be lost: unless some were lost long ago or the enforcer has other limits, the enforcer replaces nothing until more return", lost, nodes)
 	return true
 }
 

@@ -184,7 +184,7 @@ func (s *simulation) decide() error {
 }
 
 func tooLong() error {
-	return errs.New(errs.Conflict, "so much waits or is asked for that the answer takes too long: ask for fewer instances at once")
+	return errs.New(errs.Conflict, "the simulation takes too long because too many instances wait or were requested: request fewer instances at once")
 }
 
 // wait counts one more instance that waits for a reason.

@@ -51,7 +51,7 @@ func (l *Ledger) Ask(name fleet.GroupName, r fleet.Resources) (touch []string, n
 }
 
 // leave checks that enough stays free for the reservations of others. some reports whether
-// others have unfilled reservations of what is taken.
+// others have unfilled reservations of the resources in want.
 func (l *Ledger) leave(g *group, want fleet.Budget) (some bool, no *Refusal) {
 	for _, p := range parts {
 		taken := p.of(want)
@@ -131,10 +131,10 @@ func (a *account) spent(want fleet.Budget) string {
 		}
 		text := fmt.Sprintf("%s of %s are held", p.number(held), p.amount(limit))
 		if held < limit {
-			text += fmt.Sprintf(", %s more are asked for", p.number(more))
+			text += fmt.Sprintf(", %s more are requested", p.number(more))
 		}
 		if more > limit {
-			remedy = "no wait helps: raise it, or ask for less"
+			remedy = "no wait helps: raise it, or request less"
 		}
 		texts = append(texts, text)
 	}
@@ -145,7 +145,7 @@ func (a *account) spent(want fleet.Budget) string {
 const named = 3
 
 // reservedFor lists the reservations of others that keep the free resources: "5120 MiB are
-// reserved for group lobby; 5632 MiB are free, 1024 are asked for: …".
+// reserved for group lobby; 5632 MiB are free, 1024 are requested: …".
 func (l *Ledger) reservedFor(p part, g *group, free, taken int) string {
 	var texts []string
 	more, rest := 0, 0
@@ -161,5 +161,5 @@ func (l *Ledger) reservedFor(p part, g *group, free, taken int) string {
 	if more > 0 {
 		texts = append(texts, fmt.Sprintf("%s for %d others", p.amount(rest), more))
 	}
-	return fmt.Sprintf("%s; %s are free, %s are asked for: lower what is reserved, or add nodes", strings.Join(texts, ", "), p.amount(free), p.number(taken))
+	return fmt.Sprintf("%s; %s are free, %s are requested: lower what is reserved, or add nodes", strings.Join(texts, ", "), p.amount(free), p.number(taken))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 )
 
-// Ledger tracks what each group and each quota holds, and what is free in total. One
+// Ledger tracks the resources that each group and each quota holds, and the free total. One
 // goroutine owns it.
 type Ledger struct {
 	rooms
@@ -21,7 +21,8 @@ type Ledger struct {
 	unfilled fleet.Budget
 }
 
-// account is the limit and reservation of a quota or a group, with what is held under it.
+// account is the limit and reservation of a quota or a group, with the resources that its
+// instances hold.
 type account struct {
 	// key sorts accounts. The key of a quota is its name, which is also the name of the
 	// record that placements touch.
@@ -60,7 +61,7 @@ func NewLedger() *Ledger {
 	return &Ledger{rooms: rooms{nodes: map[fleet.NodeID]*room{}}, groups: map[fleet.GroupName]*group{}, quotas: map[string]*account{}}
 }
 
-// SetGroup adds a group or changes its terms. What it holds stays.
+// SetGroup adds a group or changes its terms. The group keeps its holds.
 func (l *Ledger) SetGroup(name fleet.GroupName, t Terms) {
 	g := l.group(name)
 	g.labels = t.Labels

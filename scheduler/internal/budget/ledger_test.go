@@ -47,7 +47,7 @@ func TestWhatMayBePlaced(t *testing.T) {
 		}, mem(1), nil, "the quota of group g: 1 of 1 instances are held: raise it, or wait until enough has ended", fleet.ReasonQuotaSpent},
 		{"what asks for more than all of it is not told to wait", func(l *Ledger) {
 			l.SetGroup("g", Terms{Quota: fleet.Budget{MemoryMiB: 1}})
-		}, mem(2), nil, "the quota of group g: 0 of 1 MiB are held, 2 more are asked for: no wait helps: raise it, or ask for less", fleet.ReasonQuotaSpent},
+		}, mem(2), nil, "the quota of group g: 0 of 1 MiB are held, 2 more are requested: no wait helps: raise it, or request less", fleet.ReasonQuotaSpent},
 		{"a tenant's quota counts all its groups and is touched", func(l *Ledger) {
 			l.SetQuota(alice(fleet.Budget{Instances: 3}, fleet.Budget{}))
 			l.SetGroup("g", ofAlice)
@@ -67,7 +67,7 @@ func TestWhatMayBePlaced(t *testing.T) {
 			l.SetQuota(alice(fleet.Budget{MemoryMiB: 12288, CPU: 250}, fleet.Budget{}))
 			l.SetGroup("g", ofAlice)
 			l.Charge(node, "g", fleet.Resources{MemoryMiB: 11264, CPU: 260})
-		}, fleet.Resources{MemoryMiB: 2048, CPU: 5}, nil, "quota alice: 11264 of 12288 MiB are held, 2048 more are asked for; 2.60 of 2.50 cores are held: raise it, or wait until enough has ended", fleet.ReasonQuotaSpent},
+		}, fleet.Resources{MemoryMiB: 2048, CPU: 5}, nil, "quota alice: 11264 of 12288 MiB are held, 2048 more are requested; 2.60 of 2.50 cores are held: raise it, or wait until enough has ended", fleet.ReasonQuotaSpent},
 		{"a quota below what is held refuses whatever is asked for", func(l *Ledger) {
 			l.SetQuota(alice(fleet.Budget{MemoryMiB: 100}, fleet.Budget{}))
 			l.SetGroup("g", ofAlice)
@@ -96,7 +96,7 @@ func TestWhatMayBePlaced(t *testing.T) {
 		}, mem(1000), []string{".reserved"}, "", ""},
 		{"and not a MiB less", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
-		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
+		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are requested: lower what is reserved, or add nodes", fleet.ReasonReserved},
 		{"what is filled of a reservation is not kept twice", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 5000}})
 			l.Charge(node, "lobby", mem(4000))
@@ -108,12 +108,12 @@ func TestWhatMayBePlaced(t *testing.T) {
 		{"reservations add up", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 5000}})
 			l.SetQuota(alice(fleet.Budget{}, fleet.Budget{MemoryMiB: 3000}))
-		}, mem(2001), nil, "5000 MiB are reserved for group lobby, 3000 MiB are reserved for quota alice; 10000 MiB are free, 2001 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
+		}, mem(2001), nil, "5000 MiB are reserved for group lobby, 3000 MiB are reserved for quota alice; 10000 MiB are free, 2001 are requested: lower what is reserved, or add nodes", fleet.ReasonReserved},
 		{"who reserves is named as far as there is room", func(l *Ledger) {
 			for _, name := range []fleet.GroupName{"a", "b", "c", "d", "e"} {
 				l.SetGroup(name, Terms{Reserved: fleet.Budget{MemoryMiB: 2000}})
 			}
-		}, mem(1), nil, "2000 MiB are reserved for group a, 2000 MiB are reserved for group b, 2000 MiB are reserved for group c, 4000 MiB for 2 others; 10000 MiB are free, 1 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
+		}, mem(1), nil, "2000 MiB are reserved for group a, 2000 MiB are reserved for group b, 2000 MiB are reserved for group c, 4000 MiB for 2 others; 10000 MiB are free, 1 are requested: lower what is reserved, or add nodes", fleet.ReasonReserved},
 		{"a tenant draws from its own reservation, touching it", func(l *Ledger) {
 			l.SetQuota(alice(fleet.Budget{}, fleet.Budget{MemoryMiB: 8000}))
 			l.SetGroup("g", ofAlice)
@@ -122,7 +122,7 @@ func TestWhatMayBePlaced(t *testing.T) {
 			l.SetQuota(alice(fleet.Budget{}, fleet.Budget{MemoryMiB: 100}))
 			l.SetGroup("g", ofAlice)
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
-		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
+		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are requested: lower what is reserved, or add nodes", fleet.ReasonReserved},
 		{"where more is reserved than there is, the first comes first", func(l *Ledger) {
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
 			l.SetGroup("g", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
@@ -137,11 +137,11 @@ func TestWhatMayBePlaced(t *testing.T) {
 			l.SetNode(node, Node{Usable: true, Capacity: mem(10_000), MaxInstances: 3})
 			l.Charge(node, "x", mem(1))
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{Instances: 2}})
-		}, mem(1), nil, "2 instances are reserved for group lobby; 2 instances are free, 1 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
+		}, mem(1), nil, "2 instances are reserved for group lobby; 2 instances are free, 1 are requested: lower what is reserved, or add nodes", fleet.ReasonReserved},
 		{"what is free on nodes that cannot be used does not count", func(l *Ledger) {
 			l.SetNode("n2", Node{Capacity: mem(10_000)})
 			l.SetGroup("lobby", Terms{Reserved: fleet.Budget{MemoryMiB: 9000}})
-		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are asked for: lower what is reserved, or add nodes", fleet.ReasonReserved},
+		}, mem(1001), nil, "9000 MiB are reserved for group lobby; 10000 MiB are free, 1001 are requested: lower what is reserved, or add nodes", fleet.ReasonReserved},
 	}
 	for _, tt := range tests {
 		t.Run(tt.rule, func(t *testing.T) {

@@ -29,7 +29,7 @@ type room struct {
 	used fleet.Budget
 }
 
-// SetNode adds a node or changes its facts. What is held on it stays.
+// SetNode adds a node or changes its facts. The holds on it stay.
 func (r *rooms) SetNode(id fleet.NodeID, n Node) {
 	r.change(id, func(have *room) { have.Node = n })
 }
@@ -41,7 +41,7 @@ func (r *rooms) RemoveNode(id fleet.NodeID) { r.SetNode(id, Node{}) }
 // instances is limited.
 func (r *rooms) Free() (free fleet.Budget, bounded bool) { return r.free, r.unbounded == 0 }
 
-// Use is a node together with what is held on it.
+// Use is a node with the resources that instances hold on it.
 type Use struct {
 	Node
 	Held fleet.Budget

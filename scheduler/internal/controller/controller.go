@@ -11,7 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/facts"
-	"github.com/orreryhq/orrery/scheduler/internal/inputs"
+	"github.com/orreryhq/orrery/scheduler/internal/inbox"
 	"github.com/orreryhq/orrery/scheduler/internal/pending"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
@@ -30,7 +30,7 @@ const (
 type Controller struct {
 	store   *store.Client
 	owned   func() *store.Ownership
-	inbox   *inputs.Inbox
+	inbox   *inbox.Inbox
 	asks    *asks
 	log     *slog.Logger
 	metrics *Metrics
@@ -68,7 +68,7 @@ type Config struct {
 // New creates a controller that subscribes to the view.
 func New(cfg Config) *Controller {
 	ctl := &Controller{
-		store: cfg.Store, owned: cfg.Owned, inbox: inputs.New(), asks: newAsks(), log: cfg.Log, metrics: cfg.Metrics, now: cfg.Now, state: newState(cfg.MaxCPU),
+		store: cfg.Store, owned: cfg.Owned, inbox: inbox.New(), asks: newAsks(), log: cfg.Log, metrics: cfg.Metrics, now: cfg.Now, state: newState(cfg.MaxCPU),
 		answers: make(chan *bulk, depthLimit+1), committer: newCommitter(cfg.Store), evictor: newEvictor(),
 	}
 	if ctl.now == nil {

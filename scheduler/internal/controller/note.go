@@ -90,8 +90,8 @@ func (c *Controller) note(w *pending.Instance, now time.Time) (due time.Time) {
 	return due
 }
 
-// nextNote returns the next due note with its current content. It returns nil when there is
-// none, or when the transaction does not cover its fence.
+// nextNote returns the next due note with its current content. It returns nil when no note
+// is due, or when the transaction does not cover its fence.
 func (c *Controller) nextNote(now time.Time, covered func(store.Fence) bool) *note {
 	for len(c.notes) > 0 {
 		w := c.notes[0]

@@ -7,7 +7,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/budget"
 	"github.com/orreryhq/orrery/scheduler/internal/facts"
-	"github.com/orreryhq/orrery/scheduler/internal/inputs"
+	"github.com/orreryhq/orrery/scheduler/internal/inbox"
 	"github.com/orreryhq/orrery/scheduler/internal/pending"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
@@ -78,7 +78,7 @@ func newState(maxCPU float64) *state {
 
 // catchUp applies the batches from the inbox. It reports whether the view was rewound to
 // another history of etcd.
-func (s *state) catchUp(in *inputs.Inbox, now time.Time) (rewound bool) {
+func (s *state) catchUp(in *inbox.Inbox, now time.Time) (rewound bool) {
 	n := in.Take()
 	if n.Lost {
 		s.rebuild(n.Latest, now, n.Rewound)

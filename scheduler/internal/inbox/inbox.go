@@ -1,5 +1,5 @@
-// Package inputs hands batches of the view to the scheduler's loop without blocking the view.
-package inputs
+// Package inbox hands batches of the view to the scheduler's loop without blocking the view.
+package inbox
 
 import (
 	"sync"

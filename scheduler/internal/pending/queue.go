@@ -116,9 +116,9 @@ type Class struct {
 	Verdict *place.Unfit
 	// Revision is that of the state that led to the verdict, and CapacityVersion the counter of
 	// changes that may make room.
-	Revision  int64
+	Revision        int64
 	CapacityVersion uint64
-	Parked    Queue
+	Parked          Queue
 	// Noted is the verdict that all parked instances last got a note about, and NotedAt when.
 	Noted   *place.Unfit
 	NotedAt time.Time

@@ -8,7 +8,7 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// twoNodes returns a model with two nodes, one of which scores higher in every part.
+// twoNodes returns a model with two nodes. One scores higher in every part.
 func twoNodes() *place.Model {
 	return model(node("big", func(n *place.Node) { n.Capacity.MemoryMiB = 64_000 }), node("small", labelled("slow", "yes")))
 }

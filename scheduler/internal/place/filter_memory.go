@@ -9,7 +9,7 @@ var memoryFilter = Filter{
 	Fix: func(n *Node, q *question) string {
 		kept := keptNote(n.Room.Reserved.MemoryMiB)
 		if want := q.Plan.Resources.MemoryMiB; want > n.usable.MemoryMiB {
-			return fmt.Sprintf("%s has %d MiB in all%s, %d are asked for: lower memoryMb or add a larger node", n.ID, n.usable.MemoryMiB, kept, want)
+			return fmt.Sprintf("%s has %d MiB in all%s, %d are requested: lower memoryMb or add a larger node", n.ID, n.usable.MemoryMiB, kept, want)
 		}
 		return fmt.Sprintf("%s has %d MiB free of %d%s, %d more are needed", n.ID, max(0, n.Free().MemoryMiB), n.usable.MemoryMiB, kept, memoryShort(n, q))
 	},

@@ -49,8 +49,8 @@ type Node struct {
 	busyAbove float64
 	// slot is the node's index in Model.slots.
 	slot int
-	// facts is a version number. It grows whenever the node changes other than by what it
-	// holds, and also when the slot passes to another node.
+	// facts is a version number. It grows whenever the node itself changes, and when
+	// the slot passes to another node. Charge and Release do not change it.
 	facts uint32
 }
 

@@ -18,7 +18,7 @@ type Request struct {
 	// Pinned is the only allowed node, because it has the instance's data. Empty allows
 	// all.
 	Pinned fleet.NodeID
-	// Waits, if not nil, says why the instance must wait whatever the state of the nodes.
+	// Waits, if not nil, says why the instance must wait regardless of the nodes.
 	Waits *Unfit
 	// PreferredPort is used again if it is free and PreferredNode is chosen.
 	PreferredPort int
@@ -97,7 +97,8 @@ func (m *Model) explain(q *question) *Unfit {
 	return losses.explain(len(m.joined), q)
 }
 
-// nameOf maps the names of the additional ports to their numbers; nil when there are none.
+// nameOf maps the names of the additional ports to their numbers. It returns nil without
+// additional ports.
 func nameOf(named []fleet.NamedPort, ports []int) map[string]int {
 	if len(named) == 0 {
 		return nil

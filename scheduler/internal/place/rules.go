@@ -14,7 +14,7 @@ import (
 
 // rules are a plan's rules about nodes, parsed once for all its requests.
 type rules struct {
-	// problem lists the first few parse errors; empty when there are none.
+	// problem lists the first few parse errors; empty without errors.
 	problem                string
 	affinity, antiAffinity []label.LabelExpr
 	prefer                 []preference

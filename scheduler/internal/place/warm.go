@@ -2,8 +2,8 @@ package place
 
 import "slices"
 
-// warmRatio returns the share of a plan's templates that the node has cached; 1 when the
-// plan has none.
+// warmRatio returns the share of a plan's templates that the node has cached. It is 1 for a
+// plan without templates.
 func (n *Node) warmRatio(layers []string) float64 {
 	if len(layers) == 0 {
 		return 1

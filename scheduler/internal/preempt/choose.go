@@ -18,7 +18,7 @@ type Instance struct {
 	// Placed is the etcd revision of its placement. It gives an order by age that depends
 	// on no clock.
 	Placed int64
-	// Bound means that the instance must stay whatever its priority: it is static, has
+	// Bound means that the instance must stay regardless of its priority: it is static, has
 	// players, or is already stopping.
 	Bound bool
 }

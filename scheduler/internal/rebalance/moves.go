@@ -43,7 +43,7 @@ type Instance struct {
 	ID        fleet.InstanceID
 	Node      fleet.NodeID
 	Resources fleet.Resources
-	// MovedAt is the time of its last move or attempt; zero when there was none.
+	// MovedAt is the time of its last move or attempt, or zero.
 	MovedAt time.Time
 }
 
