@@ -18,7 +18,7 @@ func (p *pass) preempt() {
 	}
 }
 
-// cancelMoves ends the moves of instances that were stopped meanwhile. It runs before doubles
+// cancelMoves ends the moves of instances that were stopped meanwhile. It runs before duplicates
 // are resolved.
 func (p *pass) cancelMoves() {
 	for _, i := range p.all {

@@ -100,7 +100,7 @@ func TestALostRaceRedoesOnlyTheLoser(t *testing.T) {
 	l.wantIdle(0)
 }
 
-func TestALaneKnowsItsOwnLastCommitBeforeTheViewDoes(t *testing.T) {
+func TestANodeQueueKnowsItsOwnLastCommitBeforeTheViewDoes(t *testing.T) {
 	l := newLagging(t)
 	l.node("n1", 100)
 	ids := l.want("lobby", 1, nil)

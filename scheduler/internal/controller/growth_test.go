@@ -83,9 +83,9 @@ func TestNothingGrowsWithWhatHasComeAndGone(t *testing.T) {
 		nodes++
 	}
 	for what, n := range map[string]int{
-		"lanes": len(s.queues), "classes": len(s.classes), "waiters set aside": len(s.aside), "kept": len(s.nominated), "balanced": len(s.balanced), "skewed": len(s.awaitsSkew),
-		"gates": len(l.ctl.quotaLocks), "landed": len(l.ctl.unconfirmed), "losers": len(l.ctl.retries), "doubts": len(l.ctl.unknown), "notes": len(l.ctl.notes),
-		"open lanes": len(l.ctl.sendable), "held lanes": len(l.ctl.awaitingView), "shut lanes": len(l.ctl.awaitingQuota), "nodes in the ledger": nodes,
+		"node queues": len(s.queues), "classes": len(s.classes), "waiters set aside": len(s.aside), "kept": len(s.nominated), "balanced": len(s.balanced), "skewed": len(s.awaitsSkew),
+		"quota locks": len(l.ctl.quotaLocks), "landed": len(l.ctl.unconfirmed), "losers": len(l.ctl.retries), "doubts": len(l.ctl.unknown), "notes": len(l.ctl.notes),
+		"sendable queues": len(l.ctl.sendable), "queues that await the view": len(l.ctl.awaitingView), "queues that await a quota": len(l.ctl.awaitingQuota), "nodes in the ledger": nodes,
 	} {
 		if n > 0 {
 			t.Errorf("%d %s are left", n, what)
