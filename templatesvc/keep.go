@@ -25,7 +25,7 @@ const DefaultScrubInterval = 7 * 24 * time.Hour
 // ended.
 const publishPoll = time.Second
 
-// figures are the service's metrics. Nil ones count nothing.
+// figures are the service's metrics.
 type figures struct {
 	requests         *prometheus.CounterVec
 	collected, bytes *prometheus.CounterVec
@@ -34,7 +34,7 @@ type figures struct {
 
 func newFigures(r prometheus.Registerer) (f figures, err error) {
 	if r == nil {
-		return f, nil
+		r = prometheus.NewRegistry()
 	}
 	m := telemetry.NewMetrics(r, "templatesvc")
 	f.requests = m.Counter("http_requests", "Calls by route.", "route")
@@ -50,17 +50,11 @@ func newFigures(r prometheus.Registerer) (f figures, err error) {
 }
 
 func (f figures) count(r gc.Report) {
-	if f.collected != nil {
-		f.collected.WithLabelValues().Add(float64(r.Removed))
-		f.bytes.WithLabelValues().Add(float64(r.Bytes))
-	}
+	f.collected.WithLabelValues().Add(float64(r.Removed))
+	f.bytes.WithLabelValues().Add(float64(r.Bytes))
 }
 
-func (f figures) seen(h blob.Health) {
-	if f.scrubbed != nil {
-		f.scrubbed.WithLabelValues(string(h)).Inc()
-	}
-}
+func (f figures) seen(h blob.Health) { f.scrubbed.WithLabelValues(string(h)).Inc() }
 
 // newScrubber returns the scrubber of this replica's disk. It returns nil when a bucket is
 // used or scrubbing is off.

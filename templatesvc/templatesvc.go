@@ -30,7 +30,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/internal/api"
-	"github.com/orreryhq/orrery/templatesvc/internal/api/endpoint"
+	"github.com/orreryhq/orrery/templatesvc/internal/artifacts"
 	"github.com/orreryhq/orrery/templatesvc/internal/edit/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/sources"
 	"github.com/orreryhq/orrery/templatesvc/internal/sources/artifact"
@@ -155,7 +155,13 @@ func New(cfg Config) (*Service, error) {
 	}
 	allowed := newAllowList()
 	policy := egress.Policy{Allowed: allowed.Allowed, Proxy: proxy}
-	artifacts, err := openCatalog(cfg, policy)
+	catalog, err := artifacts.Open(artifacts.Config{
+		Dir: filepath.Join(cfg.BlobDir, "artifacts"), Egress: policy, Now: time.Now, Log: cfg.Log,
+		Catalog: func(ctx context.Context) ([]content.CatalogPlatform, error) {
+			all, _, err := store.List(ctx, cfg.Store, keys.Catalog())
+			return all, err
+		},
+	})
 	if err != nil {
 		return nil, unusable("blobs.dir", cfg.BlobDir, err)
 	}
@@ -175,11 +181,12 @@ func New(cfg Config) (*Service, error) {
 		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
 	}
 	s := &Service{cfg: cfg, listener: listener, source: dir, templates: service, done: kept.done, scrubber: newScrubber(cfg, blobs, f), keeper: newKeeper(cfg, blobs, service, f), mirror: mirror, egress: allowed}
-	endpoints := endpoint.New(service, s.keeper, mirror)
-	endpoints.Artifacts = endpoint.NewArtifacts(artifacts)
+	calls := &api.Server{
+		Versions: service, Keeper: s.keeper, Mirror: mirror, Artifacts: catalog, Reader: editor.NewReader(service),
+		Writer: editor.NewWriter(service, blobs.Spool()), Secret: cfg.ClusterSecret, Requests: f.requests,
+	}
 	s.server = &http.Server{
-		Handler: api.NewHandler(endpoints, endpoint.NewTrees(editor.NewReader(service)),
-			endpoint.NewEdits(editor.NewWriter(service, filepath.Join(cfg.BlobDir, "incoming"))), cfg.ClusterSecret, f.requests),
+		Handler:           calls.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}

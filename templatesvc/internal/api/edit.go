@@ -1,62 +1,51 @@
 package api
 
 import (
-	"context"
+	"mime/multipart"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strconv"
-
-	kithttp "github.com/go-kit/kit/transport/http"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/client"
-	"github.com/orreryhq/orrery/templatesvc/internal/api/endpoint"
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
 	"github.com/orreryhq/orrery/templatesvc/internal/edit/editor"
 	"github.com/orreryhq/orrery/templatesvc/internal/versions"
 )
 
-// mountEdits adds the routes that change templates. Their bodies are streamed.
-func mountEdits(mux *http.ServeMux, e endpoint.Edits, opts []kithttp.ServerOption) {
+// edits returns the endpoints that change the files of templates. They stream the bodies of
+// files and archives.
+func (s *Server) edits() map[string]endpoint {
 	const one = "/v1/templates/{group}/{name}"
-	mux.Handle("PUT "+one+"/file", kithttp.NewServer(e.Put, readPut, writeJSON, opts...))
-	mux.Handle("POST "+one+"/edits", kithttp.NewServer(e.Edit, readEdits, writeJSON, opts...))
-	mux.Handle("POST "+one+"/archive", kithttp.NewServer(e.Import, readArchive, writeJSON, opts...))
-	mux.Handle("POST "+one+"/upload", kithttp.NewServer(e.Upload, readForm, writeJSON, opts...))
-	mux.Handle("PUT "+one+"/variables", kithttp.NewServer(e.Define, readDefinitions, writeJSON, opts...))
-	mux.Handle("POST "+one+"/draft/publish", kithttp.NewServer(e.PublishDraft, readChange, writeJSON, opts...))
-	mux.Handle("DELETE "+one+"/draft", kithttp.NewServer(e.DropDraft, readChange, writeJSON, opts...))
-	mux.Handle("POST /v1/imports", kithttp.NewServer(e.CreateOf, readForm, writeJSON, opts...))
-}
-
-func refOf(r *http.Request) content.TemplateRef {
-	return content.TemplateRef{Group: r.PathValue("group"), Name: r.PathValue("name")}
-}
-
-// operationForm is the pattern of an operation ID.
-var operationForm = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
-
-// askedOf reads the author, the operation ID and the revision of a change. It returns
-// Malformed when they are not valid.
-func askedOf(r *http.Request) (a versions.Asked, err error) {
-	a = versions.Asked{
-		Author: header(r, client.HeaderActor), Owner: r.Header.Get(client.HeaderOwner), Operation: r.Header.Get(client.HeaderOperation),
-		Request: r.Header.Get(client.HeaderRequest), Shown: content.Visibility(r.Header.Get(client.HeaderShown)),
+	return map[string]endpoint{
+		"PUT " + one + "/file":      s.putFile,
+		"POST " + one + "/edits":    s.edit,
+		"POST " + one + "/archive":  s.importArchive,
+		"POST " + one + "/upload":   s.upload,
+		"PUT " + one + "/variables": s.define,
+		"POST " + one + "/draft/publish": func(r *http.Request) (result, error) {
+			change, err := changeOf(r)
+			if err != nil {
+				return nil, err
+			}
+			return writeOutcome(s.Writer.PublishDraft(r.Context(), change))
+		},
+		"DELETE " + one + "/draft": func(r *http.Request) (result, error) {
+			change, err := changeOf(r)
+			if err != nil {
+				return nil, err
+			}
+			return writeOutcome(versions.Outcome{}, s.Writer.DropDraft(r.Context(), change))
+		},
+		"POST /v1/imports": func(r *http.Request) (result, error) {
+			change, form, err := readForm(r)
+			if err != nil {
+				return nil, err
+			}
+			return writeOutcome(s.Writer.CreateOf(r.Context(), change, form))
+		},
 	}
-	for _, name := range []string{client.HeaderOwner, client.HeaderOperation, client.HeaderRequest} {
-		if text := r.Header.Get(name); text != "" && !operationForm.MatchString(text) {
-			return a, errs.New(errs.Malformed, "%s must be 1 to 64 letters and digits", name)
-		}
-	}
-	if rev := r.URL.Query().Get("revision"); rev != "" {
-		if a.Revision, err = strconv.ParseInt(rev, 10, 64); err != nil || a.Revision <= 0 {
-			return a, &errs.Error{Kind: errs.Malformed, Field: "revision", Message: "must be a revision"}
-		}
-	}
-	return a, nil
 }
 
 // changeOf reads the general parameters of a change. It returns the errors of askedOf.
@@ -69,66 +58,77 @@ func changeOf(r *http.Request) (editor.Change, error) {
 	}, err
 }
 
-// header returns the unescaped value of a header.
-func header(r *http.Request, name string) string {
-	text, err := url.QueryUnescape(r.Header.Get(name))
-	if err != nil {
-		return ""
-	}
-	return text
-}
-
-func readPut(_ context.Context, r *http.Request) (any, error) {
+func (s *Server) putFile(r *http.Request) (result, error) {
 	change, err := changeOf(r)
 	if err != nil {
 		return nil, err
 	}
-	out := endpoint.PutRequest{Change: change, Only: r.URL.Query().Get("only") == "true", Body: r.Body}
-	if mode := r.URL.Query().Get("mode"); mode != "" {
-		n, err := strconv.ParseUint(mode, 8, 32)
-		if err != nil || n > 0o777 {
+	q := r.URL.Query()
+	var mode uint64
+	if text := q.Get("mode"); text != "" {
+		if mode, err = strconv.ParseUint(text, 8, 32); err != nil || mode > 0o777 {
 			return nil, &errs.Error{Kind: errs.Malformed, Field: "mode", Message: "must be permission bits in octal, such as 644"}
 		}
-		out.Mode = uint32(n)
 	}
-	return out, nil
+	return writeOutcome(s.Writer.PutFile(r.Context(), change, uint32(mode), q.Get("only") == "true", r.Body))
 }
 
-func readEdits(_ context.Context, r *http.Request) (any, error) {
+func (s *Server) edit(r *http.Request) (result, error) {
 	var body client.Ops
 	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
 		return nil, err
 	}
 	change, err := changeOf(r)
-	out := endpoint.EditRequest{Change: change}
-	for _, op := range body.Ops {
-		out.Ops = append(out.Ops, editor.Op{Kind: editor.OpKind(op.Op), Path: op.Path, To: op.To, Remove: op.Remove})
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	var ops []editor.Op
+	for _, op := range body.Ops {
+		ops = append(ops, editor.Op{Kind: editor.OpKind(op.Op), Path: op.Path, To: op.To, Remove: op.Remove})
+	}
+	out, files, err := s.Writer.Edit(r.Context(), change, ops)
+	e := edited(out)
+	e.Files = files
+	return writeJSON(e, err)
 }
 
-func readArchive(_ context.Context, r *http.Request) (any, error) {
-	q := r.URL.Query()
+func (s *Server) importArchive(r *http.Request) (result, error) {
 	change, err := changeOf(r)
-	return endpoint.ImportRequest{Change: change, Replace: q.Get("replace") == "true", Format: archive.Format(q.Get("format")), Body: r.Body}, err
+	if err != nil {
+		return nil, err
+	}
+	q := r.URL.Query()
+	return writeOutcome(s.Writer.Import(r.Context(), change, q.Get("replace") == "true", archive.Format(q.Get("format")), r.Body))
 }
 
-func readForm(_ context.Context, r *http.Request) (any, error) {
+func (s *Server) upload(r *http.Request) (result, error) {
+	change, form, err := readForm(r)
+	if err != nil {
+		return nil, err
+	}
+	out, paths, err := s.Writer.Upload(r.Context(), change, r.URL.Query().Get("extract") == "true", form)
+	e := edited(out)
+	e.Paths = paths
+	return writeJSON(e, err)
+}
+
+func readForm(r *http.Request) (editor.Change, *multipart.Reader, error) {
 	form, err := r.MultipartReader()
 	if err != nil {
-		return nil, &errs.Error{Kind: errs.Malformed, Message: "send a form with files, as multipart/form-data", Err: err}
+		return editor.Change{}, nil, &errs.Error{Kind: errs.Malformed, Message: "send a form with files, as multipart/form-data", Err: err}
 	}
 	change, err := changeOf(r)
-	return endpoint.UploadRequest{Change: change, Extract: r.URL.Query().Get("extract") == "true", Form: form}, err
+	return change, form, err
 }
 
-func readChange(_ context.Context, r *http.Request) (any, error) { return changeOf(r) }
-
-func readDefinitions(_ context.Context, r *http.Request) (any, error) {
+func (s *Server) define(r *http.Request) (result, error) {
 	var body client.Definitions
 	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
 		return nil, err
 	}
 	change, err := changeOf(r)
-	return endpoint.DefineRequest{Change: change, Variables: body.Variables}, err
+	if err != nil {
+		return nil, err
+	}
+	return writeOutcome(s.Writer.SetVariables(r.Context(), change, body.Variables))
 }

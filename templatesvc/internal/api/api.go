@@ -1,0 +1,110 @@
+// Package api serves the API of the template service over HTTP to agents and gateways.
+// Every call needs the cluster secret. Errors use the internal format of package wire, so
+// that clients get their Kind.
+package api
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	kithttp "github.com/go-kit/kit/transport/http"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/templatesvc/client"
+	"github.com/orreryhq/orrery/templatesvc/internal/artifacts"
+	"github.com/orreryhq/orrery/templatesvc/internal/edit/editor"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/gc"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/replication"
+	"github.com/orreryhq/orrery/templatesvc/internal/versions"
+)
+
+// Server performs the calls. All fields are required.
+type Server struct {
+	Versions  *versions.Service
+	Keeper    *gc.Keeper
+	Mirror    *replication.Mirror
+	Artifacts *artifacts.Store
+	Reader    *editor.Reader
+	Writer    *editor.Writer
+	// Secret is the cluster secret.
+	Secret string
+	// Requests counts calls by route.
+	Requests *prometheus.CounterVec
+}
+
+// endpoint performs a call and returns a function that writes its result.
+type endpoint func(*http.Request) (result, error)
+
+// result writes the result of a call.
+type result func(http.ResponseWriter) error
+
+// Handler serves the API under /v1, and /livez without the secret.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, routes := range []map[string]endpoint{s.content(), s.templates(), s.edits(), s.trees()} {
+		for pattern, e := range routes {
+			mux.Handle(pattern, serve(e))
+		}
+	}
+	outer := http.NewServeMux()
+	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	outer.Handle("/", authenticate(count(mux, s.Requests), s.Secret))
+	return outer
+}
+
+// serve returns the go-kit server of an endpoint.
+func serve(e endpoint) http.Handler {
+	return kithttp.NewServer(
+		func(_ context.Context, request any) (any, error) { return e(request.(*http.Request)) },
+		func(_ context.Context, r *http.Request) (any, error) { return r, nil },
+		func(_ context.Context, w http.ResponseWriter, response any) error { return response.(result)(w) },
+		kithttp.ServerErrorEncoder(writeError),
+	)
+}
+
+// writeError writes an error, and marks one that every replica would return.
+func writeError(_ context.Context, err error, w http.ResponseWriter) {
+	if final := (editor.FinalError{}); errors.As(err, &final) {
+		w.Header().Set(client.HeaderFinal, "true")
+	}
+	wire.Encode(w, wire.Internal, "", err)
+}
+
+// count counts calls by route.
+func count(mux *http.ServeMux, requests *prometheus.CounterVec) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, route := mux.Handler(r)
+		requests.WithLabelValues(route).Inc()
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// authenticate refuses requests without the cluster secret.
+func authenticate(next http.Handler, secret string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(secret)) != 1 {
+			wire.Encode(w, wire.Internal, "", errs.New(errs.Unauthenticated, "the cluster secret is missing or wrong"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// writeJSON returns the result of a call that returned a value.
+func writeJSON[T any](value T, err error) (result, error) {
+	return func(w http.ResponseWriter) error {
+		w.Header().Set("Content-Type", "application/json")
+		return json.NewEncoder(w).Encode(value)
+	}, err
+}
+
+// writeDone returns the result of a call that returned only an error.
+func writeDone(err error) (result, error) { return writeJSON(struct{}{}, err) }
