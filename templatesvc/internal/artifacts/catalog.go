@@ -18,26 +18,28 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
+	syncflight "golang.org/x/sync/singleflight"
 
 	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/templatesvc/internal/diskerror"
+	"github.com/orreryhq/orrery/templatesvc/internal/singleflight"
+	"github.com/orreryhq/orrery/templatesvc/internal/sources"
 )
 
 const (
 	// MaxBytes is the maximum size of an artifact.
 	MaxBytes = 1 << 30
+	// maxDownloads is the maximum number of concurrent downloads of Get.
+	maxDownloads = 64
 	// maxRedirects is the maximum number of redirects per download.
 	maxRedirects = 10
 	// downloadTime is the maximum duration of a download, silence that without any data.
@@ -65,13 +67,9 @@ type Config struct {
 type Store struct {
 	cfg  Config
 	http *http.Client
-
-	mu sync.Mutex
-	// busy has a channel for each hash that is being downloaded. It is closed when the
-	// download ends.
-	busy map[string]chan struct{}
-	// pins has the downloads of Pin, by URL.
-	pins singleflight.Group
+	// downloads has the downloads of Get, by hash, and pins those of Pin, by URL.
+	downloads *singleflight.Group
+	pins      syncflight.Group
 }
 
 // Open returns a Store and creates the directory if necessary.
@@ -79,13 +77,9 @@ func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, errs.WrapAs(errs.Unavailable, "catalog.Open", err)
 	}
-	transport := &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return cfg.Egress.DialHTTP(ctx, silence, network, address)
-		},
-		Proxy: cfg.Egress.ProxyOf, ResponseHeaderTimeout: silence, TLSHandshakeTimeout: silence, DisableKeepAlives: true,
-	}
-	return &Store{cfg: cfg, http: &http.Client{Transport: transport, CheckRedirect: redirect}, busy: map[string]chan struct{}{}}, nil
+	client := sources.Dialer{Idle: silence, Egress: cfg.Egress}.Client()
+	client.CheckRedirect = redirect
+	return &Store{cfg: cfg, http: client, downloads: singleflight.New(maxDownloads)}, nil
 }
 
 func redirect(r *http.Request, via []*http.Request) error {
@@ -111,42 +105,13 @@ func (s *Store) Get(ctx context.Context, sum string) (*os.File, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return f, errs.WrapAs(errs.Unavailable, "catalog.Get", err)
 		}
-		done, mine := s.join(sum)
-		if !mine {
-			select {
-			case <-done:
-			case <-ctx.Done():
-				return nil, errs.Wrap("catalog.Get", ctx.Err())
-			}
-			continue
-		}
-		err = s.download(ctx, sum)
-		s.leave(sum, done)
-		if err != nil {
+		if err := s.downloads.Once(ctx, sum, func() error { return s.download(ctx, sum) }); err != nil {
 			return nil, err
 		}
 	}
 }
 
 func (s *Store) path(sum string) string { return filepath.Join(s.cfg.Dir, sum) }
-
-func (s *Store) join(sum string) (done chan struct{}, mine bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if done, ok := s.busy[sum]; ok {
-		return done, false
-	}
-	done = make(chan struct{})
-	s.busy[sum] = done
-	return done, true
-}
-
-func (s *Store) leave(sum string, done chan struct{}) {
-	s.mu.Lock()
-	delete(s.busy, sum)
-	s.mu.Unlock()
-	close(done)
-}
 
 // download downloads the file that the catalog lists with this hash.
 func (s *Store) download(ctx context.Context, sum string) error {
@@ -251,8 +216,7 @@ func ofURL(kind errs.Kind, format string, args ...any) error {
 func (s *Store) fetch(ctx context.Context, url, want string) (content.Content, error) {
 	ctx, cancel := context.WithTimeout(ctx, downloadTime)
 	defer cancel()
-	heard := time.AfterFunc(silence, cancel)
-	defer heard.Stop()
+	defer s.http.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return content.Content{}, errs.Field(urlField, "is not a URL of http or https")
@@ -270,15 +234,7 @@ func (s *Store) fetch(ctx context.Context, url, want string) (content.Content, e
 	case resp.ContentLength > MaxBytes:
 		return content.Content{}, ofURL(errs.TooLarge, "%s has more than %d MiB", url, MaxBytes>>20)
 	}
-	return s.keep(url, want, io.TeeReader(resp.Body, progress{heard}))
-}
-
-// progress restarts a timer with every write.
-type progress struct{ timer *time.Timer }
-
-func (p progress) Write(b []byte) (int, error) {
-	p.timer.Reset(silence)
-	return len(b), nil
+	return s.keep(url, want, resp.Body)
 }
 
 // unreachable returns an error that contains only the catalog's URL, because the URL of a
