@@ -8,7 +8,6 @@ import (
 
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
-	"github.com/orreryhq/orrery/templatesvc/internal/store/chunked"
 	"github.com/orreryhq/orrery/templatesvc/internal/store/gc"
 	"github.com/orreryhq/orrery/templatesvc/internal/store/integrity"
 	"github.com/orreryhq/orrery/templatesvc/internal/store/replication"
@@ -67,10 +66,9 @@ func newScrubber(cfg Config, blobs *blob.Store, f figures) *integrity.Scrubber {
 
 // newContent returns the service and the mirror that copies its content to other replicas.
 func newContent(cfg Config, k body) (*replication.Mirror, *versions.Service) {
-	v := chunked.New(k.blobs)
 	var mirror *replication.Mirror
 	service := versions.New(versions.Config{
-		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Now: cfg.Now, Log: cfg.Log,
+		Store: cfg.Store, Blobs: k.blobs, Replica: cfg.Replica, Now: cfg.Now, Log: cfg.Log,
 		Copy: func(ctx context.Context, digest string) int { return mirror.Copy(ctx, digest) },
 	})
 	copies := cfg.Copies
@@ -78,13 +76,13 @@ func newContent(cfg Config, k body) (*replication.Mirror, *versions.Service) {
 		copies = 1 // the bucket's server makes the copies
 	}
 	mirror = replication.New(replication.Config{
-		Store: cfg.Store, Vault: v, Replica: cfg.Replica, Secret: cfg.ClusterSecret, Roots: service.Roots, Copies: copies,
+		Store: cfg.Store, Blobs: k.blobs, Replica: cfg.Replica, Secret: cfg.ClusterSecret, Roots: service.Roots, Copies: copies,
 		Shared: cfg.Bucket != nil, Log: cfg.Log,
 	})
 	if k.before != nil {
-		v.AskElsewhere(inOrder{held{k.before}, mirror})
+		k.blobs.AskElsewhere(inOrder{held{k.before}, mirror})
 	} else {
-		v.AskElsewhere(mirror)
+		k.blobs.AskElsewhere(mirror)
 	}
 	return mirror, service
 }

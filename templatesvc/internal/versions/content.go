@@ -35,15 +35,15 @@ func (s *Service) Blob(ctx context.Context, sum string) (*Blob, error) {
 	if !errs.Is(err, errs.NotFound) {
 		return b, err
 	}
-	c, err := s.cfg.Vault.Recipe(ctx, sum)
+	c, err := s.cfg.Blobs.Recipe(ctx, sum)
 	if err == nil {
-		joined, err := s.cfg.Vault.Join(ctx, c)
+		joined, err := s.cfg.Blobs.Join(ctx, c)
 		return &Blob{Joined: joined, Sum: sum, Size: c.Size}, err
 	}
 	if !errs.Is(err, errs.NotFound) {
 		return nil, err
 	}
-	stored, err := s.cfg.Vault.Lookup(ctx, sum)
+	stored, err := s.cfg.Blobs.Lookup(ctx, sum)
 	if err != nil {
 		return nil, err
 	}
@@ -52,18 +52,18 @@ func (s *Service) Blob(ctx context.Context, sum string) (*Blob, error) {
 
 // Held is like Blob, but looks only in this store. It serves requests of other replicas.
 func (s *Service) Held(ctx context.Context, sum string) (*Blob, error) {
-	stored, err := s.cfg.Vault.Here(ctx, sum)
+	stored, err := s.cfg.Blobs.Here(ctx, sum)
 	if err == nil {
 		return &Blob{Stored: stored, Sum: sum, Size: stored.Size}, nil
 	}
 	if !errs.Is(err, errs.NotFound) {
 		return nil, err
 	}
-	c, err := s.cfg.Vault.RecipeHere(ctx, sum)
+	c, err := s.cfg.Blobs.RecipeHere(ctx, sum)
 	if err != nil {
 		return nil, err
 	}
-	joined, err := s.cfg.Vault.JoinHere(ctx, c)
+	joined, err := s.cfg.Blobs.JoinHere(ctx, c)
 	return &Blob{Joined: joined, Sum: sum, Size: c.Size}, err
 }
 
@@ -91,7 +91,7 @@ func (s *Service) Row(ctx context.Context, sums []string) (Row, error) {
 		return nil, errs.New(errs.Invalid, "no blob is asked for")
 	}
 	began := time.Now()
-	first, err := s.cfg.Vault.Lookup(ctx, sums[0])
+	first, err := s.cfg.Blobs.Lookup(ctx, sums[0])
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (s *Service) Row(ctx context.Context, sums []string) (Row, error) {
 		if time.Since(began) > gathering {
 			break
 		}
-		b, err := s.cfg.Vault.Here(ctx, sum)
+		b, err := s.cfg.Blobs.Here(ctx, sum)
 		if err != nil {
 			break
 		}

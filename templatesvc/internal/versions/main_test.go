@@ -13,7 +13,6 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
-	"github.com/orreryhq/orrery/templatesvc/internal/store/chunked"
 	"github.com/orreryhq/orrery/templatesvc/internal/versions"
 )
 
@@ -26,7 +25,7 @@ type world struct {
 	*testing.T
 	etcd  *storetest.Etcd
 	c     *store.Client
-	blobs *chunked.Vault
+	blobs *blob.Store
 	*versions.Service
 	mu    sync.Mutex
 	clock time.Time
@@ -38,12 +37,11 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	etcd := storetest.Start(t)
 	w := &world{T: t, etcd: etcd, c: etcd.Client(t), clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	disk, err := blob.Open(t.TempDir())
-	if err != nil {
+	var err error
+	if w.blobs, err = blob.Open(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	w.blobs = chunked.New(disk)
-	w.Service = versions.New(versions.Config{Store: w.c, Vault: w.blobs, Replica: "a", Copy: func(context.Context, string) int { return 1 }, Now: w.now, Log: slog.New(slog.DiscardHandler)})
+	w.Service = versions.New(versions.Config{Store: w.c, Blobs: w.blobs, Replica: "a", Copy: func(context.Context, string) int { return 1 }, Now: w.now, Log: slog.New(slog.DiscardHandler)})
 	return w
 }
 

@@ -45,9 +45,9 @@ func (s *Service) Begin(ctx context.Context, what string) (*Publish, error) {
 func (p *Publish) Close(ctx context.Context) { p.session.Close(ctx) }
 
 // Add stores the content of r, in chunks if it is large. It returns the errors of
-// chunked.Vault.Add.
+// blob.Store.Add.
 func (p *Publish) Add(ctx context.Context, r io.Reader, limit int64) (content.Content, error) {
-	c, err := p.service.cfg.Vault.Add(ctx, r, limit, func(sum string) { p.sure[sum] = true })
+	c, err := p.service.cfg.Blobs.Add(ctx, r, limit, func(sum string) { p.sure[sum] = true })
 	return c, errs.Wrap("template.Add", err)
 }
 
@@ -61,7 +61,7 @@ func (p *Publish) Keep(ctx context.Context, c content.Content) error {
 	if c.Chunks == nil || p.sure[c.SHA256] {
 		return nil
 	}
-	if err := p.service.cfg.Vault.PutRecipe(ctx, c); err != nil {
+	if err := p.service.cfg.Blobs.PutRecipe(ctx, c); err != nil {
 		return errs.Wrap("template.Keep", err)
 	}
 	p.sure[c.SHA256] = true
@@ -84,7 +84,7 @@ func (p *Publish) keepBlobs(ctx context.Context, blobs []content.Chunk) error {
 	g.SetLimit(keptAtOnce)
 	for sum, size := range wanted {
 		g.Go(func() error {
-			err := p.service.cfg.Vault.Ensure(ctx, content.Content{SHA256: sum, Size: size})
+			err := p.service.cfg.Blobs.Ensure(ctx, content.Content{SHA256: sum, Size: size})
 			if errs.Is(err, errs.NotFound) {
 				return errs.New(errs.Conflict, "content %s is not stored any more: upload it again", sum)
 			}
@@ -131,7 +131,7 @@ func (p *Publish) Store(ctx context.Context, m content.Manifest) (digest string,
 	if p.sure[digest] {
 		return digest, nil
 	}
-	if _, err := p.service.cfg.Vault.Put(ctx, body); err != nil {
+	if _, err := p.service.cfg.Blobs.Put(ctx, body); err != nil {
 		return "", errs.Wrap("template.Store", err)
 	}
 	p.sure[digest] = true
@@ -143,7 +143,7 @@ func (p *Publish) Store(ctx context.Context, m content.Manifest) (digest string,
 // lease was lost: the caller must begin again and store everything again. After the other
 // errors, which are those of store.Commit, the publish is still open.
 func (p *Publish) Finish(ctx context.Context, t store.Txn) (rev int64, err error) {
-	if err := p.service.cfg.Vault.Flush(ctx); err != nil {
+	if err := p.service.cfg.Blobs.Flush(ctx); err != nil {
 		return 0, errs.Wrap("template.Finish", err)
 	}
 	t.Fences = append(t.Fences, p.session.Fence())

@@ -19,13 +19,13 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
-	"github.com/orreryhq/orrery/templatesvc/internal/store/chunked"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
 )
 
 // Config is what a Service needs; every field is required.
 type Config struct {
 	Store *store.Client
-	Vault *chunked.Vault
+	Blobs *blob.Store
 	// Replica is the name of this replica, which is recorded with its publishes.
 	Replica string
 	// Copy copies the content of a version that is about to be published to other disks,
@@ -74,7 +74,7 @@ func (s *Service) Head(ctx context.Context, ref content.TemplateRef) (content.Te
 // ManifestBody returns a manifest in the form in which it was published, verified by its
 // digest. It returns NotFound when no source has it.
 func (s *Service) ManifestBody(ctx context.Context, digest string) ([]byte, error) {
-	return s.cfg.Vault.ReadAll(ctx, digest)
+	return s.cfg.Blobs.ReadAll(ctx, digest)
 }
 
 // Manifest returns a version's manifest. It returns the errors of ManifestBody and
@@ -91,7 +91,7 @@ func (s *Service) Manifest(ctx context.Context, digest string) (content.Manifest
 // only Publish.Keep prevents that.
 func (s *Service) Stored(ctx context.Context, c content.Content) (bool, error) {
 	for _, b := range c.Blobs() {
-		if there, err := s.cfg.Vault.Has(ctx, b.SHA256, b.Size); !there || err != nil {
+		if there, err := s.cfg.Blobs.Has(ctx, b.SHA256, b.Size); !there || err != nil {
 			return false, errs.Wrap("template.Stored", err)
 		}
 	}
@@ -99,10 +99,10 @@ func (s *Service) Stored(ctx context.Context, c content.Content) (bool, error) {
 }
 
 // Blobs returns the store of all content.
-func (s *Service) Blobs() *chunked.Vault { return s.cfg.Vault }
+func (s *Service) Blobs() *blob.Store { return s.cfg.Blobs }
 
 // Open opens the content of a file. It returns NotFound when a part of it is missing. The
 // caller closes it.
 func (s *Service) Open(ctx context.Context, c content.Content) (io.ReadCloser, error) {
-	return s.cfg.Vault.Join(ctx, c)
+	return s.cfg.Blobs.Join(ctx, c)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
-	"github.com/orreryhq/orrery/templatesvc/internal/store/chunked"
 	"github.com/orreryhq/orrery/templatesvc/internal/versions"
 )
 
@@ -42,7 +41,7 @@ func TestALookAtWhatIsPublishedAsksTheMediumNothing(t *testing.T) {
 	}
 	dir, c := t.TempDir(), storetest.New(t)
 	service := versions.New(versions.Config{
-		Store: c, Vault: chunked.New(blobs), Replica: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Store: c, Blobs: blobs, Replica: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Copy: func(context.Context, string) int { return 1 },
 	})
 	d, err := New(Config{Dir: dir, Service: service, Store: c, Replica: "a", Remote: true, Now: time.Now, Log: slog.New(slog.DiscardHandler)})

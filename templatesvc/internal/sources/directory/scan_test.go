@@ -14,7 +14,6 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
-	"github.com/orreryhq/orrery/templatesvc/internal/store/chunked"
 )
 
 var ref = content.TemplateRef{Group: "g", Name: "t"}
@@ -37,7 +36,7 @@ type cellar struct{ *blob.Store }
 func (cellar) stored(context.Context, content.Content) (bool, error) { return true, nil }
 
 func (c cellar) add(ctx context.Context, r io.Reader, limit int64) (content.Content, error) {
-	return chunked.New(c.Store).Add(ctx, r, limit, func(string) {})
+	return c.Store.Add(ctx, r, limit, func(string) {})
 }
 
 func put(t *testing.T, name, content string) {

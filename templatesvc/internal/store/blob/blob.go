@@ -1,8 +1,11 @@
 // Package blob is a content-addressed store of files. The name of a blob is the SHA-256 of
 // its content. A Medium keeps the files: a directory or a bucket.
 //
-//	Put, Import ──▶ compressed where that saves enough ──▶ Medium
+//	Add ──▶ Put, Import ──▶ compressed where that saves enough ──▶ Medium
 //	Open, Lookup ◀── verified by hash ◀── Medium, then Elsewhere
+//
+// Add stores files of any size. It splits a large file into chunks, which are blobs, and
+// also stores the list of the chunks: the recipe, by which Open reads the file.
 //
 // Invariants: A blob appears whole or not at all, and never changes. The same content is
 // stored once. If a caller asks for a blob that a garbage collection has condemned, the

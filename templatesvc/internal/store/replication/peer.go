@@ -23,13 +23,13 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/templatesvc/client"
-	"github.com/orreryhq/orrery/templatesvc/internal/store/chunked"
+	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
 )
 
 // Config is what a Mirror needs. Copies is optional.
 type Config struct {
 	Store *store.Client
-	Vault *chunked.Vault
+	Blobs *blob.Store
 	// Replica is the name of this replica.
 	Replica string
 	// Secret is the cluster secret.
@@ -78,7 +78,7 @@ const atOnce = 8
 // Version copies the missing content of a version. It returns NotFound when no replica has
 // it, and Unavailable when replicas do not answer.
 func (m *Mirror) Version(ctx context.Context, digest string) error {
-	body, err := m.cfg.Vault.ReadAll(ctx, digest)
+	body, err := m.cfg.Blobs.ReadAll(ctx, digest)
 	if err != nil {
 		return errs.Wrap("peer.Version", err)
 	}
@@ -93,7 +93,7 @@ func (m *Mirror) Version(ctx context.Context, digest string) error {
 			break
 		}
 		if e := &manifest.Entries[i]; e.Kind == content.FileRegular {
-			g.Go(func() error { return m.cfg.Vault.Ensure(ctx, e.Content()) })
+			g.Go(func() error { return m.cfg.Blobs.Ensure(ctx, e.Content()) })
 		}
 	}
 	return errs.Wrap("peer.Version", g.Wait())
@@ -105,10 +105,10 @@ func (m *Mirror) Serve(ctx context.Context, digest string) (id string, err error
 	if err := m.Version(ctx, digest); err != nil {
 		return "", err
 	}
-	if err := m.cfg.Vault.Flush(ctx); err != nil {
+	if err := m.cfg.Blobs.Flush(ctx); err != nil {
 		return "", errs.Wrap("peer.Serve", err)
 	}
-	id, err = m.cfg.Vault.ID(ctx)
+	id, err = m.cfg.Blobs.ID(ctx)
 	return id, errs.Wrap("peer.Serve", err)
 }
 
@@ -124,7 +124,7 @@ func (m *Mirror) Copy(ctx context.Context, digest string) (copies int) {
 	if err != nil {
 		return copies
 	}
-	mine, err := m.cfg.Vault.ID(ctx)
+	mine, err := m.cfg.Blobs.ID(ctx)
 	if err != nil {
 		return copies
 	}

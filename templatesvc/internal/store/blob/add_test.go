@@ -1,4 +1,4 @@
-package chunked_test
+package blob_test
 
 import (
 	"bytes"
@@ -17,24 +17,14 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
-	"github.com/orreryhq/orrery/templatesvc/internal/store/chunked"
 )
 
-func open(t *testing.T, dir string) *chunked.Vault {
-	t.Helper()
-	s, err := blob.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return chunked.New(s)
-}
+func stream(n int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{}), n) }
 
-func noise(n int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{}), n) }
-
-func add(t *testing.T, v *chunked.Vault, r io.Reader) (content.Content, map[string]bool) {
+func add(t *testing.T, s *blob.Store, r io.Reader) (content.Content, map[string]bool) {
 	t.Helper()
 	sums := map[string]bool{}
-	c, err := v.Add(t.Context(), r, 1<<30, func(sum string) { sums[sum] = true })
+	c, err := s.Add(t.Context(), r, 1<<30, func(sum string) { sums[sum] = true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,13 +32,13 @@ func add(t *testing.T, v *chunked.Vault, r io.Reader) (content.Content, map[stri
 }
 
 func TestALargeFileIsStoredInChunksAndReadsTheSame(t *testing.T) {
-	v := open(t, t.TempDir())
+	s := open(t, t.TempDir())
 	for _, size := range []int64{0, 1, 1<<20 - 1, 1 << 20, 5<<20 + 7} {
-		c, sums := add(t, v, iotest.HalfReader(noise(size)))
+		c, sums := add(t, s, iotest.HalfReader(stream(size)))
 		if c.Size != size || (c.Chunks != nil) != (size >= 1<<20) || len(sums) != len(c.Blobs()) {
 			t.Errorf("%d bytes: %+v", size, c)
 		}
-		r, err := v.Join(t.Context(), c)
+		r, err := s.Join(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,8 +54,8 @@ func TestALargeFileIsStoredInChunksAndReadsTheSame(t *testing.T) {
 
 func TestAFileThatWasStoredAsOneBlobStaysSo(t *testing.T) {
 	dir := t.TempDir()
-	v := open(t, dir)
-	whole, err := io.ReadAll(noise(2 << 20))
+	s := open(t, dir)
+	whole, err := io.ReadAll(stream(2 << 20))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,13 +66,13 @@ func TestAFileThatWasStoredAsOneBlobStaysSo(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, sum[:2], sum), whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c, _ := add(t, v, bytes.NewReader(whole)); c.Chunks != nil || c.SHA256 != sum {
+	if c, _ := add(t, s, bytes.NewReader(whole)); c.Chunks != nil || c.SHA256 != sum {
 		t.Errorf("got %+v: every old version would be published anew", c)
 	}
 }
 
 func TestWhatCannotBeReadToItsEndIsNotStored(t *testing.T) {
-	v := open(t, t.TempDir())
+	s := open(t, t.TempDir())
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, c := range map[string]struct {
@@ -92,14 +82,14 @@ func TestWhatCannotBeReadToItsEndIsNotStored(t *testing.T) {
 		want  errs.Kind
 	}{
 		"a small file above its limit": {t.Context(), strings.NewReader("four"), 3, errs.TooLarge},
-		"a large file above its limit": {t.Context(), noise(4 << 20), 3 << 20, errs.TooLarge},
+		"a large file above its limit": {t.Context(), stream(4 << 20), 3 << 20, errs.TooLarge},
 		"a stream that breaks early":   {t.Context(), iotest.ErrReader(errors.New("cut")), 1 << 30, errs.Unavailable},
-		"a stream that breaks late":    {t.Context(), io.MultiReader(noise(3<<20), iotest.ErrReader(errors.New("cut"))), 1 << 30, errs.Unavailable},
-		"a stream that breaks a limit": {t.Context(), io.MultiReader(noise(3<<20), iotest.ErrReader(errs.New(errs.TooLarge, "bomb"))), 1 << 30, errs.TooLarge},
-		"a caller that went":           {canceled, noise(1), 1 << 30, errs.Canceled},
+		"a stream that breaks late":    {t.Context(), io.MultiReader(stream(3<<20), iotest.ErrReader(errors.New("cut"))), 1 << 30, errs.Unavailable},
+		"a stream that breaks a limit": {t.Context(), io.MultiReader(stream(3<<20), iotest.ErrReader(errs.New(errs.TooLarge, "bomb"))), 1 << 30, errs.TooLarge},
+		"a caller that went":           {canceled, stream(1), 1 << 30, errs.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := v.Add(c.ctx, c.r, c.limit, func(string) {}); !errs.Is(err, c.want) {
+			if _, err := s.Add(c.ctx, c.r, c.limit, func(string) {}); !errs.Is(err, c.want) {
 				t.Errorf("got %v", err)
 			}
 		})
