@@ -67,39 +67,27 @@ func openContent(cfg Config) (c body, err error) {
 	return c, err
 }
 
-// held is the content that a store has itself.
-type held struct{ *blob.Store }
-
-// Blob implements blob.Elsewhere. It does not join large files, because Recipe returns
-// their chunks.
-func (h held) Blob(ctx context.Context, sum string) (io.ReadCloser, error) {
-	return h.OpenHere(ctx, sum)
+// localFirst asks a local store before another source. It does not join large files of the
+// store, because Recipe returns their chunks.
+type localFirst struct {
+	local *blob.Store
+	blob.Elsewhere
 }
-
-// Recipe implements blob.Elsewhere.
-func (h held) Recipe(ctx context.Context, sum string) (content.Content, error) {
-	return h.RecipeHere(ctx, sum)
-}
-
-// inOrder asks several sources in order, until one has the content.
-type inOrder []blob.Elsewhere
 
 // Blob implements blob.Elsewhere.
-func (o inOrder) Blob(ctx context.Context, sum string) (r io.ReadCloser, err error) {
-	for _, e := range o {
-		if r, err = e.Blob(ctx, sum); !errs.Is(err, errs.NotFound) {
-			break
-		}
+func (l localFirst) Blob(ctx context.Context, sum string) (io.ReadCloser, error) {
+	r, err := l.local.OpenHere(ctx, sum)
+	if errs.Is(err, errs.NotFound) {
+		return l.Elsewhere.Blob(ctx, sum)
 	}
 	return r, err
 }
 
 // Recipe implements blob.Elsewhere.
-func (o inOrder) Recipe(ctx context.Context, sum string) (c content.Content, err error) {
-	for _, e := range o {
-		if c, err = e.Recipe(ctx, sum); !errs.Is(err, errs.NotFound) {
-			break
-		}
+func (l localFirst) Recipe(ctx context.Context, sum string) (content.Content, error) {
+	c, err := l.local.RecipeHere(ctx, sum)
+	if errs.Is(err, errs.NotFound) {
+		return l.Elsewhere.Recipe(ctx, sum)
 	}
 	return c, err
 }

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -17,15 +16,15 @@ import (
 // address waits until the settings have been read once, so that allowed addresses are not
 // refused at the start.
 type allowList struct {
-	now atomic.Pointer[egress.Allowed]
 	// known is closed once the settings have been read.
 	known chan struct{}
 	learn func()
 	// changed is called after each change, so that refused sources are tried again.
 	changed func()
 
-	mu      sync.Mutex // guards entries
+	mu      sync.Mutex // guards entries and now
 	entries []string
+	now     egress.Allowed
 }
 
 func newAllowList() *allowList {
@@ -44,10 +43,9 @@ func (l *allowList) Allowed(ctx context.Context) (egress.Allowed, error) {
 			Message: "the allow list among the settings of the cluster is not read yet: see whether etcd answers",
 		}
 	}
-	if list := l.now.Load(); list != nil {
-		return *list, nil
-	}
-	return egress.Allowed{}, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now, nil
 }
 
 // Reset implements store.Handler.
@@ -85,14 +83,11 @@ func (l *allowList) read(kv store.KeyValue) {
 func (l *allowList) set(entries []string) {
 	l.mu.Lock()
 	same := slices.Equal(l.entries, entries)
-	l.entries = entries
+	l.entries, l.now = entries, egress.Parse(entries)
 	l.mu.Unlock()
-	if same {
-		return
+	if !same {
+		l.changed()
 	}
-	list := egress.Parse(entries)
-	l.now.Store(&list)
-	l.changed()
 }
 
 // proxyURL parses the setting egress.proxy. It returns nil for "".

@@ -80,7 +80,7 @@ func newContent(cfg Config, k body) (*replication.Mirror, *versions.Service) {
 		Shared: cfg.Bucket != nil, Log: cfg.Log,
 	})
 	if k.before != nil {
-		k.blobs.AskElsewhere(inOrder{held{k.before}, mirror})
+		k.blobs.AskElsewhere(localFirst{k.before, mirror})
 	} else {
 		k.blobs.AskElsewhere(mirror)
 	}

@@ -16,7 +16,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -103,27 +102,31 @@ func (c *Client) callAs(ctx context.Context, method, path string, header http.He
 	return nil
 }
 
-// call tries the replicas in random order until one answers. It also tries the next one
-// after NotFound, because a replica may not know the object yet, and after Exhausted, which
-// means a full disk.
+// call makes a call at the first replica that can answer it; see first.
 func (c *Client) call(ctx context.Context, method, path string, header http.Header, payload []byte) (*http.Response, error) {
-	urls := c.cfg.Resolve()
-	if len(urls) == 0 {
-		return nil, noReplica()
-	}
-	var last error
-	for _, n := range rand.Perm(len(urls)) {
-		resp, err := c.try(ctx, method, urls[n]+path, header, payload)
-		if err == nil {
-			return resp, nil
+	return first(c, func(base string) (*http.Response, error) { return c.try(ctx, method, base+path, header, payload) })
+}
+
+// first tries the replicas in turn until one succeeds. It also tries the next one after
+// NotFound, because a replica may not know the object yet, and after Exhausted, which means
+// a full disk. If none succeeds, first reports a full disk before other errors, because
+// that replica could have fetched the content, and an operator has to fix it.
+func first[T any](c *Client, try func(base string) (T, error)) (none T, err error) {
+	err = noReplica()
+	for _, base := range c.order() {
+		v, failed := try(base)
+		if failed == nil {
+			return v, nil
 		}
-		if !elsewhere(err) || errors.Is(err, errFinal) {
-			return nil, err
+		if !elsewhere(failed) || errors.Is(failed, errFinal) {
+			return none, failed
 		}
-		last = worse(last, err)
-		c.cfg.Log.Debug("templatesvc replica did not help", "url", urls[n], "error", err)
+		if !errs.Is(err, errs.Exhausted) {
+			err = failed
+		}
+		c.cfg.Log.Debug("templatesvc replica did not help", "url", base, "error", failed)
 	}
-	return nil, last
+	return none, err
 }
 
 // elsewhere reports whether another replica may succeed: this one does not answer, does not
@@ -131,15 +134,6 @@ func (c *Client) call(ctx context.Context, method, path string, header http.Head
 func elsewhere(err error) bool {
 	k := errs.KindOf(err)
 	return k == errs.Unavailable || k == errs.NotFound || k == errs.Exhausted
-}
-
-// worse returns which of two replicas' errors to report: the later one, but a full disk
-// first, because an operator has to fix it.
-func worse(last, err error) error {
-	if errs.Is(last, errs.Exhausted) {
-		return last
-	}
-	return err
 }
 
 func (c *Client) try(ctx context.Context, method, target string, header http.Header, payload []byte) (*http.Response, error) {

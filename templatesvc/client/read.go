@@ -71,22 +71,9 @@ func (c *Client) suspect(ctx context.Context, target string) error {
 	return resp.Body.Close()
 }
 
-// read tries the replicas in turn until one sends content. If none does, it reports a full
-// disk first, because that replica could have fetched the content.
+// read opens content at the first replica that sends some; see first.
 func (c *Client) read(ctx context.Context, path string) (io.ReadCloser, error) {
-	last := noReplica()
-	for _, base := range c.order() {
-		body, err := c.readFrom(ctx, base, path)
-		if err == nil {
-			return body, nil
-		}
-		if !elsewhere(err) {
-			return nil, err
-		}
-		last = worse(last, err)
-		c.cfg.Log.Debug("templatesvc replica did not help", "url", base, "error", err)
-	}
-	return nil, last
+	return first(c, func(base string) (io.ReadCloser, error) { return c.readFrom(ctx, base, path) })
 }
 
 // order returns the replicas in random order, with silent ones last.

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"io"
+	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
@@ -44,7 +45,7 @@ func (g *gate) pass(name string, e Entry, r io.Reader) error {
 		if err := g.total(); err != nil {
 			return err
 		}
-		return callers(g.each(e, none{}))
+		return callers(g.each(e, strings.NewReader("")))
 	}
 	return g.file(e, r)
 }
@@ -124,9 +125,3 @@ func (b *bounded) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// none is empty content.
-type none struct{}
-
-// Read implements io.Reader.
-func (none) Read([]byte) (int, error) { return 0, io.EOF }

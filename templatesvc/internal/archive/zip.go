@@ -94,7 +94,7 @@ func zipEntry(f *zip.File, g *gate) error {
 		return err
 	}
 	if e.Kind == content.FileDir {
-		return g.pass(f.Name, e, none{})
+		return g.pass(f.Name, e, nil)
 	}
 	r, err := f.Open()
 	if err != nil {
@@ -107,7 +107,7 @@ func zipEntry(f *zip.File, g *gate) error {
 			return err
 		}
 		e.Target = string(target)
-		return g.pass(f.Name, e, none{})
+		return g.pass(f.Name, e, nil)
 	}
 	return g.pass(f.Name, e, r)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/templatesvc/client"
 	"github.com/orreryhq/orrery/templatesvc/internal/edit"
 )
 
@@ -262,7 +263,7 @@ func TestASearchTellsPlaces(t *testing.T) {
 	long := strings.Repeat("ü", 200) + "NEEDLE" + strings.Repeat("x", 500)
 	content := "a needle\nnone\r\n  Über Needle needle\r\n" + long + "\nneedle"
 	got := edit.Search("f", content, "nEEdle", 4)
-	want := []edit.Match{
+	want := []client.Match{
 		{Path: "f", Line: 1, Column: 3, Preview: "a needle"},
 		{Path: "f", Line: 3, Column: 8, Preview: "  Über Needle needle"},
 		{Path: "f", Line: 4, Column: 201, Preview: got[2].Preview},

@@ -6,18 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
+	"github.com/orreryhq/orrery/templatesvc/client"
 )
-
-// Match is a match of a search.
-type Match struct {
-	Path string `json:"path"`
-	// Line and Column start at 1; the column counts characters. Both are 0 when the file's
-	// name matches.
-	Line   int `json:"line"`
-	Column int `json:"column"`
-	// Preview is the line, or the part of a long line around the match.
-	Preview string `json:"preview"`
-}
 
 // Text reports whether content is text: UTF-8 without NUL.
 func Text(content []byte) bool {
@@ -36,8 +26,8 @@ func fold(s string) string {
 
 // Search finds a text in the lines of a file. It ignores the case of ASCII letters and
 // returns one match per line, at most most in all.
-func Search(path, content, text string, most int) []Match {
-	var out []Match
+func Search(path, content, text string, most int) []client.Match {
+	var out []client.Match
 	text = fold(text)
 	n := 0
 	for line := range strings.Lines(content) {
@@ -47,7 +37,7 @@ func Search(path, content, text string, most int) []Match {
 		}
 		line = strings.TrimRight(line, "\r\n")
 		if i := strings.Index(fold(line), text); i >= 0 {
-			out = append(out, Match{Path: path, Line: n, Column: utf8.RuneCountInString(line[:i]) + 1, Preview: around(line, i)})
+			out = append(out, client.Match{Path: path, Line: n, Column: utf8.RuneCountInString(line[:i]) + 1, Preview: around(line, i)})
 		}
 	}
 	return out

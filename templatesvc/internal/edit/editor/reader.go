@@ -172,9 +172,7 @@ func (r *Reader) Search(ctx context.Context, digest, text string, most int) (cli
 		}
 	}
 	out.Partial, err = r.texts(ctx, t, func(path, content string) error {
-		for _, m := range edit.Search(path, content, text, most-len(out.Matches)) {
-			out.Matches = append(out.Matches, client.Match(m))
-		}
+		out.Matches = append(out.Matches, edit.Search(path, content, text, most-len(out.Matches))...)
 		if len(out.Matches) >= most {
 			return errEnough
 		}

@@ -74,13 +74,13 @@ func (d *Directory) owns(head content.TemplateHead, bare map[string]bool) (ours,
 // and whether one of them has this directory or a copy of it.
 func (d *Directory) countOthers(ctx context.Context) {
 	n, err := 0, error(nil)
-	if d.others != nil {
-		n, err = d.others(ctx)
+	if d.cfg.Others != nil {
+		n, err = d.cfg.Others(ctx)
 	}
 	d.alone = err == nil && n == 0
-	all, _, err := store.List(ctx, d.store, keys.TemplateDirectories())
+	all, _, err := store.List(ctx, d.cfg.Store, keys.TemplateDirectories())
 	d.shared = !d.alone && (err != nil || slices.ContainsFunc(all, func(one content.TemplateDirectory) bool {
-		return one.Replica != d.replica && one.ID == d.id
+		return one.Replica != d.cfg.Replica && one.ID == d.id
 	}))
 }
 
@@ -110,14 +110,14 @@ func (d *Directory) removeGone(ctx context.Context) {
 // decide removes templates whose directory is gone, unless the removal is held. removed
 // reports whether it removed any.
 func (d *Directory) decide(ctx context.Context) (status content.TemplateDirectory, removed bool, err error) {
-	status = content.TemplateDirectory{Replica: d.replica, State: content.SourceInSync}
+	status = content.TemplateDirectory{Replica: d.cfg.Replica, State: content.SourceInSync}
 	if err := d.recall(ctx); err != nil {
 		return status, false, err
 	}
 	if d.memory.Removed == nil {
 		d.memory.Removed = map[string]time.Time{}
 	}
-	heads, err := d.service.Published(ctx, content.DirectoryOrigin)
+	heads, err := d.cfg.Service.Published(ctx, content.DirectoryOrigin)
 	if err != nil {
 		return status, false, err
 	}
@@ -126,7 +126,7 @@ func (d *Directory) decide(ctx context.Context) (status content.TemplateDirector
 		return status, false, &errs.Error{Kind: errs.Unavailable, Message: "the template directory cannot be read; templates stay as they are", Err: err}
 	}
 	// The ID is read last, so that it belongs to the directory that was listed.
-	id, err := identify(d.dir, empty)
+	id, err := identify(d.cfg.Dir, empty)
 	if err != nil {
 		return status, false, err
 	}
@@ -144,7 +144,7 @@ func (d *Directory) decide(ctx context.Context) (status content.TemplateDirector
 	}
 	for name, at := range d.memory.Removed {
 		switch _, back := byName[name]; {
-		case back, !d.holding && d.now().Sub(at) > lately:
+		case back, !d.holding && d.cfg.Now().Sub(at) > lately:
 			delete(d.memory.Removed, name)
 		default:
 			published[name] = true
@@ -180,7 +180,7 @@ func (d *Directory) decide(ctx context.Context) (status content.TemplateDirector
 		return status, false, nil
 	}
 	for _, name := range r.Go {
-		d.memory.Removed[name] = d.now().UTC()
+		d.memory.Removed[name] = d.cfg.Now().UTC()
 	}
 	if err := d.tell(ctx, status); err != nil { // first, so that a restart does not forget the removals
 		return status, false, err
@@ -211,7 +211,7 @@ func revisionOf(heads map[string]content.TemplateHead, settled func(name string)
 // with a file system mounted below it. bare lists the empty groups; empty is true when the
 // directory holds no directory at all.
 func (d *Directory) present() (there map[content.TemplateRef]bool, bare map[string]bool, empty bool, err error) {
-	groups, err := os.ReadDir(d.dir)
+	groups, err := os.ReadDir(d.cfg.Dir)
 	if err != nil {
 		return nil, nil, false, err
 	}
@@ -221,7 +221,7 @@ func (d *Directory) present() (there map[content.TemplateRef]bool, bare map[stri
 			continue
 		}
 		empty = false
-		names, err := os.ReadDir(filepath.Join(d.dir, g.Name()))
+		names, err := os.ReadDir(filepath.Join(d.cfg.Dir, g.Name()))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, false, err
 		}
@@ -233,7 +233,7 @@ func (d *Directory) present() (there map[content.TemplateRef]bool, bare map[stri
 		}
 	}
 	for ref, seen := range d.held {
-		if now := deviceOf(filepath.Join(d.dir, ref.Group)); !there[ref] && now != 0 && now != seen.group {
+		if now := deviceOf(filepath.Join(d.cfg.Dir, ref.Group)); !there[ref] && now != 0 && now != seen.group {
 			there[ref] = true
 			d.complain(ref.Group, "another file system is where the template group was: is something not mounted? its templates stay", nil)
 		}
@@ -243,30 +243,30 @@ func (d *Directory) present() (there map[content.TemplateRef]bool, bare map[stri
 
 func (d *Directory) retract(ctx context.Context, head content.TemplateHead) {
 	ref := head.TemplateRef
-	if err := d.service.RetractHead(ctx, head); err != nil {
+	if err := d.cfg.Service.RetractHead(ctx, head); err != nil {
 		d.complain(ref.String(), "template not removed", err)
 		d.anew = true
 		return
 	}
 	delete(d.held, ref)
-	prefix := filepath.Join(d.dir, ref.Group, ref.Name) + string(filepath.Separator)
+	prefix := filepath.Join(d.cfg.Dir, ref.Group, ref.Name) + string(filepath.Separator)
 	maps.DeleteFunc(d.scanner.seen, func(path string, _ hashed) bool { return strings.HasPrefix(path, prefix) })
 }
 
 // tell writes the directory's status and memory if they have changed. It removes the status
 // of replicas that no longer live.
 func (d *Directory) tell(ctx context.Context, status content.TemplateDirectory) error {
-	all, _, err := store.List(ctx, d.store, keys.TemplateDirectories())
+	all, _, err := store.List(ctx, d.cfg.Store, keys.TemplateDirectories())
 	if err != nil {
 		return err
 	}
 	var before content.TemplateDirectory
 	for _, one := range all {
-		if one.Replica == d.replica {
+		if one.Replica == d.cfg.Replica {
 			before = one
 			continue
 		}
-		_, err := d.store.Commit(ctx, store.Txn{
+		_, err := d.cfg.Store.Commit(ctx, store.Txn{
 			Guards: []store.Guard{store.Missing(keys.Session("templatesvc", one.Replica))},
 			Writes: []store.Write{store.Remove(keys.TemplateDirectory(one.Replica), one.ModRev)},
 		})
@@ -282,10 +282,10 @@ func (d *Directory) tell(ctx context.Context, status content.TemplateDirectory) 
 		slices.Equal(before.Items, status.Items) && len(writes) == 0 {
 		return nil
 	}
-	status.At, status.Since = d.now().UTC(), before.Since
+	status.At, status.Since = d.cfg.Now().UTC(), before.Since
 	if status.Since.IsZero() {
 		status.Since = status.At
 	}
-	_, err = d.store.Commit(ctx, store.Txn{Writes: append(writes, store.Replace(keys.TemplateDirectory(d.replica), status, before.ModRev))})
+	_, err = d.cfg.Store.Commit(ctx, store.Txn{Writes: append(writes, store.Replace(keys.TemplateDirectory(d.cfg.Replica), status, before.ModRev))})
 	return err
 }

@@ -19,13 +19,13 @@ func (d *Directory) recall(ctx context.Context) error {
 	if d.id == "" {
 		return nil
 	}
-	told, _, err := store.List(ctx, d.store, keys.DirectoryMemoriesOf(d.id))
+	told, _, err := store.List(ctx, d.cfg.Store, keys.DirectoryMemoriesOf(d.id))
 	if err != nil {
 		return errs.Wrap("source.recall", err)
 	}
 	own := content.DirectoryMemory{ID: d.id}
 	for _, m := range told {
-		if m.Replica == d.replica {
+		if m.Replica == d.cfg.Replica {
 			own = m
 			own.Removed = d.seenNow(m.Removed)
 		}
@@ -33,9 +33,9 @@ func (d *Directory) recall(ctx context.Context) error {
 	if d.memory.ID != d.id {
 		d.memory, d.holding = own, own.Held
 	}
-	place := placeOf(d.dir)
+	place := placeOf(d.cfg.Dir)
 	for _, m := range told {
-		if m.Replica == d.replica || m.Place != place || place == "" {
+		if m.Replica == d.cfg.Replica || m.Place != place || place == "" {
 			continue
 		}
 		if own.ModRev, err = d.takeOver(ctx, m, own.ModRev); err != nil {
@@ -49,7 +49,7 @@ func (d *Directory) recall(ctx context.Context) error {
 // mod-revision of this replica's own stored memory.
 func (d *Directory) takeOver(ctx context.Context, m content.DirectoryMemory, rev int64) (int64, error) {
 	session := keys.Session("templatesvc", m.Replica)
-	if _, err := store.Get(ctx, d.store, session); !errs.Is(err, errs.NotFound) {
+	if _, err := store.Get(ctx, d.cfg.Store, session); !errs.Is(err, errs.NotFound) {
 		return rev, err
 	}
 	next := d.memory
@@ -59,11 +59,11 @@ func (d *Directory) takeOver(ctx context.Context, m content.DirectoryMemory, rev
 	next.Removed = d.seenNow(m.Removed)
 	maps.Copy(next.Removed, d.memory.Removed)
 	next.Held = next.Held || m.Held
-	at, err := d.store.Commit(ctx, store.Txn{
+	at, err := d.cfg.Store.Commit(ctx, store.Txn{
 		Guards: []store.Guard{store.Missing(session)},
 		Writes: []store.Write{
 			store.Remove(keys.DirectoryMemory(m.ID, m.Replica), m.ModRev),
-			store.Replace(keys.DirectoryMemory(m.ID, d.replica), d.written(next, next.Held), rev),
+			store.Replace(keys.DirectoryMemory(m.ID, d.cfg.Replica), d.written(next, next.Held), rev),
 		},
 	})
 	switch {
@@ -81,7 +81,7 @@ func (d *Directory) takeOver(ctx context.Context, m content.DirectoryMemory, rev
 func (d *Directory) seenNow(removed map[string]time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
 	for name := range removed {
-		out[name] = d.now().UTC()
+		out[name] = d.cfg.Now().UTC()
 	}
 	return out
 }
@@ -89,7 +89,7 @@ func (d *Directory) seenNow(removed map[string]time.Time) map[string]time.Time {
 // written returns a memory in the form in which it is stored.
 func (d *Directory) written(m content.DirectoryMemory, held bool) content.DirectoryMemory {
 	m = bounded(m)
-	m.Replica, m.Place, m.Held, m.Away = d.replica, placeOf(d.dir), held, time.Time{}
+	m.Replica, m.Place, m.Held, m.Away = d.cfg.Replica, placeOf(d.cfg.Dir), held, time.Time{}
 	return m
 }
 
@@ -98,8 +98,8 @@ func (d *Directory) tellMemory(ctx context.Context, held bool) ([]store.Write, e
 	if d.memory.ID == "" || d.memory.ID != d.id {
 		return nil, nil
 	}
-	key := keys.DirectoryMemory(d.memory.ID, d.replica)
-	before, err := store.Get(ctx, d.store, key)
+	key := keys.DirectoryMemory(d.memory.ID, d.cfg.Replica)
+	before, err := store.Get(ctx, d.cfg.Store, key)
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		return nil, errs.Wrap("source.tellMemory", err)
 	}

@@ -3,7 +3,6 @@ package directory
 import (
 	"io/fs"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -24,21 +23,15 @@ type poller struct {
 
 // entry is the state of a file or directory in a scan.
 type entry struct {
-	mode   fs.FileMode
-	size   int64
-	time   time.Time
-	number uint64
+	mode  fs.FileMode
+	stamp stamp
 }
 
 func entryOf(info fs.FileInfo) entry {
 	if info.IsDir() { // the directory's files have their own entries
 		return entry{mode: info.Mode()}
 	}
-	e := entry{mode: info.Mode(), size: info.Size(), time: info.ModTime()}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		e.number = st.Ino
-	}
-	return e
+	return entry{mode: info.Mode(), stamp: stampOf(info)}
 }
 
 // look returns the changes since the previous look, as events like the kernel's. The first

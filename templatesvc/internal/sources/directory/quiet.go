@@ -121,7 +121,7 @@ func (d *Directory) waits(ref content.TemplateRef, now time.Time) bool {
 		}
 	}
 	c := d.dirty[ref]
-	return c != nil && c.ripe(d.quiet).After(now)
+	return c != nil && c.ripe(d.cfg.Quiet).After(now)
 }
 
 // nextDue returns how long to wait until a marked template has to be read.
@@ -131,7 +131,7 @@ func (d *Directory) nextDue(now time.Time) time.Duration {
 		next = again
 	}
 	for _, c := range d.dirty {
-		next = min(next, max(0, c.due(d.quiet).Sub(now)))
+		next = min(next, max(0, c.due(d.cfg.Quiet).Sub(now)))
 	}
 	return next
 }

@@ -28,19 +28,19 @@ func newWatched(t *testing.T) *watched {
 	}
 	t.Cleanup(func() { _ = watcher.Close() })
 	return &watched{t: t, watcher: watcher, since: time.Now(), Directory: &Directory{
-		dir: t.TempDir(), quiet: DefaultQuiet, scanner: scanner{seen: map[string]hashed{}}, dirty: map[content.TemplateRef]*changed{}, met: map[content.TemplateRef]bool{},
+		cfg: Config{Dir: t.TempDir(), Quiet: DefaultQuiet}, scanner: scanner{seen: map[string]hashed{}}, dirty: map[content.TemplateRef]*changed{}, met: map[content.TemplateRef]bool{},
 	}}
 }
 
 func (w *watched) tell(what fsnotify.Op, name string, after time.Duration) {
-	w.note(w.watcher.Add, fsnotify.Event{Op: what, Name: filepath.Join(w.dir, "g", "t", name)}, w.since.Add(after))
+	w.note(w.watcher.Add, fsnotify.Event{Op: what, Name: filepath.Join(w.cfg.Dir, "g", "t", name)}, w.since.Add(after))
 }
 
 // reads checks when the template is due.
 func (w *watched) reads(after time.Duration) {
 	w.t.Helper()
 	if !w.waits(ref, w.since.Add(after-time.Millisecond)) || w.waits(ref, w.since.Add(after)) {
-		w.t.Errorf("it is due %s after the first change, not %s", w.dirty[ref].due(w.quiet).Sub(w.since), after)
+		w.t.Errorf("it is due %s after the first change, not %s", w.dirty[ref].due(w.cfg.Quiet).Sub(w.since), after)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestATreeThatIsCopiedInIsReadOnceItIsWhole(t *testing.T) {
 func TestAFileThatIsKnownIsPublishedSoonerThanWhatIsNew(t *testing.T) {
 	for _, op := range []fsnotify.Op{fsnotify.Write, fsnotify.Create, fsnotify.Chmod, fsnotify.Remove} {
 		w := newWatched(t)
-		w.scanner.seen[filepath.Join(w.dir, "g", "t", "f")] = hashed{}
+		w.scanner.seen[filepath.Join(w.cfg.Dir, "g", "t", "f")] = hashed{}
 		w.tell(op, "f", 0)
 		w.reads(time.Second)
 	}
@@ -72,16 +72,16 @@ func TestWhatChangesForEverIsReadAfterAMinute(t *testing.T) {
 		w.tell(fsnotify.Create, "f", time.Duration(after)*200*time.Millisecond)
 	}
 	w.reads(time.Minute)
-	if c := w.dirty[ref]; c.impatient(w.quiet, w.since.Add(time.Minute)) == "" || c.impatient(w.quiet, w.since.Add(time.Hour)) != "" {
+	if c := w.dirty[ref]; c.impatient(w.cfg.Quiet, w.since.Add(time.Minute)) == "" || c.impatient(w.cfg.Quiet, w.since.Add(time.Hour)) != "" {
 		t.Error("what is read in the middle of its changes says so, and nothing else does")
 	}
 }
 
 func TestADirectoryThatCannotBeReadIsNotLookedAtWithoutPause(t *testing.T) {
 	w := newWatched(t)
-	w.log, w.complained = slog.New(slog.DiscardHandler), map[string]string{}
+	w.cfg.Log, w.complained = slog.New(slog.DiscardHandler), map[string]string{}
 	w.tell(fsnotify.Create, "f", 0)
-	if err := os.Remove(w.dir); err != nil {
+	if err := os.Remove(w.cfg.Dir); err != nil {
 		t.Fatal(err)
 	}
 	due := w.since.Add(time.Minute)

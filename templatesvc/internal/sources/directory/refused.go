@@ -18,6 +18,12 @@ var (
 	errUnmounted = errs.New(errs.Invalid, "its directory is empty and on another file system than before: is it not mounted? it stays as it was published")
 )
 
+// reject logs and records why a template is not published in its current state.
+func (d *Directory) reject(ref content.TemplateRef, err error) {
+	d.complain(ref.String(), "template not published", err)
+	d.refuse(ref.String(), errs.MessageOf(err))
+}
+
 // refuse records why a template is not published in its current state; "" clears it.
 func (d *Directory) refuse(name, why string) { d.noteOf(d.refused, name, why) }
 
@@ -38,7 +44,7 @@ func (d *Directory) noteOf(notes map[string]string, name, text string) {
 func (d *Directory) tellRefused(status *content.TemplateDirectory) {
 	for _, notes := range []map[string]string{d.refused, d.remarks} {
 		maps.DeleteFunc(notes, func(name, _ string) bool {
-			_, err := os.Lstat(filepath.Join(d.dir, name))
+			_, err := os.Lstat(filepath.Join(d.cfg.Dir, name))
 			return errors.Is(err, fs.ErrNotExist)
 		})
 	}

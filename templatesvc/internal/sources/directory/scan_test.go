@@ -132,7 +132,7 @@ func TestADirectoryTheKernelRefusesToWatchHidesNoOther(t *testing.T) {
 	s, _, dir := room(t)
 	put(t, filepath.Join(dir, "g", "a", "f"), "")
 	var told counter
-	d := &Directory{dir: dir, scanner: *s, log: slog.New(&told), complained: map[string]string{}}
+	d := &Directory{cfg: Config{Dir: dir, Log: slog.New(&told)}, scanner: *s, complained: map[string]string{}}
 	watched := map[string]bool{}
 	for range 2 {
 		d.watchTree(func(p string) error {

@@ -71,15 +71,7 @@ type Config struct {
 
 // Directory is a watched template directory. Create it with New, then call Run.
 type Directory struct {
-	dir     string
-	quiet   time.Duration
-	service *versions.Service
-	store   *store.Client
-	replica string
-	others  func(context.Context) (int, error)
-	remote  bool
-	now     func() time.Time
-	log     *slog.Logger
+	cfg     Config
 	scanner scanner
 
 	synced chan struct{}
@@ -117,8 +109,9 @@ func New(cfg Config) (*Directory, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, errs.WrapAs(errs.Invalid, "source.New", err)
 	}
+	cfg.Quiet = cmp.Or(cfg.Quiet, DefaultQuiet)
 	return &Directory{
-		dir: cfg.Dir, quiet: cmp.Or(cfg.Quiet, DefaultQuiet), service: cfg.Service, store: cfg.Store, replica: cfg.Replica, others: cfg.Others, remote: cfg.Remote, now: cfg.Now, log: cfg.Log,
+		cfg:     cfg,
 		scanner: scanner{seen: map[string]hashed{}, limits: content.VersionLimits(), now: time.Now, lease: lease},
 		synced:  make(chan struct{}), dirty: map[content.TemplateRef]*changed{}, met: map[content.TemplateRef]bool{}, complained: map[string]string{}, refused: map[string]string{}, remarks: map[string]string{}, fresh: true,
 		held: map[content.TemplateRef]seenAs{}, asked: make(chan string, 1),
@@ -137,7 +130,7 @@ func (d *Directory) Run(ctx context.Context) error {
 	close(d.synced)
 	var following sync.WaitGroup
 	defer following.Wait()
-	following.Go(func() { _ = d.store.Follow(ctx, keys.DirectorySync().String(), d) }) // ends with ctx
+	following.Go(func() { _ = d.cfg.Store.Follow(ctx, keys.DirectorySync().String(), d) }) // ends with ctx
 
 	safety := time.NewTicker(rescan)
 	defer safety.Stop()
@@ -151,17 +144,17 @@ func (d *Directory) Run(ctx context.Context) error {
 		case ev := <-news.events:
 			d.note(news.watch, ev, time.Now())
 		case <-news.pollTimer.C:
-			for _, ev := range news.look(d.dir) {
+			for _, ev := range news.look(d.cfg.Dir) {
 				d.note(news.watch, ev, time.Now())
 			}
 		case err := <-news.errors:
-			d.log.Warn("changes of the template directory may have been missed, reading all of it", "error", err)
+			d.cfg.Log.Warn("changes of the template directory may have been missed, reading all of it", "error", err)
 			d.all(ctx)
 		case d.confirmed = <-d.asked:
 			d.fresh = true
 			d.all(ctx)
 		case <-safety.C:
-			d.watchTree(news.watch, d.dir)
+			d.watchTree(news.watch, d.cfg.Dir)
 			d.all(ctx)
 		case <-due.C:
 			d.publishDue(ctx, time.Now())
@@ -189,12 +182,12 @@ func (d *Directory) listen() *news {
 		d.complain("", "the kernel does not tell of changes in the template directory; it is read every second, or less often when it is large: "+
 			"raise fs.inotify.max_user_instances, or the limit of open files, and start again", err)
 		n.watch, n.close = func(string) error { return nil }, func() error { n.pollTimer.Stop(); return nil }
-		n.look(d.dir)
+		n.look(d.cfg.Dir)
 		return n
 	}
 	n.pollTimer.Stop()
 	n.watch, n.events, n.errors, n.close = watcher.Add, watcher.Events, watcher.Errors, watcher.Close
-	d.watchTree(n.watch, d.dir)
+	d.watchTree(n.watch, d.cfg.Dir)
 	return n
 }
 
@@ -237,7 +230,7 @@ func (d *Directory) ask(kv store.KeyValue) {
 
 // markUnder marks the templates in a new group directory.
 func (d *Directory) markUnder(path string, now time.Time) {
-	if filepath.Dir(path) != d.dir {
+	if filepath.Dir(path) != d.cfg.Dir {
 		return
 	}
 	entries, err := os.ReadDir(path)
@@ -268,7 +261,7 @@ func isDir(path string) bool {
 // refOf returns the template that a path belongs to. ok is false if the path is above
 // <group>/<name>.
 func (d *Directory) refOf(path string) (content.TemplateRef, bool) {
-	rel, err := filepath.Rel(d.dir, path)
+	rel, err := filepath.Rel(d.cfg.Dir, path)
 	if err != nil {
 		return content.TemplateRef{}, false
 	}
@@ -283,7 +276,7 @@ func (d *Directory) refOf(path string) (content.TemplateRef, bool) {
 func (d *Directory) publishDue(ctx context.Context, now time.Time) {
 	if d.id == "" { // it was empty; the first publish must already carry its ID
 		if _, err := d.known(); err != nil {
-			d.complain(d.dir, "the template directory cannot be read; templates stay as they are", err)
+			d.complain(d.cfg.Dir, "the template directory cannot be read; templates stay as they are", err)
 			for _, c := range d.dirty {
 				c.until = now.Add(again)
 			}
@@ -291,7 +284,7 @@ func (d *Directory) publishDue(ctx context.Context, now time.Time) {
 		}
 	}
 	for ref, c := range d.dirty {
-		if !c.due(d.quiet).After(now) {
+		if !c.due(d.cfg.Quiet).After(now) {
 			d.publish(ctx, ref)
 		}
 	}
@@ -309,7 +302,7 @@ func (d *Directory) all(ctx context.Context) {
 	d.anew = false
 	groups, err := d.known()
 	if err != nil {
-		d.complain(d.dir, "the template directory cannot be read; templates stay as they are", err)
+		d.complain(d.cfg.Dir, "the template directory cannot be read; templates stay as they are", err)
 		return
 	}
 	d.countOthers(ctx)
@@ -317,7 +310,7 @@ func (d *Directory) all(ctx context.Context) {
 		if !g.IsDir() {
 			continue
 		}
-		names, err := os.ReadDir(filepath.Join(d.dir, g.Name()))
+		names, err := os.ReadDir(filepath.Join(d.cfg.Dir, g.Name()))
 		if err != nil {
 			d.complain(g.Name(), "the template group cannot be read", err)
 			continue
@@ -327,8 +320,7 @@ func (d *Directory) all(ctx context.Context) {
 			switch {
 			case !n.IsDir():
 			case !ref.Valid():
-				d.complain(ref.String(), "template not published", errMisnamed)
-				d.refuse(ref.String(), errs.MessageOf(errMisnamed))
+				d.reject(ref, errMisnamed)
 			case d.waits(ref, time.Now()): // publishDue reads it later
 			default:
 				d.publish(ctx, ref)
@@ -340,7 +332,7 @@ func (d *Directory) all(ctx context.Context) {
 
 // known lists the directory and determines its ID.
 func (d *Directory) known() ([]fs.DirEntry, error) {
-	groups, err := os.ReadDir(d.dir)
+	groups, err := os.ReadDir(d.cfg.Dir)
 	if err == nil {
 		err = d.identify(!slices.ContainsFunc(groups, fs.DirEntry.IsDir))
 	}
@@ -350,7 +342,7 @@ func (d *Directory) known() ([]fs.DirEntry, error) {
 // identify determines the directory's ID. If the ID has changed, it forgets everything
 // about the previous directory.
 func (d *Directory) identify(empty bool) error {
-	id, err := identify(d.dir, empty)
+	id, err := identify(d.cfg.Dir, empty)
 	if err == nil && id != d.id {
 		d.id = id
 		clear(d.held)
@@ -361,7 +353,7 @@ func (d *Directory) identify(empty bool) error {
 
 // gone reports whether a template's directory does not exist.
 func (d *Directory) gone(ref content.TemplateRef) bool {
-	_, err := os.Stat(filepath.Join(d.dir, ref.Group, ref.Name))
+	_, err := os.Stat(filepath.Join(d.cfg.Dir, ref.Group, ref.Name))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
@@ -369,7 +361,7 @@ func (d *Directory) gone(ref content.TemplateRef) bool {
 // before.
 func (d *Directory) unmounted(ref content.TemplateRef) bool {
 	seen, ok := d.held[ref]
-	path := filepath.Join(d.dir, ref.Group, ref.Name)
+	path := filepath.Join(d.cfg.Dir, ref.Group, ref.Name)
 	if !ok || deviceOf(path) == seen.own {
 		return false
 	}
@@ -382,7 +374,7 @@ func (d *Directory) unmounted(ref content.TemplateRef) bool {
 func (d *Directory) publish(ctx context.Context, ref content.TemplateRef) {
 	before, restless := d.dirty[ref], ""
 	if before != nil {
-		restless = before.impatient(d.quiet, time.Now())
+		restless = before.impatient(d.cfg.Quiet, time.Now())
 	}
 	delete(d.dirty, ref)
 	switch {
@@ -392,12 +384,10 @@ func (d *Directory) publish(ctx context.Context, ref content.TemplateRef) {
 		d.refuse(ref.String(), "")
 		return
 	case ref.Internal():
-		d.complain(ref.String(), "template not published", versions.ErrInternal)
-		d.refuse(ref.String(), errs.MessageOf(versions.ErrInternal))
+		d.reject(ref, versions.ErrInternal)
 		return
 	case d.unmounted(ref):
-		d.complain(ref.String(), "template not published", errUnmounted)
-		d.refuse(ref.String(), errs.MessageOf(errUnmounted))
+		d.reject(ref, errUnmounted)
 		return
 	}
 	err := d.read(ctx, ref)
@@ -415,8 +405,7 @@ func (d *Directory) publish(ctx context.Context, ref content.TemplateRef) {
 		d.remark(ref.String(), "not published yet: "+open.Error()+"; close it, or take it out of the directory")
 	case ctx.Err() != nil:
 	default:
-		d.complain(ref.String(), "template not published", err)
-		d.refuse(ref.String(), errs.MessageOf(err))
+		d.reject(ref, err)
 		if k := errs.KindOf(err); k == errs.Unavailable || k == errs.Fenced || k == errs.Conflict {
 			d.markAgain(ref, before, time.Now())
 		}
@@ -426,10 +415,10 @@ func (d *Directory) publish(ctx context.Context, ref content.TemplateRef) {
 // read stores the changed files of a template and publishes it. The publish begins only
 // when a file has to be stored, so an unchanged template causes no writes.
 func (d *Directory) read(ctx context.Context, ref content.TemplateRef) error {
-	shelf := &shelf{service: d.service, what: "directory of " + ref.String(), trusting: d.remote}
+	shelf := &shelf{service: d.cfg.Service, what: "directory of " + ref.String(), trusting: d.cfg.Remote}
 	defer shelf.close(ctx)
 	scan := func() (m content.Manifest, digest string, err error) {
-		if m, err = d.scanner.scan(ctx, d.dir, ref, shelf); err == nil {
+		if m, err = d.scanner.scan(ctx, d.cfg.Dir, ref, shelf); err == nil {
 			_, digest, err = m.Canonical(content.VersionLimits())
 		}
 		return m, digest, err
@@ -438,8 +427,8 @@ func (d *Directory) read(ctx context.Context, ref content.TemplateRef) error {
 	if err != nil {
 		return err
 	}
-	now := seenAs{digest: digest, group: deviceOf(filepath.Join(d.dir, ref.Group)), own: deviceOf(filepath.Join(d.dir, ref.Group, ref.Name))}
-	head, err := d.service.Head(ctx, ref)
+	now := seenAs{digest: digest, group: deviceOf(filepath.Join(d.cfg.Dir, ref.Group)), own: deviceOf(filepath.Join(d.cfg.Dir, ref.Group, ref.Name))}
+	head, err := d.cfg.Service.Head(ctx, ref)
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		return err
 	}
@@ -450,16 +439,16 @@ func (d *Directory) read(ctx context.Context, ref content.TemplateRef) error {
 		d.held[ref] = now
 		return errs.New(errs.AlreadyExists, "another replica's directory has other files for it, which stay: make the directories alike, or change it here")
 	}
-	if _, err := d.service.CheckOrigin(ctx, head, content.DirectoryOrigin); err != nil {
+	if _, err := d.cfg.Service.CheckOrigin(ctx, head, content.DirectoryOrigin); err != nil {
 		return err
 	}
-	if d.remote && head.SourceDigest != digest {
+	if d.cfg.Remote && head.SourceDigest != digest {
 		shelf.trusting = false
 		if m, now.digest, err = scan(); err != nil {
 			return err
 		}
 	}
-	if _, _, err = d.service.PublishSource(ctx, shelf.publish, ref, m, versions.Provenance{
+	if _, _, err = d.cfg.Service.PublishSource(ctx, shelf.publish, ref, m, versions.Provenance{
 		Author: "source", Message: "directory changed", Origin: content.DirectoryOrigin, Directory: d.id,
 	}); err == nil {
 		if _, seen := d.held[ref]; !seen { // the status lists the template's arrival
@@ -512,7 +501,7 @@ func (d *Directory) complain(subject, message string, err error) {
 		return
 	}
 	d.complained[subject] = text
-	d.log.Warn(message, "template", subject, "error", err)
+	d.cfg.Log.Warn(message, "template", subject, "error", err)
 }
 
 // watchTree watches a directory and everything below it, as far as the kernel allows.

@@ -31,22 +31,18 @@ func (n *neighbours) urlsNow() []string {
 }
 
 // look updates the cached URLs if they are older than freshFor.
-func (m *Mirror) look(ctx context.Context) error {
+func (m *Mirror) look(ctx context.Context) (err error) {
 	n := &m.others
 	n.mu.Lock()
-	fresh := !n.read.IsZero() && time.Since(n.read) < freshFor
-	n.mu.Unlock()
-	if fresh {
+	defer n.mu.Unlock()
+	if time.Since(n.read) < freshFor {
 		return nil
 	}
 	urls, err := m.peers(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		n.urls, n.read = urls, time.Now()
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.urls, n.read = urls, time.Now()
-	return nil
+	return err
 }
 
 // peers reads the URLs of the other live replicas.
