@@ -53,7 +53,7 @@ func TestWithoutInotifyTemplatesAndConsolesAreFollowedAllTheSame(t *testing.T) {
 		err := p.call("GET", "/api/v1/services/lobby-1/console/history", nil, &got)
 		return await.Unless(err == nil && len(got.Lines) == 1 && got.Lines[0].Line == "ready", "%+v, %v", got, err)
 	})
-	for _, warning := range []string{"the kernel does not tell of changes in the template directory", "inotify is unavailable: logs are polled"} {
+	for _, warning := range []string{"the kernel does not report changes in the template directory", "inotify is unavailable: logs are polled"} {
 		if n := strings.Count(p.stderr.String(), warning); n != 1 {
 			t.Errorf("it logs %q %d times:\n%s", warning, n, &p.stderr)
 		}

@@ -147,7 +147,7 @@ func TestAUserWhoAsksForALookSeesRemovalsAtOnce(t *testing.T) {
 	stop()
 	d.over(t.TempDir(), "three", time.Hour)
 	d.source.Attended = true
-	if st := d.look(content.SourceFailed); !strings.Contains(st.Message, "what it declared before stays") {
+	if st := d.look(content.SourceFailed); !strings.Contains(st.Message, "its earlier declarations stay") {
 		t.Errorf("told %q", st.Message)
 	}
 	if are, _ := d.declared(); len(are) != 1 {

@@ -145,7 +145,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	blobs := kept.blobs
 	blobs.TellDamage(func(f blob.File, path string) {
-		cfg.Log.Warn("a file of contents is damaged on the disk and was put aside: it is fetched from another replica, and where none has it, publish it again; look at the disk",
+		cfg.Log.Warn("a file of the content store is damaged and was set aside: templatesvc fetches it from another replica; if no replica has it, publish it again; check the disk",
 			"path", path, "sha256", f.Sum, "form", string(f.Form))
 	})
 	mirror, service := newContent(cfg, kept)

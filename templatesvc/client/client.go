@@ -3,7 +3,7 @@
 //
 // It tries the live replicas in random order until one answers. A replica that stops
 // sending in the middle of content is tried last for a while. The client does not verify
-// content, because whoever stores a blob hashes it anyway. Errors keep their Kind.
+// content, because its callers hash what they store. Errors keep their Kind.
 package client
 
 import (

@@ -21,41 +21,41 @@ func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 // settings are the settings of the process.
 type settings struct {
 	program.Settings
-	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address of the API agents and gateways call; port 0 picks a free one"`
-	AdvertiseURL string `config:"advertise-url" usage:"URL others reach the API by; empty: derived from listen, with the host's name where it listens on all addresses"`
+	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address of the API for agents and gateways; port 0 picks a free one"`
+	AdvertiseURL string `config:"advertise-url" usage:"URL of the API for other processes; empty: derived from listen, with the host's name if it listens on all addresses"`
 	Templates    struct {
 		Dir   string        `config:"dir" default:"./templates" usage:"watched directory of templates, <group>/<name>/; empty: none"`
-		Quiet time.Duration `config:"quiet" default:"1s" usage:"how long nothing in a template of that directory may change before it is published; three times as long when something was added to it, and a minute at most"`
+		Quiet time.Duration `config:"quiet" default:"1s" usage:"how long a template in that directory must be unchanged before it is published; three times as long if something was added to it, at most a minute"`
 	} `config:"templates"`
 	Sources struct {
-		ProgramsDir       string `config:"programs-dir" usage:"directory, by absolute path, of programs that sources of kind program may name; empty: none"`
-		ConfigurationsDir string `config:"configurations-dir" usage:"directory, by absolute path, that sources of kind configurations read; empty: none"`
+		ProgramsDir       string `config:"programs-dir" usage:"absolute path of the directory with the programs for sources of kind program; empty: none"`
+		ConfigurationsDir string `config:"configurations-dir" usage:"absolute path of the directory that sources of kind configurations read; empty: none"`
 	} `config:"sources"`
 	Egress struct {
-		Proxy string `config:"proxy" usage:"URL of an HTTP proxy that sources and the catalog are fetched through; empty: none, whatever HTTP_PROXY says"`
+		Proxy string `config:"proxy" usage:"URL of the HTTP proxy for sources and the catalog; empty: none; HTTP_PROXY has no effect"`
 	} `config:"egress"`
 	Blobs struct {
-		Dir    string `config:"dir" default:"./blobs" usage:"directory file contents are kept in"`
-		Copies int    `config:"copies" default:"2" usage:"disks a version is on before it is published, as far as other replicas with directories of their own are running; 1 waits for none"`
+		Dir    string `config:"dir" default:"./blobs" usage:"directory of the file contents"`
+		Copies int    `config:"copies" default:"2" usage:"number of disks that should have a version before it is published, if enough replicas with their own directories are running; 1 waits for no other replica"`
 		S3     struct {
-			Endpoint  string `config:"endpoint" usage:"URL of an S3-compatible server to keep file contents in: scheme, host and port; empty: they are kept in blobs.dir"`
-			Bucket    string `config:"bucket" usage:"bucket there, which has to exist; replicas that name the same bucket and prefix share its contents"`
-			Prefix    string `config:"prefix" usage:"what all names in the bucket begin with; empty: the whole bucket"`
+			Endpoint  string `config:"endpoint" usage:"URL of the S3-compatible server for file contents: scheme, host and port; empty: blobs.dir stores them"`
+			Bucket    string `config:"bucket" usage:"existing bucket on that server; replicas with the same bucket and prefix share its contents"`
+			Prefix    string `config:"prefix" usage:"prefix of all object names; empty: the whole bucket"`
 			Region    string `config:"region" usage:"region of the bucket; empty for servers without regions"`
-			PathStyle bool   `config:"path-style" default:"false" usage:"put the bucket's name into the path, as servers without a domain for each bucket need it"`
+			PathStyle bool   `config:"path-style" default:"false" usage:"put the bucket's name into the path, for servers without a domain per bucket"`
 			AccessKey string `config:"access-key" secret:"true" usage:"key that may list, read, write and delete in the bucket"`
-			SecretKey string `config:"secret-key" secret:"true" usage:"what belongs to the access key"`
-			CacheMiB  int    `config:"cache-mib" default:"10240" usage:"room in blobs.dir for what was read from the bucket lately, in MiB"`
+			SecretKey string `config:"secret-key" secret:"true" usage:"secret of the access key"`
+			CacheMiB  int    `config:"cache-mib" default:"10240" usage:"maximum size of the cache in blobs.dir for content of the bucket, in MiB"`
 		} `config:"s3"`
 	} `config:"blobs"`
 	Versions struct {
-		Keep int `config:"keep" default:"1000" usage:"versions kept of a template beside those in use, the oldest go first; 0 keeps all"`
+		Keep int `config:"keep" default:"1000" usage:"number of versions to keep per template, besides those in use; 0 keeps all"`
 	} `config:"versions"`
 	Collect struct {
-		Interval time.Duration `config:"interval" default:"1h" usage:"how often file contents that nothing refers to are removed"`
+		Interval time.Duration `config:"interval" default:"1h" usage:"interval of removing unreferenced file contents"`
 	} `config:"collect"`
 	Scrub struct {
-		Interval time.Duration `config:"interval" default:"168h" usage:"how long it takes to read all file contents on the disk again, looking for damage; 0 never does"`
+		Interval time.Duration `config:"interval" default:"168h" usage:"duration of one pass that verifies all file contents on the disk; 0 disables it"`
 	} `config:"scrub"`
 }
 
@@ -112,7 +112,7 @@ func (s *settings) bucket() *templatesvc.Bucket {
 func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
 	return program.Main(program.Spec{
-		Name: "templatesvc", About: "Keeps the templates of an Orrery fleet as content-addressed versions.",
+		Name: "templatesvc", About: "Stores the templates of an Orrery fleet as content-addressed versions.",
 		Into: &s, Common: &s.Settings,
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)

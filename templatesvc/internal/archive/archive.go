@@ -6,7 +6,7 @@
 //
 // Invariants: The caller's function sees only regular files, directories and links, with
 // permission bits only, each path once and inside the tree. It never receives more bytes
-// than the limits allow, whatever sizes the archive claims. Memory is bounded by the
+// than the limits allow, even if the archive claims other sizes. Memory is bounded by the
 // decompression window and one record per entry. Links can only be checked after the last
 // entry, so the caller must discard everything if Read returns an error.
 //
@@ -145,7 +145,7 @@ func read(in *input, r io.Reader, o Options, each func(Entry, io.Reader) error) 
 		o.Format = detect(head)
 	default:
 		if is := detect(head); is != "" && is != o.Format {
-			return errs.New(errs.Malformed, "this is no %s, it looks like a %s: pack it as one, or send it as what it is", o.Format, is)
+			return errs.New(errs.Malformed, "this is no %s, it looks like a %s: pack it as one, or send it with its real format", o.Format, is)
 		}
 	}
 	g := &gate{limits: o.Limits, in: func() int64 { return in.read }, each: each, tree: newTree(o.Limits.Entries)}
@@ -192,7 +192,7 @@ func damaged(format Format, at string, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &errs.Error{Kind: errs.Malformed, Message: fmt.Sprintf("the %s breaks off%s: send it whole", format, where), Err: err}
 	}
-	return &errs.Error{Kind: errs.Malformed, Message: fmt.Sprintf("the %s is damaged%s: pack it anew", format, where), Err: err}
+	return &errs.Error{Kind: errs.Malformed, Message: fmt.Sprintf("the %s is damaged%s: pack it again", format, where), Err: err}
 }
 
 // quoted returns a name for a message, quoted and at most 120 bytes long.

@@ -61,7 +61,7 @@ func TestAZipThatIsNoneIsRefused(t *testing.T) {
 		"encrypted":                  {encrypted, "is encrypted"},
 		"an unknown method":          {method, "compressed by method 99"},
 		"one of several parts":       {parts, "one part of several"},
-		"something before it":        {append([]byte("PK\x03\x04 hello"), good...), "something stands before"},
+		"something before it":        {append([]byte("PK\x03\x04 hello"), good...), "other bytes before"},
 		"a program before it":        {append([]byte("MZ program"), good...), "no archive that can be read"},
 		"a name in an old code page": {page, "old code page"},
 		"garbage":                    {[]byte(strings.Repeat("garbage ", 100)), "no archive that can be read"},

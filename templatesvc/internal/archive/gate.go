@@ -34,7 +34,7 @@ func (g *gate) pass(name string, e Entry, r io.Reader) error {
 		return nil // the root directory, which tar includes
 	}
 	if e.Path = p; p == "." {
-		return errs.New(errs.Malformed, "the entry %s has no name: pack it anew", quoted(name))
+		return errs.New(errs.Malformed, "the entry %s has no name: pack it again", quoted(name))
 	}
 	e.Mode &= 0o777
 	if err := g.tree.add(&e); err != nil {

@@ -24,9 +24,9 @@ func clean(name string) (string, error) {
 	}
 	switch {
 	case !utf8.ValidString(name):
-		return refuse("has a name that is not UTF-8: rename it and pack it anew")
+		return refuse("has a name that is not UTF-8: rename it and pack it again")
 	case strings.ContainsRune(name, 0):
-		return refuse("has a NUL in its name: rename it and pack it anew")
+		return refuse("has a NUL in its name: rename it and pack it again")
 	case strings.ContainsRune(name, '\\'):
 		return refuse(`has a \ in its name: pack it with / between directories`)
 	case strings.HasPrefix(name, "/"):
@@ -34,7 +34,7 @@ func clean(name string) (string, error) {
 	case drive(name):
 		return refuse("begins with a drive: pack it relative to the template's directory")
 	case strings.ContainsFunc(name, unicode.IsControl):
-		return refuse("has a control character in its name: rename it and pack it anew")
+		return refuse("has a control character in its name: rename it and pack it again")
 	}
 	for segment := range strings.SplitSeq(name, "/") {
 		if segment == ".." {

@@ -45,7 +45,7 @@ func (t *tree) add(e *Entry) error {
 		if was.kind == content.FileDir && e.Kind == content.FileDir {
 			return nil
 		}
-		return errs.New(errs.Malformed, "%s stands in the archive twice: pack it anew", quoted(e.Path))
+		return errs.New(errs.Malformed, "%s is in the archive twice: pack it again", quoted(e.Path))
 	}
 	if err := t.checkFold(e.Path); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (t *tree) parent(dir, of string) error {
 	case was.kind == content.FileSymlink:
 		return errs.New(errs.Malformed, "%s lies below the link %s: pack what the link leads to under its own path", quoted(of), quoted(dir))
 	case was.kind != content.FileDir:
-		return errs.New(errs.Malformed, "%s is both a file and a directory: pack it anew", quoted(dir))
+		return errs.New(errs.Malformed, "%s is both a file and a directory: pack it again", quoted(dir))
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func checkDirectory(r io.ReaderAt, size int64, l Limits) error {
 		return err
 	}
 	if d.at < 0 || d.size < 0 || d.at+d.size != d.end {
-		return errs.New(errs.Malformed, "something stands before or inside the zip that is no part of it: send the zip itself")
+		return errs.New(errs.Malformed, "the file has other bytes before or inside the zip: send only the zip")
 	}
 	if d.entries > uint64(l.Entries) {
 		return errs.New(errs.TooLarge, "the archive has more than %d entries: split it", l.Entries)
@@ -52,7 +52,7 @@ func checkDirectory(r io.ReaderAt, size int64, l Limits) error {
 			return damaged(Zip, "", err)
 		}
 		if !bytes.HasPrefix(member[:], signMember) {
-			return errs.New(errs.Malformed, "the zip's table of contents is damaged: pack it anew")
+			return errs.New(errs.Malformed, "the zip's table of contents is damaged: pack it again")
 		}
 		for _, field := range []int{28, 30, 32} { // name, extra, comment
 			at += int64(binary.LittleEndian.Uint16(member[field:]))
@@ -70,7 +70,7 @@ func findDirectory(r io.ReaderAt, size int64) (directory, error) {
 	}
 	i := bytes.LastIndex(tail[:max(0, len(tail)-zipEnd+len(signEnd))], signEnd)
 	if i < 0 || i+zipEnd > len(tail) || i+zipEnd+int(binary.LittleEndian.Uint16(tail[i+20:])) != len(tail) {
-		return directory{}, errs.New(errs.Malformed, "the zip breaks off, it has no end: send it whole, and all its parts in one file")
+		return directory{}, errs.New(errs.Malformed, "the zip breaks off before its end record: send the whole zip, in one file")
 	}
 	end := tail[i:]
 	disk, first := binary.LittleEndian.Uint16(end[4:]), binary.LittleEndian.Uint16(end[6:])
@@ -113,13 +113,13 @@ func findLarge(r io.ReaderAt, end int64) (*directory, error) {
 	at := int64(binary.LittleEndian.Uint64(locator[8:]))
 	var record [zipEnd64]byte
 	if at < 0 || at+zipEnd64 > end-zipLocator {
-		return nil, errs.New(errs.Malformed, "the zip's table of contents is damaged: pack it anew")
+		return nil, errs.New(errs.Malformed, "the zip's table of contents is damaged: pack it again")
 	}
 	if _, err := r.ReadAt(record[:], at); err != nil {
 		return nil, damaged(Zip, "", err)
 	}
 	if !bytes.HasPrefix(record[:], signEnd64) {
-		return nil, errs.New(errs.Malformed, "the zip's table of contents is damaged: pack it anew")
+		return nil, errs.New(errs.Malformed, "the zip's table of contents is damaged: pack it again")
 	}
 	if binary.LittleEndian.Uint32(record[16:]) != 0 || binary.LittleEndian.Uint32(record[20:]) != 0 {
 		return nil, errs.New(errs.Malformed, "the zip is one part of several: pack it as one file")

@@ -95,10 +95,10 @@ func (t *Tree) Delete(p string) error {
 func (t *Tree) Rename(from, to string) error {
 	from, err := named(from)
 	if err != nil {
-		return blame(err, "from")
+		return withField(err, "from")
 	}
 	if to, err = named(to); err != nil {
-		return blame(err, "to")
+		return withField(err, "to")
 	}
 	if _, there := t.entries[from]; !there {
 		return missing(from)
@@ -133,8 +133,8 @@ func exists(p string) error {
 	return errs.New(errs.AlreadyExists, "%s exists already: delete it first, or choose another path", p)
 }
 
-// blame sets the field of an error to the one that the caller used.
-func blame(err error, field string) error {
+// withField returns an error with the field that the caller used.
+func withField(err error, field string) error {
 	return &errs.Error{Kind: errs.KindOf(err), Field: field, Message: errs.MessageOf(err), Err: err}
 }
 

@@ -55,13 +55,13 @@ func unfit(p string) string {
 	for _, n := range names {
 		switch {
 		case n == "" || n == "." || n == "..":
-			return "must name what lies in the template: no empty names, no . and no .."
+			return "must be a path inside the template, without empty names, . and .."
 		case len(n) > maxName:
 			return "has a name of more than 255 bytes"
 		}
 	}
 	if names[0] == lockName {
-		return "is kept for the agent: " + lockName + " stands in the directory of a static instance"
+		return "is reserved: the agent writes " + lockName + " into the directory of a static instance"
 	}
 	return ""
 }

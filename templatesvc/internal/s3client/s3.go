@@ -2,7 +2,7 @@
 // to do, and bounded listings.
 //
 // Invariants: Errors never contain keys. A listing is sorted, has each object once and
-// never more than requested, whatever the server answers. Answers other than object content
+// never more than requested, even from a faulty server. Answers other than object content
 // have a maximum size.
 package s3client
 
@@ -80,10 +80,10 @@ func Connect(cfg Config) (*minio.Client, func(), error) {
 	return c, client.CloseIdleConnections, nil
 }
 
-// Told converts a server's error: Invalid when the bucket does not exist, Denied when the
+// ErrorOf converts a server's error: Invalid when the bucket does not exist, Denied when the
 // keys are refused, NotFound when the object does not exist, Conflict when it has changed,
 // and Unavailable when the server cannot answer now.
-func Told(err error) error {
+func ErrorOf(err error) error {
 	r := minio.ToErrorResponse(err)
 	switch {
 	case err == nil:
@@ -91,13 +91,13 @@ func Told(err error) error {
 	case r.Code == minio.NoSuchBucket:
 		return &errs.Error{Kind: errs.Invalid, Field: "bucket", Message: "the S3 server has no such bucket", Err: err}
 	case r.Code == minio.AccessDenied, r.StatusCode == http.StatusForbidden, r.StatusCode == http.StatusUnauthorized:
-		return &errs.Error{Kind: errs.Denied, Message: what + " refuses the keys: look at access key, secret key and what they may do", Err: err}
+		return &errs.Error{Kind: errs.Denied, Message: what + " refuses the keys: check the access key, the secret key and their permissions", Err: err}
 	case r.StatusCode == http.StatusNotFound:
 		return &errs.Error{Kind: errs.NotFound, Message: "the bucket has no such object", Err: err}
 	case r.StatusCode == http.StatusPreconditionFailed:
 		return &errs.Error{Kind: errs.Conflict, Message: "the object is another one meanwhile", Err: err}
 	case r.StatusCode >= http.StatusInternalServerError, r.StatusCode == http.StatusTooManyRequests:
-		return &errs.Error{Kind: errs.Unavailable, Message: fmt.Sprintf("%s answers %d: it is asked again later; look at it if this goes on", what, r.StatusCode), Err: err}
+		return &errs.Error{Kind: errs.Unavailable, Message: fmt.Sprintf("%s answers %d: templatesvc retries later; check the server if the error persists", what, r.StatusCode), Err: err}
 	case r.StatusCode >= http.StatusBadRequest:
 		return &errs.Error{Kind: errs.Unavailable, Message: fmt.Sprintf("%s refuses the request with %d %s: look at endpoint, region and path style", what, r.StatusCode, r.Code), Err: err}
 	}
@@ -190,7 +190,7 @@ func Again(ctx context.Context, tries int, wait time.Duration, do func() error) 
 // List lists the objects with a prefix whose keys come after a key ("" for all), sorted by
 // key. It reads pages as needed. It returns TooLarge after most objects, and Unavailable
 // when the server lists keys unsorted, repeatedly, or in endless pages. Other errors are
-// those of Told, or ctx's error.
+// those of ErrorOf, or ctx's error.
 func List(ctx context.Context, c *minio.Client, bucket, prefix, after string, most int) iter.Seq2[minio.ObjectInfo, error] {
 	return func(yield func(minio.ObjectInfo, error) bool) {
 		var pages atomic.Int64
@@ -205,7 +205,7 @@ func List(ctx context.Context, c *minio.Client, bucket, prefix, after string, mo
 			case errors.Is(err, errNoListing):
 				err = unsound(errNoListing)
 			case err != nil:
-				err = Told(err)
+				err = ErrorOf(err)
 			case !strings.HasPrefix(o.Key, prefix) || last != "" && o.Key <= last:
 				err = unsound(fmt.Errorf("it lists %q after %q", o.Key, last))
 			case n == most:

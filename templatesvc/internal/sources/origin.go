@@ -27,8 +27,8 @@ type Request struct {
 	// At is the Holding.Place of Seen. If the source is at another place now, it returns
 	// everything.
 	At string
-	// Attended is true when a user requested this look: what is missing was removed on
-	// purpose.
+	// Attended is true when a user requested this look. Missing objects then count as
+	// removed on purpose.
 	Attended bool
 	// Spool is the directory for temporary files.
 	Spool string

@@ -65,7 +65,7 @@ func (p *Publish) commitMove(ctx context.Context, m Move) (head content.Template
 			return done, lookErr // this operation has already moved the head
 		}
 	}
-	return head, errs.New(errs.Conflict, "template %s is being changed by others all the time: try again", m.Ref)
+	return head, errs.New(errs.Conflict, "template %s has too many concurrent changes: retry", m.Ref)
 }
 
 // rebase computes the move again from another head.
@@ -74,7 +74,7 @@ func (p *Publish) rebase(ctx context.Context, m *Move, head content.TemplateHead
 	case m.Rebase == nil && m.Base == "":
 		return errs.New(errs.AlreadyExists, "template %s already exists: change it or choose another name", m.Ref)
 	case m.Rebase == nil && head.ModRev == 0:
-		return errs.New(errs.NotFound, "template %s was deleted meanwhile: make it anew", m.Ref)
+		return errs.New(errs.NotFound, "template %s was deleted meanwhile: create it again", m.Ref)
 	case m.Rebase == nil:
 		return errs.New(errs.Conflict, "template %s has moved on to version %s meanwhile: look at it and try again", m.Ref, head.Digest)
 	}

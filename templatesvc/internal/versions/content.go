@@ -88,7 +88,7 @@ const gathering = time.Second
 // again. It returns the errors of Blob for the first blob.
 func (s *Service) Row(ctx context.Context, sums []string) (Row, error) {
 	if len(sums) == 0 {
-		return nil, errs.New(errs.Invalid, "no blob is asked for")
+		return nil, errs.New(errs.Invalid, "the request names no blob")
 	}
 	began := time.Now()
 	first, err := s.cfg.Blobs.Lookup(ctx, sums[0])

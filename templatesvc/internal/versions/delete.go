@@ -74,7 +74,7 @@ func (s *Service) deleteDoomed(ctx context.Context, d content.TemplateDoomed, us
 	case errs.Is(err, errs.Conflict): // another replica has settled it
 		_, err = store.Get(ctx, s.cfg.Store, keys.TemplateVersion(ref, digest))
 		if err == nil {
-			return errs.New(errs.Conflict, "version %s of %s has come into use just now: stop what runs of it, or wait an hour", digest, ref)
+			return errs.New(errs.Conflict, "version %s of %s has just come into use: stop its instances, or wait an hour", digest, ref)
 		}
 		if errs.Is(err, errs.NotFound) {
 			_, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: remembered})
@@ -101,11 +101,11 @@ func (s *Service) doomOld(ctx context.Context, ref content.TemplateRef, digest s
 			return d, err
 		}
 	}
-	return d, errs.New(errs.Conflict, "template %s is being changed by others all the time: try again", ref)
+	return d, errs.New(errs.Conflict, "template %s has too many concurrent changes: retry", ref)
 }
 
 // doom dooms a version, provided that the head does not move. If the version is already
-// doomed, doom returns that record, because whoever began may have crashed.
+// doomed, doom returns that record, because the replica that doomed it may have crashed.
 func (s *Service) doom(ctx context.Context, head content.TemplateHead, ref content.TemplateRef, digest string) (d content.TemplateDoomed, err error) {
 	key, doomed := keys.TemplateVersion(ref, digest), keys.TemplateDoomed(ref, digest)
 	version, err := store.Get(ctx, s.cfg.Store, key)
@@ -152,7 +152,7 @@ func (u users) refuse(ref content.TemplateRef, digest string) error {
 		return nil
 	}
 	slices.Sort(groups)
-	return errs.New(errs.Conflict, "version %s of %s is in use by group %s: stop what runs of it, or wait an hour", digest, ref, strings.Join(slices.Compact(groups), ", "))
+	return errs.New(errs.Conflict, "version %s of %s is in use by group %s: stop its instances, or wait an hour", digest, ref, strings.Join(slices.Compact(groups), ", "))
 }
 
 // settle completes a deletion: it restores the version if a plan uses it, and otherwise

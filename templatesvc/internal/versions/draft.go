@@ -40,7 +40,7 @@ func (p *Publish) Stage(ctx context.Context, ref content.TemplateRef, by Asked, 
 				return done, lookErr
 			}
 		}
-		return content.TemplateHead{}, errs.New(errs.Conflict, "the draft of %s is being changed all the time: try again", ref)
+		return content.TemplateHead{}, errs.New(errs.Conflict, "the draft of %s has too many concurrent changes: retry", ref)
 	})
 }
 
@@ -138,7 +138,7 @@ func (s *Service) publishDraft(ctx context.Context, ref content.TemplateRef, by 
 // rebaseDraft merges the staged files with a newer head.
 func (s *Service) rebaseDraft(ctx context.Context, m *Move, head content.TemplateHead, current content.Manifest, d content.TemplateDraft, staged content.Manifest) error {
 	if head.ModRev == 0 {
-		return errs.New(errs.NotFound, "template %s was deleted meanwhile: make it anew, and stage the edits again", d.TemplateRef)
+		return errs.New(errs.NotFound, "template %s was deleted meanwhile: create it again, and stage the edits again", d.TemplateRef)
 	}
 	base, err := s.Manifest(ctx, d.Base)
 	if err != nil {

@@ -51,7 +51,7 @@ func (a Asked) unmoved(what string, now int64) error {
 	if a.Revision == 0 || a.Revision == now {
 		return nil
 	}
-	return &errs.Error{Kind: errs.Conflict, Field: client.Stale, Message: what + " is not what it was when you read it: read it again"}
+	return &errs.Error{Kind: errs.Conflict, Field: client.Stale, Message: what + " has changed since you read it: read it again"}
 }
 
 // Limits of the remembered operations. A client that lost an answer repeats its request
@@ -71,7 +71,7 @@ func memoryOf(cfg Config, most int) *store.Memory {
 	return store.NewMemory(cfg.Store, keys.TemplateOperations(), store.MemoryConfig{
 		Life: operationLife, Together: operationsTogether, Most: most, Now: cfg.Now,
 		Forgot: func(early, all int) {
-			cfg.Log.Warn("there are more changes of templates than can be remembered for an hour, the oldest of who made the most are forgotten: one of those that is asked for again is made again", "changes", all, "forgotten", early)
+			cfg.Log.Warn("too many changes of templates for the memory of idempotency keys: the oldest keys of the busiest clients are forgotten, so a retry may repeat such a change", "changes", all, "forgotten", early)
 		},
 	})
 }

@@ -74,7 +74,7 @@ func (s *Service) EndPublish(ctx context.Context, id string) error {
 	key := keys.TemplatePublish(id)
 	p, err := store.Get(ctx, s.cfg.Store, key)
 	if err == nil {
-		s.cfg.Log.Warn("a publish that did not end for half a day is ended", "replica", p.Replica, "what", p.What, "since", p.StartedAt)
+		s.cfg.Log.Warn("a publish was open for half a day and is ended", "replica", p.Replica, "what", p.What, "since", p.StartedAt)
 		_, err = s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Remove(key, p.ModRev)}})
 	}
 	if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Conflict) {

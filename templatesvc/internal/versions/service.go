@@ -60,7 +60,7 @@ func (s *Service) head(ctx context.Context, ref content.TemplateRef) (content.Te
 func (s *Service) existing(ctx context.Context, ref content.TemplateRef) (content.TemplateHead, error) {
 	head, err := s.head(ctx, ref)
 	if err == nil && head.ModRev == 0 {
-		err = errs.New(errs.NotFound, "template %s does not exist: make it first", ref)
+		err = errs.New(errs.NotFound, "template %s does not exist: create it first", ref)
 	}
 	return head, err
 }

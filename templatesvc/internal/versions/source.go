@@ -160,10 +160,10 @@ func (s *Service) Retract(ctx context.Context, ref content.TemplateRef, origin s
 // read it.
 func (s *Service) RetractHead(ctx context.Context, head content.TemplateHead, fences ...store.Fence) error {
 	err := s.retract(ctx, head, store.Txn{Fences: fences}, content.TemplateMove{
-		TemplateRef: head.TemplateRef, Kind: content.MoveRetract, Author: "source", Message: "its source has it no more",
+		TemplateRef: head.TemplateRef, Kind: content.MoveRetract, Author: "source", Message: "its source no longer has it",
 	})
 	if err == nil {
-		s.cfg.Log.Info("template removed, its source has it no more", "template", head.TemplateRef.String(), "source", head.Origin)
+		s.cfg.Log.Info("template removed, its source no longer has it", "template", head.TemplateRef.String(), "source", head.Origin)
 	}
 	return errs.Wrap("template.Retract", err)
 }

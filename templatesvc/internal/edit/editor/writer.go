@@ -126,7 +126,7 @@ const anyBase = "any"
 // apply returns the manifest after a step.
 func (w *Writer) apply(ctx context.Context, c Change, head content.TemplateHead, current content.Manifest, do step) (content.Manifest, error) {
 	if head.ModRev == 0 && !c.Create {
-		return current, errs.New(errs.NotFound, "template %s does not exist: make it first", c.Ref)
+		return current, errs.New(errs.NotFound, "template %s does not exist: create it first", c.Ref)
 	}
 	if _, err := w.templates.Editable(ctx, head); err != nil {
 		return current, err
@@ -151,7 +151,7 @@ func (c Change) matches(t *edit.Tree) error {
 	if err != nil && !errs.Is(err, errs.NotFound) {
 		return err
 	}
-	return &errs.Error{Kind: errs.Conflict, Field: client.Stale, Message: c.Path + " is not what it was when you read it: read it again"}
+	return &errs.Error{Kind: errs.Conflict, Field: client.Stale, Message: c.Path + " has changed since you read it: read it again"}
 }
 
 // PutFile writes a file. Mode 0 keeps the mode of an existing file. With only, PutFile does

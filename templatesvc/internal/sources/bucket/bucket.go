@@ -135,7 +135,7 @@ func (b *bucket) manifest(ctx context.Context, objects []object, add sources.Add
 	limits := content.VersionLimits()
 	for _, o := range objects {
 		if o.format != "" && len(objects) > 1 {
-			return m, errs.New(errs.Invalid, "%s stands beside other objects of the same template: keep the archive or the tree", o.key)
+			return m, errs.New(errs.Invalid, "%s is an archive, but the template also has other objects: keep either the archive or the tree", o.key)
 		}
 		r, err := b.open(ctx, o)
 		if err != nil {
@@ -193,7 +193,7 @@ func (r *body) told(err error) error {
 
 // refusedBy converts a server's error about an object that it has listed.
 func refusedBy(err error) error {
-	told := s3client.Told(err)
+	told := s3client.ErrorOf(err)
 	if errs.Is(told, errs.NotFound) || errs.Is(told, errs.Conflict) {
 		return &errs.Error{Kind: errs.Unavailable, Message: "the bucket changed while it was read: it is read again", Err: err}
 	}

@@ -145,7 +145,7 @@ func TestTreesAndArchivesBelowAPrefixAreBrought(t *testing.T) {
 		t.Errorf("%v, %v", told, err)
 	}
 	s.put("all/games/duel/f", "beside its archive")
-	if told, _, err := s.fetch(content.TemplateSource{Prefix: "all"}, ""); !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "stands beside other objects") {
+	if told, _, err := s.fetch(content.TemplateSource{Prefix: "all"}, ""); !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "also has other objects") {
 		t.Errorf("%v, %v", told, err)
 	}
 }

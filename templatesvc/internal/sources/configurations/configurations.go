@@ -2,8 +2,8 @@
 // file each, on the machine of templatesvc.
 //
 // Invariants: The operator sets the directory; a source cannot choose it. Only regular
-// files inside the directory are read, wherever its links lead, and only up to a maximum
-// size. One unreadable file, such as one that is being written, prevents the whole
+// files inside the directory are read, never the target of a link outside, and only up to
+// a maximum size. One unreadable file, such as one that is being written, prevents the whole
 // directory from being applied. The Holding identifies the directory and the machine, and
 // when names in it last appeared or disappeared, so that another directory or a recent
 // change removes nothing.
@@ -82,7 +82,7 @@ func (r reader) read(ctx context.Context) (*sources.Holding, error) {
 	}
 	emptied := h.Place == r.asked.At && (r.asked.Attended || r.asked.Seen == empty)
 	if len(names) == 0 && !emptied {
-		return nil, errs.New(errs.Invalid, "the directory holds no file that ends in .json: what it declared before stays")
+		return nil, errs.New(errs.Invalid, "the directory has no file that ends in .json: its earlier declarations stay")
 	}
 	if len(names) > compose.MaxDeclaredGroups {
 		return nil, errs.New(errs.TooLarge, "the directory holds more than %d configurations", compose.MaxDeclaredGroups)

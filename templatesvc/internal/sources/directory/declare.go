@@ -69,20 +69,20 @@ func catalogOf(source string) declarable[compose.DeclaredCatalog] {
 	}
 }
 
-// declaration is the result of comparing what a source declares with what it declared
-// before.
+// declaration is the difference between the current and the previous declarations of a
+// source.
 type declaration struct {
 	noun    string
 	writes  []store.Write
 	removal cluster.Removal
-	// vain lists names that are no longer declared and that were never created. Removing
+	// neverCreated lists names that are no longer declared and that were never created. Removing
 	// them deletes nothing.
-	vain  []string
-	order func(name string) store.Write // returns the write that requests a removal
-	since map[string]int64              // mod-revisions of the previous declarations
+	neverCreated []string
+	order        func(name string) store.Write // returns the write that requests a removal
+	since        map[string]int64              // mod-revisions of the previous declarations
 }
 
-// declare compares what a source declares with what it declared before. It writes nothing.
+// declare compares the declarations of a source with its previous ones. It writes nothing.
 func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s content.TemplateSource, h *sources.Holding, wanted []T, confirmed bool) (declaration, error) {
 	d := declaration{noun: kind.noun, since: map[string]int64{}}
 	present, _, err := store.List(ctx, c, kind.list)
@@ -116,12 +116,12 @@ func declare[T any](ctx context.Context, c *store.Client, kind declarable[T], s 
 	if err != nil {
 		return d, err
 	}
-	d.vain = slices.DeleteFunc(never, func(name string) bool {
+	d.neverCreated = slices.DeleteFunc(never, func(name string) bool {
 		_, stays := next[name]
 		_, declared := known[name]
 		return stays || !declared
 	})
-	for _, name := range d.vain { // names that were never created do not count for the removal limit
+	for _, name := range d.neverCreated { // names that were never created do not count for the removal limit
 		delete(known, name)
 	}
 	d.removal = cluster.DecideRemoval(known, func(name string) bool { _, ok := next[name]; return ok }, confirmed)
@@ -162,7 +162,7 @@ func (r *Runner) record(ctx context.Context, s content.TemplateSource, declared 
 	var writes, orders []store.Write
 	for _, d := range declared {
 		writes = append(writes, d.writes...)
-		for _, name := range slices.Concat(d.vain, d.removal.Go) {
+		for _, name := range slices.Concat(d.neverCreated, d.removal.Go) {
 			orders = append(orders, d.order(name))
 		}
 	}

@@ -53,7 +53,7 @@ func readMarker(dir string) (string, error) {
 	}
 	id, _, _ := strings.Cut(string(text), "\n")
 	if ok, err := regexp.MatchString(idSyntax, strings.TrimSpace(id)); err != nil || !ok {
-		return "", errs.New(errs.Invalid, "%s must hold up to 64 letters, digits, _ . and - in its first line: remove it, and it is written anew", filepath.Join(dir, marker))
+		return "", errs.New(errs.Invalid, "%s must hold up to 64 letters, digits, _ . and - in its first line: remove the file, and templatesvc writes a new one", filepath.Join(dir, marker))
 	}
 	return strings.TrimSpace(id), nil
 }

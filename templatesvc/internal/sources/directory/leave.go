@@ -87,7 +87,7 @@ func (d *Directory) countOthers(ctx context.Context) {
 // removeGone removes the templates that this directory published and no longer holds,
 // within the limits of cluster.DecideRemoval. It then writes the directory's status.
 func (d *Directory) removeGone(ctx context.Context) {
-	d.leaving, d.untold = false, false
+	d.leaving, d.statusStale = false, false
 	status, removed, err := d.decide(ctx)
 	if removed && err == nil { // the status must count what is left
 		status, _, err = d.decide(ctx)
@@ -101,10 +101,10 @@ func (d *Directory) removeGone(ctx context.Context) {
 	}
 	d.tellRefused(&status)
 	if err := d.tell(ctx, status); err != nil && ctx.Err() == nil {
-		d.complain("status", "the state of the template directory is not told", err)
+		d.complain("status", "the status of the template directory cannot be written", err)
 		return
 	}
-	d.fresh = false
+	d.confirmLook = false
 }
 
 // decide removes templates whose directory is gone, unless the removal is held. removed
@@ -131,7 +131,7 @@ func (d *Directory) decide(ctx context.Context) (status content.TemplateDirector
 		return status, false, err
 	}
 	if id != d.id {
-		d.anew = true
+		d.rescanSoon = true
 		return status, false, nil
 	}
 	status.ID = id
@@ -245,7 +245,7 @@ func (d *Directory) retract(ctx context.Context, head content.TemplateHead) {
 	ref := head.TemplateRef
 	if err := d.cfg.Service.RetractHead(ctx, head); err != nil {
 		d.complain(ref.String(), "template not removed", err)
-		d.anew = true
+		d.rescanSoon = true
 		return
 	}
 	delete(d.held, ref)
@@ -278,7 +278,7 @@ func (d *Directory) tell(ctx context.Context, status content.TemplateDirectory) 
 	if err != nil {
 		return err
 	}
-	if !d.fresh && before.ModRev != 0 && before.ID == status.ID && before.State == status.State && before.Message == status.Message && before.Held == status.Held &&
+	if !d.confirmLook && before.ModRev != 0 && before.ID == status.ID && before.State == status.State && before.Message == status.Message && before.Held == status.Held &&
 		slices.Equal(before.Items, status.Items) && len(writes) == 0 {
 		return nil
 	}

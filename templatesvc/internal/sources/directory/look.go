@@ -67,7 +67,7 @@ func (r *Runner) bring(ctx context.Context, s content.TemplateSource, before con
 	}
 	fetch, ok := r.cfg.Kinds[s.Kind]
 	if !ok {
-		return fail(errs.New(errs.Invalid, "sources of kind %s are not known to this version of templatesvc: bring all replicas to one version", s.Kind))
+		return fail(errs.New(errs.Invalid, "this version of templatesvc does not support sources of kind %s: run the same version in all replicas", s.Kind))
 	}
 	holding, err := fetch(ctx, request)
 	switch {
@@ -109,7 +109,7 @@ func (r *Runner) request(ctx context.Context, s content.TemplateSource, before c
 			return request, err
 		}
 		if err := json.Unmarshal(plain, &request.Credentials); err != nil {
-			return request, errs.New(errs.Invalid, "the source's credentials cannot be read: give them anew")
+			return request, errs.New(errs.Invalid, "the source's credentials cannot be read: enter them again")
 		}
 	}
 	seen := before.Revision
@@ -197,7 +197,7 @@ func (r *Runner) decide(ctx context.Context, s content.TemplateSource, before co
 	}
 	known := s.Declares && before.Place == p.place
 	if len(h.Templates)+len(h.Groups)+len(h.Catalog) == 0 && !known {
-		return p, errs.New(errs.Invalid, "the source holds no template where it is looked for: look at its path; what was published stays")
+		return p, errs.New(errs.Invalid, "the source holds no template at its path: check the path; the published templates stay")
 	}
 	heads, err := r.cfg.Service.Published(ctx, s.Name)
 	if err != nil {
@@ -304,11 +304,11 @@ func (r *Runner) apply(ctx context.Context, s content.TemplateSource, h *sources
 func (p plan) items(items []content.SourceItem, waiting bool) []content.SourceItem {
 	if waiting {
 		for _, name := range p.templates.Go {
-			items = append(items, content.SourceItem{Template: content.ParseTemplateRef(name), Message: "not in the source any more: it is removed once all of the source is published"})
+			items = append(items, content.SourceItem{Template: content.ParseTemplateRef(name), Message: "no longer in the source: it is removed once the whole source is published"})
 		}
 	}
 	for _, name := range p.templates.Kept {
-		items = append(items, content.SourceItem{Template: content.ParseTemplateRef(name), Message: "kept though it is not in the source: confirm its removal, or delete it", Kept: true})
+		items = append(items, content.SourceItem{Template: content.ParseTemplateRef(name), Message: "no longer in the source, but kept: confirm its removal, or delete it", Kept: true})
 	}
 	return items
 }

@@ -13,7 +13,7 @@ const (
 	// DefaultQuiet is how long a template must be unchanged before it is read.
 	DefaultQuiet = time.Second
 	// growth multiplies the quiet time of a template that gains files or directories.
-	// Somebody may be copying a tree, with pauses between files on a slow connection or
+	// A user may be copying a tree, with pauses between files on a slow connection or
 	// from an archive.
 	growth = 3
 	// patience is how long after its first change a template is read even though it keeps
@@ -127,7 +127,7 @@ func (d *Directory) waits(ref content.TemplateRef, now time.Time) bool {
 // nextDue returns how long to wait until a marked template has to be read.
 func (d *Directory) nextDue(now time.Time) time.Duration {
 	next := time.Hour
-	if d.anew {
+	if d.rescanSoon {
 		next = again
 	}
 	for _, c := range d.dirty {

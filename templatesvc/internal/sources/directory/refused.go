@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	errMisnamed  = errs.New(errs.Invalid, "its directory's name is none of a template: rename it to 1 to 64 letters, digits, _ . and -, without a . at its beginning")
+	errMisnamed  = errs.New(errs.Invalid, "the name of its directory is not a valid template name: rename it to 1 to 64 letters, digits, _ . and -, without a . at its beginning")
 	errUnmounted = errs.New(errs.Invalid, "its directory is empty and on another file system than before: is it not mounted? it stays as it was published")
 )
 
@@ -34,7 +34,7 @@ func (d *Directory) noteOf(notes map[string]string, name, text string) {
 	if notes[name] == text {
 		return
 	}
-	d.untold = true
+	d.statusStale = true
 	if notes[name] = text; text == "" {
 		delete(notes, name)
 	}

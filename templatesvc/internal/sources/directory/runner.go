@@ -119,7 +119,7 @@ func (r *Runner) Apply(changes []store.Change, _ int64) {
 func (r *Runner) keep(kv store.KeyValue) {
 	s, err := store.Decode[content.TemplateSource](kv)
 	if err != nil {
-		r.cfg.Log.Warn("a source of templates cannot be read: write it anew", "key", kv.Key, "error", err)
+		r.cfg.Log.Warn("the record of a template source cannot be read: write it again", "key", kv.Key, "error", err)
 		return
 	}
 	r.records[kv.Key] = s

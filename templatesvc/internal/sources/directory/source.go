@@ -85,23 +85,24 @@ type Directory struct {
 	// Owned by Run.
 	complained map[string]string
 	// refused holds, by name, why templates are not published in their current state, and
-	// remarks holds notes on others. untold is true when they have changed since the status
-	// was written. fresh is true when a requested look has to be confirmed in the status.
+	// remarks holds notes on others. statusStale is true when they have changed since the
+	// status was written. confirmLook is true when a requested look has to be confirmed in
+	// the status.
 	// Owned by Run.
-	refused, remarks map[string]string
-	untold, fresh    bool
+	refused, remarks         map[string]string
+	statusStale, confirmLook bool
 	// All fields below are owned by Run.
 	//   - held: the templates that were seen in the directory with this id.
 	//   - alone: no other replica is alive; shared: another one has the same directory.
-	//   - leaving: a template's directory is gone; anew: everything must be read again
-	//     soon; holding: a removal waits for confirmation.
+	//   - leaving: a template's directory is gone; rescanSoon: everything must be read
+	//     again soon; holding: a removal waits for confirmation.
 	//   - memory: what is stored about the directory. Its ID equals id once the stored
 	//     memory was read.
-	held                   map[content.TemplateRef]seenAs
-	id, confirmed          string
-	alone, shared          bool
-	leaving, anew, holding bool
-	memory                 content.DirectoryMemory
+	held                         map[content.TemplateRef]seenAs
+	id, confirmed                string
+	alone, shared                bool
+	leaving, rescanSoon, holding bool
+	memory                       content.DirectoryMemory
 }
 
 // New returns a Directory and creates the directory if necessary.
@@ -113,7 +114,7 @@ func New(cfg Config) (*Directory, error) {
 	return &Directory{
 		cfg:     cfg,
 		scanner: scanner{seen: map[string]hashed{}, limits: content.VersionLimits(), now: time.Now, lease: lease},
-		synced:  make(chan struct{}), dirty: map[content.TemplateRef]*changed{}, met: map[content.TemplateRef]bool{}, complained: map[string]string{}, refused: map[string]string{}, remarks: map[string]string{}, fresh: true,
+		synced:  make(chan struct{}), dirty: map[content.TemplateRef]*changed{}, met: map[content.TemplateRef]bool{}, complained: map[string]string{}, refused: map[string]string{}, remarks: map[string]string{}, confirmLook: true,
 		held: map[content.TemplateRef]seenAs{}, asked: make(chan string, 1),
 	}, nil
 }
@@ -151,7 +152,7 @@ func (d *Directory) Run(ctx context.Context) error {
 			d.cfg.Log.Warn("changes of the template directory may have been missed, reading all of it", "error", err)
 			d.all(ctx)
 		case d.confirmed = <-d.asked:
-			d.fresh = true
+			d.confirmLook = true
 			d.all(ctx)
 		case <-safety.C:
 			d.watchTree(news.watch, d.cfg.Dir)
@@ -179,7 +180,7 @@ func (d *Directory) listen() *news {
 	n := &news{pollTimer: time.NewTimer(pollEvery)}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		d.complain("", "the kernel does not tell of changes in the template directory; it is read every second, or less often when it is large: "+
+		d.complain("", "the kernel does not report changes in the template directory, so templatesvc reads it every second, or less often if it is large: "+
 			"raise fs.inotify.max_user_instances, or the limit of open files, and start again", err)
 		n.watch, n.close = func(string) error { return nil }, func() error { n.pollTimer.Stop(); return nil }
 		n.look(d.cfg.Dir)
@@ -289,9 +290,9 @@ func (d *Directory) publishDue(ctx context.Context, now time.Time) {
 		}
 	}
 	switch {
-	case d.anew:
+	case d.rescanSoon:
 		d.all(ctx)
-	case d.leaving, d.untold:
+	case d.leaving, d.statusStale:
 		d.countOthers(ctx)
 		d.removeGone(ctx)
 	}
@@ -299,7 +300,7 @@ func (d *Directory) publishDue(ctx context.Context, now time.Time) {
 
 // all publishes every template in the directory and removes those whose directory is gone.
 func (d *Directory) all(ctx context.Context) {
-	d.anew = false
+	d.rescanSoon = false
 	groups, err := d.known()
 	if err != nil {
 		d.complain(d.cfg.Dir, "the template directory cannot be read; templates stay as they are", err)
@@ -452,7 +453,7 @@ func (d *Directory) read(ctx context.Context, ref content.TemplateRef) error {
 		Author: "source", Message: "directory changed", Origin: content.DirectoryOrigin, Directory: d.id,
 	}); err == nil {
 		if _, seen := d.held[ref]; !seen { // the status lists the template's arrival
-			d.untold = true
+			d.statusStale = true
 		}
 		d.held[ref] = now
 	}
@@ -516,6 +517,6 @@ func (d *Directory) watchTree(watch func(string) error, root string) {
 		return nil
 	})
 	if refused != nil {
-		d.complain("", "not all of the template directory can be watched, it is read every minute instead: raise fs.inotify.max_user_watches", refused)
+		d.complain("", "the kernel cannot watch all of the template directory, so templatesvc reads it every minute: raise fs.inotify.max_user_watches", refused)
 	}
 }

@@ -85,7 +85,7 @@ func (w *walk) entries(full string, e object.TreeEntry) error {
 		}
 	}
 	if len(w.catalog) == 0 {
-		return errs.New(errs.Invalid, "%s declares no platform: to have none, remove the file", full)
+		return errs.New(errs.Invalid, "%s declares no platform: add one, or remove the file", full)
 	}
 	return nil
 }

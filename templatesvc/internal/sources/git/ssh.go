@@ -85,7 +85,7 @@ func known(r sources.Request) (*knownhosts.HostKeyDB, error) {
 func refusedBy(err error) error {
 	switch {
 	case knownhosts.IsHostKeyChanged(err):
-		return &errs.Error{Kind: errs.Denied, Field: "knownHosts", Err: err, Message: "the Git server shows another key than knownHosts has: somebody may be in between; if the key was changed on purpose, give the new one"}
+		return &errs.Error{Kind: errs.Denied, Field: "knownHosts", Err: err, Message: "the Git server shows another key than knownHosts has: the connection may be intercepted; if the key was changed on purpose, enter the new one"}
 	case knownhosts.IsHostUnknown(err):
 		return &errs.Error{Kind: errs.Denied, Field: "knownHosts", Err: err, Message: "knownHosts has no key of the Git server: add what ssh-keyscan prints for it"}
 	case strings.Contains(err.Error(), "unable to authenticate"):

@@ -89,7 +89,7 @@ func (s *Store) Here(ctx context.Context, sum string) (*Stored, error) {
 	for range looks {
 		b, form, err := s.open(ctx, sum, Raw, Packed)
 		if unreadable(err) {
-			return nil, errs.New(errs.NotFound, "blob %s lies where the disk cannot be read: look at the disk", sum)
+			return nil, errs.New(errs.NotFound, "the disk cannot read blob %s: check the disk", sum)
 		}
 		if err != nil {
 			return nil, errs.Wrap("blob.Here", err)
@@ -105,7 +105,7 @@ func (s *Store) Here(ctx context.Context, sum string) (*Stored, error) {
 			return nil, errs.WrapAs(errs.Unavailable, "blob.Here", err)
 		}
 	}
-	return nil, errs.New(errs.NotFound, "blob %s was corrupt and has been put aside", sum)
+	return nil, errs.New(errs.NotFound, "blob %s was corrupt and has been set aside", sum)
 }
 
 func (s *Store) open(ctx context.Context, sum string, forms ...Form) (*Stored, Form, error) {
@@ -305,7 +305,7 @@ func (s *Store) RecipeHere(ctx context.Context, sum string) (content.Content, er
 	for range looks {
 		f, _, err := s.Medium.Open(ctx, sum, Joined)
 		if unreadable(err) {
-			return content.Content{}, errs.New(errs.NotFound, "the recipe of file %s lies where the disk cannot be read: look at the disk", sum)
+			return content.Content{}, errs.New(errs.NotFound, "the disk cannot read the recipe of file %s: check the disk", sum)
 		}
 		if err != nil {
 			return content.Content{}, errs.Wrap("blob.RecipeHere", err)
@@ -324,7 +324,7 @@ func (s *Store) RecipeHere(ctx context.Context, sum string) (content.Content, er
 			return c, nil
 		}
 	}
-	return content.Content{}, errs.New(errs.NotFound, "the recipe of file %s was damaged and has been put aside", sum)
+	return content.Content{}, errs.New(errs.NotFound, "the recipe of file %s was damaged and has been set aside", sum)
 }
 
 // maxRecipe is the maximum size of a recipe in bytes.

@@ -35,7 +35,7 @@ func NewKeeper(c *Collector, retire func(ctx context.Context) error, done func(R
 func (k *Keeper) Run(ctx context.Context, every time.Duration) error {
 	for pause.For(ctx, min(first, every)) {
 		if _, err := k.Now(ctx); err != nil && ctx.Err() == nil {
-			k.log.Warn("content that nobody refers to was not removed; trying again later", "error", err)
+			k.log.Warn("unreferenced content was not removed; templatesvc retries later", "error", err)
 		}
 		if !pause.For(ctx, every-min(first, every)) {
 			break
@@ -54,7 +54,7 @@ func (k *Keeper) Now(ctx context.Context) (Report, error) {
 	r, err := k.collector.Cycle(ctx)
 	k.done(r)
 	if r.Removed > 0 {
-		k.log.Info("content that nobody refers to was removed", "blobs", r.Removed, "bytes", r.Bytes)
+		k.log.Info("unreferenced content was removed", "blobs", r.Removed, "bytes", r.Bytes)
 	}
 	return r, err
 }

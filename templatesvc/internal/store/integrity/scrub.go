@@ -38,7 +38,7 @@ const patience = 10
 func (s *Scrubber) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Warn("the disk of templates' content cannot be read through; trying again later", "error", err)
+			s.Log.Warn("the disk of the templates' content cannot be read; templatesvc retries later", "error", err)
 			pause.For(ctx, min(idle, s.Every))
 		}
 	}
@@ -75,7 +75,7 @@ func (s *Scrubber) Pass(ctx context.Context) error {
 			if failed++; failed == patience {
 				return err
 			}
-			s.Log.Warn("what lies on this disk was not read again, and is in the next pass", "sha256", f.Sum, "error", err)
+			s.Log.Warn("a file of this disk was not verified; the next pass tries again", "sha256", f.Sum, "error", err)
 		}
 	}
 	pause.For(ctx, slot)
@@ -93,9 +93,9 @@ func (s *Scrubber) look(ctx context.Context, f blob.File, slot time.Duration) er
 	s.Seen(health)
 	switch health {
 	case blob.Healed:
-		s.Log.Warn("content was damaged on this disk and was fetched anew: look at the disk", "sha256", f.Sum)
+		s.Log.Warn("content was damaged on this disk and was fetched again: check the disk", "sha256", f.Sum)
 	case blob.Corrupt:
-		s.Log.Warn("content was damaged on this disk and nobody gives it: publish it again", "sha256", f.Sum, "error", err)
+		s.Log.Warn("content was damaged on this disk and no other replica has it: publish it again", "sha256", f.Sum, "error", err)
 	case blob.Unread:
 	case blob.Sound:
 		err = nil

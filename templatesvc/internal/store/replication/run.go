@@ -59,7 +59,7 @@ func (m *Mirror) work(ctx context.Context) error {
 			continue
 		}
 		if wait > firstRetry && missing > 0 {
-			m.cfg.Log.Warn("the content of versions is missing here, and no other replica gives it", "versions", missing)
+			m.cfg.Log.Warn("the content of versions is missing here, and no other replica has it", "versions", missing)
 		}
 		retry.Reset(wait)
 		wait = min(2*wait, lastRetry)
@@ -101,7 +101,7 @@ func (m *Mirror) catchUp(ctx context.Context) (missing int) {
 		if err != nil {
 			missing++
 			m.todo.put(digest)
-			m.cfg.Log.Debug("a version's content is not all here yet", "digest", digest, "error", err)
+			m.cfg.Log.Debug("the content of a version is not complete yet", "digest", digest, "error", err)
 			continue
 		}
 		if len(m.whole) >= maxWhole {

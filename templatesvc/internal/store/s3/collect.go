@@ -16,18 +16,18 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
 )
 
-// say adds a mark to an object.
-func (m *Medium) say(ctx context.Context, name, what string) error {
-	return m.told("objects.say", m.again(ctx, func() error {
+// addMark adds a mark to an object.
+func (m *Medium) addMark(ctx context.Context, name, what string) error {
+	return m.wrap("objects.addMark", m.again(ctx, func() error {
 		_, err := m.client.PutObject(ctx, m.bucket, name+mark+what, strings.NewReader(what), int64(len(what)), checked())
-		return s3client.Told(err)
+		return s3client.ErrorOf(err)
 	}))
 }
 
 // remove deletes an object. It is no error if it does not exist.
 func (m *Medium) remove(ctx context.Context, name string) error {
-	return m.told("objects.remove", m.again(ctx, func() error {
-		return gone(s3client.Told(m.client.RemoveObject(ctx, m.bucket, name, minio.RemoveObjectOptions{})))
+	return m.wrap("objects.remove", m.again(ctx, func() error {
+		return gone(s3client.ErrorOf(m.client.RemoveObject(ctx, m.bucket, name, minio.RemoveObjectOptions{})))
 	}))
 }
 
@@ -54,10 +54,10 @@ func (m *Medium) Files(ctx context.Context) iter.Seq2[blob.File, error] {
 func (m *Medium) forget(ctx context.Context, o object) error {
 	err := m.again(ctx, func() error {
 		_, err := m.client.StatObject(ctx, m.bucket, o.Name, minio.StatObjectOptions{})
-		return s3client.Told(err)
+		return s3client.ErrorOf(err)
 	})
 	if !errs.Is(err, errs.NotFound) {
-		return m.told("objects.forget", err)
+		return m.wrap("objects.forget", err)
 	}
 	for _, name := range o.marks {
 		if err := m.remove(ctx, name); err != nil {
@@ -86,7 +86,7 @@ func (m *Medium) Adopt(context.Context, string, func(string) bool, time.Duration
 }
 
 // Condemn implements blob.Cycle.
-func (c *cycle) Condemn(ctx context.Context, f blob.File) error { return c.say(ctx, f.Name, c.name) }
+func (c *cycle) Condemn(ctx context.Context, f blob.File) error { return c.addMark(ctx, f.Name, c.name) }
 
 // Condemned implements blob.Cycle.
 func (c *cycle) Condemned(ctx context.Context) iter.Seq2[blob.File, error] {
@@ -111,7 +111,7 @@ func (c *cycle) Restore(ctx context.Context, f blob.File) error {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(all, func(o object) bool { return o.standing() && o.serves(f) }) {
+		if slices.ContainsFunc(all, func(o object) bool { return o.valid() && o.serves(f) }) {
 			_, err := c.Bury(ctx, f)
 			return err
 		}
@@ -151,7 +151,7 @@ func (c *cycle) Bury(ctx context.Context, f blob.File) (int64, error) {
 	var said []string
 	for o, err := range s3client.List(ctx, c.client, c.bucket, f.Name+mark, "", maxNames) {
 		if err != nil {
-			return 0, c.told("objects.Bury", err)
+			return 0, c.wrap("objects.Bury", err)
 		}
 		said = append(said, o.Key)
 	}

@@ -23,14 +23,14 @@ func (m *Medium) ID(ctx context.Context) (id string, err error) {
 		}
 		_, err = m.client.PutObject(ctx, m.bucket, m.prefix+idPrefix+rand.Text(), strings.NewReader(""), 0, checked())
 		if err != nil {
-			return s3client.Told(err)
+			return s3client.ErrorOf(err)
 		}
 		if id, err = m.firstID(ctx); err == nil && id == "" {
 			err = errs.WrapAs(errs.Unavailable, "objects.ID", errors.New("the S3 server does not list what was written"))
 		}
 		return err
 	})
-	return id, m.told("objects.ID", err)
+	return id, m.wrap("objects.ID", err)
 }
 
 // firstID returns "" if the store has no ID.

@@ -39,8 +39,8 @@ type object struct {
 	listed bool
 }
 
-// standing reports whether the object is valid: it exists and has no marks.
-func (o *object) standing() bool { return o.listed && len(o.marks) == 0 }
+// valid reports whether the object is valid: it exists and has no marks.
+func (o *object) valid() bool { return o.listed && len(o.marks) == 0 }
 
 func (o *object) corrupt() bool { return o.has(corrupt) }
 
@@ -59,9 +59,9 @@ func (o *object) serves(f blob.File) bool {
 	return o.listed && (o.Form == blob.Joined) == (f.Form == blob.Joined) && o.Size == f.Size
 }
 
-// words are the forms in object names. Existing buckets contain them, so they must not
+// formNames are the forms in object names. Existing buckets contain them, so they must not
 // change.
-var words = [...]struct {
+var formNames = [...]struct {
 	form blob.Form
 	word string
 }{{blob.Raw, "raw"}, {blob.Packed, "zst"}, {blob.Joined, "chunks"}}
@@ -69,7 +69,7 @@ var words = [...]struct {
 // fresh returns an unused name: <prefix><sum>/<form>-<size>-<token>.
 func (m *Medium) fresh(f blob.File) string {
 	word := ""
-	for _, w := range words {
+	for _, w := range formNames {
 		if w.form == f.Form {
 			word = w.word
 		}
@@ -87,7 +87,7 @@ func (m *Medium) parse(name string) (f blob.File, ok bool) {
 	if !ok || !content.ValidDigest(sum) || token == "" || strconv.FormatInt(f.Size, 10) != size {
 		return f, false
 	}
-	for _, w := range words {
+	for _, w := range formNames {
 		if w.word == word {
 			f.Form = w.form
 			return f, true
@@ -132,7 +132,7 @@ func (m *Medium) below(ctx context.Context, prefix string, most int) iter.Seq2[o
 				}
 			}
 			if failed++; err != nil && (failed == tries || !errs.Is(err, errs.Unavailable) || !m.wait(ctx, failed)) {
-				yield(object{}, m.told("objects.list", err))
+				yield(object{}, m.wrap("objects.list", err))
 				return
 			}
 			if err == nil {
@@ -148,18 +148,18 @@ func (m *Medium) below(ctx context.Context, prefix string, most int) iter.Seq2[o
 // names returns the objects with a content: the valid ones first, and those marked as
 // corrupt last.
 func (m *Medium) names(ctx context.Context, sum string) ([]object, error) {
-	var standing, others, corrupt []object
+	var valid, others, corrupt []object
 	for o, err := range m.below(ctx, m.prefix+sum+"/", maxNames) {
 		switch {
 		case err != nil:
 			return nil, err
-		case o.standing():
-			standing = append(standing, o)
+		case o.valid():
+			valid = append(valid, o)
 		case o.listed && !o.corrupt():
 			others = append(others, o)
 		case o.listed:
 			corrupt = append(corrupt, o)
 		}
 	}
-	return slices.Concat(standing, others, corrupt), nil
+	return slices.Concat(valid, others, corrupt), nil
 }

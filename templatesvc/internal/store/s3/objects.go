@@ -103,8 +103,8 @@ func (m *Medium) again(ctx context.Context, do func() error) error {
 	return s3client.Again(ctx, tries, m.pause, do)
 }
 
-// told adds to an error the setting to check.
-func (m *Medium) told(op string, err error) error {
+// wrap adds to an error the setting to check.
+func (m *Medium) wrap(op string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (m *Medium) Has(ctx context.Context, f blob.File) (bool, error) {
 			if !o.serves(f) {
 				continue
 			}
-			if o.standing() {
+			if o.valid() {
 				return true, nil
 			}
 			if err = m.rename(ctx, &o); err == nil {
@@ -181,9 +181,9 @@ func checked() minio.PutObjectOptions {
 }
 
 func (m *Medium) put(ctx context.Context, f blob.File, size int64, from func() io.Reader) error {
-	return m.told("objects.Write", m.again(ctx, func() error {
+	return m.wrap("objects.Write", m.again(ctx, func() error {
 		_, err := m.client.PutObject(ctx, m.bucket, m.fresh(f), from(), size, checked())
-		return s3client.Told(err)
+		return s3client.ErrorOf(err)
 	}))
 }
 

@@ -85,7 +85,7 @@ func (m *Medium) sound(ctx context.Context, o *object) (tmp *os.File, err error)
 		return nil, errUnsound
 	}
 	for range 2 {
-		err = m.told("objects.read", m.again(ctx, func() (err error) {
+		err = m.wrap("objects.read", m.again(ctx, func() (err error) {
 			tmp, err = m.read(ctx, o)
 			return err
 		}))
@@ -94,7 +94,7 @@ func (m *Medium) sound(ctx context.Context, o *object) (tmp *os.File, err error)
 		}
 	}
 	if !o.corrupt() {
-		if err := m.say(ctx, o.Name, corrupt); err != nil {
+		if err := m.addMark(ctx, o.Name, corrupt); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +112,7 @@ func (m *Medium) sound(ctx context.Context, o *object) (tmp *os.File, err error)
 func (m *Medium) read(ctx context.Context, o *object) (tmp *os.File, err error) {
 	body, _, _, err := minio.Core{Client: m.client}.GetObject(ctx, m.bucket, o.Name, minio.GetObjectOptions{})
 	if err != nil {
-		return nil, s3client.Told(err)
+		return nil, s3client.ErrorOf(err)
 	}
 	defer body.Close()
 	if tmp, err = m.cache.create(); err != nil {
@@ -124,7 +124,7 @@ func (m *Medium) read(ctx context.Context, o *object) (tmp *os.File, err error) 
 		_, err = io.Copy(io.Discard, from)
 	}
 	if full := (*errs.Error)(nil); err != nil && !errors.As(err, &full) { // errors of the cache already say what to do
-		err = s3client.Told(err)
+		err = s3client.ErrorOf(err)
 	}
 	if err == nil {
 		err = whole(tmp, o.Bytes)
@@ -143,7 +143,7 @@ func (m *Medium) read(ctx context.Context, o *object) (tmp *os.File, err error) 
 func whole(f *os.File, bytes int64) error {
 	n, err := f.Seek(0, io.SeekCurrent)
 	if err == nil && n != bytes {
-		err = fmt.Errorf("%d bytes came of %d", n, bytes)
+		err = fmt.Errorf("received %d of %d bytes", n, bytes)
 	}
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
