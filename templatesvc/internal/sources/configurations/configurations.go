@@ -82,7 +82,7 @@ func (r reader) read(ctx context.Context) (*sources.Holding, error) {
 	}
 	emptied := h.Place == r.asked.At && (r.asked.Attended || r.asked.Seen == empty)
 	if len(names) == 0 && !emptied {
-		return nil, errs.New(errs.Invalid, "the directory has no file that ends in .json: its earlier declarations stay")
+		return nil, errs.New(errs.Invalid, "the directory holds no file that ends in .json: its earlier declarations stay")
 	}
 	if len(names) > compose.MaxDeclaredGroups {
 		return nil, errs.New(errs.TooLarge, "the directory holds more than %d configurations", compose.MaxDeclaredGroups)

@@ -59,7 +59,7 @@ func TestWhatCannotBeReadWhollyIsAnError(t *testing.T) {
 		files map[string]string
 		says  string
 	}{
-		"nothing":              {nil, "stays"},
+		"nothing":              {nil, "its earlier declarations stay"},
 		"half a file":          {map[string]string{"a.json": "{}", "b.json": `{"name":`}, "b.json is not a JSON object"},
 		"an empty file":        {map[string]string{"a.json": ""}, "a.json is not a JSON object"},
 		"a list":               {map[string]string{"a.json": "[]"}, "a.json is not a JSON object: it does not begin with {"},

@@ -86,7 +86,9 @@ func (m *Medium) Adopt(context.Context, string, func(string) bool, time.Duration
 }
 
 // Condemn implements blob.Cycle.
-func (c *cycle) Condemn(ctx context.Context, f blob.File) error { return c.addMark(ctx, f.Name, c.name) }
+func (c *cycle) Condemn(ctx context.Context, f blob.File) error {
+	return c.addMark(ctx, f.Name, c.name)
+}
 
 // Condemned implements blob.Cycle.
 func (c *cycle) Condemned(ctx context.Context) iter.Seq2[blob.File, error] {
