@@ -9,6 +9,7 @@ package s3client
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,10 +67,7 @@ func Connect(cfg Config) (*minio.Client, func(), error) {
 	if cfg.Through != nil {
 		through = cfg.Through(through)
 	}
-	region := cfg.Region
-	if region == "" {
-		region = "us-east-1" // the default of servers without regions
-	}
+	region := cmp.Or(cfg.Region, "us-east-1") // the default of servers without regions
 	c, err := minio.New(u.Host, &minio.Options{
 		Creds:  credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""),
 		Secure: u.Scheme == "https", Transport: counting{through}, Region: region, BucketLookup: lookup, MaxRetries: cfg.Tries,

@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -24,12 +25,7 @@ type Dialer struct {
 // DefaultIdle is long enough for a slow server, and short enough to notice one that hangs.
 const DefaultIdle = 30 * time.Second
 
-func (d Dialer) idle() time.Duration {
-	if d.Idle == 0 {
-		return DefaultIdle
-	}
-	return d.Idle
-}
+func (d Dialer) idle() time.Duration { return cmp.Or(d.Idle, DefaultIdle) }
 
 // Dial connects. Each Read and Write of the connection has its own deadline.
 func (d Dialer) Dial(ctx context.Context, network, address string) (net.Conn, error) {

@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -40,11 +41,8 @@ func (w *web) do(ctx context.Context, method, path string, body []byte) (*http.R
 		req.Header.Set("Accept", "application/x-git-upload-pack-result")
 	}
 	if w.credentials.Token != "" && req.URL.Host == w.host {
-		user := w.credentials.User
-		if user == "" {
-			user = "git" // any name, for servers that identify users by the token
-		}
-		req.SetBasicAuth(user, w.credentials.Token)
+		// Servers that identify users by the token accept any name.
+		req.SetBasicAuth(cmp.Or(w.credentials.User, "git"), w.credentials.Token)
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {

@@ -18,6 +18,7 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -80,10 +81,7 @@ func New(cfg Config) (m *Medium, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	m = &Medium{client: client, bucket: cfg.Bucket, pause: cfg.Pause, flights: singleflight.New(downloads), unsound: map[string]struct{}{}}
-	if m.pause == 0 {
-		m.pause = 200 * time.Millisecond
-	}
+	m = &Medium{client: client, bucket: cfg.Bucket, pause: cmp.Or(cfg.Pause, 200*time.Millisecond), flights: singleflight.New(downloads), unsound: map[string]struct{}{}}
 	if m.prefix = strings.Trim(cfg.Prefix, "/"); m.prefix != "" {
 		m.prefix += "/"
 	}
