@@ -24,6 +24,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/provider"
@@ -265,10 +266,10 @@ func placed(entries []journal.Entry) (all []workspace.Request) {
 }
 
 // measured returns the figures that an instance last reported about itself.
-func (p *parts) measured(id fleet.InstanceID) (driver.Measured, error) {
+func (p *parts) measured(id fleet.InstanceID) (client.Measured, error) {
 	i, err := p.controller.Instance(id)
 	if err != nil {
-		return driver.Measured{}, err
+		return client.Measured{}, err
 	}
 	return i.Measured()
 }

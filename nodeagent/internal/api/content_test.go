@@ -2,7 +2,10 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,7 +18,7 @@ import (
 // failing is a cache whose versions fail with these errors in order.
 type failing []error
 
-func (failing) Status(int) blobcache.Status { return blobcache.Status{} }
+func (failing) Status(int) client.Cache { return client.Cache{} }
 
 func (f failing) WarmUp(_ context.Context, digests []string) []blobcache.WarmResult {
 	all := make([]blobcache.WarmResult, len(digests))
@@ -28,11 +31,13 @@ func (f failing) WarmUp(_ context.Context, digests []string) []blobcache.WarmRes
 func TestWarmReportsFullDisk(t *testing.T) {
 	full := errs.Wrap("blobs.Fetch", errs.WrapAs(errs.Exhausted, "blobs.write", syscall.ENOSPC))
 	content := failing{full, errs.New(errs.Exhausted, "too much is asked for at once"), errs.WrapAs(errs.Unavailable, "x", errors.New("10.0.0.1"))}
-	answer, err := warmCache(content)(t.Context(), client.WarmRequest{Digests: []string{"a", "b", "c"}})
-	if err != nil {
-		t.Fatal(err)
+	w := httptest.NewRecorder()
+	warmCache(content).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/cache/warm", strings.NewReader(`{"digests":["a","b","c"]}`)))
+	var answer client.WarmAnswer
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || len(answer.Versions) != 3 {
+		t.Fatalf("%s, %v", w.Body, err)
 	}
-	got := answer.(client.WarmAnswer).Versions
+	got := answer.Versions
 	if !strings.HasPrefix(got[0].Error, "the node's disk is full: ") || got[1].Error != "too much is asked for at once" || got[2].Error != errs.MessageOf(nil) {
 		t.Errorf("got %+v", got)
 	}

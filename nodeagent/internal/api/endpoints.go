@@ -7,11 +7,13 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"time"
 
-	"github.com/go-kit/kit/endpoint"
-
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/console"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
@@ -27,29 +29,10 @@ type Instances interface {
 	Logs() *console.Follower
 }
 
-type consoleRequest struct {
-	id   fleet.InstanceID
-	line string
-}
-
-type remoteRequest struct {
-	id      fleet.InstanceID
-	command string
-}
-
-type heartbeatRequest struct {
-	id fleet.InstanceID
-	client.Heartbeat
-}
-
-func getInstance(all Instances) endpoint.Endpoint {
-	return func(_ context.Context, request any) (any, error) {
-		i, err := all.Instance(request.(fleet.InstanceID))
-		if err != nil {
-			return nil, err
-		}
+func getInstance(all Instances) http.Handler {
+	return serveInstance(all, parseNothing, func(_ context.Context, i *driver.Instance, _ struct{}) (any, error) {
 		return View(i.Live(), time.Now()), nil
-	}
+	})
 }
 
 // View is an instance as the API shows it.
@@ -68,65 +51,75 @@ func View(l driver.Live, now time.Time) client.Instance {
 	return v
 }
 
-func writeLine(all Instances) endpoint.Endpoint {
-	return func(_ context.Context, request any) (any, error) {
-		r := request.(consoleRequest)
-		i, err := all.Instance(r.id)
-		if err != nil {
-			return nil, err
-		}
-		return nil, i.WriteLine(r.line)
-	}
+func writeLine(all Instances) http.Handler {
+	return serveInstance(all, parseLine, func(_ context.Context, i *driver.Instance, line string) (any, error) {
+		return nil, i.WriteLine(line)
+	})
 }
 
-func remoteConsole(all Instances) endpoint.Endpoint {
-	return func(ctx context.Context, request any) (any, error) {
-		r := request.(remoteRequest)
-		i, err := all.Instance(r.id)
-		if err != nil {
-			return nil, err
-		}
-		answer, err := i.RCON(ctx, r.command)
-		if err != nil {
-			return nil, err
-		}
-		return client.RemoteAnswer{Answer: answer.Text, Incomplete: answer.Incomplete}, nil
+func parseLine(r *http.Request) (string, error) {
+	var body struct {
+		Line *string `json:"line"`
 	}
+	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
+		return "", err
+	}
+	if body.Line == nil {
+		return "", errs.Field("line", "is required")
+	}
+	return *body.Line, nil
 }
 
-func readMeasured(all Instances) endpoint.Endpoint {
-	return func(_ context.Context, request any) (any, error) {
-		i, err := all.Instance(request.(fleet.InstanceID))
-		if err != nil {
-			return nil, err
-		}
-		m, err := i.Measured()
-		if err != nil {
-			return nil, err
-		}
-		return client.Measured{At: m.At, Proxy: m.Proxy, Figures: m.Figures}, nil
-	}
+func remoteConsole(all Instances) http.Handler {
+	return serveInstance(all, parseCommand, func(ctx context.Context, i *driver.Instance, command string) (any, error) {
+		answer, err := i.RCON(ctx, command)
+		return client.RemoteAnswer{Answer: answer.Text, Incomplete: answer.Incomplete}, err
+	})
 }
 
-func heartbeat(all Instances) endpoint.Endpoint {
-	return func(_ context.Context, request any) (any, error) {
-		r := request.(heartbeatRequest)
-		i, err := all.Instance(r.id)
-		if err != nil {
-			return nil, err
-		}
-		now := time.Now().UTC()
-		at := r.At
-		if at.IsZero() || at.After(now) {
-			at = now
-		}
-		var measured *driver.Measured
-		if r.Measured != nil {
-			measured = &driver.Measured{Proxy: r.Measured.Proxy, Figures: r.Measured.Figures}
-		}
-		return nil, i.Heartbeat(driver.Beat{
-			State: r.State, Players: r.Players, MaxPlayers: r.MaxPlayers, TPS: r.TPS, At: at, Sequence: r.Sequence,
-			Joined: r.Joined, Left: r.Left, Measured: measured,
-		})
+func parseCommand(r *http.Request) (string, error) {
+	var body client.RemoteCommand
+	if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {
+		return "", err
 	}
+	if body.Command == "" {
+		return "", errs.Field("command", "is required")
+	}
+	return body.Command, nil
+}
+
+func readMeasured(all Instances) http.Handler {
+	return serveInstance(all, parseNothing, func(_ context.Context, i *driver.Instance, _ struct{}) (any, error) { return i.Measured() })
+}
+
+func heartbeat(all Instances) http.Handler {
+	return serveInstance(all, parseHeartbeat, func(_ context.Context, i *driver.Instance, h client.Heartbeat) (any, error) {
+		if now := time.Now().UTC(); h.At.IsZero() || h.At.After(now) {
+			h.At = now
+		}
+		return nil, i.Heartbeat(h)
+	})
+}
+
+func parseHeartbeat(r *http.Request) (h client.Heartbeat, err error) {
+	if err := wire.DecodeJSON(r.Body, 0, &h); err != nil {
+		return h, err
+	}
+	switch {
+	case h.Players != nil && *h.Players < 0:
+		err = errs.Field("players", "must not be negative, is %d", *h.Players)
+	case h.MaxPlayers != nil && *h.MaxPlayers < 0:
+		err = errs.Field("maxPlayers", "must not be negative, is %d", *h.MaxPlayers)
+	case h.TPS != nil && *h.TPS < 0:
+		err = errs.Field("tps", "must not be negative, is %v", *h.TPS)
+	case h.Sequence < 0:
+		err = errs.Field("sequence", "must not be negative, is %d", h.Sequence)
+	case h.Measured != nil && len(h.Measured.Figures) > driver.MaxFigures:
+		err = errs.Field("measured", "must be at most %d bytes, has %d", driver.MaxFigures, len(h.Measured.Figures))
+	case h.Joined != nil:
+		err = h.Joined.Validate()
+	case h.Left != "":
+		_, err = players.ParsePlayerID(string(h.Left))
+	}
+	return h, err
 }

@@ -22,8 +22,8 @@ func export(all Instances) http.Handler {
 		switch {
 		case err == nil:
 		case !out.yet:
-			encodeError(ctx, err, w)
-		default: // the answer has trackedWriter: abort it, so that its report is missing
+			encodeError(w, err)
+		default: // a part of the answer was sent: abort it, so that its report is missing
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now())
 			panic(http.ErrAbortHandler)
 		}

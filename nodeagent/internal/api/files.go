@@ -4,12 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/go-kit/kit/endpoint"
-
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/files"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
 )
 
 const (
@@ -19,38 +16,18 @@ const (
 	maxFileReaders = 4
 )
 
-type filesRequest struct {
-	id fleet.InstanceID
-	files.Query
+func listFiles(all Instances, turns chan struct{}) http.Handler {
+	return serveFiles(all, turns, func(v files.Viewer, q files.Query) (any, error) { return v.List(q.Path) })
 }
 
-func listFiles(all Instances, turns chan struct{}) endpoint.Endpoint {
-	return ofFiles(all, turns, func(at files.Viewer, q files.Query) (any, error) {
-		l, err := at.List(q.Path)
-		out := client.Directory{Entries: make([]client.FileEntry, 0, len(l.Entries)), More: l.More}
-		for _, e := range l.Entries {
-			out.Entries = append(out.Entries, client.FileEntry{Name: e.Name, Dir: e.Dir, Other: e.Other, Size: e.Size, ModifiedAt: e.ModifiedAt})
-		}
-		return out, err
-	})
+func readFile(all Instances, turns chan struct{}) http.Handler {
+	return serveFiles(all, turns, func(v files.Viewer, q files.Query) (any, error) { return v.Read(q) })
 }
 
-func readFile(all Instances, turns chan struct{}) endpoint.Endpoint {
-	return ofFiles(all, turns, func(at files.Viewer, q files.Query) (any, error) {
-		c, err := at.Read(q)
-		return client.FileContent{Text: c.Text, Size: c.Size, Cut: c.Cut, Binary: c.Binary}, err
-	})
-}
-
-// ofFiles calls do with an instance's directory, limited by turns.
-func ofFiles(all Instances, turns chan struct{}, do func(files.Viewer, files.Query) (any, error)) endpoint.Endpoint {
-	return func(ctx context.Context, request any) (any, error) {
-		r := request.(filesRequest)
-		i, err := all.Instance(r.id)
-		if err != nil {
-			return nil, err
-		}
-		at, err := i.Files(ctx)
+// serveFiles serves calls about an instance's directory, limited by turns.
+func serveFiles(all Instances, turns chan struct{}, do func(files.Viewer, files.Query) (any, error)) http.Handler {
+	return serveInstance(all, parseFiles, func(ctx context.Context, i *driver.Instance, q files.Query) (any, error) {
+		viewer, err := i.Files(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -58,19 +35,19 @@ func ofFiles(all Instances, turns chan struct{}, do func(files.Viewer, files.Que
 			return nil, err
 		}
 		defer release(turns)
-		return do(at, r.Query)
-	}
+		return do(viewer, q)
+	})
 }
 
-func decodeFiles(_ context.Context, r *http.Request) (any, error) {
+func parseFiles(r *http.Request) (files.Query, error) {
 	q := r.URL.Query()
 	most, err := number(q.Get("maxBytes"), "maxBytes", defaultFile)
 	if err != nil {
-		return nil, err
+		return files.Query{}, err
 	}
 	tail := q.Get("tail")
 	if tail != "" && tail != "true" && tail != "false" {
-		return nil, errs.Field("tail", "must be true or false")
+		return files.Query{}, errs.Field("tail", "must be true or false")
 	}
-	return filesRequest{instanceID(r), files.Query{Path: q.Get("path"), Bytes: int(min(most, files.MaxBytes)), Tail: tail == "true"}}, nil
+	return files.Query{Path: q.Get("path"), Bytes: int(min(most, files.MaxBytes)), Tail: tail == "true"}, nil
 }

@@ -45,7 +45,7 @@ func newReader(all Instances) reader {
 
 func (r reader) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if err := r.serve(w, req); err != nil {
-		encodeError(req.Context(), err, w)
+		encodeError(w, err)
 	}
 }
 
@@ -102,7 +102,7 @@ func (r reader) piece(ctx context.Context, w http.ResponseWriter, path string, q
 		return err
 	}
 	answer(w)
-	return encode(ctx, w, client.Chunk{Data: data, Next: next})
+	return encode(w, client.Chunk{Data: data, Next: next})
 }
 
 // acquire waits for a turn. Exhausted if that takes too long.
@@ -141,7 +141,7 @@ func writePage(w http.ResponseWriter, page *console.Page) error {
 		if err != nil {
 			return err
 		}
-		b, err := json.Marshal(client.Line{Offset: l.Offset, Text: l.Text, At: l.At})
+		b, err := json.Marshal(l)
 		if err != nil {
 			return errs.WrapAs(errs.Internal, "api.writePage", err)
 		}

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-kit/kit/endpoint"
-
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
@@ -18,15 +16,14 @@ import (
 const maxRecords = 1000
 
 // readRecords returns the last records of the agent's own log.
-func readRecords(ring *telemetry.Ring) endpoint.Endpoint {
-	return func(_ context.Context, request any) (any, error) {
-		q := request.(client.RecordQuery)
+func readRecords(ring *telemetry.Ring) http.Handler {
+	return Serve(func(r *http.Request) (any, error) {
+		q, err := recordQuery(r.URL.Query())
+		if err != nil {
+			return nil, err
+		}
 		return client.Records{Records: ring.Last(q.RecordFilter, q.Limit), Size: ring.Size(), Capacity: ring.Capacity()}, nil
-	}
-}
-
-func decodeRecords(_ context.Context, r *http.Request) (any, error) {
-	return recordQuery(r.URL.Query())
+	})
 }
 
 func recordQuery(v url.Values) (q client.RecordQuery, err error) {
@@ -48,7 +45,7 @@ func followRecords(ring *telemetry.Ring, closed <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q, err := recordQuery(r.URL.Query())
 		if err != nil {
-			encodeError(r.Context(), err, w)
+			encodeError(w, err)
 			return
 		}
 		rc := http.NewResponseController(w)

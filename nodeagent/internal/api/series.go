@@ -1,11 +1,8 @@
 package api
 
 import (
-	"context"
 	"net/http"
 	"time"
-
-	"github.com/go-kit/kit/endpoint"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/series"
@@ -18,26 +15,23 @@ type Samples interface {
 	Instance(id fleet.InstanceID, now time.Time, w series.Window) (series.Figures, error)
 }
 
-type seriesRequest struct {
-	id     fleet.InstanceID
-	window series.Window
+func readNodeSeries(samples Samples) http.Handler {
+	return serveWindow(func(_ *http.Request, w series.Window) (any, error) { return samples.Node(time.Now(), w), nil })
 }
 
-func readNodeSeries(samples Samples) endpoint.Endpoint {
-	return func(_ context.Context, request any) (any, error) {
-		return samples.Node(time.Now(), request.(seriesRequest).window), nil
-	}
+func readSeries(samples Samples) http.Handler {
+	return serveWindow(func(r *http.Request, w series.Window) (any, error) {
+		return samples.Instance(instanceID(r), time.Now(), w)
+	})
 }
 
-func readSeries(samples Samples) endpoint.Endpoint {
-	return func(_ context.Context, request any) (any, error) {
-		r := request.(seriesRequest)
-		return samples.Instance(r.id, time.Now(), r.window)
-	}
-}
-
-func decodeSeries(_ context.Context, r *http.Request) (any, error) {
-	q := r.URL.Query()
-	window, err := series.ParseWindow(q.Get("window"), q.Get("buckets"))
-	return seriesRequest{instanceID(r), window}, err
+func serveWindow(read func(*http.Request, series.Window) (any, error)) http.Handler {
+	return Serve(func(r *http.Request) (any, error) {
+		q := r.URL.Query()
+		window, err := series.ParseWindow(q.Get("window"), q.Get("buckets"))
+		if err != nil {
+			return nil, err
+		}
+		return read(r, window)
+	})
 }

@@ -21,7 +21,7 @@ func TestShutdownRefusesOtherNode(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var ended []string
-			handler := Serve(shutdown("node-1", func(reason string) { ended = append(ended, reason) }), decodeShutdown)
+			handler := shutdown("node-1", func(reason string) { ended = append(ended, reason) })
 			got := httptest.NewRecorder()
 			handler.ServeHTTP(got, httptest.NewRequest(http.MethodPost, "/v1/shutdown", strings.NewReader(c.body)))
 			if got.Code != c.status || !slices.Equal(ended, c.ends) {

@@ -26,13 +26,13 @@ func follow(all Instances) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i, err := all.Instance(instanceID(r))
 		if err != nil {
-			encodeError(r.Context(), err, w)
+			encodeError(w, err)
 			return
 		}
 		path := all.LogPath(instanceID(r))
 		offset, err := begin(r, path)
 		if err != nil {
-			encodeError(r.Context(), err, w)
+			encodeError(w, err)
 			return
 		}
 		logs := all.Logs()
@@ -84,23 +84,24 @@ func (s *stream) serve(ctx context.Context) error {
 		changed := s.watch.Changed()
 		live := s.i.Live() // before the log, so that the last output of an ended run is read
 		ended := live.Status.State.Terminal()
-		p, err := s.viewer.Next(ended)
+		frame, err := s.viewer.Next(ended)
 		if err != nil {
 			return err
 		}
-		if p.Next > p.From {
-			if err := s.piece(ctx, p); err != nil {
+		if frame.Next > frame.From {
+			if err := s.send(ctx, frame); err != nil {
 				return err
 			}
 			continue
 		}
 		if ended {
-			return s.write(client.Frame{From: p.From, Next: p.Next, End: endOf(live.Status)})
+			frame.End = endOf(live.Status)
+			return s.write(frame)
 		}
 		select {
 		case <-changed:
 		case <-alive.C:
-			err = s.write(client.Frame{From: p.From, Next: p.Next})
+			err = s.write(frame)
 		case <-s.closed:
 			return nil
 		case <-ctx.Done():
@@ -112,16 +113,12 @@ func (s *stream) serve(ctx context.Context) error {
 	}
 }
 
-// piece writes a piece and limits the rate of a live reader.
-func (s *stream) piece(ctx context.Context, p console.Piece) error {
-	f := client.Frame{Data: p.Data, From: p.From, Next: p.Next}
-	if p.Skipped {
-		f.Skipped = &client.Skipped{Lines: p.Lines}
-	}
+// send writes a frame and limits the rate of a live reader.
+func (s *stream) send(ctx context.Context, f client.Frame) error {
 	if err := s.write(f); err != nil || !s.viewer.Live() {
 		return err
 	}
-	wait := s.pace.Spend(len(p.Data), time.Now())
+	wait := s.pace.Spend(len(f.Data), time.Now())
 	if wait == 0 {
 		return nil
 	}

@@ -3,13 +3,13 @@ package local
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"os"
 	"time"
 
-	"github.com/go-kit/kit/endpoint"
-
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
 )
@@ -17,8 +17,8 @@ import (
 // orderTimeout bounds how long an instance may take to journal an order.
 const orderTimeout = 5 * time.Second
 
-func listInstances(c Config) endpoint.Endpoint {
-	return func(context.Context, any) (any, error) {
+func listInstances(c Config) http.Handler {
+	return api.Serve(func(*http.Request) (any, error) {
 		now := time.Now()
 		out := client.Instances{Instances: []client.Instance{}}
 		for _, l := range sorted(c.Instances.Live()) {
@@ -27,11 +27,11 @@ func listInstances(c Config) endpoint.Endpoint {
 			}
 		}
 		return out, nil
-	}
+	})
 }
 
-func readAgent(c Config, started time.Time) endpoint.Endpoint {
-	return func(context.Context, any) (any, error) {
+func readAgent(c Config, started time.Time) http.Handler {
+	return api.Serve(func(*http.Request) (any, error) {
 		contact := c.Contact(time.Now())
 		a := client.Agent{
 			Node: c.Node, DataDir: c.DataDir, Version: c.Version, PID: os.Getpid(), StartedAt: started,
@@ -48,23 +48,26 @@ func readAgent(c Config, started time.Time) endpoint.Endpoint {
 		}
 		a.Unwritten, a.UnwrittenSince = c.Instances.Unwritten()
 		return a, nil
-	}
+	})
 }
 
-func stop(c Config) endpoint.Endpoint {
-	return func(ctx context.Context, request any) (any, error) {
-		r := request.(client.Stop)
+func stop(c Config) http.Handler {
+	return api.Serve(func(r *http.Request) (any, error) {
+		var which client.Stop
+		if err := wire.DecodeJSON(r.Body, 0, &which); err != nil {
+			return nil, err
+		}
 		all := c.Instances.Live()
-		chosen, err := selectInstances(all, r)
+		chosen, err := selectInstances(all, which)
 		if err != nil {
 			return nil, err
 		}
-		by, now := actor(ctx), time.Now()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), orderTimeout) // a canceled request must not stop only some of them
+		by, now := actor(r.Context()), time.Now()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), orderTimeout) // a canceled request must not stop only some of them
 		defer cancel()
 		out := client.Stopping{Instances: []client.Instance{}, Note: note(c.Contact(now).Reachable)}
 		for _, id := range chosen {
-			stopping := c.Instances.StopLocally(ctx, id, by, r.Force)
+			stopping := c.Instances.StopLocally(ctx, id, by, which.Force)
 			if stopping == nil {
 				out.Instances = append(out.Instances, api.View(all[id], now))
 				continue
@@ -72,12 +75,12 @@ func stop(c Config) endpoint.Endpoint {
 			err = cmp.Or(err, stopping)
 			out.Problems = append(out.Problems, client.Problem{ID: id, Name: all[id].Name, Message: errs.MessageOf(stopping)})
 		}
-		c.Log.Warn("instances stopped on the node itself", "by", by, "instances", ids(chosen), "force", r.Force, "problems", len(out.Problems))
+		c.Log.Warn("instances stopped on the node itself", "by", by, "instances", ids(chosen), "force", which.Force, "problems", len(out.Problems))
 		if len(out.Instances) == 0 && err != nil {
 			return nil, err
 		}
 		return out, nil
-	}
+	})
 }
 
 // note says how the control plane will react to a local stop.

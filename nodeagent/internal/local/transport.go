@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/wire"
-	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/membership"
@@ -48,9 +46,9 @@ type Config struct {
 // Server returns the server of the local API, for a listener of Listen.
 func Server(c Config) *http.Server {
 	mux := api.Routes(c.Instances)
-	mux.Handle("GET /v1/instances", api.Serve(listInstances(c), decodeNothing))
-	mux.Handle("GET /v1/agent", api.Serve(readAgent(c, time.Now().UTC()), decodeNothing))
-	mux.Handle("POST /v1/stop", api.Serve(stop(c), decodeStop))
+	mux.Handle("GET /v1/instances", listInstances(c))
+	mux.Handle("GET /v1/agent", readAgent(c, time.Now().UTC()))
+	mux.Handle("POST /v1/stop", stop(c))
 	return &http.Server{
 		Handler: logRequests(c.Log, mux), ConnContext: withPeer, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: requestTimeout, ReadTimeout: requestTimeout, IdleTimeout: requestTimeout,
@@ -69,12 +67,4 @@ func logRequests(log *slog.Logger, next http.Handler) http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
-}
-
-func decodeNothing(context.Context, *http.Request) (any, error) { return struct{}{}, nil }
-
-func decodeStop(_ context.Context, r *http.Request) (any, error) {
-	var s client.Stop
-	err := wire.DecodeJSON(r.Body, 0, &s)
-	return s, err
 }

@@ -30,8 +30,8 @@ func TestEvictionWaitsUntilChunksAreReused(t *testing.T) {
 	if got := s.take(); !slices.Equal(got, []string{sum(fresh[0])}) {
 		t.Errorf("asked for %d chunks, one has changed", len(got))
 	}
-	if st := c.Status(0); st.Bytes > st.Limit || !complete(dir, other) {
-		t.Errorf("%d of %d bytes; the file used later is cached: %v", st.Bytes, st.Limit, complete(dir, other))
+	if st := c.Status(0); st.TotalBytes > st.LimitBytes || !complete(dir, other) {
+		t.Errorf("%d of %d bytes; the file used later is cached: %v", st.TotalBytes, st.LimitBytes, complete(dir, other))
 	}
 }
 
@@ -135,8 +135,8 @@ func TestFileStaysWhileItsChunksAreCopied(t *testing.T) {
 			if n := len(s.take()); n != k.asked {
 				t.Errorf("asked for %d chunks", n)
 			}
-			if st := c.Status(0); st.Bytes > st.Limit {
-				t.Errorf("%d of %d bytes", st.Bytes, st.Limit)
+			if st := c.Status(0); st.TotalBytes > st.LimitBytes {
+				t.Errorf("%d of %d bytes", st.TotalBytes, st.LimitBytes)
 			}
 		})
 	}
@@ -170,7 +170,7 @@ func TestFileWithCopiedChunksIsNotCounted(t *testing.T) {
 	if n := len(s.take()); n != 1+20 {
 		t.Errorf("%d requests", n)
 	}
-	if st := c.Status(0); st.Bytes > st.Limit || !complete(dir, other) || !complete(dir, third) {
-		t.Errorf("%d of %d bytes; files used later are cached: %v, %v", st.Bytes, st.Limit, complete(dir, other), complete(dir, third))
+	if st := c.Status(0); st.TotalBytes > st.LimitBytes || !complete(dir, other) || !complete(dir, third) {
+		t.Errorf("%d of %d bytes; files used later are cached: %v, %v", st.TotalBytes, st.LimitBytes, complete(dir, other), complete(dir, third))
 	}
 }

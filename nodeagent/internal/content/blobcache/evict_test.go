@@ -283,10 +283,10 @@ func TestPinnedPartialFileStaysAndCounts(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	came := chunksWritten(t, dir, e, pieces...)
-	if bytes := c.Status(0).Bytes; came == 0 || bytes < int64(came)*16*kib || bytes >= e.Size {
+	if bytes := c.Status(0).TotalBytes; came == 0 || bytes < int64(came)*16*kib || bytes >= e.Size {
 		t.Fatalf("%d chunks were written, %d bytes are counted", came, bytes)
 	}
-	if bytes := openLimited(t, dir, s, 0).Status(0).Bytes; bytes < int64(came)*16*kib || bytes >= e.Size {
+	if bytes := openLimited(t, dir, s, 0).Status(0).TotalBytes; bytes < int64(came)*16*kib || bytes >= e.Size {
 		t.Errorf("after a restart %d bytes are counted", bytes)
 	}
 	s.send = nil
@@ -298,8 +298,8 @@ func TestPinnedPartialFileStaysAndCounts(t *testing.T) {
 	if left := tempPrefix(t, dir); len(left) > 0 {
 		t.Errorf("not evicted after the release: %v", left)
 	}
-	if st := c.Status(0); st.Bytes > st.Limit {
-		t.Errorf("%d bytes are counted", st.Bytes)
+	if st := c.Status(0); st.TotalBytes > st.LimitBytes {
+		t.Errorf("%d bytes are counted", st.TotalBytes)
 	}
 }
 
@@ -334,7 +334,7 @@ func TestTrimRemovesStalePartialFiles(t *testing.T) {
 	if err := os.Chtimes(tempPrefix(t, dir)[0], long, long); err != nil {
 		t.Fatal(err)
 	}
-	if n, bytes := left(), c.Status(0).Bytes; n != 0 || bytes != 0 {
+	if n, bytes := left(), c.Status(0).TotalBytes; n != 0 || bytes != 0 {
 		t.Errorf("%d are left, %d bytes are counted", n, bytes)
 	}
 }

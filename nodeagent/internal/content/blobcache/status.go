@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 // MaxListed is the maximum number of versions per Status call, which reads their manifests.
@@ -20,41 +21,6 @@ const MaxListed = 500
 // instances have priority.
 const warmers = 2
 
-// Version describes a template version that the cache knows.
-type Version struct {
-	Digest string
-	// Bytes is the size of its files. Files with equal content count once.
-	Bytes int64
-	// Complete is true if all its content is cached. The cache verifies it before use.
-	Complete bool
-	// UsedAt is when a directory was last built from it, or when it was first requested.
-	UsedAt time.Time
-	// InUse is true while it is pinned, or an instance needs it.
-	InUse bool
-}
-
-// Artifact describes a cached artifact of the catalog.
-type Artifact struct {
-	// Hash is its SHA-256, Bytes its size.
-	Hash  string
-	Bytes int64
-	// CachedAt is when it was fetched, UsedAt when it was last used.
-	CachedAt, UsedAt time.Time
-}
-
-// Status describes the content of the cache.
-type Status struct {
-	// Bytes is the total size, Limit the configured maximum; 0 means unlimited.
-	Bytes, Limit int64
-	// Versions holds at most MaxListed versions, most recently used first.
-	Versions []Version
-	// More is the number of versions after those in Versions.
-	More int
-	// Artifacts holds at most MaxListed artifacts, most recently used first. Only the
-	// first page has them.
-	Artifacts []Artifact
-}
-
 // Size returns the number of bytes in the cache.
 func (c *Cache) Size() int64 {
 	c.scan()
@@ -63,8 +29,9 @@ func (c *Cache) Size() int64 {
 	return c.files.total
 }
 
-// Status describes the cache. It skips the first `after` versions.
-func (c *Cache) Status(after int) Status {
+// Status describes the cache. It skips the first `after` versions, and returns at most MaxListed.
+// Only the first page has the artifacts.
+func (c *Cache) Status(after int) client.Cache {
 	c.scan()
 	uses := c.versions()
 	digests := slices.SortedFunc(maps.Keys(uses), func(a, b string) int {
@@ -72,39 +39,41 @@ func (c *Cache) Status(after int) Status {
 	})
 	digests = digests[min(max(after, 0), len(digests)):]
 	listed := digests[:min(MaxListed, len(digests))]
-	all := make([]Version, 0, len(listed))
+	all := make([]client.CachedVersion, 0, len(listed))
 	for _, digest := range listed {
 		if m, err := readManifest(c.path(digest)); err == nil {
 			all = append(all, c.version(digest, uses[digest], m))
 		} else { // its manifest was evicted
-			all = append(all, Version{Digest: digest, UsedAt: uses[digest]})
+			all = append(all, client.CachedVersion{Digest: digest, UsedAt: uses[digest].UTC()})
 		}
 	}
-	var artifacts []Artifact
+	var artifacts []client.CachedArtifact
 	if after <= 0 {
 		artifacts = c.artifacts()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Status{Bytes: c.files.total, Limit: c.limit, Versions: all, More: len(digests) - len(listed), Artifacts: artifacts}
+	return client.Cache{TotalBytes: c.files.total, LimitBytes: c.limit, Versions: all, MoreVersions: len(digests) - len(listed), Artifacts: artifacts}
 }
 
 // artifacts returns the cached artifacts of the catalog, most recently used first.
-func (c *Cache) artifacts() []Artifact {
-	var all []Artifact
+func (c *Cache) artifacts() []client.CachedArtifact {
+	var all []client.CachedArtifact
 	for hash, used := range c.useTimes(artifactDir) {
 		if fi, err := os.Lstat(c.path(hash)); err == nil { // else it was evicted
-			all = append(all, Artifact{Hash: hash, Bytes: fi.Size(), CachedAt: fi.ModTime(), UsedAt: used})
+			all = append(all, client.CachedArtifact{SHA256: hash, Bytes: fi.Size(), CachedAt: fi.ModTime().UTC(), UsedAt: used.UTC()})
 		}
 	}
-	slices.SortFunc(all, func(a, b Artifact) int { return cmp.Or(b.UsedAt.Compare(a.UsedAt), cmp.Compare(a.Hash, b.Hash)) })
+	slices.SortFunc(all, func(a, b client.CachedArtifact) int {
+		return cmp.Or(b.UsedAt.Compare(a.UsedAt), cmp.Compare(a.SHA256, b.SHA256))
+	})
 	return all[:min(len(all), MaxListed)]
 }
 
-func (c *Cache) version(digest string, at time.Time, m content.Manifest) Version {
+func (c *Cache) version(digest string, at time.Time, m content.Manifest) client.CachedVersion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := Version{Digest: digest, Complete: true, UsedAt: at, InUse: c.files.pins[c.path(digest)] > 0 || c.files.uses(digest)}
+	v := client.CachedVersion{Digest: digest, Complete: true, UsedAt: at.UTC(), InUse: c.files.pins[c.path(digest)] > 0 || c.files.uses(digest)}
 	seen := map[string]bool{}
 	for _, e := range m.Entries {
 		if e.Kind != content.FileRegular || seen[e.SHA256] || !content.ValidDigest(e.SHA256) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
 )
 
@@ -40,17 +41,17 @@ func TestWarmUpAndStatusOfVersions(t *testing.T) {
 		release := c.Pin([]string{b.digest}, b.Entries)
 		st := c.Status(0)
 		release()
-		want := []blobcache.Version{
+		want := []client.CachedVersion{
 			{Digest: a.digest, Bytes: 10 * kib, Complete: true},
 			{Digest: b.digest, Bytes: 5 * kib, Complete: true, InUse: true},
 			{Digest: damaged.digest, Bytes: 3 * kib},
 		}
-		byDigest := cmpopts.SortSlices(func(x, y blobcache.Version) bool { return x.Digest < y.Digest })
+		byDigest := cmpopts.SortSlices(func(x, y client.CachedVersion) bool { return x.Digest < y.Digest })
 		if diff := cmp.Diff(want, st.Versions, byDigest, cmpopts.IgnoreTypes(time.Time{})); diff != "" {
 			t.Error(diff)
 		}
-		if st.Limit != 1<<20 || st.Bytes != weight(t, dir) || c.Size() != st.Bytes {
-			t.Errorf("%d (%d) of %d bytes, on the disk are %d", st.Bytes, c.Size(), st.Limit, weight(t, dir))
+		if st.LimitBytes != 1<<20 || st.TotalBytes != weight(t, dir) || c.Size() != st.TotalBytes {
+			t.Errorf("%d (%d) of %d bytes, on the disk are %d", st.TotalBytes, c.Size(), st.LimitBytes, weight(t, dir))
 		}
 	}
 }
@@ -68,7 +69,7 @@ func TestStatusListsArtifacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.Status(0).Artifacts
-	want := []blobcache.Artifact{{Hash: second, Bytes: 10}, {Hash: first, Bytes: 5}}
+	want := []client.CachedArtifact{{SHA256: second, Bytes: 10}, {SHA256: first, Bytes: 5}}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreTypes(time.Time{})); diff != "" {
 		t.Error(diff)
 	}
@@ -99,17 +100,17 @@ func TestStatusPagesVersions(t *testing.T) {
 			seen[v.Digest] = true
 		}
 		after += len(page.Versions)
-		if len(page.Versions) > blobcache.MaxListed || page.More != all-after {
-			t.Fatalf("%d of them, %d more", len(page.Versions), page.More)
+		if len(page.Versions) > blobcache.MaxListed || page.MoreVersions != all-after {
+			t.Fatalf("%d of them, %d more", len(page.Versions), page.MoreVersions)
 		}
-		if page.More == 0 {
+		if page.MoreVersions == 0 {
 			break
 		}
 	}
 	if len(seen) != all {
 		t.Errorf("%d were listed", len(seen))
 	}
-	if beyond := c.Status(all + 1); len(beyond.Versions) != 0 || beyond.More != 0 {
+	if beyond := c.Status(all + 1); len(beyond.Versions) != 0 || beyond.MoreVersions != 0 {
 		t.Errorf("beyond the end: %+v", beyond)
 	}
 }

@@ -22,12 +22,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
 )
@@ -50,48 +50,29 @@ type Viewer struct {
 	Mask secrets.Mask
 }
 
-// Entry is an entry of a directory.
-type Entry struct {
-	Name string
-	// Dir is true for a directory, Other for anything else than a directory or regular file:
-	// a pipe, a socket, or a symlink that is dangling, leads out or to a hidden file.
-	Dir, Other bool
-	// Size is in bytes; 0 if it is not a regular file.
-	Size int64
-	// ModifiedAt is the modification time; zero if it is unknown.
-	ModifiedAt time.Time
-}
-
-// Listing is the content of a directory, sorted by name.
-type Listing struct {
-	Entries []Entry
-	// More is true if there are more entries.
-	More bool
-}
-
 // List lists a directory; "" is the instance's own. Errors have the field path: Invalid for a
 // path outside, NotFound, and Conflict for what is not a directory.
-func (v Viewer) List(name string) (Listing, error) {
+func (v Viewer) List(name string) (client.Directory, error) {
 	d, fi, err := v.open(name)
 	if err != nil {
-		return Listing{}, err
+		return client.Directory{}, err
 	}
 	defer d.Close()
 	if !fi.IsDir() {
-		return Listing{}, pathError(errs.Conflict, "%s is not a directory", name)
+		return client.Directory{}, pathError(errs.Conflict, "%s is not a directory", name)
 	}
 	root, err := os.OpenRoot(v.Dir)
 	if err != nil {
-		return Listing{}, openError(name, err)
+		return client.Directory{}, openError(name, err)
 	}
 	defer root.Close()
 	names, err := d.Readdirnames(maxLooked)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return Listing{}, openError(name, err)
+		return client.Directory{}, openError(name, err)
 	}
 	slices.Sort(names)
 	lock, _ := root.Lstat(claim.FileName) // SameFile accepts nil
-	out := Listing{Entries: []Entry{}, More: len(names) == maxLooked}
+	out := client.Directory{Entries: []client.FileEntry{}, More: len(names) == maxLooked}
 	for _, n := range names {
 		if strings.HasPrefix(n, agentPrefix) {
 			continue
@@ -106,8 +87,8 @@ func (v Viewer) List(name string) (Listing, error) {
 }
 
 // entry examines one entry of a directory.
-func (v Viewer) entry(root *os.Root, lock fs.FileInfo, at string) Entry {
-	out := Entry{Name: v.Mask.Text(strings.ToValidUTF8(path.Base(at), "?")), Other: true}
+func (v Viewer) entry(root *os.Root, lock fs.FileInfo, at string) client.FileEntry {
+	out := client.FileEntry{Name: v.Mask.Text(strings.ToValidUTF8(path.Base(at), "?")), Other: true}
 	fi, err := root.Lstat(at)
 	if err == nil && fi.Mode()&fs.ModeSymlink != 0 {
 		var f *os.File
@@ -133,28 +114,18 @@ type Query struct {
 	Tail  bool
 }
 
-// Content is a part of a file.
-type Content struct {
-	Text string
-	// Size is that of the whole file, in bytes. Cut is true if Text is only a part of it.
-	Size int64
-	Cut  bool
-	// Binary is true if the file is not text. Text is empty then.
-	Binary bool
-}
-
 // Read reads a part of a file. Errors have the field path: Invalid for a path outside, NotFound,
 // and Conflict for what is not a regular file.
-func (v Viewer) Read(q Query) (Content, error) {
+func (v Viewer) Read(q Query) (client.FileContent, error) {
 	f, fi, err := v.open(q.Path)
 	if err != nil {
-		return Content{}, err
+		return client.FileContent{}, err
 	}
 	defer f.Close()
 	if !fi.Mode().IsRegular() {
-		return Content{}, pathError(errs.Conflict, "%s is not a regular file", q.Path)
+		return client.FileContent{}, pathError(errs.Conflict, "%s is not a regular file", q.Path)
 	}
-	out := Content{Size: fi.Size()}
+	out := client.FileContent{Size: fi.Size()}
 	shown := min(int64(min(max(q.Bytes, 0), MaxBytes)), out.Size)
 	from := int64(0)
 	if q.Tail {
@@ -165,7 +136,7 @@ func (v Viewer) Read(q Query) (Content, error) {
 	begin := max(0, from-around)
 	b, err := io.ReadAll(io.NewSectionReader(f, begin, from-begin+shown+around))
 	if err != nil {
-		return Content{}, openError(q.Path, err)
+		return client.FileContent{}, openError(q.Path, err)
 	}
 	if bytes.IndexByte(b, 0) >= 0 {
 		out.Binary = true
@@ -299,7 +270,7 @@ func pathError(k errs.Kind, format string, args ...any) error {
 	return &errs.Error{Kind: k, Field: "path", Message: errs.MessageOf(err)}
 }
 
-// Clip shortens a path for a message.
+// clip shortens a path for a message.
 func clip(name string) string {
 	const most = 200
 	if len(name) > most {

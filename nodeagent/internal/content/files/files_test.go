@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
 )
 
@@ -53,7 +54,7 @@ func TestListIsSortedByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := p.List("")
-	want := Listing{Entries: []Entry{
+	want := client.Directory{Entries: []client.FileEntry{
 		{Name: "broken", Other: true},
 		{Name: "logs", Dir: true},
 		{Name: "now.log", Size: 3},
@@ -62,7 +63,7 @@ func TestListIsSortedByName(t *testing.T) {
 		{Name: "***.txt"},
 		{Name: "server.properties", Size: 3},
 	}}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Entry{}, "ModifiedAt")); err != nil || diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(client.FileEntry{}, "ModifiedAt")); err != nil || diff != "" {
 		t.Errorf("%s, %v", diff, err)
 	}
 	for _, name := range []string{"logs", "logs/", "./logs"} {
@@ -143,7 +144,7 @@ func TestAgentFilesAreHiddenBehindLinks(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	got, err := p.List("")
-	want := Listing{Entries: []Entry{
+	want := client.Directory{Entries: []client.FileEntry{
 		{Name: "chain", Other: true},
 		{Name: "deep", Dir: true},
 		{Name: "folder", Other: true},
@@ -153,7 +154,7 @@ func TestAgentFilesAreHiddenBehindLinks(t *testing.T) {
 		{Name: "mine", Size: 3},
 		{Name: "new", Other: true},
 	}}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Entry{}, "ModifiedAt")); err != nil || diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(client.FileEntry{}, "ModifiedAt")); err != nil || diff != "" {
 		t.Errorf("%s, %v", diff, err)
 	}
 	at := filepath.Join(filepath.Dir(p.Dir), ".orrery", "instance") // names above the directory do not count
@@ -172,18 +173,18 @@ func TestReadReturnsTheRequestedPart(t *testing.T) {
 	p := place(t, map[string]string{"log": "first\nzwölf ☃\nlast\n", "data": "a\x00b", "latin": "f\xfcnf", "empty": ""}, nil)
 	for _, c := range []struct {
 		q    Query
-		want Content
+		want client.FileContent
 	}{
-		{Query{"log", 100, false}, Content{Text: "first\nzwölf ☃\nlast\n", Size: 22}},
-		{Query{"log", 5, false}, Content{Text: "first", Size: 22, Cut: true}},
-		{Query{"log", 5, true}, Content{Text: "last\n", Size: 22, Cut: true}},
-		{Query{"log", 9, false}, Content{Text: "first\nzw", Size: 22, Cut: true}},
-		{Query{"log", 15, false}, Content{Text: "first\nzwölf ", Size: 22, Cut: true}},
-		{Query{"log", 7, true}, Content{Text: "\nlast\n", Size: 22, Cut: true}},
-		{Query{"log", 0, true}, Content{Size: 22, Cut: true}},
-		{Query{"data", 100, false}, Content{Size: 3, Binary: true}},
-		{Query{"latin", 100, false}, Content{Text: "f\ufffdnf", Size: 4}},
-		{Query{"empty", 100, true}, Content{}},
+		{Query{"log", 100, false}, client.FileContent{Text: "first\nzwölf ☃\nlast\n", Size: 22}},
+		{Query{"log", 5, false}, client.FileContent{Text: "first", Size: 22, Cut: true}},
+		{Query{"log", 5, true}, client.FileContent{Text: "last\n", Size: 22, Cut: true}},
+		{Query{"log", 9, false}, client.FileContent{Text: "first\nzw", Size: 22, Cut: true}},
+		{Query{"log", 15, false}, client.FileContent{Text: "first\nzwölf ", Size: 22, Cut: true}},
+		{Query{"log", 7, true}, client.FileContent{Text: "\nlast\n", Size: 22, Cut: true}},
+		{Query{"log", 0, true}, client.FileContent{Size: 22, Cut: true}},
+		{Query{"data", 100, false}, client.FileContent{Size: 3, Binary: true}},
+		{Query{"latin", 100, false}, client.FileContent{Text: "f\ufffdnf", Size: 4}},
+		{Query{"empty", 100, true}, client.FileContent{}},
 	} {
 		if got, err := p.Read(c.q); err != nil || got != c.want {
 			t.Errorf("%+v: %+v, %v", c.q, got, err)

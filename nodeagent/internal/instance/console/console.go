@@ -19,7 +19,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"time"
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -38,15 +37,6 @@ const (
 	maxPageLine = 4 << 20
 	block       = 64 << 10
 )
-
-// Line is one line of output with the offset of its first byte.
-type Line struct {
-	Offset int64
-	// Text is the line without its newline and a trailing CR. It may contain ANSI sequences.
-	Text string
-	// At is when the line was written, to a second; zero if unknown.
-	At time.Time
-}
 
 // Start is the offset of the last n lines. For n 0 it is the end.
 func Start(path string, n int) (int64, error) {

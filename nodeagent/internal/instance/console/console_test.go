@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/console"
 )
 
@@ -26,12 +27,12 @@ func write(t testing.TB, text string) string {
 }
 
 // tail are the last n lines.
-func tail(path string, n int) ([]console.Line, error) {
+func tail(path string, n int) ([]client.Line, error) {
 	p, err := look(context.Background(), path, console.Query{Lines: n})
 	return p.Lines, err
 }
 
-func texts(lines []console.Line) []string {
+func texts(lines []client.Line) []string {
 	out := []string{}
 	for _, l := range lines {
 		out = append(out, l.Text)

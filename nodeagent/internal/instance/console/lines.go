@@ -9,20 +9,21 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 // Lines iterates over the page's lines, oldest first. It leaves out lines that were discarded
 // meanwhile. After an error it stops.
-func (p *Page) Lines() iter.Seq2[Line, error] {
-	return func(yield func(Line, error) bool) {
+func (p *Page) Lines() iter.Seq2[client.Line, error] {
+	return func(yield func(client.Line, error) bool) {
 		w, d := window{page: p}, lineTimes{times: p.times}
 		for n, e := range slices.Backward(p.found) {
 			text, there, err := w.line(n)
 			if err != nil {
-				yield(Line{}, errs.WrapAs(errs.Unavailable, "console.Lines", err))
+				yield(client.Line{}, errs.WrapAs(errs.Unavailable, "console.Lines", err))
 				return
 			}
-			if there && !yield(Line{Offset: e.from, Text: string(trimEOL(text)), At: d.of(e.from)}, nil) {
+			if there && !yield(client.Line{Offset: e.from, Text: string(trimEOL(text)), At: d.of(e.from)}, nil) {
 				return
 			}
 		}

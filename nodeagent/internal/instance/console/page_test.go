@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/console"
 )
 
 // page is a page with its lines.
 type page struct {
-	Lines  []console.Line
+	Lines  []client.Line
 	More   bool
 	Before int64
 }
@@ -40,7 +41,7 @@ func lookAs(ctx context.Context, f *console.Follower, path string, q console.Que
 		return page{}, err
 	}
 	defer p.Close()
-	out := page{Lines: []console.Line{}, More: p.More, Before: p.Before}
+	out := page{Lines: []client.Line{}, More: p.More, Before: p.Before}
 	for l, err := range p.Lines() {
 		if err != nil {
 			return out, err
@@ -154,7 +155,7 @@ func TestConcurrentReadsKeepTimesComplete(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if n := slices.IndexFunc(p.Lines, func(l console.Line) bool { return l.At.IsZero() }); n >= 0 {
+				if n := slices.IndexFunc(p.Lines, func(l client.Line) bool { return l.At.IsZero() }); n >= 0 {
 					t.Errorf("line %d of %d has no time", n, len(p.Lines))
 					return
 				}

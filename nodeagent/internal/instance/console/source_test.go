@@ -89,7 +89,7 @@ func TestHeadDiscardedDuringReadIsNotShown(t *testing.T) {
 		v := NewViewer("", 0)
 		v.file = meddle(t)
 		p, err := v.Next(false)
-		if err != nil || !p.Skipped || p.From != 0 || p.Next < given || len(p.Data) > 0 {
+		if err != nil || p.Skipped == nil || p.From != 0 || p.Next < given || len(p.Data) > 0 {
 			t.Fatalf("%.20q from %d to %d, skipped %v, %v", p.Data, p.From, p.Next, p.Skipped, err)
 		}
 		if p, err = v.Next(false); err != nil || !strings.HasPrefix(string(p.Data), ten) {
@@ -107,7 +107,7 @@ func TestHeadDiscardedDuringReadIsNotShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		log.before = func() { give(t, path, given) }
-		if p, err := v.Next(false); err != nil || !p.Skipped || p.Lines != 0 {
+		if p, err := v.Next(false); err != nil || p.Skipped == nil || p.Skipped.Lines != 0 {
 			t.Errorf("%+v, %v", p, err)
 		}
 	})

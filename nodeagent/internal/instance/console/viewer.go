@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 const (
@@ -15,23 +16,10 @@ const (
 	MaxLag = 1 << 20
 	// resumeBytes is how many bytes before the end such a viewer continues.
 	resumeBytes = 64 << 10
-	// maxPiece bounds a piece: a part of a long line, and the bytes that show whether a
-	// character continues after it.
-	maxPiece = MaxLine + utf8.UTFMax
+	// maxFrame bounds the data of a frame: a part of a long line, and the bytes that show whether
+	// a character continues after it.
+	maxFrame = MaxLine + utf8.UTFMax
 )
-
-// Piece is a piece of output, or reports that output was skipped.
-type Piece struct {
-	// Data is the output from From to Next. It consists of whole lines, except for the parts
-	// of a line longer than MaxLine, and the last line of a server that ended.
-	Data []byte
-	// From and Next are offsets.
-	From, Next int64
-	// Skipped is true if the output from From to Next was skipped.
-	Skipped bool
-	// Lines is the number of skipped lines; 0 if they were discarded.
-	Lines int64
-}
 
 // Viewer reads a log from an offset while it grows. It gets everything that existed when it
 // started, at its own speed. Of later output it may miss parts if it is too slow. It is not
@@ -58,12 +46,12 @@ func (v *Viewer) Close() {
 // Live reports whether the viewer has read everything up to promised.
 func (v *Viewer) Live() bool { return v.begun && v.pos >= v.promised }
 
-// Next returns the next piece; it is empty if there is none now. An unfinished line is
+// Next returns the next frame; it is empty if there is no output now. An unfinished line is
 // returned only if last says that nothing follows.
-func (v *Viewer) Next(last bool) (Piece, error) {
+func (v *Viewer) Next(last bool) (client.Frame, error) {
 	size, err := v.open()
 	if err != nil || v.file == nil || v.pos >= size {
-		return Piece{From: v.pos, Next: v.pos}, err
+		return client.Frame{From: v.pos, Next: v.pos}, err
 	}
 	if p, gone := v.gone(size); gone {
 		return p, nil
@@ -73,7 +61,7 @@ func (v *Viewer) Next(last bool) (Piece, error) {
 	}
 	p, err := v.read(size, last)
 	if err != nil {
-		return Piece{}, err
+		return client.Frame{}, err
 	}
 	if p, gone := v.gone(size); gone { // discarded meanwhile: the data may be zeros
 		return p, nil
@@ -106,41 +94,41 @@ func (v *Viewer) open() (size int64, err error) {
 }
 
 // gone skips what was discarded.
-func (v *Viewer) gone(size int64) (Piece, bool) {
+func (v *Viewer) gone(size int64) (client.Frame, bool) {
 	data := v.file.data(v.pos)
 	if data <= v.pos {
-		return Piece{}, false
+		return client.Frame{}, false
 	}
-	p := Piece{From: v.pos, Next: wholeFrom(v.file, min(data, size), size), Skipped: true}
+	p := client.Frame{From: v.pos, Next: wholeFrom(v.file, min(data, size), size), Skipped: &client.Skipped{}}
 	v.pos = p.Next
 	return p, true
 }
 
 // skip moves a slow viewer near the end and counts the skipped lines.
-func (v *Viewer) skip(size int64) (Piece, error) {
+func (v *Viewer) skip(size int64) (client.Frame, error) {
 	to := wholeFrom(v.file, size-resumeBytes, size)
-	p := Piece{From: v.pos, Next: to, Skipped: true}
+	p := client.Frame{From: v.pos, Next: to, Skipped: &client.Skipped{}}
 	buf := make([]byte, block)
 	for at := v.pos; at < to; {
 		n, err := v.file.ReadAt(buf[:min(block, to-at)], at)
-		p.Lines += int64(bytes.Count(buf[:n], []byte{'\n'}))
+		p.Skipped.Lines += int64(bytes.Count(buf[:n], []byte{'\n'}))
 		if at += int64(n); err != nil {
-			return Piece{}, errs.WrapAs(errs.Unavailable, "console.Viewer", err)
+			return client.Frame{}, errs.WrapAs(errs.Unavailable, "console.Viewer", err)
 		}
 	}
 	if v.file.data(v.pos) > v.pos { // discarded meanwhile: the count is wrong
-		p.Lines = 0
+		p.Skipped.Lines = 0
 	}
 	v.pos = to
 	return p, nil
 }
 
-// read reads the piece at the position.
-func (v *Viewer) read(size int64, last bool) (Piece, error) {
-	data := make([]byte, min(maxPiece, size-v.pos))
+// read reads the frame at the position.
+func (v *Viewer) read(size int64, last bool) (client.Frame, error) {
+	data := make([]byte, min(maxFrame, size-v.pos))
 	n, err := v.file.ReadAt(data, v.pos)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return Piece{}, errs.WrapAs(errs.Unavailable, "console.Viewer", err)
+		return client.Frame{}, errs.WrapAs(errs.Unavailable, "console.Viewer", err)
 	}
 	data = data[:n]
 	end := bytes.LastIndexByte(data, '\n') + 1
@@ -150,5 +138,5 @@ func (v *Viewer) read(size int64, last bool) (Piece, error) {
 	if end < len(data) && last && v.pos+int64(n) >= size {
 		end = len(data)
 	}
-	return Piece{Data: data[:end], From: v.pos, Next: v.pos + int64(end)}, nil
+	return client.Frame{Data: data[:end], From: v.pos, Next: v.pos + int64(end)}, nil
 }

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 // The states that an instance may report about itself and that matter here.
@@ -14,22 +14,6 @@ const (
 	saysOffline = "OFFLINE"
 	saysStopped = "STOPPED"
 )
-
-// Beat is a heartbeat of an instance. Values that it does not contain are nil or empty.
-type Beat struct {
-	State               string
-	Players, MaxPlayers *int
-	TPS                 *float64
-	// At is when the instance sent it.
-	At time.Time
-	// Sequence numbers the heartbeats of a run; 0 means none.
-	Sequence int64
-	// Joined is a player who joined, and Left one who left.
-	Joined *players.Presence
-	Left   players.PlayerID
-	// Measured holds the instance's own metrics. Its At is not used.
-	Measured *Measured
-}
 
 // Recall restores what the previous agent reported at a time, until the instance sends a
 // heartbeat: a server with players must not look empty.
@@ -47,10 +31,10 @@ func (i *Instance) Recall(r reports.InstanceReport, at time.Time) {
 	}
 }
 
-// Heartbeat applies a heartbeat. Values that it does not contain stay unchanged. Conflict if
+// Heartbeat applies a heartbeat, which has its time. Values that it does not contain stay unchanged. Conflict if
 // the instance does not run, AlreadyExists for a sequence number that was received before,
 // also by an earlier agent, Exhausted for too many players.
-func (i *Instance) Heartbeat(b Beat) error {
+func (i *Instance) Heartbeat(b client.Heartbeat) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !i.live.Status.State.Running() && !i.launching {

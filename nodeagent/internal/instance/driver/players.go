@@ -5,6 +5,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/observe/presence"
 )
 
@@ -28,7 +29,7 @@ func (i *Instance) loadPlayers() {
 }
 
 // updatePlayers applies a player's join or leave. Exhausted if there are too many. i.mu is held.
-func (i *Instance) updatePlayers(b Beat) error {
+func (i *Instance) updatePlayers(b client.Heartbeat) error {
 	all := func() []players.Presence { return i.deps.Players.PlayersOf(i.id) }
 	var kept error
 	switch {

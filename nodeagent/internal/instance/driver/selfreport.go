@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/health"
 )
 
@@ -29,7 +30,7 @@ type selfReport struct {
 	// unready is why the run is not ready; empty if unknown.
 	unready string
 	// measured holds the run's own metrics.
-	measured Measured
+	measured client.Measured
 }
 
 func newSelfReport(since time.Time, sequence int64) selfReport {

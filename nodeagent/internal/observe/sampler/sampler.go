@@ -29,7 +29,7 @@ type Config struct {
 	// Live are the node's instances.
 	Live func() map[fleet.InstanceID]driver.Live
 	// Measured returns an instance's own metrics, or an error if there are none.
-	Measured func(fleet.InstanceID) (driver.Measured, error)
+	Measured func(fleet.InstanceID) (client.Measured, error)
 	// Usage measures memory and CPU time of runs by the process ids of their servers. Used
 	// receives the results.
 	Usage func(now time.Time, servers map[fleet.InstanceID]int) map[fleet.InstanceID]reports.Usage

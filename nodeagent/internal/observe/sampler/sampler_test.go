@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/series"
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
 )
 
@@ -20,7 +21,7 @@ const unused = `"uptimeMs":null,"usedCpu":null,"usedDiskMb":null,"usedMemoryMb":
 // watched are the instances of a test.
 type watched struct {
 	live     map[fleet.InstanceID]driver.Live
-	measured map[fleet.InstanceID]driver.Measured
+	measured map[fleet.InstanceID]client.Measured
 	// uses is the usage of the servers' runs, and told the instances to which it was reported.
 	uses map[int]reports.Usage
 	told []string
@@ -29,11 +30,11 @@ type watched struct {
 func (w *watched) gauge() *Sampler {
 	return New(Config{
 		Live: func() map[fleet.InstanceID]driver.Live { return w.live },
-		Measured: func(id fleet.InstanceID) (driver.Measured, error) {
+		Measured: func(id fleet.InstanceID) (client.Measured, error) {
 			if m, ok := w.measured[id]; ok {
 				return m, nil
 			}
-			return driver.Measured{}, errs.New(errs.NotFound, "it told none")
+			return client.Measured{}, errs.New(errs.NotFound, "it told none")
 		},
 		Usage: func(_ time.Time, servers map[fleet.InstanceID]int) map[fleet.InstanceID]reports.Usage {
 			return map[fleet.InstanceID]reports.Usage{"aaaaaa": w.uses[servers["aaaaaa"]]}
@@ -71,7 +72,7 @@ func TestNodeAndInstancesAreSampled(t *testing.T) {
 			"bbbbbb": running("bbbbbb", reports.InstanceReport{TPS: 18}),
 			"cccccc": {Status: fleet.Status{Instance: "cccccc", State: fleet.Stopped}},
 		},
-		measured: map[fleet.InstanceID]driver.Measured{
+		measured: map[fleet.InstanceID]client.Measured{
 			"aaaaaa": {At: now, Figures: []byte(`{"tps1m":19.5,"msptAvg":40,"heapUsedMb":512}`)},
 		},
 	}
@@ -160,7 +161,7 @@ func TestUnreadableMetricsAreIgnored(t *testing.T) {
 	now := time.Date(2030, 1, 31, 12, 0, 7, 0, time.UTC)
 	w := &watched{
 		live:     map[fleet.InstanceID]driver.Live{"aaaaaa": running("aaaaaa", reports.InstanceReport{})},
-		measured: map[fleet.InstanceID]driver.Measured{"aaaaaa": {At: now, Figures: []byte(`{"msptAvg":40,"tps1m":"fast"}`)}},
+		measured: map[fleet.InstanceID]client.Measured{"aaaaaa": {At: now, Figures: []byte(`{"msptAvg":40,"tps1m":"fast"}`)}},
 	}
 	g := w.gauge()
 	window, err := series.ParseWindow("", "")
