@@ -19,10 +19,9 @@ type applier struct {
 	request Request
 	tree    tree
 	// fresh is true if the directory is new and empty.
-	fresh  bool
-	text   *textEditor
-	copier copier
-	paths  realPaths
+	fresh bool
+	text  *textEditor
+	paths realPaths
 }
 
 func (b *Builder) apply(ctx context.Context, r Request, rules render.Rules, t tree, dir string, fresh bool) ([]string, error) {

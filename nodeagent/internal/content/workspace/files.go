@@ -112,16 +112,13 @@ func (a *applier) write(into *os.File, p string, c body) error {
 // create creates a file in a new directory, which no other process uses yet. So it needs no
 // temporary name.
 func (a *applier) create(into *os.File, p string, c body) error {
-	fd, err := ignoringInterrupts(func() (int, error) {
-		return unix.Openat(int(into.Fd()), path.Base(p),
-			unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(c.mode))
-	})
+	fd, err := openat(into, path.Base(p), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, c.mode)
 	if err != nil {
 		return &fs.PathError{Op: "create", Path: p, Err: err}
 	}
 	dst := os.NewFile(uintptr(fd), p)
 	defer dst.Close() // the second Close has no effect
-	if err := a.copier.fill(dst, c); err != nil {
+	if err := c.fill(dst); err != nil {
 		return err
 	}
 	// The umask may have removed bits. Fstat is cheaper than an unconditional Fchmod.
@@ -137,11 +134,10 @@ func (a *applier) create(into *os.File, p string, c body) error {
 	return dst.Close()
 }
 
-func ignoringInterrupts[T any](call func() (T, error)) (T, error) {
+func openat(dir *os.File, name string, flags int, mode fs.FileMode) (fd int, err error) {
 	for {
-		got, err := call()
-		if err != unix.EINTR {
-			return got, err
+		if fd, err = unix.Openat(int(dir.Fd()), name, flags, uint32(mode)); err != unix.EINTR {
+			return fd, err
 		}
 	}
 }

@@ -97,7 +97,10 @@ func syncFilesystem(root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(pathError("flush", f, unix.Syncfs(int(f.Fd()))), f.Close())
+	if err = unix.Syncfs(int(f.Fd())); err != nil {
+		err = &fs.PathError{Op: "flush", Path: f.Name(), Err: err}
+	}
+	return errors.Join(err, f.Close())
 }
 
 // flushParents flushes the parent directories up to the data directory, so that the directory's

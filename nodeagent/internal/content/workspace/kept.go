@@ -115,7 +115,7 @@ func (a *applier) replace(p string, c body) error {
 	case err != nil:
 		return err
 	}
-	err = errors.Join(a.copier.fill(dst, c), dst.Chmod(c.mode))
+	err = errors.Join(c.fill(dst), dst.Chmod(c.mode))
 	if err == nil && !a.fresh {
 		err = a.builder.sync(dst)
 	}
