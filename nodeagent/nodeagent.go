@@ -40,7 +40,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
-	"github.com/orreryhq/orrery/nodeagent/internal/observe/usage"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
 )
 
@@ -194,7 +194,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	cfg.Address = cmp.Or(cfg.Address, "127.0.0.1")
 	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
-	cfg.BootID = cmp.Or(cfg.BootID, usage.BootID())
+	cfg.BootID = cmp.Or(cfg.BootID, runtime.BootID())
 	a := &Agent{cfg: cfg, ready: make(chan struct{}), ending: make(chan struct{})}
 	a.end = sync.OnceFunc(func() { close(a.ending) })
 	return a, nil

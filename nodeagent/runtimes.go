@@ -39,7 +39,6 @@ func OwnPane() []string { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid(
 // PaneCommand. It returns only on failure, with the exit code.
 func Pane(args []string, stderr io.Writer) int { return pane.Main(args, stderr) }
 
-// ConfineCommand is the hidden first argument that has a program confine itself and
 // ConfineCommand is the hidden first argument that makes a program confine itself and
 // execute the command that follows. A program that runs an agent handles it with Confine.
 const ConfineCommand = "confine"

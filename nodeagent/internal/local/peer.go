@@ -7,7 +7,7 @@ import (
 	"os/user"
 	"strconv"
 
-	"golang.org/x/sys/unix"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 )
 
 // peerKey is the context key of a connection's peer.
@@ -18,34 +18,30 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, peer(c))
 }
 
+// unknownActor names a peer that the kernel does not tell.
+const unknownActor = "somebody on this host"
+
 // actor names who opened the request's connection, for people.
 func actor(ctx context.Context) string {
 	if p, ok := ctx.Value(peerKey{}).(string); ok {
 		return p
 	}
-	return "somebody on this host"
+	return unknownActor
 }
 
 // peer names the process at the other end by the credentials it had when it connected.
 func peer(c net.Conn) string {
-	const unknown = "somebody on this host"
-	u, ok := c.(*net.UnixConn)
+	conn, ok := c.(*net.UnixConn)
 	if !ok {
-		return unknown
+		return unknownActor
 	}
-	raw, err := u.SyscallConn()
+	by, err := pane.Credentials(conn)
 	if err != nil {
-		return unknown
+		return unknownActor
 	}
-	var cred *unix.Ucred
-	if raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}) != nil || err != nil {
-		return unknown
-	}
-	name := "uid " + strconv.Itoa(int(cred.Uid))
-	if u, err := user.LookupId(strconv.Itoa(int(cred.Uid))); err == nil {
+	name := "uid " + strconv.Itoa(int(by.Uid))
+	if u, err := user.LookupId(strconv.Itoa(int(by.Uid))); err == nil {
 		name = u.Username
 	}
-	return fmt.Sprintf("%s (uid %d, process %d)", name, cred.Uid, cred.Pid)
+	return fmt.Sprintf("%s (uid %d, process %d)", name, by.Uid, by.Pid)
 }

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -193,3 +194,9 @@ var ErrUnreachable = errors.New("it does not respond now")
 
 // Unreachable marks an error with ErrUnreachable.
 func Unreachable(cause error) error { return errors.Join(ErrUnreachable, cause) }
+
+// BootID identifies the current boot; empty if it cannot be read.
+func BootID() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+}

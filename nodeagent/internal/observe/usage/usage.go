@@ -172,9 +172,3 @@ func keyed(path, sep string) map[string]string {
 	}
 	return values
 }
-
-// BootID identifies the current boot; empty if it cannot be read.
-func BootID() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b))
-}

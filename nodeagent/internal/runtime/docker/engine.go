@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
-	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 )
 
 const (
@@ -74,19 +74,11 @@ func listenerPID(ctx context.Context, socket string) (pid int, err error) {
 		return 0, err
 	}
 	defer conn.Close()
-	raw, err := conn.(syscall.Conn).SyscallConn()
+	peer, err := pane.Credentials(conn.(syscall.Conn))
 	if err != nil {
 		return 0, err
 	}
-	var credentials *unix.Ucred
-	var asked error
-	err = raw.Control(func(fd uintptr) {
-		credentials, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err = errors.Join(err, asked); err != nil {
-		return 0, err
-	}
-	return int(credentials.Pid), nil
+	return int(peer.Pid), nil
 }
 
 // sharesFiles reports whether a process sees the same files below dir as this one. It returns true

@@ -93,27 +93,26 @@ func (l *Listener) Accept(ctx context.Context) (*Pane, error) {
 	if err != nil {
 		return nil, errs.WrapAs(errs.Unavailable, "pane.Accept", err)
 	}
-	peer, err := peerOf(conn)
+	peer, err := Credentials(conn)
 	if err != nil {
 		_ = conn.Close()
-		return nil, errs.WrapAs(errs.Unavailable, "pane.Accept", err)
+		return nil, err
 	}
 	return &Pane{conn: conn, peer: peer}, nil
 }
 
-func peerOf(conn *net.UnixConn) (credentials *unix.Ucred, err error) {
+// Credentials returns the process at the other end of a unix socket, with the user and group it had
+// when it connected or listened. It returns Unavailable if the kernel does not tell.
+func Credentials(conn syscall.Conn) (peer *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return nil, err
+		return nil, errs.WrapAs(errs.Unavailable, "pane.Credentials", err)
 	}
-	var asked error
+	var refused error
 	err = raw.Control(func(fd uintptr) {
-		credentials, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		peer, refused = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
-	if err = errors.Join(err, asked); err != nil {
-		return nil, fmt.Errorf("reading the peer's credentials: %w", err)
-	}
-	return credentials, nil
+	return peer, errs.WrapAs(errs.Unavailable, "pane.Credentials", errors.Join(err, refused))
 }
 
 // Pane is a program that waits for what to execute.

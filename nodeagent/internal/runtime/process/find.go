@@ -12,7 +12,6 @@ import (
 // Find searches the host's processes; see runtime.Runtime. A process belongs to root if it is in a
 // control group of the agent, or if it has an instance's mark and its working directory, input
 // or output is below root. The mark alone may be that of another agent on the host.
-// mark alone may be of another agent on the same host.
 func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
 	if resolved, err := filepath.EvalSymlinks(root); err == nil {
 		root = resolved // as the kernel shows it
@@ -27,25 +26,25 @@ func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
 			members[pid] = id
 		}
 	}
-	all, err := living()
+	all, err := r.census.scan(0)
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]runtime.Found{}
-	for pid, s := range all {
-		id, member := members[pid]
+	for _, p := range all {
+		id, member := members[p.PID]
 		if !member {
 			var agent string
-			if id, agent, err = mark(pid); err != nil {
+			if id, agent, err = p.mark(); err != nil {
 				return nil, err
 			}
-			if id == "" || !usesBelow(pid, root) || ownedByAnother(r.owner, agent, pid) {
+			if id == "" || !usesBelow(p.PID, root) || ownedByAnother(r.owner, agent, p.PID) {
 				continue
 			}
 		}
 		f := found[id]
 		f.Processes++
-		if err := r.identifyRun(&f, pid, s); err != nil {
+		if err := r.identifyRun(&f, p); err != nil {
 			return nil, err
 		}
 		found[id] = f
@@ -54,27 +53,27 @@ func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
 }
 
 // identifyRun sets the identity of a run if the process is its wrapper.
-func (r *Runtime) identifyRun(f *runtime.Found, pid int, s stat) error {
-	runDir, ok, err := wrapperRunDir(pid, s)
+func (r *Runtime) identifyRun(f *runtime.Found, p *liveProcess) error {
+	runDir, ok, err := wrapperRunDir(p)
 	if !ok || err != nil {
 		return err
 	}
-	server, err := childOf(pid, filepath.Join(runDir, "pid"))
+	server, err := childOf(p.PID, filepath.Join(runDir, "pid"))
 	if err != nil {
 		return err
 	}
-	f.Identity = runtime.Identity{BootID: r.boot, Shell: runtime.ProcessID{PID: pid, Start: s.start}, Server: server}
-	f.Env, err = list(pid, "environ")
+	f.Identity = runtime.Identity{BootID: r.boot, Shell: p.ProcessID, Server: server}
+	f.Env, err = list(p.PID, "environ")
 	return err
 }
 
 // wrapperRunDir returns the run directory if the process is a wrapper: it has the wrapper's
 // arguments and leads its session. A forked child has the same arguments until its exec.
-func wrapperRunDir(pid int, s stat) (runDir string, ok bool, err error) {
-	if s.session != pid {
+func wrapperRunDir(p *liveProcess) (runDir string, ok bool, err error) {
+	if p.session != p.PID {
 		return "", false, nil
 	}
-	argv, err := list(pid, "cmdline")
+	argv, err := list(p.PID, "cmdline")
 	if len(argv) <= runDirArg || argv[argvMarkArg] != argvMark {
 		return "", false, err
 	}

@@ -20,15 +20,6 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/cgroup"
 )
 
-// bootID returns the id of the kernel's boot.
-func bootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
-
 // stat holds fields of /proc/<pid>/stat.
 type stat struct {
 	state   byte
@@ -134,36 +125,6 @@ func ownedByAnother(owner, agent string, pid int) bool {
 	}
 	other := cgroup.OwnerOf(pid)
 	return other != "" && other != owner
-}
-
-// living returns all living processes of the host except this one. It returns Unavailable if it
-// cannot read all. It skips processes that only their own user may examine: they are not ours.
-func living() (map[int]stat, error) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil, errs.WrapAs(errs.Unavailable, "process.living", err)
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, errs.WrapAs(errs.Unavailable, "process.living", err)
-	}
-	all := map[int]stat{}
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		s, ok, err := readStat(pid)
-		switch {
-		case errors.Is(err, fs.ErrPermission):
-		case err != nil:
-			return nil, err
-		case ok && !s.dead():
-			all[pid] = s
-		}
-	}
-	return all, nil
 }
 
 // The variables that identify a process's instance and agent. An agent that lost its journal

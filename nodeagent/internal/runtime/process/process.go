@@ -134,7 +134,7 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	return &Runtime{
 		tree: cfg.Tree, limiter: cfg.Limiter, confine: cfg.Confine, owner: cfg.Owner, sh: sh, shell: shell,
-		boot: cmp.Or(cfg.BootID, bootID()), terminal: cfg.Terminal, trash: newTrash(), census: new(census), log: cfg.Log,
+		boot: cmp.Or(cfg.BootID, runtime.BootID()), terminal: cfg.Terminal, trash: newTrash(), census: new(census), log: cfg.Log,
 	}, nil
 }
 

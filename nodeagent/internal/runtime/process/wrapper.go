@@ -49,7 +49,7 @@ func (r *Runtime) prepareWrapper(s runtime.Spec, confined string) (w wrapperStar
 	}
 	var join strings.Builder
 	for _, file := range joins {
-		join.WriteString("printf 0 >" + quote(file) + "\n")
+		join.WriteString("printf 0 >" + Quote(file) + "\n")
 	}
 	become := confined + ` "$3" -c "$1"`
 	if words, ok := simpleCommand(s.Command, s.Env); ok && confined == "" && runnable(words[0], s.Dir, s.Env) {
@@ -90,13 +90,13 @@ func (r *Runtime) confineWords(s runtime.Spec) (string, error) {
 	}
 	var words []string
 	for _, w := range append(slices.Clip(r.confine), order) {
-		words = append(words, quote(w))
+		words = append(words, Quote(w))
 	}
 	return strings.Join(words, " "), nil
 }
 
-// quote quotes a text as one shell word.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// Quote quotes a text as one shell word.
+func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // wrapperFor chooses the wrapping shell: sh, or bash if a variable has a name like "a.b", which a
 // plain sh drops.

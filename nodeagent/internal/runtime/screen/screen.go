@@ -269,36 +269,31 @@ func hold(pid int) *os.File {
 // Drain waits for the screen process to end; see process.Terminal. It reads a closed terminal
 // until EOF.
 func (m *multiplexer) Drain(ctx context.Context, instance, _ string) {
-	pid := m.keeper(instance)
-	if pid == 0 {
-		return
+	if keeper := hold(m.keeper(instance)); keeper != nil {
+		awaitEnd(ctx, keeper)
 	}
-	keeper := hold(pid)
-	if keeper == nil {
-		return
-	}
-	defer keeper.Close()
-	defer context.AfterFunc(ctx, func() { _ = keeper.Close() })()
-	process.AwaitEnd(keeper)
 }
 
 // Close kills the screen process, which may be stuck; see process.Terminal.
 func (m *multiplexer) Close(ctx context.Context, instance string) {
 	pid := m.keeper(instance)
-	if pid == 0 {
-		return
-	}
 	keeper := hold(pid)
 	if keeper == nil {
 		return
 	}
-	defer keeper.Close()
 	if process.SendSignal(keeper, syscall.SIGKILL) != nil {
+		_ = keeper.Close()
 		return // the next start replaces it
 	}
+	awaitEnd(ctx, keeper)
+	_ = os.Remove(filepath.Join(m.sockets, exactly(pid, instance)))
+}
+
+// awaitEnd waits until a screen process has ended or ctx ends, and closes its pidfd.
+func awaitEnd(ctx context.Context, keeper *os.File) {
+	defer keeper.Close()
 	defer context.AfterFunc(ctx, func() { _ = keeper.Close() })()
 	process.AwaitEnd(keeper)
-	_ = os.Remove(filepath.Join(m.sockets, exactly(pid, instance)))
 }
 
 // Attach returns the command for operators; see process.Terminal.
@@ -307,8 +302,5 @@ func (m *multiplexer) Attach(instance string) string {
 	if pid := m.keeper(instance); pid != 0 {
 		name = exactly(pid, instance)
 	}
-	return fmt.Sprintf("SCREENDIR=%s screen -x %s", quote(m.sockets), name)
+	return fmt.Sprintf("SCREENDIR=%s screen -x %s", process.Quote(m.sockets), name)
 }
-
-// quote quotes a path as one shell word.
-func quote(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }

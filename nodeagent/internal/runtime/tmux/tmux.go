@@ -188,7 +188,7 @@ func prepare(s runtime.Spec) (living *os.File, err error) {
 // create creates the session and its log writer. It replaces a session of the same name, which an
 // interrupted start left over.
 func (m *multiplexer) create(ctx context.Context, s runtime.Spec, socket string) (err error) {
-	writer := fmt.Sprintf("exec 9<>%s; printf . >&9; exec cat >>%s", quote(livingPath(s.RunDir)), quote(s.LogPath))
+	writer := fmt.Sprintf("exec 9<>%s; printf . >&9; exec cat >>%s", process.Quote(livingPath(s.RunDir)), process.Quote(s.LogPath))
 	args := []string{"new-session", "-d", "-s", session(s.InstanceID), "-x", columns, "-y", rows}
 	args = append(append(args, m.pane...), socket)
 	args = append(args, ";", "pipe-pane", "-t", exactly(s.InstanceID), unexpanded(writer))
@@ -206,9 +206,6 @@ func (m *multiplexer) create(ctx context.Context, s runtime.Spec, socket string)
 	}
 	return err
 }
-
-// quote quotes a path as one shell word.
-func quote(path string) string { return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'" }
 
 // unexpanded escapes tmux's formats and time conversions in a shell command.
 func unexpanded(command string) string {
@@ -257,5 +254,5 @@ func (m *multiplexer) Close(ctx context.Context, instance string) {
 
 // Attach returns the command for operators; see process.Terminal.
 func (m *multiplexer) Attach(instance string) string {
-	return fmt.Sprintf("tmux -S %s attach-session -t %s", quote(m.socket), quote("="+session(instance)))
+	return fmt.Sprintf("tmux -S %s attach-session -t %s", process.Quote(m.socket), process.Quote("="+session(instance)))
 }
