@@ -49,7 +49,6 @@ func (c *Client) Files(ctx context.Context, id fleet.InstanceID, path string) (D
 	return d, errs.Wrap("nodeagent.Files", err)
 }
 
-// File reads at most maxBytes (1 MiB at most) of a file's beginning, or with tail of its end.
 // File reads at most maxBytes (up to 1 MiB) from the beginning of a file, or with tail from its
 // end. Errors as of Files.
 func (c *Client) File(ctx context.Context, id fleet.InstanceID, path string, maxBytes int, tail bool) (FileContent, error) {

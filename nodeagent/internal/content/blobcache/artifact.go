@@ -18,7 +18,7 @@ func (c *Cache) Artifact(ctx context.Context, hash string) (string, error) {
 		path, err = c.artifact(ctx, hash)
 	}
 	if err == nil {
-		c.touchArtifact(hash)
+		c.touch(artifactDir, hash)
 	}
 	return path, err
 }

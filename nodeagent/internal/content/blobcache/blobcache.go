@@ -75,11 +75,12 @@ type stamp struct {
 // maximum size of unused content in bytes; 0 means unlimited.
 func Open(dir string, source Source, limit int64) (*Cache, error) {
 	// Only the agent may read the directory, because it holds the content of all groups.
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, versionDir), 0o700), os.Chmod(dir, 0o700)); err != nil {
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, versionDir), 0o700), os.MkdirAll(filepath.Join(dir, artifactDir), 0o700), os.Chmod(dir, 0o700))
+	if err != nil {
 		return nil, errs.WrapAs(errs.Unavailable, "blobcache.Open", err)
 	}
 	return &Cache{
-		dir: dir, source: nodeSource{source}, limit: limit, slots: make(chan struct{}, parallel),
+		dir: dir, source: source, limit: limit, slots: make(chan struct{}, parallel),
 		flights: map[string]*flight{}, verified: map[string]stamp{}, manifests: map[string]content.Manifest{}, contents: map[string]versionContents{},
 		files: inventory{sizes: map[string]int64{}, pins: map[string]int{}, needs: map[string]Needs{}},
 	}, nil

@@ -274,21 +274,20 @@ func (c *Cache) useTimes(dir string) map[string]time.Time {
 	return all
 }
 
-// noteVersion records that a version was requested, touchVersion that it was used. On a full
-// disk the record is lost, and the version is evicted first.
+// noteVersion records that a version was requested, unless it is known already.
 func (c *Cache) noteVersion(digest string) {
-	path := filepath.Join(c.dir, versionDir, digest)
-	if _, err := os.Lstat(path); err != nil {
-		now := time.Now()
-		_ = os.WriteFile(path, nil, 0o644)
-		_ = os.Chtimes(path, now, now) // as touchArtifact does
+	if _, err := os.Lstat(filepath.Join(c.dir, versionDir, digest)); err != nil {
+		c.touch(versionDir, digest)
 	}
 }
 
-func (c *Cache) touchVersion(digest string) {
-	if content.ValidDigest(digest) {
-		now := time.Now()
-		_ = os.Chtimes(filepath.Join(c.dir, versionDir, digest), now, now)
+// touch records that a version or an artifact was used. On a full disk the record is lost, and
+// the content is evicted first.
+func (c *Cache) touch(dir, hash string) {
+	path, now := filepath.Join(c.dir, dir, hash), time.Now()
+	if os.Chtimes(path, now, now) != nil {
+		_ = os.WriteFile(path, nil, 0o644)
+		_ = os.Chtimes(path, now, now) // the kernel's own time stamp is too coarse to order uses
 	}
 }
 

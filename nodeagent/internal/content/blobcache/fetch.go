@@ -219,7 +219,7 @@ func (c *Cache) downloadOnce(ctx context.Context, d download) error {
 		return err
 	}
 	defer c.releaseSlot()
-	body, err := d.open(ctx, d.hash)
+	body, err := asUnavailable(d.open(ctx, d.hash))
 	if err != nil {
 		return errs.Wrap("blobcache.fetch", err)
 	}

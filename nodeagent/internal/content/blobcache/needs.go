@@ -1,11 +1,6 @@
 package blobcache
 
-import (
-	"os"
-	"path/filepath"
-	"slices"
-	"time"
-)
+import "slices"
 
 // artifactDir holds an empty file for each used artifact of the catalog, as versionDir does
 // for versions.
@@ -46,14 +41,4 @@ func (i *inventory) uses(version string) bool {
 		}
 	}
 	return false
-}
-
-// touchArtifact records that an artifact was used. On a full disk the record is lost, and
-// the artifact is evicted first.
-func (c *Cache) touchArtifact(hash string) {
-	path, now := filepath.Join(c.dir, artifactDir, hash), time.Now()
-	if os.Chtimes(path, now, now) != nil && os.MkdirAll(filepath.Dir(path), 0o755) == nil {
-		_ = os.WriteFile(path, nil, 0o644)
-		_ = os.Chtimes(path, now, now) // the kernel's own time stamp is too coarse to order uses
-	}
 }

@@ -288,13 +288,13 @@ func (p *partial) open(ctx context.Context, r run) (io.ReadCloser, run, error) {
 		for _, at := range p.chunks[r.first:r.last] {
 			sums = append(sums, at.SHA256)
 		}
-		body, err := p.cache.source.Row(ctx, sums)
+		body, err := asUnavailable(p.cache.source.Row(ctx, sums))
 		if !errs.Is(err, errs.NotFound) {
 			return body, r, err
 		}
 		p.oneByOne.Store(true)
 	}
-	body, err := p.cache.source.Blob(ctx, p.chunks[r.first].SHA256)
+	body, err := asUnavailable(p.cache.source.Blob(ctx, p.chunks[r.first].SHA256))
 	return body, run{r.first, r.first + 1}, err
 }
 

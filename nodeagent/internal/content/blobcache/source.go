@@ -27,30 +27,8 @@ type Source interface {
 	Artifact(ctx context.Context, sha256 string) (io.ReadCloser, error)
 }
 
-// nodeSource turns Exhausted of a source into Unavailable. Exhausted would mean that this
+// asUnavailable turns Exhausted of a source into Unavailable. Exhausted would mean that this
 // node's disk is full, and the cache would evict content without effect.
-type nodeSource struct{ Source }
-
-// Manifest opens a manifest.
-func (s nodeSource) Manifest(ctx context.Context, digest string) (io.ReadCloser, error) {
-	return asUnavailable(s.Source.Manifest(ctx, digest))
-}
-
-// Blob opens a blob.
-func (s nodeSource) Blob(ctx context.Context, sha256 string) (io.ReadCloser, error) {
-	return asUnavailable(s.Source.Blob(ctx, sha256))
-}
-
-// Row opens several blobs as one stream.
-func (s nodeSource) Row(ctx context.Context, sha256s []string) (io.ReadCloser, error) {
-	return asUnavailable(s.Source.Row(ctx, sha256s))
-}
-
-// Artifact opens an artifact of the catalog.
-func (s nodeSource) Artifact(ctx context.Context, sha256 string) (io.ReadCloser, error) {
-	return asUnavailable(s.Source.Artifact(ctx, sha256))
-}
-
 func asUnavailable(body io.ReadCloser, err error) (io.ReadCloser, error) {
 	if errs.Is(err, errs.Exhausted) {
 		err = errs.WrapAs(errs.Unavailable, "blobcache.source", err)

@@ -24,7 +24,9 @@ type warmState struct {
 // manifest that other layers do not override. The version becomes warm if all of that part is
 // cached. After a restart of the agent it is warm only if the whole version is cached.
 func (c *Cache) MarkUsed(digest string, m content.Manifest) {
-	c.touchVersion(digest)
+	if content.ValidDigest(digest) {
+		c.touch(versionDir, digest)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := slices.Index(c.warm.used, digest)

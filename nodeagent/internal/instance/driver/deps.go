@@ -60,7 +60,6 @@ type Deps struct {
 	// History identifies the store's history for a run that begins now; see journal.History.
 	History func() string
 	// Deadline limits how long exclusive instances may run. Guards runs their guards.
-	// Deadline is until when exclusive instances may run, Guards runs their guards.
 	Deadline *deadline.Keeper
 	Guards   *guard.Post
 	// Report receives each new status; it must not block.

@@ -19,7 +19,6 @@ type Policy struct {
 	Line string
 	// Grace is how long the run has to end after Line. With 0 Line is not written and the signal
 	// is sent at once.
-	// no time is not written.
 	Grace time.Duration
 	// Signal follows. KILL skips the steps after it.
 	Signal syscall.Signal

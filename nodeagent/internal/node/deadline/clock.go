@@ -1,7 +1,7 @@
 package deadline
 
 import (
-	"encoding/binary"
+	"errors"
 	"os"
 	"time"
 
@@ -36,8 +36,10 @@ type Alarm struct {
 }
 
 // NewAlarm returns an alarm that is not set. Unavailable if no file descriptor is left.
-func NewAlarm() (*Alarm, error) {
-	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+func NewAlarm() (*Alarm, error) { return newAlarm(unix.CLOCK_BOOTTIME) }
+
+func newAlarm(clock int) (*Alarm, error) {
+	fd, err := unix.TimerfdCreate(clock, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, errs.WrapAs(errs.Unavailable, "deadline.NewAlarm", err)
 	}
@@ -50,7 +52,7 @@ func (a *Alarm) listen() {
 	defer close(a.done)
 	var count [8]byte
 	for {
-		if _, err := a.file.Read(count[:]); err != nil || binary.NativeEndian.Uint64(count[:]) == 0 {
+		if _, err := a.file.Read(count[:]); err != nil && !errors.Is(err, unix.ECANCELED) { // canceled: see newStepAlarm
 			return
 		}
 		select {

@@ -469,13 +469,13 @@ func TestClockStepWithoutRenewalEndsInstances(t *testing.T) {
 }
 
 func TestClockWatchEndsWithKeeper(t *testing.T) {
-	s, err := newSteps()
+	s, err := newStepAlarm()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.close()
+	s.Close()
 	select {
-	case <-s.rings:
+	case <-s.Rings():
 		t.Error("the clock was set, as far as the kernel tells")
 	default:
 	}

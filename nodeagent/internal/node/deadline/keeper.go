@@ -195,11 +195,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return err
 	}
 	defer alarm.Close()
-	steps, err := newSteps()
+	steps, err := newStepAlarm()
 	if err != nil {
 		return err
 	}
-	defer steps.close()
+	defer steps.Close()
 	for {
 		session, renewed, over := k.update(alarm)
 		select {
@@ -210,7 +210,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-over:
 			k.sessionEnded(session)
 		case <-alarm.Rings():
-		case <-steps.rings:
+		case <-steps.Rings():
 		}
 	}
 }

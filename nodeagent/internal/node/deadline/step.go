@@ -1,9 +1,7 @@
 package deadline
 
 import (
-	"errors"
 	"math"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,45 +20,18 @@ func wallAhead() time.Duration {
 	return time.Duration(time.Now().UnixNano() - int64(boot))
 }
 
-// steps reports when the wall clock is set.
-type steps struct {
-	file  *os.File
-	rings chan struct{}
-	done  chan struct{}
-}
-
-// newSteps watches the wall clock. Unavailable if no file descriptor is left.
-func newSteps() (*steps, error) {
-	fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+// newStepAlarm returns an alarm that fires when the wall clock is set. Unavailable if no file
+// descriptor is left.
+func newStepAlarm() (*Alarm, error) {
+	a, err := newAlarm(unix.CLOCK_REALTIME)
 	if err != nil {
-		return nil, errs.WrapAs(errs.Unavailable, "deadline.newSteps", err)
+		return nil, err
 	}
-	// The timer never fires. The kernel cancels it when the clock is set.
+	// The timer never expires. The kernel cancels it when the clock is set.
 	never := unix.ItimerSpec{Value: unix.NsecToTimespec(math.MaxInt64)}
-	if err := unix.TimerfdSettime(fd, unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &never, nil); err != nil {
-		_ = unix.Close(fd)
-		return nil, errs.WrapAs(errs.Unavailable, "deadline.newSteps", err)
+	if err := unix.TimerfdSettime(a.fd, unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET, &never, nil); err != nil {
+		a.Close()
+		return nil, errs.WrapAs(errs.Unavailable, "deadline.newStepAlarm", err)
 	}
-	s := &steps{file: os.NewFile(uintptr(fd), "timerfd"), rings: make(chan struct{}, 1), done: make(chan struct{})}
-	go s.listen()
-	return s, nil
-}
-
-func (s *steps) listen() {
-	defer close(s.done)
-	var count [8]byte
-	for {
-		if _, err := s.file.Read(count[:]); err != nil && !errors.Is(err, unix.ECANCELED) {
-			return
-		}
-		select {
-		case s.rings <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (s *steps) close() {
-	_ = s.file.Close()
-	<-s.done
+	return a, nil
 }

@@ -13,7 +13,6 @@ const logEvery = time.Minute
 
 // Contact is the node's connection to the store. It is derived from the session's own
 // keep-alives, so that reading it costs the store nothing.
-// own keep-alives: asking costs the store nothing.
 type Contact struct {
 	// Epoch identifies the live session; 0 without one.
 	Epoch int64

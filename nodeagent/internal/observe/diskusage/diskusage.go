@@ -45,18 +45,16 @@ const (
 	block = 512
 )
 
-// walkLock is a lock that allows one walk at a time.
-type walkLock chan struct{}
-
 // Meter measures directories, one at a time. Create it with NewMeter.
 type Meter struct {
-	walkLock walkLock
+	// walking holds a value during a walk for Watch.
+	walking chan struct{}
 	// walk measures directories once. Tests replace it.
 	walk func(ctx context.Context, dirs []string) (bytes int64, err error)
 }
 
 // NewMeter returns a Meter.
-func NewMeter() *Meter { return &Meter{walkLock: make(walkLock, 1), walk: walk} }
+func NewMeter() *Meter { return &Meter{walking: make(chan struct{}, 1), walk: walk} }
 
 // Watch measures some directories together repeatedly until ctx ends, and calls found with
 // their size in bytes each time.
@@ -74,10 +72,12 @@ func (m *Meter) Watch(ctx context.Context, dirs []string, found func(used int64)
 
 // measureAlone waits for its turn, measures, and pauses. took is the duration of the walk.
 func (m *Meter) measureAlone(ctx context.Context, dirs []string) (used int64, took time.Duration, err error) {
-	if err := m.walkLock.lock(ctx); err != nil {
-		return 0, 0, err
+	select {
+	case m.walking <- struct{}{}:
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
 	}
-	defer m.walkLock.unlock()
+	defer func() { <-m.walking }()
 	began := time.Now()
 	used, err = m.walk(ctx, dirs)
 	took = time.Since(began)
@@ -112,17 +112,6 @@ func (m *Meter) WatchAll(ctx context.Context, all func() map[string][]string, fo
 		}
 	}
 }
-
-func (w walkLock) lock(ctx context.Context) error {
-	select {
-	case w <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (w walkLock) unlock() { <-w }
 
 func walk(ctx context.Context, dirs []string) (int64, error) {
 	s := sum{ctx: ctx, seen: map[[2]uint64]bool{}}

@@ -5,9 +5,11 @@ import "context"
 // Used returns the total size of directories, in bytes. Files that disappear count as 0.
 // It returns Canceled if ctx ends first.
 func (m *Meter) Used(ctx context.Context, dirs ...string) (int64, error) {
-	if err := m.walkLock.lock(ctx); err != nil {
-		return 0, err
+	select {
+	case m.walking <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
 	}
-	defer m.walkLock.unlock()
+	defer func() { <-m.walking }()
 	return m.walk(ctx, dirs)
 }

@@ -43,7 +43,7 @@ func TestWaitDoesNotCountAsWalkTime(t *testing.T) {
 		}
 	}
 	if walked > within/sharedPauseFactor {
-		t.Errorf("%v of %v were spent walkLock", walked, within)
+		t.Errorf("%v of %v were spent walking", walked, within)
 	}
 }
 
