@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // Cache describes a node's cache of template content.
@@ -82,10 +81,7 @@ func (c *Client) Cache(ctx context.Context) (Cache, error) {
 	var artifacts []CachedArtifact
 	for {
 		var page Cache
-		err := wire.Call(ctx, c.http, wire.Request{
-			Method: http.MethodGet, URL: c.base + "/v1/cache?after=" + strconv.Itoa(len(all)), Token: c.secret,
-		}, &page)
-		if err != nil {
+		if err := c.do(ctx, http.MethodGet, "/v1/cache?after="+strconv.Itoa(len(all)), nil, &page); err != nil {
 			return Cache{}, errs.Wrap("nodeagent.Cache", err)
 		}
 		artifacts = append(artifacts, page.Artifacts...) // with the first page
@@ -100,8 +96,6 @@ func (c *Client) Cache(ctx context.Context) (Cache, error) {
 // after at most ten minutes. Invalid for more than 256 digests.
 func (c *Client) Warm(ctx context.Context, digests []string) (WarmAnswer, error) {
 	var answer WarmAnswer
-	err := wire.Call(ctx, c.http, wire.Request{
-		Method: http.MethodPost, URL: c.base + "/v1/cache/warm", Token: c.secret, Body: WarmRequest{Digests: digests},
-	}, &answer)
+	err := c.do(ctx, http.MethodPost, "/v1/cache/warm", WarmRequest{Digests: digests}, &answer)
 	return answer, errs.Wrap("nodeagent.Warm", err)
 }

@@ -237,7 +237,9 @@ func (c *Client) Measured(ctx context.Context, id fleet.InstanceID) (Measured, e
 }
 
 func (c *Client) call(ctx context.Context, method string, id fleet.InstanceID, rest string, body, into any) error {
-	return wire.Call(ctx, c.http, wire.Request{
-		Method: method, URL: c.base + "/v1/instances/" + url.PathEscape(string(id)) + rest, Token: c.secret, Body: body,
-	}, into)
+	return c.do(ctx, method, "/v1/instances/"+url.PathEscape(string(id))+rest, body, into)
+}
+
+func (c *Client) do(ctx context.Context, method, path string, body, into any) error {
+	return wire.Call(ctx, c.http, wire.Request{Method: method, URL: c.base + path, Token: c.secret, Body: body}, into)
 }

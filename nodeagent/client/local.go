@@ -14,7 +14,6 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // SocketName is the agent's local socket in its data directory.
@@ -112,14 +111,14 @@ func NewLocal(dataDir string) *Local {
 // Agent reads the state of the agent.
 func (l *Local) Agent(ctx context.Context) (Agent, error) {
 	var a Agent
-	err := l.get(ctx, "/v1/agent", &a)
+	err := l.do(ctx, http.MethodGet, "/v1/agent", nil, &a)
 	return a, errs.Wrap("nodeagent.Agent", err)
 }
 
 // Instances reads all instances, by name and id.
 func (l *Local) Instances(ctx context.Context) ([]Instance, error) {
 	var all Instances
-	err := l.get(ctx, "/v1/instances", &all)
+	err := l.do(ctx, http.MethodGet, "/v1/instances", nil, &all)
 	return all.Instances, errs.Wrap("nodeagent.Instances", err)
 }
 
@@ -127,12 +126,8 @@ func (l *Local) Instances(ctx context.Context) ([]Instance, error) {
 // then. Unavailable if none of them can be stopped for sure.
 func (l *Local) Stop(ctx context.Context, s Stop) (Stopping, error) {
 	var out Stopping
-	err := wire.Call(ctx, l.http, wire.Request{Method: http.MethodPost, URL: l.base + "/v1/stop", Body: s}, &out)
+	err := l.do(ctx, http.MethodPost, "/v1/stop", s, &out)
 	return out, errs.Wrap("nodeagent.Stop", err)
-}
-
-func (l *Local) get(ctx context.Context, path string, into any) error {
-	return wire.Call(ctx, l.http, wire.Request{Method: http.MethodGet, URL: l.base + path}, into)
 }
 
 // dialSocket connects to a data directory's socket. The path of a socket is limited to 107

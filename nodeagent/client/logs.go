@@ -8,7 +8,6 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/telemetry"
-	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // RecordQuery selects records of the agent's own log.
@@ -48,7 +47,7 @@ type RecordFrame struct {
 // Records reads the last records of the agent's own log. Malformed if the filter is invalid.
 func (c *Client) Records(ctx context.Context, q RecordQuery) (Records, error) {
 	var r Records
-	err := wire.Call(ctx, c.http, wire.Request{Method: http.MethodGet, URL: c.base + "/v1/logs?" + q.values(), Token: c.secret}, &r)
+	err := c.do(ctx, http.MethodGet, "/v1/logs?"+q.values(), nil, &r)
 	return r, errs.Wrap("nodeagent.Records", err)
 }
 

@@ -7,13 +7,12 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/series"
-	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // NodeSeries reads the node's recent samples: cpuUsage (0 to 1), usedMemoryMb, instanceCount.
 func (c *Client) NodeSeries(ctx context.Context, w series.Window) (series.Figures, error) {
 	var f series.Figures
-	err := wire.Call(ctx, c.http, wire.Request{Method: http.MethodGet, URL: c.base + "/v1/series?" + w.Query().Encode(), Token: c.secret}, &f)
+	err := c.do(ctx, http.MethodGet, "/v1/series?"+w.Query().Encode(), nil, &f)
 	return f, errs.Wrap("nodeagent.NodeSeries", err)
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // Shutdown requests the end of an agent.
@@ -21,7 +20,5 @@ type Shutdown struct {
 // before that is done. Repeated calls have no effect. Conflict if it is the agent of another
 // node.
 func (c *Client) Shutdown(ctx context.Context, s Shutdown) error {
-	return errs.Wrap("nodeagent.Shutdown", wire.Call(ctx, c.http, wire.Request{
-		Method: http.MethodPost, URL: c.base + "/v1/shutdown", Token: c.secret, Body: s,
-	}, nil))
+	return errs.Wrap("nodeagent.Shutdown", c.do(ctx, http.MethodPost, "/v1/shutdown", s, nil))
 }

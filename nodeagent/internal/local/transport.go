@@ -1,14 +1,13 @@
 package local
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
-	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
+	"github.com/orreryhq/orrery/nodeagent/internal/controller"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/membership"
 )
 
@@ -20,24 +19,13 @@ const (
 	maxBody   = 64 << 10
 )
 
-// Instances are the node's instances.
-type Instances interface {
-	api.Instances
-	Live() map[fleet.InstanceID]driver.Live
-	Instances() map[fleet.State]int
-	StopLocally(ctx context.Context, id fleet.InstanceID, by string, force bool) error
-	Unwritten() (n int, since time.Time)
-	Orphans() int
-	LocalRestarts() int
-}
-
 // Config configures the API. All fields but Version are required.
 type Config struct {
 	Node fleet.NodeID
 	// DataDir is the absolute path of the agent's data directory.
 	DataDir   string
 	Version   string
-	Instances Instances
+	Instances *controller.Controller
 	// Contact returns the node's connection to the store.
 	Contact func(now time.Time) membership.Contact
 	Log     *slog.Logger

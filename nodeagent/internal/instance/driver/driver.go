@@ -70,8 +70,6 @@ type Instance struct {
 	console runtime.Process
 	wake    chan struct{}
 	selfReport
-	// remote is the generation's remote console, or nil.
-	remote *remote
 	// built describes what the directory was built from.
 	built buildInfo
 	// revealed are the values of its secrets.
@@ -117,7 +115,6 @@ func Restore(deps *Deps, e journal.Entry) *Instance {
 	i.entry = e
 	i.live.follow(e.Machine)
 	i.selfReport = newSelfReport(e.Machine.Status.StartedAt, readSequence(deps.RunDir(i.id)))
-	i.remote = remoteOf(e.Machine.Plan, e.Machine.Placement, e.Around)
 	i.built = buildInfoOf(e)
 	if i.live.Status.State.Running() {
 		i.loadPlayers()
@@ -320,7 +317,6 @@ func (i *Instance) advance(m message) []machine.Effect {
 	if !i.live.Status.State.Running() && !i.launching {
 		i.forgetPlayers()
 	}
-	i.remote = remoteOf(next.Plan, next.Placement, i.entry.Around)
 	i.built = buildInfoOf(i.entry)
 	i.mu.Unlock()
 	return effects

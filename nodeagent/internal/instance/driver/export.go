@@ -67,8 +67,8 @@ func (i *Instance) Export(ctx context.Context) (Export, error) {
 			hidden = append(hidden, configexport.Secret{Value: values[variable], Placeholder: "%" + variable + "%"})
 		}
 	}
-	if r := remoteOf(p.plan, p.placement, p.around); r != nil {
-		password, err := i.passwordOf(ctx, r)
+	if p.rcon() {
+		password, err := i.rconPassword(ctx, p)
 		if err != nil {
 			return Export{}, err
 		}

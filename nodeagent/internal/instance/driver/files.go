@@ -28,8 +28,8 @@ func (i *Instance) Files(ctx context.Context) (files.Viewer, error) {
 		return files.Viewer{}, errs.New(errs.Conflict, "cannot hide its secrets in the files: %s", errs.MessageOf(err))
 	}
 	own := map[string]string{"token": p.token}
-	if r := remoteOf(p.plan, p.placement, p.around); r != nil {
-		if own["rcon"], err = i.passwordOf(ctx, r); err != nil {
+	if p.rcon() {
+		if own["rcon"], err = i.rconPassword(ctx, p); err != nil {
 			return files.Viewer{}, err
 		}
 	}

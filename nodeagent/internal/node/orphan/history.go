@@ -11,15 +11,6 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/node/journal"
 )
 
-// History identifies the history of the store that the node has been part of; see journal.History.
-type History interface {
-	Name() string
-	Rewound()
-	// Abandoned reports whether a run that began under a name was abandoned when an operator
-	// deleted the node.
-	Abandoned(name string) bool
-}
-
 // rewinds detects that etcd was restored from a backup, or may have been. It watches the node's
 // own record as long as the agent runs. A restored etcd goes back in time or, if it was restored
 // with a higher revision, lacks the history from which the watch could resume. The latter also

@@ -10,7 +10,7 @@
 //   - Under a live session the store has neither a placement on this node nor an intent,
 //     both when the grace begins and when it has passed.
 //   - As far as the node can tell, the store has lost nothing since the run began: it is not
-//     emptied, replaced or restored from a backup. See History.
+//     emptied, replaced or restored from a backup. See journal.History.
 //   - Only few instances are concerned. If a large part of them has no record, the store is
 //     more likely to be wrong. What ran when an operator deleted the node does not count.
 package orphan
@@ -28,7 +28,9 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/nodeagent/internal/controller"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/stop"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
@@ -42,21 +44,6 @@ const (
 	allowedShare  = 5
 )
 
-// Instances are the agent's instances.
-type Instances interface {
-	// Listed is closed when it is known which instances have no record.
-	Listed() <-chan struct{}
-	// Unrecorded returns the running instances without a placement, and the number of all
-	// running ones.
-	Unrecorded() (ids []fleet.InstanceID, running int)
-	// StopUnrecorded stops one of them by its own policy.
-	StopUnrecorded(id fleet.InstanceID)
-	// ReportAgain writes the status of every instance again.
-	ReportAgain()
-	// Driven reports whether the agent has an instance.
-	Driven(id fleet.InstanceID) bool
-}
-
 // Config configures a Keeper. All fields but Found and Grace are required.
 type Config struct {
 	Store *store.Client
@@ -64,9 +51,9 @@ type Config struct {
 	Node func() fleet.Node
 	// Session reports whether the node has a live session.
 	Session   func() bool
-	Instances Instances
+	Instances *controller.Controller
 	Runtime   runtime.Runtime
-	History   History
+	History   *journal.History
 	// Found are the instances that ran at the start.
 	Found map[fleet.InstanceID]runtime.Found
 	// Root is the data directory, and RunDir the directory of an instance's run.

@@ -21,7 +21,7 @@ import (
 type Terminal interface {
 	// Open creates the instance's session, which logs all output from the first byte on. The
 	// program in it waits for what to execute.
-	Open(ctx context.Context, s runtime.Spec) (Pane, error)
+	Open(ctx context.Context, s runtime.Spec) (*pane.Pane, error)
 	// Type types a line unchanged, and Enter.
 	Type(ctx context.Context, instance, line string) error
 	// Drain waits until the session of an ended run is gone and all its output is in the log, or
@@ -31,15 +31,6 @@ type Terminal interface {
 	Close(ctx context.Context, instance string)
 	// Attach returns the shell command that opens the session.
 	Attach(instance string) string
-}
-
-// Pane is a process in a terminal of its own that waits for what to execute.
-type Pane interface {
-	PID() int
-	// Run makes it execute a program.
-	Run(program pane.Program) error
-	// Close ends it if it still waits.
-	Close()
 }
 
 const (

@@ -163,7 +163,7 @@ func keeps(pid int) bool {
 func exactly(pid int, instance string) string { return strconv.Itoa(pid) + "." + session(instance) }
 
 // Open creates a session; see process.Terminal.
-func (m *multiplexer) Open(ctx context.Context, s runtime.Spec) (process.Pane, error) {
+func (m *multiplexer) Open(ctx context.Context, s runtime.Spec) (*pane.Pane, error) {
 	if pid := m.keeper(s.InstanceID); pid != 0 { // left over from an interrupted start
 		_ = m.call(ctx, "-S", exactly(pid, s.InstanceID), "-X", "quit")
 	}

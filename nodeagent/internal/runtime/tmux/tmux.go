@@ -143,7 +143,7 @@ func exactly(instance string) string { return "=" + session(instance) + ":" }
 func livingPath(runDir string) string { return filepath.Join(runDir, "output") }
 
 // Open creates a session; see process.Terminal.
-func (m *multiplexer) Open(ctx context.Context, s runtime.Spec) (process.Pane, error) {
+func (m *multiplexer) Open(ctx context.Context, s runtime.Spec) (*pane.Pane, error) {
 	living, err := prepare(s)
 	if err != nil {
 		return nil, errs.WrapAs(errs.Unavailable, "tmux.Open", err)
