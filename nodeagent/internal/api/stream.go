@@ -58,7 +58,7 @@ func begin(r *http.Request, path string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return console.Start(path, int(min(lines, console.MaxLines)))
+	return console.Start(r.Context(), path, int(min(lines, console.MaxLines)))
 }
 
 // stream is a stream of an instance's output.

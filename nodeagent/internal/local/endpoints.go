@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
@@ -75,7 +74,7 @@ func stop(c Config) http.Handler {
 			err = cmp.Or(err, stopping)
 			out.Problems = append(out.Problems, client.Problem{ID: id, Name: all[id].Name, Message: errs.MessageOf(stopping)})
 		}
-		c.Log.Warn("instances stopped on the node itself", "by", by, "instances", ids(chosen), "force", which.Force, "problems", len(out.Problems))
+		c.Log.Warn("instances stopped on the node itself", "by", by, "instances", chosen, "force", which.Force, "problems", len(out.Problems))
 		if len(out.Instances) == 0 && err != nil {
 			return nil, err
 		}
@@ -89,12 +88,4 @@ func note(reachable bool) string {
 		return "the control plane is reachable: the group's minimum will start another instance at once, unless you scale it down there"
 	}
 	return "the group's minimum will start another instance when the control plane is back, unless you scale it down"
-}
-
-func ids(chosen []fleet.InstanceID) []string {
-	out := make([]string, 0, len(chosen))
-	for _, id := range chosen {
-		out = append(out, string(id))
-	}
-	return out
 }

@@ -16,6 +16,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -38,8 +39,8 @@ const (
 	block       = 64 << 10
 )
 
-// Start is the offset of the last n lines. For n 0 it is the end.
-func Start(path string, n int) (int64, error) {
+// Start is the offset of the last n lines. For n 0 it is the end. Canceled if ctx ends.
+func Start(ctx context.Context, path string, n int) (int64, error) {
 	s, err := open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -49,39 +50,17 @@ func Start(path string, n int) (int64, error) {
 	}
 	defer s.Close()
 	size, err := s.size()
-	if err != nil || n <= 0 {
-		return size, errs.WrapAs(errs.Unavailable, "console.Start", err)
+	if err != nil {
+		return 0, errs.WrapAs(errs.Unavailable, "console.Start", err)
 	}
-	from, err := tailOffset(s, size, n)
-	return from, errs.WrapAs(errs.Unavailable, "console.Start", err)
+	from, err := startOf(ctx, s, size, n)
+	return from, errs.Wrap("console.Start", err)
 }
 
-// tailOffset finds the offset of the last n lines. It reads backwards, at most to the first
-// data or MaxBytes.
-func tailOffset(s source, size int64, n int) (int64, error) {
-	floor := max(s.data(0), size-MaxBytes)
-	buf := make([]byte, block)
-	end, newlines := size, 0
-	for end > floor {
-		start := max(floor, end-block)
-		part := buf[:end-start]
-		if _, err := s.ReadAt(part, start); err != nil && !errors.Is(err, io.EOF) {
-			return 0, err
-		}
-		for i := len(part) - 1; i >= 0; i-- {
-			if part[i] != '\n' || start+int64(i) == size-1 { // the newline of the last line does not count
-				continue
-			}
-			if newlines++; newlines == n {
-				return start + int64(i) + 1, nil
-			}
-		}
-		end = start
-	}
-	if floor > 0 { // probably in the middle of a line
-		return wholeFrom(s, floor, size), nil
-	}
-	return floor, nil
+func startOf(ctx context.Context, s source, size int64, n int) (int64, error) {
+	p := &Page{log: s, size: size}
+	err := Query{Lines: n}.search(ctx, p, p.kept(), size)
+	return p.Before, err
 }
 
 // cut shortens a line to MaxLine without splitting a character.

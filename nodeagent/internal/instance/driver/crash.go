@@ -3,6 +3,7 @@ package driver
 import (
 	"bytes"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet/reports"
@@ -33,19 +34,10 @@ func (i *Instance) recordCrashes() {
 		})
 	}
 	for id := range i.recording {
-		if !i.unrecorded(id) {
+		if !slices.ContainsFunc(i.entry.Machine.Unrecorded, func(c reports.Crash) bool { return c.ID == id }) {
 			delete(i.recording, id)
 		}
 	}
-}
-
-func (i *Instance) unrecorded(id string) bool {
-	for _, c := range i.entry.Machine.Unrecorded {
-		if c.ID == id {
-			return true
-		}
-	}
-	return false
 }
 
 // tail returns the last n lines of the latest run, or as many as are kept. late counts those

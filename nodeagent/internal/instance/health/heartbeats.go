@@ -29,7 +29,7 @@ func (h *Heartbeats) Beat(ready bool) {
 	h.changed = make(chan struct{})
 }
 
-func (h *Heartbeats) state() (last time.Time, ready bool, news <-chan struct{}) {
+func (h *Heartbeats) state() (last time.Time, ready bool, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.last, h.ready, h.changed
@@ -37,15 +37,25 @@ func (h *Heartbeats) state() (last time.Time, ready bool, news <-chan struct{}) 
 
 // awaitReady waits until the server has reported that it is ready.
 func (h *Heartbeats) awaitReady(ctx context.Context) error {
+	return h.await(ctx, func(_ time.Time, ready bool) bool { return ready })
+}
+
+// awaitBeat waits for a heartbeat after a time.
+func (h *Heartbeats) awaitBeat(ctx context.Context, after time.Time) error {
+	return h.await(ctx, func(last time.Time, _ bool) bool { return last.After(after) })
+}
+
+// await waits until a state satisfies a condition.
+func (h *Heartbeats) await(ctx context.Context, ok func(last time.Time, ready bool) bool) error {
 	for {
-		_, ready, news := h.state()
-		if ready {
+		last, ready, changed := h.state()
+		if ok(last, ready) {
 			return nil
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
-			return errs.Wrap("health.AwaitReady", ctx.Err())
+			return errs.Wrap("health.await", ctx.Err())
 		}
 	}
 }
@@ -82,20 +92,5 @@ func (h *Heartbeats) awaitSilence(ctx context.Context, limit time.Duration, reac
 		}
 		looked = time.Now()
 		timer.Reset(min(step, limit-time.Since(since)))
-	}
-}
-
-// awaitBeat waits for a heartbeat after a time.
-func (h *Heartbeats) awaitBeat(ctx context.Context, after time.Time) error {
-	for {
-		last, _, news := h.state()
-		if last.After(after) {
-			return nil
-		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-			return errs.Wrap("health.awaitBeat", ctx.Err())
-		}
 	}
 }

@@ -2,7 +2,6 @@
 package usage
 
 import (
-	"bufio"
 	"bytes"
 	"os"
 	"path/filepath"
@@ -162,9 +161,8 @@ func keyed(path, sep string) map[string]string {
 	if err != nil {
 		return values
 	}
-	lines := bufio.NewScanner(bytes.NewReader(b))
-	for lines.Scan() {
-		key, value, ok := strings.Cut(lines.Text(), sep)
+	for line := range strings.Lines(string(b)) {
+		key, value, ok := strings.Cut(line, sep)
 		if key = strings.TrimSpace(key); !ok || values[key] != "" {
 			continue
 		}

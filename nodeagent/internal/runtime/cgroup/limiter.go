@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,13 +68,7 @@ func newLimiter(tree *Tree, find func(controller) (part, error)) *Limiter {
 		l.offer.Held = append(l.offer.Held, c.limit)
 		versions[p.version()] = true
 	}
-	by := slices.Sorted(func(yield func(string) bool) {
-		for v := range versions {
-			if !yield(v) {
-				return
-			}
-		}
-	})
+	by := slices.Sorted(maps.Keys(versions))
 	slices.Reverse(by)
 	if l.offer.By = strings.Join(by, "+"); l.offer.By == "" {
 		l.offer.By = "none"

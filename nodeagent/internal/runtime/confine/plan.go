@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -126,17 +127,8 @@ func mayEnter(st unix.Stat_t, a Account) bool {
 		return true
 	case int(st.Uid) == a.UID:
 		return st.Mode&(x<<6) != 0
-	case int(st.Gid) == a.GID || a.member(int(st.Gid)):
+	case int(st.Gid) == a.GID, slices.Contains(a.Groups, int(st.Gid)):
 		return st.Mode&(x<<3) != 0
 	}
 	return st.Mode&x != 0
-}
-
-func (a Account) member(group int) bool {
-	for _, g := range a.Groups {
-		if g == group {
-			return true
-		}
-	}
-	return false
 }
