@@ -205,14 +205,14 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	if err != nil {
 		return nil, err
 	}
-	players := presence.NewBoard()
+	players := presence.NewRegistry()
 	p.static = diskusage.NewSurvey(p.meter, builder.StaticRoot(), fleet.MaxStatic)
 	p.controller = controller.New(controller.Config{
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, CheckSession: p.member.CheckSession, Log: cfg.Log, Found: remains,
 		Deps: driver.Deps{
 			Runtimes: runtimes.byName, Journal: j, Workspace: builder, Secrets: revealing, Providers: provider.New(cfg.ProvidersDir, cmp.Or(cfg.ProvidersTimeout, provider.Timeout), time.Now, cfg.Log), DataDir: dir, BootID: cfg.BootID, Now: cfg.Now,
 			Rebooted: j.Rebooted(), Held: j.HolderChanged(), Host: host(), User: cfg.InstanceUser, APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Record: p.crashes.Record, History: history.BeginRun, Logs: p.logs, Players: players, Gateway: a.gateway(p.member), Disk: p.meter, Deadline: p.deadline, Guards: &guard.Post{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
+			Record: p.crashes.Record, History: history.BeginRun, Logs: p.logs, Players: players, Gateway: a.gateway(p.member), Disk: p.meter, Deadline: p.deadline, Guards: &guard.Launcher{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.engine = func(ctx context.Context) {
@@ -228,7 +228,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		}
 		err := revealing.Sweep(func(id fleet.InstanceID) bool {
 			_, lives := remains[id]
-			return lives || p.controller.Driven(id) || j.Holds(id) || builder.Holds(id)
+			return lives || p.controller.Has(id) || j.Holds(id) || builder.Holds(id)
 		})
 		if err != nil {
 			cfg.Log.Warn("could not remove all sealed secrets of forgotten instances", "error", err)

@@ -26,8 +26,8 @@ func (c *Controller) Unrecorded() (ids []fleet.InstanceID, running int) {
 	return ids, running
 }
 
-// Driven reports whether the node has an instance.
-func (c *Controller) Driven(id fleet.InstanceID) bool {
+// Has reports whether the node has an instance.
+func (c *Controller) Has(id fleet.InstanceID) bool {
 	_, err := c.Instance(id)
 	return err == nil
 }

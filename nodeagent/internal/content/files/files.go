@@ -50,8 +50,8 @@ type Viewer struct {
 	Mask secrets.Mask
 }
 
-// List lists a directory; "" is the instance's own. Errors have the field path: Invalid for a
-// path outside, NotFound, and Conflict for what is not a directory.
+// List lists a directory; "" is the instance's own. Errors have the field path: Invalid if the
+// path leads out of it, NotFound if it does not exist, Conflict if it is not a directory.
 func (v Viewer) List(name string) (client.Directory, error) {
 	d, fi, err := v.open(name)
 	if err != nil {
@@ -114,8 +114,8 @@ type Query struct {
 	Tail  bool
 }
 
-// Read reads a part of a file. Errors have the field path: Invalid for a path outside, NotFound,
-// and Conflict for what is not a regular file.
+// Read reads a part of a file. Errors have the field path: Invalid if the path leads out of the
+// directory, NotFound if it does not exist, Conflict if it is not a regular file.
 func (v Viewer) Read(q Query) (client.FileContent, error) {
 	f, fi, err := v.open(q.Path)
 	if err != nil {
@@ -132,9 +132,9 @@ func (v Viewer) Read(q Query) (client.FileContent, error) {
 		from = out.Size - shown
 	}
 	out.Cut = shown < out.Size
-	around := int64(max(v.Mask.Around(), utf8.UTFMax)) // to find secrets that reach into the part
-	begin := max(0, from-around)
-	b, err := io.ReadAll(io.NewSectionReader(f, begin, from-begin+shown+around))
+	margin := int64(max(v.Mask.ContextBytes(), utf8.UTFMax)) // to find secrets that reach into the part
+	begin := max(0, from-margin)
+	b, err := io.ReadAll(io.NewSectionReader(f, begin, from-begin+shown+margin))
 	if err != nil {
 		return client.FileContent{}, openError(q.Path, err)
 	}

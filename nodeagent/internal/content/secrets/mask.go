@@ -76,9 +76,9 @@ func prefixOf(s string) (prefix [minMasked]byte) {
 // Text returns s with the values replaced. Overlapping values are hidden completely.
 func (m Mask) Text(s string) string { return m.Part(s, 0, len(s)) }
 
-// Around returns how many bytes before and after a part of a text must be known to find all
+// ContextBytes returns how many bytes before and after a part of a text must be known to find all
 // values that reach into the part.
-func (m Mask) Around() int { return m.longest }
+func (m Mask) ContextBytes() int { return m.longest }
 
 // Part returns the bytes from to to of s with the values replaced. It searches all of s.
 func (m Mask) Part(s string, from, to int) string {

@@ -398,8 +398,8 @@ func TestPartMasksValuesCutAtItsEnds(t *testing.T) {
 			}
 		}
 	}
-	if m.Around() < len("cret_more_of_it") || (secrets.Mask{}).Around() != 0 {
-		t.Errorf("around %d", m.Around())
+	if m.ContextBytes() < len("cret_more_of_it") || (secrets.Mask{}).ContextBytes() != 0 {
+		t.Errorf("context of %d bytes", m.ContextBytes())
 	}
 }
 

@@ -12,8 +12,8 @@ const topOfHierarchy = 0x20000
 
 // spreadSubdirs asks ext4 to allocate the subdirectories of a directory all over the disk.
 // ext4 does not reuse a recently deleted inode for some minutes, and creating a file scans
-// past all of them. Where directories are created and removed all day, that made creating a
-// file fifty times slower. It does nothing on other filesystems, and ignores errors.
+// past all of them. That made creating a file fifty times slower on a node that creates and
+// removes directories all day. It does nothing on other filesystems, and ignores errors.
 func spreadSubdirs(dir string) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -6,10 +6,10 @@
 //
 // Invariants:
 //
-//   - The cost of reading depends on what is returned, not on the size of the file. The end
+//   - Reading costs as much as the returned part, however large the file is. The end
 //     is read backwards in blocks. Discarded space at the beginning (a hole) is skipped.
 //   - A client never blocks the server, the agent or another client: the file is the only
-//     buffer. A client that is too slow is told how much it missed.
+//     buffer. A client that is too slow skips output and learns how much.
 //   - Offsets stay valid for the lifetime of the log.
 //   - A part of the log may be discarded while it is read, and then reads as zeros. Readers
 //     therefore check for a hole after reading and report the part as skipped.

@@ -61,7 +61,7 @@ type extent struct {
 // Find returns a page. It searches backwards until the page is full or MaxSearch bytes were
 // searched. It splits lines longer than 4 MiB. Canceled if ctx ends.
 //
-// For a maintained log, it first records the time of what was written since the last round.
+// For a maintained log, it first records when the output since the last round was written.
 func (f *Follower) Find(ctx context.Context, path string, q Query) (*Page, error) {
 	log, err := open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -61,7 +61,7 @@ type Deps struct {
 	History func() string
 	// Deadline limits how long exclusive instances may run. Guards runs their guards.
 	Deadline *deadline.Keeper
-	Guards   *guard.Post
+	Guards   *guard.Launcher
 	// Report receives each new status; it must not block.
 	Report func(fleet.Status)
 	// Record stores a crash and its last output until the store has them.
@@ -73,7 +73,7 @@ type Deps struct {
 	// Logs limits the logs of running instances and notifies their readers.
 	Logs *console.Follower
 	// Players holds the players on all instances of the node.
-	Players *presence.Board
+	Players *presence.Registry
 	// Gateway reports whether heartbeats of instances could arrive.
 	Gateway *health.Gateway
 	Log     *slog.Logger
@@ -85,15 +85,15 @@ func (d *Deps) nodeValues() *journal.NodeValues {
 	return &journal.NodeValues{Address: n.Address, Variables: n.Variables, APIURL: d.APIURL(), AgentURL: n.AgentURL}
 }
 
-// values returns the placeholder values of an instance and its advertised address. around
+// values returns the placeholder values of an instance and its advertised address. nodeValues
 // are the node's values at the time it was built; nil means the current ones.
-func (d *Deps) values(plan fleet.Plan, p fleet.Placement, around *journal.NodeValues) (values map[string]string, hostAddress string, notes []string) {
+func (d *Deps) values(plan fleet.Plan, p fleet.Placement, nodeValues *journal.NodeValues) (values map[string]string, hostAddress string, notes []string) {
 	n := d.Node()
-	if around == nil {
-		around = d.nodeValues()
+	if nodeValues == nil {
+		nodeValues = d.nodeValues()
 	}
-	n.Address, n.Variables, n.AgentURL = around.Address, around.Variables, cmp.Or(around.AgentURL, n.AgentURL)
-	return workspace.Values(plan, p, n, around.APIURL)
+	n.Address, n.Variables, n.AgentURL = nodeValues.Address, nodeValues.Variables, cmp.Or(nodeValues.AgentURL, n.AgentURL)
+	return workspace.Values(plan, p, n, nodeValues.APIURL)
 }
 
 // request describes the directory to build. Containers use the user of their image.

@@ -91,8 +91,8 @@ type message struct {
 	// began is when process was started; zero if it was adopted.
 	began time.Time
 	token string
-	// around are the node's values that the directory was built with; set along with token.
-	around *journal.NodeValues
+	// nodeValues are the node's values that the directory was built with; set along with token.
+	nodeValues *journal.NodeValues
 	// logFrom is the offset in the instance's output at which the process's output begins.
 	logFrom int64
 	// handled, if not nil, receives the error of the journal write. It is buffered.
@@ -299,7 +299,7 @@ func (i *Instance) advance(m message) []machine.Effect {
 		i.deps.Logs.Maintain(i.deps.LogPath(i.id), logLimit(next.Plan), !m.began.IsZero())
 	}
 	if m.token != "" {
-		i.entry.Token, i.entry.Around = m.token, m.around
+		i.entry.Token, i.entry.NodeValues = m.token, m.nodeValues
 	}
 	i.writeJournal()
 	launches := slices.ContainsFunc(effects, isLaunch)

@@ -26,8 +26,8 @@ const maxGuards = 5
 // start one.
 const guardPatience = 3 * time.Second
 
-// buildExclusive builds the directory. That of an exclusive instance may also belong to another
-// node, so it is built only during a session.
+// buildExclusive builds the directory. The directory of an exclusive instance may
+// also belong to another node, so it is built only during a session.
 func (i *Instance) buildExclusive(ctx context.Context, r workspace.Request) ([]string, error) {
 	defer trace.StartRegion(ctx, "build directory").End()
 	if !r.Plan.Exclusive() {

@@ -16,14 +16,14 @@ import (
 
 // buildInfo describes what the instance's directory was built from.
 type buildInfo struct {
-	plan      fleet.Plan
-	placement fleet.Placement
-	token     string
-	around    *journal.NodeValues
+	plan       fleet.Plan
+	placement  fleet.Placement
+	token      string
+	nodeValues *journal.NodeValues
 }
 
 func buildInfoOf(e journal.Entry) buildInfo {
-	return buildInfo{plan: e.Machine.Plan, placement: e.Machine.Placement, token: e.Token, around: e.Around}
+	return buildInfo{plan: e.Machine.Plan, placement: e.Machine.Placement, token: e.Token, nodeValues: e.NodeValues}
 }
 
 // Export reads the instance's configuration. The caller closes it.
@@ -52,7 +52,7 @@ func (i *Instance) Export(ctx context.Context) (Export, error) {
 	if err != nil {
 		return Export{}, errs.New(errs.Conflict, "cannot hide its secrets in the configuration: %s", errs.MessageOf(err))
 	}
-	values, _, _ := i.deps.values(p.plan, p.placement, p.around)
+	values, _, _ := i.deps.values(p.plan, p.placement, p.nodeValues)
 	maps.Copy(values, known.Values)
 	origin := i.deps.Workspace.Origin(i.deps.request(p.placement, p.plan, values))
 	hidden := []configexport.Secret{{Value: p.token}}

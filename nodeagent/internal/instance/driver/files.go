@@ -33,7 +33,7 @@ func (i *Instance) Files(ctx context.Context) (files.Viewer, error) {
 			return files.Viewer{}, err
 		}
 	}
-	values, _, _ := i.deps.values(p.plan, p.placement, p.around)
+	values, _, _ := i.deps.values(p.plan, p.placement, p.nodeValues)
 	hidden := make([]map[string]string, 0, len(known.All)+2)
 	for _, values := range known.All {
 		hidden = append(hidden, maps.Clone(values))

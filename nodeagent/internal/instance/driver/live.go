@@ -63,7 +63,7 @@ func (i *Instance) SetUse(server int, u reports.Usage) {
 }
 
 // Directories are the instance's directories. They are nil if watchDiskLimit measures them because
-// of a limit, and if there are none: a dynamic instance has them only while it runs.
+// of a limit, and for a dynamic instance that does not run, which has none.
 func (i *Instance) Directories() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -54,10 +54,10 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 		return fail(fleet.ReasonVariableMissing, fmt.Sprintf("%s: %s; give the group or the start a value", fleet.ReasonVariableMissing.Text(), strings.Join(without, ", ")))
 	}
 	i.deps.Workspace.Keep(i.id, &plan)
-	around := i.deps.nodeValues()
+	nodeValues := i.deps.nodeValues()
 	provided, providerNotes := i.providedValues(ctx, plan, s.Placement)
-	around.Variables = mergeVariables(around.Variables, provided)
-	values, address, notes := i.deps.values(plan, s.Placement, around)
+	nodeValues.Variables = mergeVariables(nodeValues.Variables, provided)
+	values, address, notes := i.deps.values(plan, s.Placement, nodeValues)
 	notes = append(notes, providerNotes...)
 	held, err := i.resolveSecrets(ctx, plan, s.Placement)
 	if err != nil {
@@ -95,7 +95,7 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	}
 	_, inEnv := workspace.Environ(i.deps.Host, request, "", "", i.deps.APIURL())
 	notes = slices.Concat(notes, inEnv, built, i.deps.limitNotes(plan, command.Text))
-	return message{token: token, around: around, event: machine.Prepared{
+	return message{token: token, nodeValues: nodeValues, event: machine.Prepared{
 		Run: s.Run, Plan: plan, HostAddress: address, TokenHash: hash, Notes: i.masked(machine.Note(notes...)),
 	}}
 }
@@ -146,7 +146,7 @@ func (i *Instance) buildWithRetry(ctx context.Context, r workspace.Request) ([]s
 func (i *Instance) spec(e journal.Entry, held map[string]string) (runtime.Spec, error) {
 	s := e.Machine
 	dir := i.deps.Workspace.Dir(s.Placement, s.Plan)
-	values, address, _ := i.deps.values(s.Plan, s.Placement, e.Around)
+	values, address, _ := i.deps.values(s.Plan, s.Placement, e.NodeValues)
 	container := containerOf(s.Plan, s.Placement, values, address)
 	maps.Copy(values, held)
 	command, err := startvalue.Split(values, s.Placement.Values).Run(s.Plan)

@@ -86,7 +86,7 @@ func (i *Instance) rconPassword(ctx context.Context, p buildInfo) (string, error
 	if err != nil {
 		return "", err
 	}
-	values, _, _ := i.deps.values(p.plan, p.placement, p.around)
+	values, _, _ := i.deps.values(p.plan, p.placement, p.nodeValues)
 	maps.Copy(values, held)
 	password, _ := render.Substitute(p.plan.RCON.Password, values)
 	return password, nil

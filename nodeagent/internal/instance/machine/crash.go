@@ -16,7 +16,7 @@ const MaxUnrecorded = 8
 // report concerns another command of the script.
 const refusalWindow = 5 * time.Second
 
-// addUnrecorded adds an end that nobody requested, until it is recorded.
+// addUnrecorded adds an unrequested end to Unrecorded.
 func (t *step) addUnrecorded(v verdict, exit fleet.Exit, at time.Time) {
 	p := t.Placement
 	t.Unrecorded = append(slices.Clone(t.Unrecorded), reports.Crash{

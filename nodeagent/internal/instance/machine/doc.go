@@ -17,15 +17,14 @@
 // cannot be written, the agent restarts the instance itself, so that a fleet keeps running
 // without its store.
 //
-// An unhealthy server is stopped like one that somebody stops, but its end is handled like
-// a crash. Meanwhile it keeps its state, and its reason says why it stops.
+// The agent stops an unhealthy server as an operator would, but handles its end like a
+// crash. Meanwhile it keeps its state, and its reason says why it stops.
 //
 // An exclusive instance (fleet.Plan.Exclusive) depends on its node's session. It is stopped
 // before the session expires, it is not restarted here while the store is unavailable, and
 // it waits with its launch until there is a session.
 //
-// Every end that nobody requested is added to the state's Unrecorded until it is recorded
-// for the store. If the shell reports at once that the command does not exist, the
+// Every unrequested end is in the state's Unrecorded until it is recorded for the store. If the shell reports at once that the command does not exist, the
 // generation is FAILED, because a restart does not help.
 //
 // Invariants:

@@ -52,7 +52,7 @@ func (t *step) finish() {
 	t.do(Clear{})
 }
 
-// verdict is the meaning of an exit that nobody requested.
+// verdict is the meaning of an unrequested exit.
 type verdict struct {
 	state   fleet.State
 	reason  fleet.Reason
@@ -237,8 +237,8 @@ func (t *step) statusWritten(e StatusWritten) {
 	}
 }
 
-// statusUnwritten restarts a crashed instance although its group wants it replaced: without the
-// store nobody replaces it. It does not give up. An exclusive instance is not restarted,
+// statusUnwritten restarts a crashed instance although its group wants it replaced: the enforcer
+// cannot replace it without the store. It does not give up. An exclusive instance is not restarted,
 // because another node may already run it.
 func (t *step) statusUnwritten(e StatusUnwritten) {
 	if e.Generation != t.Placement.Generation || t.Phase != Unconfirmed || t.Plan.Exclusive() {

@@ -73,8 +73,7 @@ type State struct {
 	Orphan bool `json:"orphan,omitempty"`
 	// Closing is true if the agent stops its instances when it exits.
 	Closing bool `json:"closing,omitempty"`
-	// Unrecorded are the ends that nobody requested and that are not recorded yet, oldest
-	// first, at most MaxUnrecorded, including those of earlier generations.
+	// Unrecorded are the unrequested ends that are not recorded yet, oldest first, at most MaxUnrecorded, including those of earlier generations.
 	Unrecorded []reports.Crash `json:"unrecorded,omitempty"`
 	// Status is what the store shows.
 	Status fleet.Status `json:"status"`
@@ -86,8 +85,8 @@ type Halt struct {
 	State   fleet.State  `json:"state"`
 	Reason  fleet.Reason `json:"reason"`
 	Message string       `json:"message,omitempty"`
-	// Crash is set if nobody requested the stop. The end is then handled like a crash, and
-	// State is CRASHED.
+	// Crash is set for an unrequested stop. The end is then handled like a crash, and State is
+	// CRASHED.
 	Crash bool `json:"crash,omitempty"`
 }
 

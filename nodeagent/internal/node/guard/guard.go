@@ -35,8 +35,8 @@ type Spec struct {
 	Owner string `json:"owner"`
 }
 
-// Post starts guards.
-type Post struct {
+// Launcher starts guards.
+type Launcher struct {
 	// Command is the program that calls Main, with its arguments. If it is empty, guards are
 	// unavailable.
 	Command []string
@@ -54,7 +54,7 @@ type Guard struct {
 
 // Start starts a guard for a run that is about to start, and ends the guard of the previous
 // run. Unavailable if there is no guard program, or the guard is not ready before ctx ends.
-func (p *Post) Start(ctx context.Context, instance, runDir string, run int) (*Guard, error) {
+func (p *Launcher) Start(ctx context.Context, instance, runDir string, run int) (*Guard, error) {
 	if len(p.Command) == 0 {
 		return nil, errs.New(errs.Unavailable, "this agent has no guard program, which exclusive instances need")
 	}
@@ -85,7 +85,7 @@ func (p *Post) Start(ctx context.Context, instance, runDir string, run int) (*Gu
 }
 
 // spawn starts the process in a session of its own and without the agent's environment.
-func (p *Post) spawn(runDir, instance string, run int) (g *Guard, output *os.File, err error) {
+func (p *Launcher) spawn(runDir, instance string, run int) (g *Guard, output *os.File, err error) {
 	var ends []*os.File
 	defer func() {
 		for _, f := range ends {
@@ -156,7 +156,7 @@ func logged(runDir string) error {
 
 // Resume returns the guard of a running run: that of an earlier agent, or a new one. Errors as
 // of Start. It returns nil if the run is gone or being killed by its guard.
-func (p *Post) Resume(ctx context.Context, instance, runDir string, run int, id runtime.Identity) (*Guard, error) {
+func (p *Launcher) Resume(ctx context.Context, instance, runDir string, run int, id runtime.Identity) (*Guard, error) {
 	g, err := p.Find(runDir)
 	if g != nil && g.holder.Run == run || err != nil {
 		return g, err
@@ -176,7 +176,7 @@ func (p *Post) Resume(ctx context.Context, instance, runDir string, run int, id 
 
 // Find returns the guard that an earlier agent started, or nil. Internal if its identity
 // cannot be read, Unavailable if the host does not allow to check the process.
-func (p *Post) Find(runDir string) (*Guard, error) {
+func (p *Launcher) Find(runDir string) (*Guard, error) {
 	h, ok, err := findHolder(runDir)
 	if err != nil || !ok {
 		return nil, err

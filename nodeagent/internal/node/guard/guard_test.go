@@ -64,7 +64,7 @@ func startAndDie() int {
 
 // post is a node with a deadline, one instance and its guard.
 type post struct {
-	guard.Post
+	guard.Launcher
 	t       *testing.T
 	file    *deadline.File
 	runtime *process.Runtime
@@ -94,7 +94,7 @@ func newPost(t *testing.T, tree *cgroup.Tree) *post {
 		InstanceID: id, Dir: dir, RunDir: filepath.Join(dir, "run"), LogPath: filepath.Join(dir, "log"),
 		Env: []string{"PATH=" + os.Getenv("PATH"), "ORRERY_INSTANCE_ID=" + id},
 	}}
-	p.Post = guard.Post{Command: []string{"/proc/self/exe", "guard"}, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: owner()}
+	p.Launcher = guard.Launcher{Command: []string{"/proc/self/exe", "guard"}, Deadline: filepath.Join(dir, "deadline"), Tree: tree.Dir(), Owner: owner()}
 	var err error
 	if p.runtime, err = process.New(process.Config{Tree: tree, Owner: p.Owner}); err != nil {
 		t.Fatal(err)

@@ -50,9 +50,9 @@ type Entry struct {
 	Machine machine.State `json:"machine"`
 	// Token is the instance's token. It is stored in clear text only here.
 	Token string `json:"token,omitempty"`
-	// Around are the node's values that its directory was built with; nil in entries of
+	// NodeValues are the node's values that its directory was built with; nil in entries of
 	// earlier agents.
-	Around *NodeValues `json:"around,omitempty"`
+	NodeValues *NodeValues `json:"around,omitempty"`
 	// Process identifies its latest process.
 	Process runtime.Identity `json:"process"`
 	// ProcessRun is the run of Process.

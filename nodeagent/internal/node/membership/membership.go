@@ -400,8 +400,8 @@ func otherAgent(s fleet.NodeSession, record fleet.Node) error {
 		s.Node, record.Host.Hostname, s.StartedAt.Format(time.RFC3339))}
 }
 
-// nextRecord is the node's record to write, with what is kept from the stored one, and the revision
-// of the stored one, 0 for none. Conflict if that is of another directory.
+// nextRecord returns the node's record to write, which keeps some fields of the stored one, and the
+// revision of the stored one, 0 without one. Conflict if the stored one is of another directory.
 func (m *Member) nextRecord(ctx context.Context) (record fleet.Node, before int64, err error) {
 	old, err := store.Get(ctx, m.cfg.Store, keys.Node(m.cfg.Record.ID))
 	if err != nil && !errs.Is(err, errs.NotFound) {

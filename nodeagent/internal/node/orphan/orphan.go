@@ -12,7 +12,7 @@
 //   - As far as the node can tell, the store has lost nothing since the run began: it is not
 //     emptied, replaced or restored from a backup. See journal.History.
 //   - Only few instances are concerned. If a large part of them has no record, the store is
-//     more likely to be wrong. What ran when an operator deleted the node does not count.
+//     more likely to be wrong. Instances that ran when an operator deleted the node do not count.
 package orphan
 
 import (
@@ -88,7 +88,7 @@ func (k *Keeper) Strays() int {
 	defer k.mu.Unlock()
 	n := 0
 	for id := range k.since {
-		if !k.cfg.Instances.Driven(id) {
+		if !k.cfg.Instances.Has(id) {
 			n++
 		}
 	}
@@ -165,7 +165,7 @@ func (k *Keeper) refresh() {
 		return
 	}
 	for id := range k.strays {
-		if _, ok := living[string(id)]; !ok || k.cfg.Instances.Driven(id) {
+		if _, ok := living[string(id)]; !ok || k.cfg.Instances.Has(id) {
 			delete(k.strays, id)
 		}
 	}
@@ -243,7 +243,7 @@ func (k *Keeper) stop(ctx context.Context, id fleet.InstanceID) {
 		k.cfg.Instances.StopUnrecorded(id)
 		return
 	}
-	if k.cfg.Instances.Driven(id) { // adopted meanwhile
+	if k.cfg.Instances.Has(id) { // adopted meanwhile
 		return
 	}
 	k.cfg.Log.Warn("orphan: its grace has passed, it is stopped; its directory and log are kept", "instance", string(id))

@@ -13,8 +13,8 @@ import (
 // maxExtraLines is how many lines a file may have beyond twice its players before it is rewritten.
 const maxExtraLines = 256
 
-// File stores the players of a run for the next agent: a line for each change, of which the
-// last of each player counts. It is not flushed: it must survive the agent, not the host. It is
+// File stores the players of a run for the next agent: a line for each change. The last line
+// of each player counts. It is not flushed: it must survive the agent, not the host. It is
 // not safe for concurrent use.
 type File struct {
 	path  string

@@ -22,7 +22,7 @@ func joined(n int, by fleet.InstanceID) players.Presence {
 }
 
 // taken returns all changes, by part.
-func taken(b *presence.Board) map[int][]players.Presence {
+func taken(b *presence.Registry) map[int][]players.Presence {
 	out := map[int][]players.Presence{}
 	for {
 		n, players, ok := b.TakeChanged()
@@ -34,7 +34,7 @@ func taken(b *presence.Board) map[int][]players.Presence {
 }
 
 func TestJoinAndLeaveChangeOnePart(t *testing.T) {
-	b := presence.NewBoard()
+	b := presence.NewRegistry()
 	for n := range 500 {
 		if _, err := b.Join(joined(n, "aaaaaa")); err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func TestJoinAndLeaveChangeOnePart(t *testing.T) {
 }
 
 func TestPartIsBounded(t *testing.T) {
-	b := presence.NewBoard()
+	b := presence.NewRegistry()
 	var refused error
 	for n := 0; refused == nil && n < 2*players.PresenceParts*players.MaxPresencePart; n++ {
 		if player(n).Part() == 3 {

@@ -59,7 +59,7 @@ type Config struct {
 	// Recall receives the report of the previous agent once, before the first write.
 	Recall func(reports.Report)
 	// Players are the players on the node's instances, which are written with the report.
-	Players *presence.Board
+	Players *presence.Registry
 	// Warm are the cached template versions in order of digest.
 	Warm func() []string
 	// RunsBegun counts the runs that began. Reported receives the revision of a report that was

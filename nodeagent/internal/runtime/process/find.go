@@ -26,7 +26,7 @@ func (r *Runtime) Find(root string) (map[string]runtime.Found, error) {
 			members[pid] = id
 		}
 	}
-	all, err := r.census.scan(0)
+	all, err := r.scanner.scan(0)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is
 const statSize = 2048
 
 // readOnce reads a file that fits into buf with one read. It needs half the system calls of
-// os.ReadFile, which matters when the files of all processes are read: see BenchmarkCensus.
+// os.ReadFile, which matters when the files of all processes are read: see BenchmarkScan.
 func readOnce(path string, buf []byte) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -41,7 +41,7 @@ import (
 // The server runs in the foreground, because a shell gives background jobs /dev/null as input and
 // makes them ignore SIGINT and SIGQUIT. So a subshell reads its own pid from the kernel, writes
 // it down, and execs the server, after it unset its variables. A FIFO tells the agent that the
-// pid is written; it is opened for reading and writing, so that a dead agent blocks nobody. The
+// pid is written; it is opened for reading and writing, so that the wrapper does not wait for a dead agent. The
 // wrapper drops the shell's own messages about signals, and ignores signals to the whole group
 // until the exit code is written. Both numbers overwrite reserved bytes, so that a full disk
 // does not lose them. The line below the code says whether the input was a living terminal.
@@ -111,7 +111,7 @@ type Runtime struct {
 	boot      string
 	terminal  Terminal
 	trash     *trash
-	census    *census
+	scanner   *scanner
 	log       *slog.Logger
 	// ungroupedOnce logs a refusal of control groups once, unlimitedOnce one of limits.
 	ungroupedOnce, unlimitedOnce sync.Once
@@ -134,7 +134,7 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	return &Runtime{
 		tree: cfg.Tree, limiter: cfg.Limiter, confine: cfg.Confine, owner: cfg.Owner, sh: sh, shell: shell,
-		boot: cmp.Or(cfg.BootID, runtime.BootID()), terminal: cfg.Terminal, trash: newTrash(), census: new(census), log: cfg.Log,
+		boot: cmp.Or(cfg.BootID, runtime.BootID()), terminal: cfg.Terminal, trash: newTrash(), scanner: new(scanner), log: cfg.Log,
 	}, nil
 }
 
@@ -371,6 +371,6 @@ func (r *Runtime) Adopt(_ context.Context, s runtime.Spec, id runtime.Identity) 
 func (r *Runtime) newRun(s runtime.Spec, id runtime.Identity) *run {
 	return &run{
 		instance: s.InstanceID, owner: r.owner, runDir: s.RunDir, tmpDir: s.TmpDir, id: id, group: r.tree.Group(s.InstanceID),
-		limiter: r.limiter, terminal: r.terminal, trash: r.trash, census: r.census, killLock: make(chan struct{}, 1), killed: make(chan struct{}), exited: make(chan struct{}),
+		limiter: r.limiter, terminal: r.terminal, trash: r.trash, scanner: r.scanner, killLock: make(chan struct{}, 1), killed: make(chan struct{}), exited: make(chan struct{}),
 	}
 }

@@ -28,7 +28,7 @@ type run struct {
 	group    *cgroup.Group // nil without control groups
 	limiter  *cgroup.Limiter
 	trash    *trash
-	census   *census
+	scanner  *scanner
 	// session is the wrapper's session; 0 if the wrapper had ended, because its number may be
 	// reused.
 	session int
@@ -305,7 +305,7 @@ func (p *run) killTree(ctx context.Context) error {
 		err = p.group.Kill(ctx)
 	}
 	if err == nil { // processes that left the group, or were never in it, are found by their marks
-		err = p.census.killMarked(ctx, p.owner, p.instance, p.session, p.id.Shell.Start)
+		err = p.scanner.killMarked(ctx, p.owner, p.instance, p.session, p.id.Shell.Start)
 	}
 	p.treeGone = err == nil
 	return err

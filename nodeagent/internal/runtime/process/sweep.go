@@ -17,7 +17,7 @@ const endTimeout = 200 * time.Millisecond
 
 // killMarked kills all processes of an instance's run, see marked, and returns when they have ended.
 // It returns Unavailable if it cannot examine a process.
-func (c *census) killMarked(ctx context.Context, owner, instance string, session int, since uint64) error {
+func (c *scanner) killMarked(ctx context.Context, owner, instance string, session int, since uint64) error {
 	dying := map[runtime.ProcessID]int{} // their pidfds
 	defer func() {
 		for _, pidfd := range dying {

@@ -22,8 +22,8 @@ func clearTmp(tmpDir string) error {
 	return err
 }
 
-// trash removes renamed directories in the background, one at a time, until it is closed. What is
-// left is removed when the next run ends or starts with a private /tmp, or with the instance.
+// trash removes renamed directories in the background, one at a time, until it is closed. The
+// rest is removed when the next run ends or starts with a private /tmp, or with the instance.
 type trash struct {
 	// one is held while a directory is removed.
 	one    sync.Mutex

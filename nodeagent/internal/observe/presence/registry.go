@@ -13,8 +13,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/players"
 )
 
-// Board holds all players of a node. It is safe for concurrent use.
-type Board struct {
+// Registry holds all players of a node. It is safe for concurrent use.
+type Registry struct {
 	mu    sync.Mutex
 	parts [players.PresenceParts]map[entry]players.Presence
 	// byInstance are the players of each instance that reports players.
@@ -28,14 +28,14 @@ type entry struct {
 	by     fleet.InstanceID
 }
 
-// NewBoard returns an empty board.
-func NewBoard() *Board {
-	return &Board{byInstance: map[fleet.InstanceID]map[players.PlayerID]struct{}{}, changed: map[int]struct{}{}}
+// NewRegistry returns an empty registry.
+func NewRegistry() *Registry {
+	return &Registry{byInstance: map[fleet.InstanceID]map[players.PlayerID]struct{}{}, changed: map[int]struct{}{}}
 }
 
 // Join adds a player or updates one. Since stays unchanged. It returns the stored presence.
 // Exhausted if there are too many.
-func (b *Board) Join(p players.Presence) (players.Presence, error) {
+func (b *Registry) Join(p players.Presence) (players.Presence, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n, at := p.Player.Part(), entry{p.Player, p.By}
@@ -61,13 +61,13 @@ func (b *Board) Join(p players.Presence) (players.Presence, error) {
 }
 
 // Leave removes a player of an instance.
-func (b *Board) Leave(by fleet.InstanceID, player players.PlayerID) {
+func (b *Registry) Leave(by fleet.InstanceID, player players.PlayerID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leave(by, player)
 }
 
-func (b *Board) leave(by fleet.InstanceID, player players.PlayerID) {
+func (b *Registry) leave(by fleet.InstanceID, player players.PlayerID) {
 	n := player.Part()
 	if _, there := b.parts[n][entry{player, by}]; !there {
 		return
@@ -81,7 +81,7 @@ func (b *Board) leave(by fleet.InstanceID, player players.PlayerID) {
 }
 
 // Drop removes all players of an instance.
-func (b *Board) Drop(by fleet.InstanceID) {
+func (b *Registry) Drop(by fleet.InstanceID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for player := range b.byInstance[by] {
@@ -90,14 +90,14 @@ func (b *Board) Drop(by fleet.InstanceID) {
 }
 
 // Count is the number of players of an instance.
-func (b *Board) Count(by fleet.InstanceID) int {
+func (b *Registry) Count(by fleet.InstanceID) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.byInstance[by])
 }
 
 // PlayersOf are the players of an instance, in no order.
-func (b *Board) PlayersOf(by fleet.InstanceID) []players.Presence {
+func (b *Registry) PlayersOf(by fleet.InstanceID) []players.Presence {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := make([]players.Presence, 0, len(b.byInstance[by]))
@@ -108,7 +108,7 @@ func (b *Board) PlayersOf(by fleet.InstanceID) []players.Presence {
 }
 
 // Changed reports whether a part differs from the store.
-func (b *Board) Changed() bool {
+func (b *Registry) Changed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.changed) > 0
@@ -116,7 +116,7 @@ func (b *Board) Changed() bool {
 
 // TakeChanged returns the number of a changed part and its players in order, and marks it as
 // unchanged. ok is false if no part has changed.
-func (b *Board) TakeChanged() (n int, online []players.Presence, ok bool) {
+func (b *Registry) TakeChanged() (n int, online []players.Presence, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for n = range b.changed {
@@ -134,7 +134,7 @@ func (b *Board) TakeChanged() (n int, online []players.Presence, ok bool) {
 }
 
 // MarkChanged marks a part as changed.
-func (b *Board) MarkChanged(n int) {
+func (b *Registry) MarkChanged(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.changed[n] = struct{}{}

@@ -27,11 +27,11 @@ func sleeper(t testing.TB, instance string) (int, uint64) {
 	return cmd.Process.Pid, s.start
 }
 
-func TestCensusFindsAProcessRepeatedly(t *testing.T) {
-	pid, start := sleeper(t, "census-1")
-	var c census
+func TestScanFindsAProcessRepeatedly(t *testing.T) {
+	pid, start := sleeper(t, "scanner-1")
+	var c scanner
 	for _, since := range []uint64{0, start, start + 1, start, 0, start + 1} {
-		ids, err := c.marked("agent", "census-1", 0, since)
+		ids, err := c.marked("agent", "scanner-1", 0, since)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,12 +42,12 @@ func TestCensusFindsAProcessRepeatedly(t *testing.T) {
 	}
 }
 
-func TestCensusForgetsEndedProcesses(t *testing.T) {
+func TestScanForgetsEndedProcesses(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var c census
+	var c scanner
 	look := func() map[int]known {
 		t.Helper()
 		if _, err := c.scan(1 << 62); err != nil {
@@ -75,14 +75,14 @@ func TestCensusForgetsEndedProcesses(t *testing.T) {
 }
 
 func TestConcurrentCallersShareAScan(t *testing.T) {
-	pid, start := sleeper(t, "census-2")
-	var c census
+	pid, start := sleeper(t, "scanner-2")
+	var c scanner
 	c.running.Lock() // makes all of them wait for one scan
 	found := make(chan bool, 20)
 	for n := range cap(found) {
 		since := start + uint64(n%2)
 		go func() {
-			ids, err := c.marked("agent", "census-2", 0, since)
+			ids, err := c.marked("agent", "scanner-2", 0, since)
 			has := slices.ContainsFunc(ids, func(id runtime.ProcessID) bool { return id.PID == pid })
 			found <- err == nil && has == (since <= start)
 		}()
@@ -96,9 +96,9 @@ func TestConcurrentCallersShareAScan(t *testing.T) {
 }
 
 // The kernel reuses the pid of an ended process.
-func TestCensusRecognizesReusedPids(t *testing.T) {
+func TestScanRecognizesReusedPids(t *testing.T) {
 	const last = "/proc/sys/kernel/ns_last_pid"
-	var c census
+	var c scanner
 	for range 1000 { // another process of the host may get the pid
 		old := exec.CommandContext(t.Context(), "sleep", "1000")
 		if err := old.Start(); err != nil {
@@ -110,18 +110,18 @@ func TestCensusRecognizesReusedPids(t *testing.T) {
 		_ = old.Process.Kill()
 		_ = old.Wait()
 		await.That(t, "the clock tick after that of the old one", func() string {
-			_, start := sleeper(t, "census-4")
+			_, start := sleeper(t, "scanner-4")
 			return await.Unless(start > c.ages[old.Process.Pid].start, "still %d", start)
 		})
 		if err := os.WriteFile(last, []byte(strconv.Itoa(old.Process.Pid-1)), 0o600); err != nil {
 			t.Logf("only root can choose the next pid: %v", err)
 			return
 		}
-		pid, start := sleeper(t, "census-5")
+		pid, start := sleeper(t, "scanner-5")
 		if pid != old.Process.Pid {
 			continue
 		}
-		ids, err := c.marked("agent", "census-5", 0, start)
+		ids, err := c.marked("agent", "scanner-5", 0, start)
 		if err != nil || len(ids) != 1 || ids[0].PID != pid || ids[0].Start != start {
 			t.Errorf("found %v, %v, want process %d that started at %d", ids, err, pid, start)
 		}
@@ -130,11 +130,11 @@ func TestCensusRecognizesReusedPids(t *testing.T) {
 	t.Error("no pid was reused")
 }
 
-func BenchmarkCensus(b *testing.B) {
-	_, start := sleeper(b, "census-3")
-	var c census
+func BenchmarkScan(b *testing.B) {
+	_, start := sleeper(b, "scanner-3")
+	var c scanner
 	for b.Loop() {
-		if _, err := c.marked("agent", "census-3", 0, start); err != nil {
+		if _, err := c.marked("agent", "scanner-3", 0, start); err != nil {
 			b.Fatal(err)
 		}
 	}

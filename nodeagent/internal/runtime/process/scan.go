@@ -13,13 +13,13 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// census scans the processes of the host. Callers that wait while a scan is running share the next
+// scanner scans the processes of the host. Callers that wait while a scan is running share the next
 // one, because many runs may end at once.
-type census struct {
+type scanner struct {
 	// running is held during a scan, and guards ages.
 	running sync.Mutex
 	// ages holds what earlier scans found, by pid. A process that is older than a run then costs
-	// a stat of its directory and no read of its file: see BenchmarkCensus.
+	// a stat of its directory and no read of its file: see BenchmarkScan.
 	ages map[int]known
 
 	mu sync.Mutex
@@ -28,7 +28,7 @@ type census struct {
 }
 
 // scan is one scan for processes that started at since or later, in the unit of
-// runtime.ProcessID. census.mu guards since until the scan starts. all and err are written before
+// runtime.ProcessID. scanner.mu guards since until the scan starts. all and err are written before
 // done is closed.
 type scan struct {
 	since uint64
@@ -63,7 +63,7 @@ func (p *liveProcess) mark() (instance, agent string, err error) {
 
 // scan returns the living processes that started at since or later. It returns Unavailable if it
 // cannot examine one.
-func (c *census) scan(since uint64) ([]*liveProcess, error) {
+func (c *scanner) scan(since uint64) ([]*liveProcess, error) {
 	c.mu.Lock()
 	l := c.next
 	first := l == nil
@@ -87,7 +87,7 @@ func (c *census) scan(since uint64) ([]*liveProcess, error) {
 }
 
 // run runs a scan for all callers that share it. c.running is held.
-func (c *census) run(since uint64) (all []*liveProcess, err error) {
+func (c *scanner) run(since uint64) (all []*liveProcess, err error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, errs.WrapAs(errs.Unavailable, "process.scan", err)
@@ -135,7 +135,7 @@ func (c *census) run(since uint64) (all []*liveProcess, err error) {
 // processes do not belong to the run. Another agent on this host may have an instance with the
 // same id: its processes name that agent or are in its control groups. It returns Unavailable if it
 // cannot examine a process.
-func (c *census) marked(owner, instance string, session int, since uint64) (ids []runtime.ProcessID, err error) {
+func (c *scanner) marked(owner, instance string, session int, since uint64) (ids []runtime.ProcessID, err error) {
 	all, err := c.scan(since)
 	if err != nil {
 		return nil, err
