@@ -140,9 +140,9 @@ func (a *Agent) runtime(ctx context.Context, name fleet.RuntimeName, shared proc
 	case fleet.RuntimeProcess:
 		return process.New(shared)
 	case fleet.RuntimeTmux:
-		return tmux.New(ctx, tmux.Config{Process: shared, Dir: filepath.Join(dir, "tmux"), Pane: a.cfg.Pane})
+		return tmux.New(ctx, process.SessionConfig{Process: shared, Dir: filepath.Join(dir, "tmux"), Pane: a.cfg.Pane})
 	case fleet.RuntimeScreen:
-		return screen.New(ctx, screen.Config{Process: shared, Dir: filepath.Join(dir, "screen"), Pane: a.cfg.Pane})
+		return screen.New(ctx, process.SessionConfig{Process: shared, Dir: filepath.Join(dir, "screen"), Pane: a.cfg.Pane})
 	case fleet.RuntimeDocker:
 		return docker.New(docker.Config{Process: shared, Dir: filepath.Join(dir, "docker"), Pane: a.cfg.Pane, Log: a.cfg.Log})
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/nodeagent/internal/content/render"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
@@ -234,7 +233,7 @@ func unescaped(s string) string {
 			b.WriteByte('\r')
 		case 'x', 'u', 'U':
 			size := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
-			r, n := hexRune(s[i+1:], size)
+			r, n := render.HexRune(s[i+1:], size)
 			if n == 0 {
 				b.WriteByte(c)
 				continue
@@ -250,28 +249,6 @@ func unescaped(s string) string {
 		}
 	}
 	return b.String()
-}
-
-// hexRune decodes size hex digits, including a surrogate pair, and returns the number of bytes
-// used; 0 if they are not hex digits.
-func hexRune(s string, size int) (rune, int) {
-	if len(s) < size {
-		return 0, 0
-	}
-	v, err := strconv.ParseUint(s[:size], 16, 32)
-	if err != nil {
-		return 0, 0
-	}
-	r := rune(v)
-	if rest, ok := strings.CutPrefix(s[size:], `\u`); ok && size == 4 && r >= 0xd800 && r < 0xdc00 && len(rest) >= 4 {
-		if low, err := strconv.ParseUint(rest[:4], 16, 16); err == nil && low >= 0xdc00 && low < 0xe000 {
-			return (r-0xd800)<<10 + rune(low) - 0xdc00 + 0x10000, size + 6
-		}
-	}
-	if !utf8.ValidRune(r) {
-		r = utf8.RuneError
-	}
-	return r, size
 }
 
 // percentDecoded resolves percent encoding, and keeps invalid sequences.

@@ -3,7 +3,6 @@ package render
 import (
 	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -119,7 +118,10 @@ func unescape(s string) string {
 		case 'f':
 			b.WriteByte('\f')
 		case 'u':
-			r, n := codePoint(s[i+1:])
+			r, n := HexRune(s[i+1:], 4)
+			if n == 0 {
+				r = 'u'
+			}
 			b.WriteRune(r)
 			i += n
 		default:
@@ -129,28 +131,26 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// codePoint decodes the hex digits after \u, including a surrogate pair, and returns how many
-// bytes it used. Without four digits it returns a plain u.
-func codePoint(s string) (rune, int) {
-	unit := func(s string) (rune, bool) {
-		if len(s) < 4 {
-			return 0, false
-		}
-		v, err := strconv.ParseUint(s[:4], 16, 16)
-		return rune(v), err == nil
+// HexRune decodes size hex digits, including a surrogate pair, and returns the number of bytes
+// used; 0 if they are not hex digits.
+func HexRune(s string, size int) (rune, int) {
+	if len(s) < size {
+		return 0, 0
 	}
-	first, ok := unit(s)
-	if !ok {
-		return 'u', 0
+	v, err := strconv.ParseUint(s[:size], 16, 32)
+	if err != nil {
+		return 0, 0
 	}
-	if rest, found := strings.CutPrefix(s[4:], `\u`); found && utf16.IsSurrogate(first) {
-		if second, ok := unit(rest); ok {
-			if r := utf16.DecodeRune(first, second); r != utf8.RuneError {
-				return r, 10
-			}
+	r := rune(v)
+	if rest, ok := strings.CutPrefix(s[size:], `\u`); ok && size == 4 && r >= 0xd800 && r < 0xdc00 && len(rest) >= 4 {
+		if low, err := strconv.ParseUint(rest[:4], 16, 16); err == nil && low >= 0xdc00 && low < 0xe000 {
+			return (r-0xd800)<<10 + rune(low) - 0xdc00 + 0x10000, size + 6
 		}
 	}
-	return first, 4
+	if !utf8.ValidRune(r) {
+		r = utf8.RuneError
+	}
+	return r, size
 }
 
 // set sets a key's value, in its line or in a new one at the end.

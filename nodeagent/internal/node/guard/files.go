@@ -71,18 +71,16 @@ func lockFor(runDir string, h holder) (*os.File, error) {
 	}
 	b, err := json.Marshal(h)
 	if err == nil {
-		err = errors.Join(f.Truncate(0), writeAt(f, append(b, '\n')))
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		_, err = f.WriteAt(append(b, '\n'), 0)
 	}
 	if err != nil {
 		_ = f.Close()
 		return nil, errs.WrapAs(errs.Unavailable, "guard.take", err)
 	}
 	return f, nil
-}
-
-func writeAt(f *os.File, b []byte) error {
-	_, err := f.WriteAt(b, 0)
-	return err
 }
 
 // findHolder returns the guard that holds the lock. ok is false if none does; Internal if its

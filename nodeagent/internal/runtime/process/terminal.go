@@ -33,6 +33,17 @@ type Terminal interface {
 	Attach(instance string) string
 }
 
+// SessionConfig configures a runtime whose commands run in sessions of a terminal multiplexer.
+type SessionConfig struct {
+	// Process is the configuration shared with plain processes; its Terminal is ignored.
+	Process Config
+	// Dir is the runtime's own directory, which the runtime creates. It holds sockets, so its path
+	// must be short.
+	Dir string
+	// Pane is the command that calls pane.Main with the arguments added to it.
+	Pane []string
+}
+
 const (
 	// hangupGrace is how long a server may take to end after its terminal was closed.
 	hangupGrace = 5 * time.Second

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 func newRuntime(h contract.Host) (runtime.Runtime, error) {
-	return screen.New(context.Background(), screen.Config{
+	return screen.New(context.Background(), process.SessionConfig{
 		Process: process.Config{Tree: h.Tree, Limiter: h.Limiter, Confine: h.Confine, Owner: h.Owner, BootID: h.BootID},
 		Dir:     filepath.Join(h.Dir, "screen"), Pane: []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), "pane"},
 	})
@@ -51,7 +51,7 @@ func TestTerminalContract(t *testing.T) {
 func TestUnusableHostIsExplained(t *testing.T) {
 	contract.Needs(t, "screen")
 	contract.RunRefusals(t, "screen", "Screen version 4.01.00devel", "screen 4.01 is too old", func(ctx context.Context, dir string, pane []string) error {
-		_, err := screen.New(ctx, screen.Config{Dir: dir, Pane: pane})
+		_, err := screen.New(ctx, process.SessionConfig{Dir: dir, Pane: pane})
 		return err
 	})
 }

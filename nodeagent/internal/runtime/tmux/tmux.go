@@ -50,18 +50,8 @@ const (
 	openPause = 25 * time.Millisecond
 )
 
-// Config configures the runtime.
-type Config struct {
-	// Process is the configuration shared with plain processes; its Terminal is ignored.
-	Process process.Config
-	// Dir is the runtime's own directory; New creates it. It holds sockets, so its path must be short.
-	Dir string
-	// Pane is the command that calls pane.Main with the arguments added to it.
-	Pane []string
-}
-
 // New returns the runtime. It returns Unavailable, with what to do, if the host lacks something.
-func New(ctx context.Context, cfg Config) (*process.Runtime, error) {
+func New(ctx context.Context, cfg process.SessionConfig) (*process.Runtime, error) {
 	m := &multiplexer{dir: cfg.Dir, socket: filepath.Join(cfg.Dir, "tmux"), pane: cfg.Pane}
 	var err error
 	if m.program, err = exec.LookPath("tmux"); err != nil {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 func newRuntime(h contract.Host) (runtime.Runtime, error) {
-	return tmux.New(context.Background(), tmux.Config{
+	return tmux.New(context.Background(), process.SessionConfig{
 		Process: process.Config{Tree: h.Tree, Limiter: h.Limiter, Confine: h.Confine, Owner: h.Owner, BootID: h.BootID},
 		Dir:     filepath.Join(h.Dir, "tmux"), Pane: []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), "pane"},
 	})
@@ -51,7 +51,7 @@ func TestTerminalContract(t *testing.T) {
 func TestUnusableHostIsExplained(t *testing.T) {
 	contract.Needs(t, "tmux")
 	contract.RunRefusals(t, "tmux", "tmux 2.9a", "tmux 2.9a is too old", func(ctx context.Context, dir string, pane []string) error {
-		_, err := tmux.New(ctx, tmux.Config{Dir: dir, Pane: pane})
+		_, err := tmux.New(ctx, process.SessionConfig{Dir: dir, Pane: pane})
 		return err
 	})
 }
