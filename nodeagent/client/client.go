@@ -110,10 +110,10 @@ func (q Query) values() url.Values {
 	return v
 }
 
-// Chunk is a piece of an instance's output.
+// Chunk is a part of an instance's output in bytes, which may begin and end within a line.
 type Chunk struct {
 	Data []byte `json:"data"`
-	// Next is the offset after the piece.
+	// Next is the offset after it.
 	Next int64 `json:"next"`
 }
 

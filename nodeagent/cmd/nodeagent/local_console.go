@@ -39,7 +39,7 @@ func (c *localCommand) console(ctx context.Context) error {
 	}
 }
 
-// copy prints a piece of output. It returns false if there is none now.
+// copy prints a chunk of output. It returns false if there is no more now.
 func (c *localCommand) copy(ctx context.Context, id fleet.InstanceID, out *sink) (more bool, err error) {
 	chunk, err := c.agent.Read(ctx, id, out.at+int64(len(out.partial)), 0)
 	switch {

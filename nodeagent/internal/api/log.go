@@ -29,7 +29,7 @@ const (
 	answerBuffer = 64 << 10
 )
 
-// reader serves an instance's output: a page of lines, or with ?offset a piece of bytes. It
+// reader serves an instance's output: a page of lines, or with ?offset a chunk of bytes. It
 // sends a page line by line while reading it.
 type reader struct {
 	all   Instances
@@ -57,7 +57,7 @@ func (r reader) serve(w http.ResponseWriter, req *http.Request) error {
 	}
 	path := r.all.LogPath(instanceID(req))
 	if q.Has("offset") {
-		return r.piece(ctx, w, path, q)
+		return r.chunk(ctx, w, path, q)
 	}
 	query, err := decodeQuery(q)
 	if err != nil {
@@ -83,8 +83,8 @@ func (r reader) serve(w http.ResponseWriter, req *http.Request) error {
 	return nil
 }
 
-// piece sends the bytes from an offset on.
-func (r reader) piece(ctx context.Context, w http.ResponseWriter, path string, q url.Values) error {
+// chunk sends the bytes from an offset on.
+func (r reader) chunk(ctx context.Context, w http.ResponseWriter, path string, q url.Values) error {
 	offset, err := number(q.Get("offset"), "offset", 0)
 	if err != nil {
 		return err

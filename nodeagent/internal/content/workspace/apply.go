@@ -21,7 +21,6 @@ type applier struct {
 	// fresh is true if the directory is new and empty.
 	fresh bool
 	text  *textEditor
-	paths realPaths
 }
 
 func (b *Builder) apply(ctx context.Context, r Request, rules render.Rules, t tree, dir string, fresh bool) ([]string, error) {

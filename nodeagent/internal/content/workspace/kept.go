@@ -11,7 +11,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -40,38 +39,25 @@ func (a *applier) protected(p string) bool {
 	if protects(a.request.Plan.ProtectedPaths, p) {
 		return true
 	}
-	really := a.paths.resolve(a.root, p)
+	really := resolve(a.root, p)
 	return really != p && (really == claim.FileName || protects(a.request.Plan.ProtectedPaths, really))
 }
 
-// realPaths caches the real paths of directories. It is safe for concurrent use.
-type realPaths struct {
-	mu   sync.Mutex
-	dirs map[string]string
-}
-
 // resolve returns p with the symlinks in its directory followed, or p itself if they are dangling.
-func (r *realPaths) resolve(root *os.Root, p string) string {
+func resolve(root *os.Root, p string) string {
 	dir, name := path.Split(p)
-	if dir = path.Clean(dir); dir == "." {
+	if dir == "" {
 		return p
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	really, ok := r.dirs[dir]
-	if !ok {
-		really = dir
-		if top, err := realPath(root, "."); err == nil {
-			if at, err := realPath(root, dir); err == nil {
-				really = strings.TrimPrefix(strings.TrimPrefix(at, top), "/")
-			}
-		}
-		if r.dirs == nil {
-			r.dirs = map[string]string{}
-		}
-		r.dirs[dir] = really
+	top, err := realPath(root, ".")
+	if err != nil {
+		return p
 	}
-	return path.Join(really, name)
+	at, err := realPath(root, path.Clean(dir))
+	if err != nil {
+		return p
+	}
+	return path.Join(strings.TrimPrefix(strings.TrimPrefix(at, top), "/"), name)
 }
 
 // realPath returns the kernel's path of a directory.

@@ -53,7 +53,7 @@ type State struct {
 	Next *fleet.Placement `json:"next,omitempty"`
 	// Halt says why the generation is stopping.
 	Halt *Halt `json:"halt,omitempty"`
-	// Verdict describes the crash of a Unconfirmed generation.
+	// Verdict describes the crash of an unconfirmed generation.
 	Verdict string `json:"verdict,omitempty"`
 	// Tries counts consecutive starts that failed for a temporary cause.
 	Tries int `json:"tries,omitempty"`
