@@ -10,7 +10,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/versions"
 )
 
-var ada = versions.Asked{Author: "ada/x"}
+var ada = versions.Asked{Author: "ada/x", Owner: "u-ada"}
 
 // stage adds files to the draft of the user ada.
 func (w *world) stage(files ...string) content.TemplateDraft {

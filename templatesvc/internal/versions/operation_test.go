@@ -72,15 +72,15 @@ func changes(w *world, first string) map[string]func(versions.Asked) (content.Te
 			return none(w.DeleteVersion(w.Context(), ref, first, by))
 		},
 		"publish draft": func(by versions.Asked) (content.TemplateHead, error) {
-			by.Author = ada.Author
+			by.Author, by.Owner = ada.Author, ada.Owner
 			return w.PublishDraft(w.Context(), ref, by, "")
 		},
 		"drop draft": func(by versions.Asked) (content.TemplateHead, error) {
-			by.Author = ada.Author
+			by.Author, by.Owner = ada.Author, ada.Owner
 			return none(w.DropDraft(w.Context(), ref, by))
 		},
 		"stage": func(by versions.Asked) (content.TemplateHead, error) {
-			by.Author = ada.Author
+			by.Author, by.Owner = ada.Author, ada.Owner
 			return w.begin().Stage(w.Context(), ref, by, func(_ content.TemplateHead, m content.Manifest) (content.Manifest, error) {
 				m.Entries = m.Entries[1:]
 				return m, nil
@@ -217,7 +217,7 @@ func TestAnotherKindOfChangeIsAnother(t *testing.T) {
 	w := newWorld(t)
 	w.publish("f", "1")
 	w.stage("g", "2")
-	by := versions.Asked{Author: ada.Author, Operation: "op1"}
+	by := versions.Asked{Author: ada.Author, Owner: ada.Owner, Operation: "op1"}
 	if err := w.DropDraft(t.Context(), ref, by); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestAChangeThatWouldChangeNothingNowIsAnsweredWithWhatItMade(t *testing.T) 
 	w := newWorld(t)
 	w.publish("f", "1")
 	w.stage("g", "2")
-	by := versions.Asked{Author: ada.Author, Operation: "op1"}
+	by := versions.Asked{Author: ada.Author, Owner: ada.Owner, Operation: "op1"}
 	made, err := w.PublishDraft(t.Context(), ref, by, "")
 	if err != nil {
 		t.Fatal(err)

@@ -120,7 +120,7 @@ func (s *Service) buryOne(ctx context.Context, g content.TemplateGone) error {
 	}
 	var writes []store.Write
 	for _, d := range drafts {
-		writes = append(writes, store.Remove(keys.TemplateDraft(d.TemplateRef, d.Author), d.ModRev))
+		writes = append(writes, store.Remove(draftKey(d), d.ModRev))
 	}
 	for _, m := range moves {
 		writes = append(writes, store.Remove(keys.TemplateMove(m.TemplateRef, m.Number), m.ModRev))
