@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 
+	kithttp "github.com/go-kit/kit/transport/http"
+
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -65,18 +67,15 @@ func Routes(all Instances) *http.ServeMux {
 	return mux
 }
 
-// Serve returns the handler of a call, with the API's encoding of answers and errors. A nil
+// Serve returns the go-kit server of a call, with the API's encoding of answers and errors. A nil
 // answer is sent as 204 without content.
 func Serve(call func(r *http.Request) (any, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := call(r)
-		if err == nil {
-			err = encode(w, answer)
-		}
-		if err != nil {
-			encodeError(w, err)
-		}
-	})
+	return kithttp.NewServer(
+		func(_ context.Context, request any) (any, error) { return call(request.(*http.Request)) },
+		func(_ context.Context, r *http.Request) (any, error) { return r, nil },
+		func(_ context.Context, w http.ResponseWriter, answer any) error { return encode(w, answer) },
+		kithttp.ServerErrorEncoder(func(_ context.Context, err error, w http.ResponseWriter) { encodeError(w, err) }),
+	)
 }
 
 // serveInstance is Serve for a call about one instance, with what parse reads from the request.
