@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"time"
 
@@ -16,42 +17,31 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// Agent is what the gateway asks of a node's agent.
+// Agent is the part of client.Client that the gateway uses; errors and meaning are described there.
 type Agent interface {
-	// Live returns an instance's current figures.
-	Live(ctx context.Context, id fleet.InstanceID) (Live, error)
-	// Log returns a page of an instance's output.
-	Log(ctx context.Context, id fleet.InstanceID, q client.Query) (Log, error)
-	// Output returns an instance's output from a byte offset on, and the offset after it.
-	Output(ctx context.Context, id fleet.InstanceID, offset int64, limit int) (data []byte, next int64, err error)
-	// Console writes one line to an instance's console.
-	Console(ctx context.Context, id fleet.InstanceID, line string) error
-	// RCON runs a command over an instance's remote console and returns the response.
+	Instance(ctx context.Context, id fleet.InstanceID) (client.Instance, error)
+	Find(ctx context.Context, id fleet.InstanceID, q client.Query) (client.Log, error)
+	Read(ctx context.Context, id fleet.InstanceID, offset int64, maxBytes int) (client.Chunk, error)
+	WriteLine(ctx context.Context, id fleet.InstanceID, line string) error
 	RCON(ctx context.Context, id fleet.InstanceID, command string) (client.RemoteAnswer, error)
-	// Heartbeat forwards a heartbeat of an instance.
 	Heartbeat(ctx context.Context, id fleet.InstanceID, h client.Heartbeat) error
-	// Measured returns the metrics that an instance last reported.
 	Measured(ctx context.Context, id fleet.InstanceID) (client.Measured, error)
-	// Series returns an instance's recent metrics over time, NodeSeries those of the node.
 	Series(ctx context.Context, id fleet.InstanceID, w series.Window) (series.Figures, error)
 	NodeSeries(ctx context.Context, w series.Window) (series.Figures, error)
-	// Files lists a directory of an instance. File reads a part of a file.
 	Files(ctx context.Context, id fleet.InstanceID, path string) (client.Directory, error)
 	File(ctx context.Context, id fleet.InstanceID, path string, maxBytes int, tail bool) (client.FileContent, error)
-	// Shutdown makes the agent, if it is this node's, stop its instances and exit. It does not wait.
-	Shutdown(ctx context.Context, id fleet.NodeID, reason string) error
-	// Follow streams an instance's output from a position on.
+	Shutdown(ctx context.Context, s client.Shutdown) error
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream[client.Frame], error)
-	// Records returns the last records of the agent's own log.
 	Records(ctx context.Context, q client.RecordQuery) (client.Records, error)
-	// FollowRecords streams the agent's own log.
 	FollowRecords(ctx context.Context, q client.RecordQuery) (*client.Stream[client.RecordFrame], error)
-	// Export opens an archive of an instance's configuration below a prefix.
 	Export(ctx context.Context, id fleet.InstanceID, prefix string) (io.ReadCloser, error)
-	// Cache returns the node's cached templates.
 	Cache(ctx context.Context) (client.Cache, error)
-	// Warm makes the node download template versions and waits for that.
 	Warm(ctx context.Context, digests []string) (client.WarmAnswer, error)
+}
+
+// DialAgents returns a function that creates clients of agents, which share the connections of httpClient.
+func DialAgents(httpClient *http.Client, secret string) func(url string) Agent {
+	return func(url string) Agent { return client.New(httpClient, url, secret) }
 }
 
 // Live are an instance's figures.
@@ -61,25 +51,6 @@ type Live struct {
 	PID int
 	// Attach is the shell command that opens its terminal on the node; empty if there is none.
 	Attach string
-}
-
-// Log is the end of an instance's output, oldest line first.
-type Log struct {
-	Lines []Line
-	// Total is the number of lines in the log; 0 unless client.Query.Count asked for it.
-	Total int64
-	// Truncated is true if there are older lines, before the offset Before.
-	Truncated bool
-	Before    int64
-}
-
-// Line is one line of output.
-type Line struct {
-	// Offset is that of the line's first byte.
-	Offset int64
-	// At is when the line was written; zero if no agent saw it.
-	At   time.Time
-	Text string
 }
 
 const (
@@ -107,23 +78,33 @@ func NewAgents(h *Health, v *view.View, dial func(url string) Agent) *Agents {
 	return &Agents{view: v, dial: dial, breakers: h.of[kindAgent], live: h.of[kindFigures], figures: newFigures()}
 }
 
-// Live returns an instance's figures, at most a second old. It waits at most liveBudget. Errors as of
+// Live returns an instance's figures, at most a second old. It waits at most liveBudget. Errors are those of
 // call.
 func (a *Agents) Live(ctx context.Context, i *fleet.Instance) (Live, error) {
-	if _, err := a.node(i); err != nil { // figures from before the node was lost are outdated
+	node, err := a.node(i)
+	if err != nil { // figures from before the node was lost are outdated
 		return Live{}, err
 	}
 	return a.figures.get(ctx, i, func(ctx context.Context) (Live, error) {
-		return call(ctx, a, a.live, i, func(ctx context.Context, agent Agent) (Live, error) { return agent.Live(ctx, i.Intent.ID) })
+		got, err := callNode(ctx, a, a.live, node, func(ctx context.Context, agent Agent) (client.Instance, error) {
+			return agent.Instance(ctx, i.Intent.ID)
+		})
+		return Live{
+			Report: reports.InstanceReport{
+				Players: got.Players, MaxPlayers: got.MaxPlayers, PlayersKnown: got.PlayersKnown, TPS: got.TPS,
+				HeartbeatAt: got.LastHeartbeat, Usage: got.Usage,
+			},
+			PID: got.PID, Attach: got.Attach,
+		}, err
 	})
 }
 
-// Log returns an instance's last lines; none if the instance was never placed.
-func (a *Agents) Log(ctx context.Context, i *fleet.Instance, q client.Query) (Log, error) {
+// Log returns a page of an instance's output; an empty one if the instance was never placed.
+func (a *Agents) Log(ctx context.Context, i *fleet.Instance, q client.Query) (client.Log, error) {
 	if i.Placement == nil {
-		return Log{}, nil
+		return client.Log{}, nil
 	}
-	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (Log, error) { return agent.Log(ctx, i.Intent.ID, q) })
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.Log, error) { return agent.Find(ctx, i.Intent.ID, q) })
 }
 
 // Output returns at most limit bytes of an instance's output from a byte offset on, and the offset after
@@ -132,24 +113,23 @@ func (a *Agents) Output(ctx context.Context, i *fleet.Instance, offset int64, li
 	if i.Placement == nil {
 		return nil, 0, nil
 	}
-	data, err = call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (b []byte, err error) {
-		b, next, err = agent.Output(ctx, i.Intent.ID, offset, limit)
-		return b, err
+	c, err := call(ctx, a, i, func(ctx context.Context, agent Agent) (client.Chunk, error) {
+		return agent.Read(ctx, i.Intent.ID, offset, limit)
 	})
-	return data, next, err
+	return c.Data, c.Next, err
 }
 
 // Console writes one line to an instance's console.
 func (a *Agents) Console(ctx context.Context, i *fleet.Instance, line string) error {
-	_, err := call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (struct{}, error) {
-		return struct{}{}, agent.Console(ctx, i.Intent.ID, line)
+	_, err := call(ctx, a, i, func(ctx context.Context, agent Agent) (struct{}, error) {
+		return struct{}{}, agent.WriteLine(ctx, i.Intent.ID, line)
 	})
 	return err
 }
 
 // RCON runs a command over an instance's remote console and returns the response.
 func (a *Agents) RCON(ctx context.Context, i *fleet.Instance, command string) (client.RemoteAnswer, error) {
-	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (client.RemoteAnswer, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.RemoteAnswer, error) {
 		return agent.RCON(ctx, i.Intent.ID, command)
 	})
 }
@@ -157,7 +137,7 @@ func (a *Agents) RCON(ctx context.Context, i *fleet.Instance, command string) (c
 // Heartbeat forwards a heartbeat of an instance. Errors are those of call, and AlreadyExists if its sequence
 // number is not higher than the last one.
 func (a *Agents) Heartbeat(ctx context.Context, i *fleet.Instance, h client.Heartbeat) error {
-	_, err := call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (struct{}, error) {
+	_, err := call(ctx, a, i, func(ctx context.Context, agent Agent) (struct{}, error) {
 		return struct{}{}, agent.Heartbeat(ctx, i.Intent.ID, h)
 	})
 	a.figures.forget(i.Intent.ID) // the next call sees the new state
@@ -167,25 +147,52 @@ func (a *Agents) Heartbeat(ctx context.Context, i *fleet.Instance, h client.Hear
 // Measured returns the metrics that an instance last reported. Errors are those of call, and NotFound if it has
 // reported none in its current run.
 func (a *Agents) Measured(ctx context.Context, i *fleet.Instance) (client.Measured, error) {
-	return call(ctx, a, a.breakers, i, func(ctx context.Context, agent Agent) (client.Measured, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.Measured, error) {
 		return agent.Measured(ctx, i.Intent.ID)
+	})
+}
+
+// Series returns an instance's recent metrics over time. Errors are those of call, and NotFound if the agent has
+// no metrics of it.
+func (a *Agents) Series(ctx context.Context, i *fleet.Instance, w series.Window) (series.Figures, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (series.Figures, error) {
+		return agent.Series(ctx, i.Intent.ID, w)
+	})
+}
+
+// Files lists a directory of an instance. Errors are those of call and client.Files.
+func (a *Agents) Files(ctx context.Context, i *fleet.Instance, path string) (client.Directory, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.Directory, error) {
+		return agent.Files(ctx, i.Intent.ID, path)
+	})
+}
+
+// File reads a part of a file of an instance. Errors are those of call and client.Files.
+func (a *Agents) File(ctx context.Context, i *fleet.Instance, path string, maxBytes int, tail bool) (client.FileContent, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.FileContent, error) {
+		return agent.File(ctx, i.Intent.ID, path, maxBytes, tail)
 	})
 }
 
 // call calls the agent of an instance's node. It returns Conflict if the instance has no node yet, and
 // Unavailable if the node is not connected or its agent does not answer.
-func call[T any](ctx context.Context, a *Agents, b *breakers, i *fleet.Instance, f func(context.Context, Agent) (T, error)) (T, error) {
-	var none T
+func call[T any](ctx context.Context, a *Agents, i *fleet.Instance, f func(context.Context, Agent) (T, error)) (T, error) {
 	node, err := a.node(i)
 	if err != nil {
+		var none T
 		return none, err
 	}
+	return callNode(ctx, a, a.breakers, node, f)
+}
+
+// callNode calls the agent of a connected node.
+func callNode[T any](ctx context.Context, a *Agents, b *breakers, node *fleet.Node, f func(context.Context, Agent) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return through(b, node.AgentURL, "the agent of node "+string(node.ID), func() (T, error) {
-		return f(ctx, a.dial(node.AgentURL))
-	})
+	return through(b, node.AgentURL, agentName(node), func() (T, error) { return f(ctx, a.dial(node.AgentURL)) })
 }
+
+func agentName(node *fleet.Node) string { return "the agent of node " + string(node.ID) }
 
 // node returns the instance's node, which must be connected.
 func (a *Agents) node(i *fleet.Instance) (*fleet.Node, error) {
@@ -240,7 +247,7 @@ func (a *Agents) Export(ctx context.Context, i *fleet.Instance, prefix string) (
 func opened[T any](ctx context.Context, a *Agents, node *fleet.Node, open func(context.Context, Agent) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(callTimeout, cancel)
-	s, err := through(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (T, error) {
+	s, err := through(a.breakers, node.AgentURL, agentName(node), func() (T, error) {
 		return open(ctx, a.dial(node.AgentURL))
 	})
 	if late.Stop(); err != nil {
@@ -262,6 +269,20 @@ func (a *Agents) Records(ctx context.Context, id fleet.NodeID, q client.RecordQu
 	return askNode(ctx, a, id, func(ctx context.Context, agent Agent) (client.Records, error) { return agent.Records(ctx, q) })
 }
 
+// NodeSeries returns a node's recent metrics over time. Errors are those of Cache.
+func (a *Agents) NodeSeries(ctx context.Context, id fleet.NodeID, w series.Window) (series.Figures, error) {
+	return askNode(ctx, a, id, func(ctx context.Context, agent Agent) (series.Figures, error) { return agent.NodeSeries(ctx, w) })
+}
+
+// Shutdown makes a node's agent stop its instances and exit. It does not wait. Errors are those of Cache, and
+// Conflict if another node's agent has its address.
+func (a *Agents) Shutdown(ctx context.Context, id fleet.NodeID, reason string) error {
+	_, err := askNode(ctx, a, id, func(ctx context.Context, agent Agent) (struct{}, error) {
+		return struct{}{}, agent.Shutdown(ctx, client.Shutdown{Node: id, Reason: reason})
+	})
+	return err
+}
+
 // askNode calls the agent of a node.
 func askNode[T any](ctx context.Context, a *Agents, id fleet.NodeID, f func(context.Context, Agent) (T, error)) (T, error) {
 	node, err := a.connected(id)
@@ -269,11 +290,7 @@ func askNode[T any](ctx context.Context, a *Agents, id fleet.NodeID, f func(cont
 		var none T
 		return none, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return through(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (T, error) {
-		return f(ctx, a.dial(node.AgentURL))
-	})
+	return callNode(ctx, a, a.breakers, node, f)
 }
 
 // FollowRecords streams a node agent's own log until ctx ends. Errors are those of Cache.
@@ -297,7 +314,7 @@ func (a *Agents) Warm(ctx context.Context, id fleet.NodeID, digests []string) (a
 	ctx, cancel := context.WithTimeout(ctx, warmTimeout)
 	defer cancel()
 	for some := range slices.Chunk(digests, maxWarmed) {
-		answer, err := beside(a.breakers, node.AgentURL, "the agent of node "+string(node.ID), func() (client.WarmAnswer, error) {
+		answer, err := beside(a.breakers, node.AgentURL, agentName(node), func() (client.WarmAnswer, error) {
 			return a.dial(node.AgentURL).Warm(ctx, some)
 		})
 		if err != nil {

@@ -245,7 +245,7 @@ func (a *API) history(c *gin.Context) {
 		}
 		out = append(out, line)
 	}
-	c.JSON(http.StatusOK, gin.H{"lines": out, "truncated": log.Truncated, "before": log.Before})
+	c.JSON(http.StatusOK, gin.H{"lines": out, "truncated": log.More, "before": log.Before})
 }
 
 // historyQuery reads the query of history. It returns false if it answered the request.

@@ -63,16 +63,16 @@ type node struct {
 	meanwhile func()
 }
 
-func (n *node) Shutdown(_ context.Context, id fleet.NodeID, reason string) error {
+func (n *node) Shutdown(_ context.Context, s client.Shutdown) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.meanwhile != nil {
 		n.meanwhile()
 	}
-	if err := n.unheard[id]; err != nil {
+	if err := n.unheard[s.Node]; err != nil {
 		return err
 	}
-	n.shut = append(n.shut, string(id)+": "+reason)
+	n.shut = append(n.shut, string(s.Node)+": "+s.Reason)
 	return nil
 }
 
@@ -82,15 +82,15 @@ var (
 	errBroken = errs.WrapAs(errs.Unavailable, "client", io.ErrUnexpectedEOF)
 )
 
-func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error {
+func (n *node) WriteLine(_ context.Context, _ fleet.InstanceID, line string) error {
 	n.typed = append(n.typed, line)
 	return nil
 }
 
-func (n *node) Log(_ context.Context, _ fleet.InstanceID, q client.Query) (upstream.Log, error) {
-	var out upstream.Log
+func (n *node) Find(_ context.Context, _ fleet.InstanceID, q client.Query) (client.Log, error) {
+	var out client.Log
 	for _, text := range n.lines[max(0, len(n.lines)-q.Lines):] {
-		out.Lines = append(out.Lines, upstream.Line{Text: text})
+		out.Lines = append(out.Lines, client.Line{Text: text})
 	}
 	return out, nil
 }

@@ -37,11 +37,11 @@ type node struct {
 	lines []string
 }
 
-func (n *node) Output(context.Context, fleet.InstanceID, int64, int) ([]byte, int64, error) {
-	return nil, 0, nil
+func (n *node) Read(context.Context, fleet.InstanceID, int64, int) (client.Chunk, error) {
+	return client.Chunk{}, nil
 }
 
-func (n *node) Console(_ context.Context, _ fleet.InstanceID, line string) error {
+func (n *node) WriteLine(_ context.Context, _ fleet.InstanceID, line string) error {
 	n.heard = append(n.heard, line)
 	return nil
 }
@@ -60,13 +60,13 @@ func (n *node) RCON(_ context.Context, _ fleet.InstanceID, command string) (clie
 	return client.RemoteAnswer{Answer: "you said " + command, Incomplete: true}, nil
 }
 
-func (n *node) Log(_ context.Context, _ fleet.InstanceID, q client.Query) (upstream.Log, error) {
-	out := upstream.Log{}
+func (n *node) Find(_ context.Context, _ fleet.InstanceID, q client.Query) (client.Log, error) {
+	out := client.Log{}
 	if q.Count {
 		out.Total = int64(len(n.lines))
 	}
 	for _, text := range n.lines[max(0, len(n.lines)-q.Lines):] {
-		out.Lines = append(out.Lines, upstream.Line{Text: text})
+		out.Lines = append(out.Lines, client.Line{Text: text})
 	}
 	return out, nil
 }
@@ -84,8 +84,8 @@ func (n *node) Follow(context.Context, fleet.InstanceID, client.Place) (*client.
 	return nil, errs.New(errs.Unavailable, "nothing is followed here")
 }
 
-func (n *node) Live(context.Context, fleet.InstanceID) (upstream.Live, error) {
-	return upstream.Live{}, nil
+func (n *node) Instance(context.Context, fleet.InstanceID) (client.Instance, error) {
+	return client.Instance{}, nil
 }
 
 // site serves the dialect on a listener.

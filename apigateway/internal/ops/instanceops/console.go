@@ -109,10 +109,10 @@ func (o *Instances) give(ctx context.Context, by txn.Actor, i *fleet.Instance, l
 
 // Logs returns a page of an instance's output, empty before it was placed. Unavailable when its
 // node's agent does not answer, Invalid when the pattern is no regular expression.
-func (o *Instances) Logs(ctx context.Context, ref string, q client.Query) (upstream.Log, error) {
+func (o *Instances) Logs(ctx context.Context, ref string, q client.Query) (client.Log, error) {
 	i, err := o.Find(ref)
 	if err != nil {
-		return upstream.Log{}, err
+		return client.Log{}, err
 	}
 	q.Lines = min(max(q.Lines, 1), MaxLogLines)
 	return o.agents.Log(ctx, i, q)
