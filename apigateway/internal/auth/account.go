@@ -41,13 +41,13 @@ func (s *Service) CheckPassword(ctx context.Context, who Identity, password stri
 func (s *Service) rehash(ctx context.Context, user *account.User, password string) {
 	hash, err := s.hasher.hash(ctx, password)
 	if err != nil {
-		s.cfg.Log.Debug("a password was not hashed anew", "user", user.Username, "error", err)
+		s.cfg.Log.Debug("cannot hash a password with the current parameters", "user", user.Username, "error", err)
 		return
 	}
-	s.later(func(ctx context.Context) error {
+	s.inBackground(func(ctx context.Context) error {
 		next := *user
 		next.PasswordHash = hash
-		err := s.cfg.Audited(ctx, user.Username, "user.rehash", user.Username, "the same password is kept as passwords are now", store.Replace(keys.User(user.Username), next, user.ModRev))
+		err := s.cfg.Audited(ctx, user.Username, "user.rehash", user.Username, "the hash of the same password was replaced by one with the current parameters", store.Replace(keys.User(user.Username), next, user.ModRev))
 		return errs.Wrap("auth.rehash", err)
 	})
 }

@@ -65,7 +65,7 @@ func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record ac
 		return "", record, err
 	}
 	if s.cfg.View.Snapshot().APITokens.Len() >= maxTokens {
-		return "", record, errs.New(errs.Exhausted, "there are %d API tokens, the most there may be: delete some", maxTokens)
+		return "", record, errs.New(errs.Exhausted, "there are %d API tokens, which is the maximum: delete some", maxTokens)
 	}
 	token = randomToken()
 	record = account.APIToken{
@@ -86,7 +86,7 @@ func (w TokenWish) scopes(owner Identity) ([]Permission, error) {
 		field := fmt.Sprintf("scopes[%d]", n)
 		switch {
 		case !Known(p):
-			return nil, errs.Field(field, "there is no such permission: GET /api/v1/roles/%s names nearly all there are", RoleAdmin)
+			return nil, errs.Field(field, "there is no such permission: GET /api/v1/roles/%s lists nearly all of them", RoleAdmin)
 		case w.Public && !slices.Contains(public, p):
 			return nil, errs.Field(field, "a PUBLIC token only reads: it cannot have %s", p)
 		case !owner.Can(p):
@@ -118,9 +118,9 @@ func (w TokenWish) delegated(by *account.APIToken, now time.Time) error {
 	case by == nil:
 		return nil
 	case !slices.Contains(by.Scopes, TokensCreate):
-		return errs.New(errs.Denied, "an API token makes others only when %s is among its scopes: log in", TokensCreate)
+		return errs.New(errs.Denied, "an API token can create others only if %s is among its scopes: log in instead", TokensCreate)
 	case !by.ExpiresAt.IsZero() && (w.ExpiresIn == 0 || now.Add(w.ExpiresIn).After(by.ExpiresAt)):
-		return errs.Field("expiresInSeconds", "must not be past the end of the token that is sent, in %d seconds", int64(by.ExpiresAt.Sub(now)/time.Second))
+		return errs.Field("expiresInSeconds", "must not exceed the remaining lifetime of the token in use, %d seconds", int64(by.ExpiresAt.Sub(now)/time.Second))
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ const useEvery = time.Hour
 // noteUse schedules an update of a token's last use if it is outdated. It never blocks.
 func (s *Service) noteUse(t *account.APIToken) {
 	if s.cfg.Now().Sub(t.LastUsedAt) >= useEvery {
-		s.later(func(ctx context.Context) error { return s.writeUse(ctx, t.ID) })
+		s.inBackground(func(ctx context.Context) error { return s.writeUse(ctx, t.ID) })
 	}
 }
 

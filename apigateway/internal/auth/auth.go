@@ -43,12 +43,11 @@ type Service struct {
 	signer signer
 	box    seal.Box
 	keys   atomic.Pointer[ring] // not nil after Start
-	// behind is the queue of background writes for Run.
-	behind chan func(context.Context) error
-	// changed signals that a user's permissions may have changed.
-	changed *notify.Changes
-	// lives signals that an instance's own token may have ended.
-	lives *notify.Changes
+	// background is the queue of writes for Run.
+	background chan func(context.Context) error
+	// userChanged signals that a user's permissions may have changed, instanceChanged that an instance's own
+	// token may have ended.
+	userChanged, instanceChanged *notify.Changes
 }
 
 // Identity is an authenticated caller.
@@ -90,29 +89,29 @@ func New(cfg Config) *Service {
 		cfg.Session = func() time.Duration { return SessionTTL }
 	}
 	s := &Service{
-		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting, cfg.PasswordCost), behind: make(chan func(context.Context) error, maxBehind),
-		changed: notify.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
-		lives:   notify.New(view.KindStatus, view.KindIntent, view.KindCredential, view.KindRevokedNode),
+		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting, cfg.PasswordCost), background: make(chan func(context.Context) error, maxBackground),
+		userChanged:     notify.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
+		instanceChanged: notify.New(view.KindStatus, view.KindIntent, view.KindCredential, view.KindRevokedNode),
 	}
-	cfg.View.Subscribe(s.changed.OnBatch)
-	cfg.View.Subscribe(s.lives.OnBatch)
+	cfg.View.Subscribe(s.userChanged.OnBatch)
+	cfg.View.Subscribe(s.instanceChanged.OnBatch)
 	return s
 }
 
 // Start creates the signing key and the first user if necessary. The view must run. Start returns
 // Invalid if the cluster secret is wrong, or if there is no way to set the first user's password.
 func (s *Service) Start(ctx context.Context) error {
-	if err := s.firstKey(ctx); err != nil {
+	if err := s.ensureKeys(ctx); err != nil {
 		return err
 	}
-	s.signer = signer{ring: s.ring, now: s.cfg.Now, life: s.cfg.Session, proven: newProven()}
+	s.signer = signer{ring: s.ring, now: s.cfg.Now, life: s.cfg.Session, cache: newTokenCache()}
 	return s.bootstrap(ctx)
 }
 
 // Login returns the user if the password is correct, else Unauthenticated.
 func (s *Service) Login(ctx context.Context, username, password string) (*account.User, error) {
 	user, known := s.cfg.View.Snapshot().Users.Get(strings.ToLower(username))
-	hash := s.hasher.nobody()
+	hash := s.hasher.dummy()
 	if known {
 		hash = user.PasswordHash
 	}
@@ -123,7 +122,7 @@ func (s *Service) Login(ctx context.Context, username, password string) (*accoun
 	if !known || !ok {
 		return nil, errs.New(errs.Unauthenticated, "user name or password is wrong")
 	}
-	if s.hasher.dated(user.PasswordHash) {
+	if s.hasher.outdated(user.PasswordHash) {
 		s.rehash(ctx, user, password)
 	}
 	return user, nil

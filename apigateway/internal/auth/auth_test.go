@@ -33,7 +33,7 @@ func TestAPasswordHasItsHashAndNoOther(t *testing.T) {
 		}
 	}
 	for _, password := range []string{"", "secret"} {
-		if ok, err := h.verify(t.Context(), password, h.nobody()); ok || err != nil {
+		if ok, err := h.verify(t.Context(), password, h.dummy()); ok || err != nil {
 			t.Errorf("nobody has the password %q: %v, %v", password, ok, err)
 		}
 	}
@@ -55,7 +55,7 @@ func TestSoManyPasswordsWaitForASlotAndNoMore(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() { waited <- h.acquire(t.Context()) }()
 	await.That(t, "one waits", func() string { return await.Unless(len(h.waiting) == 1, "%d wait", len(h.waiting)) })
-	if _, err := h.verify(t.Context(), "x", h.nobody()); !errs.Is(err, errs.Unavailable) {
+	if _, err := h.verify(t.Context(), "x", h.dummy()); !errs.Is(err, errs.Unavailable) {
 		t.Errorf("one more is told %v", err)
 	}
 	h.release()
@@ -68,7 +68,7 @@ func TestSoManyPasswordsWaitForASlotAndNoMore(t *testing.T) {
 }
 
 func FuzzParsePHC(f *testing.F) {
-	f.Add(newHasher(1, 1, Cost{}).nobody())
+	f.Add(newHasher(1, 1, Cost{}).dummy())
 	f.Add("$argon2id$v=19$m=1,t=1,p=1$AAAA$AAAA")
 	f.Add("$$$$$")
 	f.Fuzz(func(t *testing.T, s string) {
@@ -122,7 +122,7 @@ func begun() account.Login {
 
 func at(now time.Time) signer {
 	keys := &ring{current: keyOf([]byte(strings.Repeat("k", 32))), previous: new(keyOf([]byte(strings.Repeat("p", 32))))}
-	return signer{ring: func() *ring { return keys }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }}
+	return signer{ring: func() *ring { return keys }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }, cache: newTokenCache()}
 }
 
 func TestASessionEndsAfterADay(t *testing.T) {
@@ -196,7 +196,7 @@ func TestATokenOfSomebodyElseIsRefused(t *testing.T) {
 func TestATokenIsGoodWhileItsKeyIs(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	with := func(r *ring) signer {
-		return signer{ring: func() *ring { return r }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }}
+		return signer{ring: func() *ring { return r }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }, cache: newTokenCache()}
 	}
 	first, second, third := keyOf([]byte("first")), keyOf([]byte("second")), keyOf([]byte("third"))
 	token, err := with(&ring{current: first}).sign(&account.User{Username: "ann"}, begun())

@@ -41,12 +41,12 @@ func (s *Service) Judge(c account.Credential) (Identity, error) {
 // permissions; the error is its cause. Call leave at the end. While returns Unauthenticated or Denied
 // if that is already the case.
 func (s *Service) While(ctx context.Context, c account.Credential, permissions ...Permission) (_ context.Context, leave func(), err error) {
-	return s.while(ctx, s.changed, c.Until, func() error { return s.May(c, permissions...) })
+	return s.while(ctx, s.userChanged, c.Until, func() error { return s.May(c, permissions...) })
 }
 
 // WhileInstance is While for an instance's credential.
 func (s *Service) WhileInstance(ctx context.Context, c account.Credential) (_ context.Context, leave func(), err error) {
-	return s.while(ctx, s.lives, time.Time{}, func() error { return s.mayInstance(c) })
+	return s.while(ctx, s.instanceChanged, time.Time{}, func() error { return s.mayInstance(c) })
 }
 
 // mayInstance returns why an instance's credential has ended, or nil.
@@ -54,7 +54,7 @@ func (s *Service) mayInstance(c account.Credential) error {
 	snap := s.cfg.View.Snapshot()
 	i, _ := snap.Instances.Get(c.Instance)
 	known, _ := snap.Credentials.Get(c.Instance)
-	if t := (account.OwnToken{Instance: c.Instance, Generation: c.Generation, Root: c.Root}); !t.Of(i) || known.Revoked(c.Root) || s.barred(snap, i) {
+	if t := (account.OwnToken{Instance: c.Instance, Generation: c.Generation, Root: c.Root}); !t.Of(i) || known.Revoked(c.Root) || s.nodeRevoked(snap, i) {
 		return errs.New(errs.Unauthenticated, "the instance has ended, or its token or its node was revoked")
 	}
 	return nil
@@ -71,7 +71,7 @@ func (s *Service) while(ctx context.Context, b *notify.Changes, expires time.Tim
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for s.untilLookedAt(ctx, changed, expires) {
+		for s.waitForChange(ctx, changed, expires) {
 			changed = b.Next()
 			if err := judge(); err != nil {
 				cancel(err)
@@ -97,9 +97,9 @@ func (s *Service) May(c account.Credential, permissions ...Permission) error {
 	return nil
 }
 
-// untilLookedAt waits for a reason to judge again: a change, or the expiry (zero for never). It returns
+// waitForChange waits for a reason to judge again: a change, or the expiry (zero for never). It returns
 // false if ctx ended first.
-func (s *Service) untilLookedAt(ctx context.Context, changed <-chan struct{}, expires time.Time) bool {
+func (s *Service) waitForChange(ctx context.Context, changed <-chan struct{}, expires time.Time) bool {
 	var expired <-chan time.Time
 	if !expires.IsZero() {
 		timer := time.NewTimer(expires.Sub(s.cfg.Now()))

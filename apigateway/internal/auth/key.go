@@ -55,27 +55,27 @@ func (r *ring) accepted(id string) (out []signingKey) {
 	return out
 }
 
-// firstKey creates the signing keys if there are none, and checks that they can be decrypted.
-func (s *Service) firstKey(ctx context.Context) (err error) {
+// ensureKeys creates the signing keys if there are none, and checks that they can be decrypted.
+func (s *Service) ensureKeys(ctx context.Context) (err error) {
 	if s.box, err = seal.NewBox(s.cfg.ClusterSecret, jwtKeyID); err != nil {
 		return err
 	}
 	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(keys.SealedKey(jwtKeyID), s.sealed(nil, s.cfg.Now().UTC()))}})
 	if err != nil && !errs.Is(err, errs.AlreadyExists) {
-		return errs.Wrap("auth.firstKey", err)
+		return errs.Wrap("auth.ensureKeys", err)
 	}
-	record, err := s.datedKey(ctx, rev)
+	record, err := s.keyRecord(ctx, rev)
 	if err != nil {
-		return errs.Wrap("auth.firstKey", err)
+		return errs.Wrap("auth.ensureKeys", err)
 	}
 	keys, err := s.open(record)
 	s.keys.Store(keys)
 	return err
 }
 
-// datedKey returns the record of the keys at rev or later. If it comes from an older version, datedKey
+// keyRecord returns the record of the keys at rev or later. If it comes from an older version, keyRecord
 // adds loginsSince.
-func (s *Service) datedKey(ctx context.Context, rev int64) (*account.SealedKey, error) {
+func (s *Service) keyRecord(ctx context.Context, rev int64) (*account.SealedKey, error) {
 	for {
 		snap, err := s.cfg.View.WaitRev(ctx, rev)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -24,26 +23,20 @@ type ownClaims struct {
 
 // ShortToken returns the short token for a credential record and generation of an instance.
 func (s *Service) ShortToken(c account.InstanceCredential, generation int64) (string, error) {
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, ownClaims{
+	return s.signer.signed(jwt.NewWithClaims(jwt.SigningMethodHS256, ownClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: issuer, Audience: jwt.ClaimStrings{audienceOwn}, Subject: string(c.Instance), ID: c.TokenID,
 			IssuedAt: jwt.NewNumericDate(c.IssuedAt), ExpiresAt: jwt.NewNumericDate(c.ExpiresAt),
 		},
 		Generation: generation, Root: c.Root, Serial: c.Serial,
-	})
-	key := s.signer.ring().current
-	token.Header["kid"] = key.id
-	signed, err := token.SignedString(key.secret)
-	return signed, errs.WrapAs(errs.Internal, "auth.ShortToken", err)
+	}))
 }
 
 // shortToken parses a short token. ok is false if it was not signed here, or expired so long ago that it
 // cannot be refreshed.
 func (s *Service) shortToken(text string) (t account.OwnToken, ok bool) {
 	var c ownClaims
-	_, err := jwt.ParseWithClaims(text, &c, s.signer.ring().keysOf,
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithLeeway(account.ShortTokenGrace),
-		jwt.WithIssuer(issuer), jwt.WithAudience(audienceOwn), jwt.WithTimeFunc(s.cfg.Now))
+	err := s.signer.verify(text, s.signer.ring(), &c, audienceOwn, jwt.WithLeeway(account.ShortTokenGrace))
 	if err != nil || c.Serial < 1 {
 		return t, false
 	}
@@ -82,9 +75,9 @@ func rootOf(hash string, i *fleet.Instance) (account.OwnToken, *fleet.Instance) 
 	return account.OwnToken{}, nil
 }
 
-// barred reports whether an instance's own tokens are refused because its node is revoked: whoever
+// nodeRevoked reports whether an instance's own tokens are refused because its node is revoked: whoever
 // controls that host has the tokens.
-func (s *Service) barred(snap *view.Snapshot, i *fleet.Instance) bool {
+func (s *Service) nodeRevoked(snap *view.Snapshot, i *fleet.Instance) bool {
 	r, ok := snap.RevokedNodes.Get(i.Status.Node)
 	return ok && r.Holds(s.cfg.Now())
 }
@@ -94,7 +87,7 @@ func (s *Service) barred(snap *view.Snapshot, i *fleet.Instance) bool {
 func (s *Service) InstanceOf(header string) *fleet.Instance {
 	snap := s.cfg.View.Snapshot()
 	t, i := s.ownToken(snap, header)
-	if i == nil || s.barred(snap, i) {
+	if i == nil || s.nodeRevoked(snap, i) {
 		return nil
 	}
 	if known, _ := snap.Credentials.Get(t.Instance); !known.Admits(t, s.cfg.Now()) {
@@ -108,7 +101,7 @@ func (s *Service) InstanceOf(header string) *fleet.Instance {
 func (s *Service) RenewerOf(header string) (account.OwnToken, *fleet.Instance) {
 	snap := s.cfg.View.Snapshot()
 	t, i := s.ownToken(snap, header)
-	if i == nil || s.barred(snap, i) {
+	if i == nil || s.nodeRevoked(snap, i) {
 		return t, nil
 	}
 	if known, _ := snap.Credentials.Get(t.Instance); !known.Renews(t, s.cfg.Now()) {

@@ -46,9 +46,9 @@ func newHasher(parallel, waiting int, cost Cost) hasher {
 	return hasher{cost: cost.orDefault(), slots: make(chan struct{}, max(1, parallel)), waiting: make(chan struct{}, waiting)}
 }
 
-// nobody is the hash that an unknown user's password is compared with, so that the response takes as
+// dummy is the hash that an unknown user's password is compared with, so that the response takes as
 // long as for a known user. No password matches it: its key is all zero.
-func (h hasher) nobody() string {
+func (h hasher) dummy() string {
 	return h.encode(make([]byte, saltBytes), make([]byte, argonKeyBytes))
 }
 
@@ -70,7 +70,7 @@ func (h hasher) acquire(ctx context.Context) error {
 	case h.waiting <- struct{}{}:
 		defer func() { <-h.waiting }()
 	default:
-		return errs.New(errs.Unavailable, "too many passwords are being looked at now: try again in a moment")
+		return errs.New(errs.Unavailable, "too many passwords are being checked now: retry in a moment")
 	}
 	select {
 	case h.slots <- struct{}{}:
@@ -110,8 +110,8 @@ func (h hasher) verify(ctx context.Context, password, phc string) (bool, error) 
 	return subtle.ConstantTimeCompare(got, p.key) == 1, nil
 }
 
-// dated reports whether a hash has other parameters than hash uses now.
-func (h hasher) dated(stored string) bool {
+// outdated reports whether a hash has other parameters than hash uses now.
+func (h hasher) outdated(stored string) bool {
 	p, err := parsePHC(stored)
 	return err == nil && (p.memory != h.cost.MemoryKiB || p.time != h.cost.Passes || p.threads != argonThreads || len(p.key) != argonKeyBytes)
 }

@@ -10,14 +10,14 @@ import (
 func (s *Service) KeepPasswordFile(ctx context.Context) {
 	var checked string // the hash that the password in the file was last compared with
 	for {
-		changed := s.changed.Next()
+		changed := s.userChanged.Next()
 		if user, known := s.User(firstUser); known && user.PasswordHash != checked {
-			switch s.passwordFile(ctx, user.PasswordHash) {
-			case fileGone:
+			switch kept, err := s.checkPasswordFile(ctx, user.PasswordHash); {
+			case err != nil: // the next change tries again
+			case !kept:
 				return
-			case fileHolds:
+			default:
 				checked = user.PasswordHash
-			case fileUnchecked: // the next change tries again
 			}
 		}
 		select {
@@ -28,32 +28,20 @@ func (s *Service) KeepPasswordFile(ctx context.Context) {
 	}
 }
 
-// fileState is the result of checking the password file.
-type fileState uint8
-
-const (
-	fileGone fileState = iota
-	fileHolds
-	fileUnchecked
-)
-
-// passwordFile removes the file unless its password matches the hash.
-func (s *Service) passwordFile(ctx context.Context, hash string) fileState {
+// checkPasswordFile removes the file unless its password matches the hash. kept is false if there is
+// nothing more to do.
+func (s *Service) checkPasswordFile(ctx context.Context, hash string) (kept bool, err error) {
 	password, ok := readPassword(s.cfg.AdminPasswordFile)
 	if !ok { // missing, or not written by a gateway
-		return fileGone
+		return false, nil
 	}
-	holds, err := s.hasher.verify(ctx, password, hash)
-	switch {
-	case err != nil:
-		return fileUnchecked
-	case holds:
-		return fileHolds
+	if matches, err := s.hasher.verify(ctx, password, hash); err != nil || matches {
+		return matches, err
 	}
 	if err := os.Remove(s.cfg.AdminPasswordFile); err != nil {
 		s.cfg.Log.Warn("the file with the first password cannot be removed: remove it", "file", s.cfg.AdminPasswordFile, "error", err)
-		return fileGone
+		return false, nil
 	}
 	s.cfg.Log.Info("removed the file with the first password: the password was changed", "user", firstUser, "file", s.cfg.AdminPasswordFile)
-	return fileGone
+	return false, nil
 }

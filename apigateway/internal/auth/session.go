@@ -20,41 +20,40 @@ const (
 	audienceRefresh = "orrery-refresh"
 )
 
-// claims are what the token of a login says.
+// claims are the claims of an access token.
 type claims struct {
 	jwt.RegisteredClaims
-	// Role is for clients. Permissions come from the user's present role.
+	// Role is for clients. Permissions come from the user's current role.
 	Role string `json:"role"`
 	// Epoch is the user's epoch when the token was issued.
 	Epoch int64 `json:"epoch"`
-	// Login is the same in all tokens of one login. It is empty in tokens of
-	// earlier versions, each of which was its own login.
+	// Login is the same in all tokens of one login. It is empty in tokens of earlier versions, each of
+	// which was its own login.
 	Login string `json:"login,omitempty"`
 	// SignedInAt is when the password was checked, in Unix seconds. It is 0 in tokens of earlier
 	// versions; their logins count from the upgrade.
 	SignedInAt int64 `json:"auth_time,omitempty"`
 }
 
-// refreshClaims are what a refresh token says.
+// refreshClaims are the claims of a refresh token.
 type refreshClaims struct {
 	jwt.RegisteredClaims
 	Login  string `json:"login"`
 	Serial int64  `json:"serial"`
 }
 
-// login is the id of the login that the token is of.
+// login returns the ID of the token's login.
 func (c claims) login() string { return cmp.Or(c.Login, c.ID) }
 
-// signer makes and reads the tokens of logins.
+// signer signs and verifies the tokens of logins and instances.
 type signer struct {
-	ring func() *ring
-	now  func() time.Time
-	life func() time.Duration
-	// proven caches tokens with a valid signature; nil disables the cache.
-	proven *proven
+	ring  func() *ring
+	now   func() time.Time
+	life  func() time.Duration
+	cache *tokenCache
 }
 
-// sign makes an access token of a login. It does not outlive the login.
+// sign returns an access token for a login. It does not outlive the login.
 func (s signer) sign(u *account.User, l account.Login) (string, error) {
 	now := s.now()
 	expires := now.Add(s.life())
@@ -70,8 +69,8 @@ func (s signer) sign(u *account.User, l account.Login) (string, error) {
 	}))
 }
 
-// signRefresh makes the newest refresh token of a login. It is the same text each time, as long
-// as the signing key is, so that a repeated request gets the same answer.
+// signRefresh returns the latest refresh token of a login. While the signing key stays, the token is always
+// the same, so that a repeated request gets the same answer.
 func (s signer) signRefresh(u *account.User, l account.Login) (string, error) {
 	return s.signed(jwt.NewWithClaims(jwt.SigningMethodHS256, refreshClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
@@ -82,7 +81,7 @@ func (s signer) signRefresh(u *account.User, l account.Login) (string, error) {
 	}))
 }
 
-// signed is a token with its signature.
+// signed signs a token with the current key.
 func (s signer) signed(token *jwt.Token) (string, error) {
 	key := s.ring().current
 	token.Header["kid"] = key.id
@@ -90,19 +89,16 @@ func (s signer) signed(token *jwt.Token) (string, error) {
 	return text, errs.WrapAs(errs.Internal, "auth.sign", err)
 }
 
-// parseRefresh reads a refresh token. Unauthenticated when it is none, or has expired.
+// parseRefresh parses a refresh token. It returns Unauthenticated if the token is invalid or has expired.
 func (s signer) parseRefresh(token string) (refreshClaims, error) {
 	var c refreshClaims
-	_, err := jwt.ParseWithClaims(token, &c, s.ring().keysOf,
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(),
-		jwt.WithIssuer(issuer), jwt.WithAudience(audienceRefresh), jwt.WithTimeFunc(s.now))
-	if err != nil {
+	if err := s.verify(token, s.ring(), &c, audienceRefresh); err != nil {
 		return c, &errs.Error{Kind: errs.Unauthenticated, Message: "the refresh token is not valid or has expired: log in again", Err: err}
 	}
 	return c, nil
 }
 
-// keysOf are those a token may be signed with.
+// keysOf returns the keys that may have signed a token.
 func (r *ring) keysOf(t *jwt.Token) (any, error) {
 	id, _ := t.Header["kid"].(string)
 	var set jwt.VerificationKeySet
@@ -112,28 +108,25 @@ func (r *ring) keysOf(t *jwt.Token) (any, error) {
 	return set, nil
 }
 
-// parse checks signature and times. Unauthenticated when either is not right.
+// parse parses an access token. It returns Unauthenticated if the token is invalid or has expired.
 func (s signer) parse(token string) (claims, error) {
 	keys := s.ring()
-	if c, ok := s.proven.get(token, keys); ok && s.now().Before(c.ExpiresAt.Time) {
+	if c, ok := s.cache.get(token, keys); ok && s.now().Before(c.ExpiresAt.Time) {
 		return c, nil
 	}
-	c, err := s.verify(token, keys)
-	if err == nil {
-		s.proven.put(token, keys, c)
-	}
-	return c, err
-}
-
-// verify checks signature and expiry. It accepts a token from the future: the clock of the
-// gateway that issued it may be ahead.
-func (s signer) verify(token string, keys *ring) (claims, error) {
 	var c claims
-	_, err := jwt.ParseWithClaims(token, &c, keys.keysOf,
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(),
-		jwt.WithIssuer(issuer), jwt.WithAudience(audience), jwt.WithTimeFunc(s.now))
-	if err != nil {
+	if err := s.verify(token, keys, &c, audience); err != nil {
 		return claims{}, &errs.Error{Kind: errs.Unauthenticated, Message: "the token is not valid or has expired: log in again", Err: err}
 	}
+	s.cache.put(token, keys, c)
 	return c, nil
+}
+
+// verify checks a token's signature, audience and expiry, and decodes its claims. It accepts a token from
+// the future: the clock of the gateway that issued it may be ahead.
+func (s signer) verify(token string, keys *ring, into jwt.Claims, audience string, more ...jwt.ParserOption) error {
+	_, err := jwt.ParseWithClaims(token, into, keys.keysOf, append(more,
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(),
+		jwt.WithIssuer(issuer), jwt.WithAudience(audience), jwt.WithTimeFunc(s.now))...)
+	return err
 }

@@ -14,12 +14,12 @@ import (
 func TestARememberedTokenIsAsGoodAsOneThatIsNot(t *testing.T) {
 	start := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	now, keys := start, &ring{current: keyOf([]byte(strings.Repeat("k", 32)))}
-	s := signer{ring: func() *ring { return keys }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }, proven: newProven()}
+	s := signer{ring: func() *ring { return keys }, now: func() time.Time { return now }, life: func() time.Duration { return SessionTTL }, cache: newTokenCache()}
 	token, err := s.sign(&account.User{Username: "ann", Role: RoleViewer, Epoch: 7}, begun())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.proven.get(token, keys); ok {
+	if _, ok := s.cache.get(token, keys); ok {
 		t.Error("it is remembered before it was checked")
 	}
 	for range 2 {
@@ -27,7 +27,7 @@ func TestARememberedTokenIsAsGoodAsOneThatIsNot(t *testing.T) {
 			t.Fatalf("%+v, %v", c, err)
 		}
 	}
-	if _, ok := s.proven.get(token, keys); !ok {
+	if _, ok := s.cache.get(token, keys); !ok {
 		t.Error("it is not remembered")
 	}
 	if _, err := s.parse(token[:len(token)-2] + "AA"); !errs.Is(err, errs.Unauthenticated) {
@@ -44,11 +44,11 @@ func TestARememberedTokenIsAsGoodAsOneThatIsNot(t *testing.T) {
 }
 
 func TestSoManyTokensAreRememberedAndNoMore(t *testing.T) {
-	p, keys := newProven(), &ring{}
-	for n := range maxProven + 1 {
+	p, keys := newTokenCache(), &ring{}
+	for n := range maxCachedTokens + 1 {
 		p.put(fmt.Sprint(n), keys, claims{})
 	}
-	if len(p.by) > maxProven {
+	if len(p.by) > maxCachedTokens {
 		t.Errorf("%d are remembered", len(p.by))
 	}
 }
