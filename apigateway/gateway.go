@@ -408,17 +408,17 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 			}
 			return g.auth.While(ctx, by, auth.EventsStream)
 		},
-		Sight: func(by account.Credential) events.Sight {
+		Scope: func(by account.Credential) events.Scope {
 			if by.Instance == "" {
-				return events.Sight{Sees: func(e events.Event) bool { return e.Needs == "" || g.auth.May(by, e.Needs) == nil }}
+				return events.Scope{Event: func(e events.Event) bool { return e.Needs == "" || g.auth.May(by, e.Needs) == nil }}
 			}
-			return events.SightOf(g.cfg.View.Snapshot, by.Instance)
+			return events.InstanceScope(g.cfg.View.Snapshot, by.Instance)
 		},
 		Consoles:   func(c *gin.Context) bool { return server.Allowed(c, auth.InstancesConsole) },
 		MaxClients: g.cfg.MaxStreams, PerUser: g.cfg.UserStreams, Slog: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(workload.New(workload.Config{
-		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, HasRoom: told.HasRoom, Tell: g.relay.Publish, StateOf: instances.StateOf, Now: g.cfg.Now,
+		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, HasCapacity: told.HasCapacity, Tell: g.relay.Publish, StateOf: instances.StateOf, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: g.templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,

@@ -9,17 +9,17 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// rehearsals refuses dryRun on routes without a dry run, so that it never becomes a real change.
-func (s *Server) rehearsals(c *gin.Context) {
+// checkDryRun refuses dryRun on routes without a dry run, so that it never becomes a real change.
+func (s *Server) checkDryRun(c *gin.Context) {
 	if c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead || !DryRun(c) || s.routeOf(c).Dry || c.FullPath() == "" {
 		return
 	}
 	Fail(c, &errs.Error{Kind: errs.Malformed, Field: "dryRun", Message: "is not offered here: nothing was changed"})
 }
 
-// conditions refuses If-Match and If-None-Match on changing routes that ignore them, so that
+// checkConditions refuses If-Match and If-None-Match on changing routes that ignore them, so that
 // clients do not rely on a precondition that was not checked.
-func (s *Server) conditions(c *gin.Context) {
+func (s *Server) checkConditions(c *gin.Context) {
 	if c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead || c.FullPath() == "" {
 		return
 	}

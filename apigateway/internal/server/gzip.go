@@ -11,21 +11,21 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// packedFrom is the minimum size of a compressed response, in bytes.
-const packedFrom = 1 << 10
+// gzipFrom is the minimum size of a compressed response, in bytes.
+const gzipFrom = 1 << 10
 
-// newPackers returns a pool of gzip writers. Each takes a quarter of a megabyte.
-func newPackers() *sync.Pool {
+// newGzipWriters returns a pool of gzip writers. Each takes a quarter of a megabyte.
+func newGzipWriters() *sync.Pool {
 	return &sync.Pool{New: func() any {
 		w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // fails only for invalid levels
 		return w
 	}}
 }
 
-// packing compresses text responses for clients that accept gzip. Streams, compressed responses and
+// compress compresses text responses for clients that accept gzip. Streams, compressed responses and
 // those that support ranges are sent unchanged. The ETag is kept, so that If-Match accepts it: it
 // names the object's revision, not these bytes.
-func (s *Server) packing(c *gin.Context) {
+func (s *Server) compress(c *gin.Context) {
 	if !takesGzip(every(c, "Accept-Encoding")) {
 		return
 	}
@@ -33,7 +33,7 @@ func (s *Server) packing(c *gin.Context) {
 		varies(c.Writer.Header())
 		return
 	}
-	w := &packed{ResponseWriter: c.Writer, packers: s.packers}
+	w := &gzipped{ResponseWriter: c.Writer, pool: s.gzipWriters}
 	c.Writer = w
 	defer func() { c.Writer = w.ResponseWriter }() // also in a panic
 	c.Next()
@@ -62,10 +62,10 @@ func takesGzip(accepted string) bool {
 	return false
 }
 
-// packed compresses a response once it is long enough.
-type packed struct {
+// gzipped compresses a response once it is long enough.
+type gzipped struct {
 	gin.ResponseWriter
-	packers *sync.Pool
+	pool *sync.Pool
 	// waiting has what was written before the decision.
 	waiting []byte
 	decided bool
@@ -73,7 +73,7 @@ type packed struct {
 }
 
 // WriteHeader sets Vary on a 304, as on the full response.
-func (w *packed) WriteHeader(status int) {
+func (w *gzipped) WriteHeader(status int) {
 	if status == http.StatusNotModified {
 		varies(w.Header())
 	}
@@ -81,8 +81,8 @@ func (w *packed) WriteHeader(status int) {
 }
 
 // Write compresses, or buffers until the response is long enough.
-func (w *packed) Write(p []byte) (int, error) {
-	if !w.decided && w.text() && len(w.waiting)+len(p) < packedFrom {
+func (w *gzipped) Write(p []byte) (int, error) {
+	if !w.decided && w.text() && len(w.waiting)+len(p) < gzipFrom {
 		w.waiting = append(w.waiting, p...)
 		return len(p), nil
 	}
@@ -96,10 +96,10 @@ func (w *packed) Write(p []byte) (int, error) {
 }
 
 // WriteString is Write.
-func (w *packed) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+func (w *gzipped) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
 
 // text reports whether the response may be compressed.
-func (w *packed) text() bool {
+func (w *gzipped) text() bool {
 	h := w.Header()
 	if h.Get("Content-Encoding") != "" || h.Get("Accept-Ranges") != "" || h.Get("Content-Range") != "" || w.Status() == http.StatusPartialContent {
 		return false
@@ -115,7 +115,7 @@ func (w *packed) text() bool {
 }
 
 // decide starts the response, compressed or not, with the buffered part.
-func (w *packed) decide(pack bool) error {
+func (w *gzipped) decide(pack bool) error {
 	if w.decided {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (w *packed) decide(pack bool) error {
 		varies(h)
 		h.Set("Content-Encoding", "gzip")
 		h.Del("Content-Length")
-		w.gz, _ = w.packers.Get().(*gzip.Writer)
+		w.gz, _ = w.pool.Get().(*gzip.Writer)
 		w.gz.Reset(w.ResponseWriter)
 		into = w.gz.Write
 	}
@@ -139,7 +139,7 @@ func (w *packed) decide(pack bool) error {
 }
 
 // end sends the rest. A short response is sent uncompressed.
-func (w *packed) end() {
+func (w *gzipped) end() {
 	if !w.decided && len(w.waiting) > 0 {
 		varies(w.Header())
 	}
@@ -149,12 +149,12 @@ func (w *packed) end() {
 	}
 	_ = w.gz.Close()
 	w.gz.Reset(nil) // a pooled writer must not keep the response
-	w.packers.Put(w.gz)
+	w.pool.Put(w.gz)
 	w.gz = nil
 }
 
 // WriteHeaderNow starts a response without a body so far: a stream.
-func (w *packed) WriteHeaderNow() {
+func (w *gzipped) WriteHeaderNow() {
 	if len(w.waiting) == 0 {
 		_ = w.decide(false)
 		w.ResponseWriter.WriteHeaderNow()
@@ -162,7 +162,7 @@ func (w *packed) WriteHeaderNow() {
 }
 
 // Flush sends what was written.
-func (w *packed) Flush() {
+func (w *gzipped) Flush() {
 	_ = w.decide(false)
 	if w.gz != nil {
 		_ = w.gz.Flush()
@@ -171,7 +171,7 @@ func (w *packed) Flush() {
 }
 
 // Written reports whether a handler has answered.
-func (w *packed) Written() bool { return len(w.waiting) > 0 || w.ResponseWriter.Written() }
+func (w *gzipped) Written() bool { return len(w.waiting) > 0 || w.ResponseWriter.Written() }
 
 // Unwrap is for http.ResponseController.
-func (w *packed) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *gzipped) Unwrap() http.ResponseWriter { return w.ResponseWriter }

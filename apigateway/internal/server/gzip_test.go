@@ -22,7 +22,7 @@ var long = strings.Repeat(`{"name":"lobby"}`, 100)
 
 func TestTextIsPackedForWhoTakesThat(t *testing.T) {
 	e := gin.New()
-	e.Use((&Server{packers: newPackers()}).packing, unlessSame)
+	e.Use((&Server{gzipWriters: newGzipWriters()}).compress, unlessSame)
 	e.GET("/json", func(c *gin.Context) { ETag(c, 7); c.Data(200, "application/json; charset=utf-8", []byte(long)) })
 	kept := bodycache.NewBody([]byte(long))
 	e.GET("/kept", func(c *gin.Context) { ETag(c, 7); SendKept(c, kept) })
@@ -113,7 +113,7 @@ func TestTextIsPackedForWhoTakesThat(t *testing.T) {
 
 func TestWhoHasItIsToldThatItIsTheSame(t *testing.T) {
 	e := gin.New()
-	e.Use((&Server{packers: newPackers()}).packing, unlessSame, func(c *gin.Context) { c.Writer.Header().Add("Vary", "Origin") })
+	e.Use((&Server{gzipWriters: newGzipWriters()}).compress, unlessSame, func(c *gin.Context) { c.Writer.Header().Add("Vary", "Origin") })
 	e.Match([]string{"GET", "PUT"}, "/one", func(c *gin.Context) { WholeETag(c, 7); c.Data(200, "application/json", []byte(long)) })
 	e.GET("/live", func(c *gin.Context) { ETag(c, 7); c.Data(200, "application/json", []byte(long)) })
 	e.GET("/copied", func(c *gin.Context) { c.Header("ETag", `"7"`); _, _ = io.Copy(c.Writer, strings.NewReader(long)) })
@@ -156,7 +156,7 @@ func TestWhoHasItIsToldThatItIsTheSame(t *testing.T) {
 
 func TestWhatAnAnswerDependsOnIsSaidWithoutItsBodyToo(t *testing.T) {
 	e := gin.New()
-	e.Use((&Server{packers: newPackers()}).packing, func(c *gin.Context) { c.Writer.Header().Add("Vary", "Origin") })
+	e.Use((&Server{gzipWriters: newGzipWriters()}).compress, func(c *gin.Context) { c.Writer.Header().Add("Vary", "Origin") })
 	kept := bodycache.NewBody([]byte(long))
 	for path, answer := range map[string]gin.HandlerFunc{
 		"/json": func(c *gin.Context) { c.Data(200, "application/json", []byte(long)) },

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/apigateway/internal/server/ratelimit"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
@@ -84,8 +85,8 @@ func Shown(c *gin.Context) content.Visibility {
 	return who.Shown()
 }
 
-// guard authenticates the caller, applies the rate limits and checks the route's demand.
-func (s *Server) guard(c *gin.Context) {
+// authorize authenticates the caller, applies the rate limits and checks the route's demand.
+func (s *Server) authorize(c *gin.Context) {
 	demand := s.routeOf(c).Demand
 	if demand.caller == itself {
 		s.own(c, demand.renewing)
@@ -119,7 +120,7 @@ func (s *Server) guard(c *gin.Context) {
 		}
 	case err == nil && !s.withinUser(c, who):
 		return
-	case err == nil && s.routeOf(c).Tickets && !s.within(c, "tickets", "of "+who.User, s.tickets.allow(who.User)):
+	case err == nil && s.routeOf(c).Tickets && !within(s, c, s.tickets, who.User, "tickets", "of "+who.User):
 		return
 	}
 	switch {
@@ -202,57 +203,70 @@ func probe(route string) bool {
 const anonymously = "requests without a valid token"
 
 // withinAddress counts a request of an address and answers 429 above the limit.
-func (s *Server) withinAddress(c *gin.Context, l *limiter[netip.Addr], what string) bool {
-	return s.within(c, what, "from your address", l.allow(caller(c.ClientIP())))
+func (s *Server) withinAddress(c *gin.Context, l *ratelimit.Limiter[netip.Addr], what string) bool {
+	return within(s, c, l, callerAddress(c.ClientIP()), what, "from your address")
 }
 
 // withinUser counts a request of a user or a PUBLIC token.
 func (s *Server) withinUser(c *gin.Context, who auth.Identity) bool {
-	if who.Public && !s.within(c, "requests", "with this PUBLIC token", s.public.allow(who.TokenID)) {
+	if who.Public && !within(s, c, s.public, who.TokenID, "requests", "with this PUBLIC token") {
 		return false
 	}
-	return s.within(c, "requests", "of "+who.User, s.users.allow(who.User))
+	return within(s, c, s.users, who.User, "requests", "of "+who.User)
 }
 
 // Limit of an instance's requests to this gateway. A proxy sends two requests for each player when
 // all its players reconnect at once.
 const (
-	instanceLimit = 2000
-	instanceSpan  = 10 * time.Second
+	instanceLimit  = 2000
+	instanceWindow = 10 * time.Second
 )
 
 // withinInstance counts a request of an instance, by its actor name.
 func (s *Server) withinInstance(c *gin.Context, actor string) bool {
-	return s.within(c, "requests", "of this instance", s.instances.allow(actor))
+	return within(s, c, s.instances, actor, "requests", "of this instance")
 }
 
 // WithinName counts a login attempt for a user name. It answers 429 and returns false above the limit.
 func (s *Server) WithinName(c *gin.Context, name string) bool {
-	return s.within(c, "logins", "under this user name", s.names.allow(sha256.Sum256([]byte(strings.ToLower(name)))))
+	return within(s, c, s.names, sha256.Sum256([]byte(strings.ToLower(name))), "logins", "under this user name")
 }
 
 // pictureLimit limits the uploads of one user's pictures per hour and gateway. It is not divided by the
 // number of gateways: it protects the disk, and a browser stays at one gateway.
 const pictureLimit = 10
 
-// alone is the number of gateways for limits that are not shared.
-func alone() int { return 1 }
-
 // WithinPictures counts an upload of a user's picture. It answers 429 and returns false above the limit.
 func (s *Server) WithinPictures(c *gin.Context, user string) bool {
-	counted := s.pictures.allow(user)
-	if counted.over {
-		s.limited(c, "pictures", "too many pictures of this user: try again in an hour", counted.wait)
+	wait, ok := s.pictures.Allow(user)
+	if !ok {
+		s.limited(c, "pictures", "too many pictures of this user: try again in an hour", wait)
 	}
-	return !counted.over
+	return ok
 }
 
-// within answers 429 if the limit was exceeded.
-func (s *Server) within(c *gin.Context, what, whose string, counted verdict) bool {
-	if counted.over {
-		s.limited(c, what, "too many "+what+" "+whose+": wait a moment", counted.wait)
+// within counts a request of a caller. Above the limit it answers 429 and returns false.
+func within[K comparable](s *Server, c *gin.Context, l *ratelimit.Limiter[K], caller K, what, whose string) bool {
+	wait, ok := l.Allow(caller)
+	if !ok {
+		s.limited(c, what, "too many "+what+" "+whose+": wait a moment", wait)
 	}
-	return !counted.over
+	return ok
+}
+
+// callerAddress returns the address that requests are counted by: for IPv6 the /64, which one host owns.
+func callerAddress(ip string) netip.Addr {
+	a, err := netip.ParseAddr(ip)
+	if err != nil {
+		return netip.Addr{}
+	}
+	a = a.Unmap().WithZone("")
+	if a.Is6() {
+		if p, err := a.Prefix(64); err == nil {
+			return p.Addr()
+		}
+	}
+	return a
 }
 
 // limited answers 429.

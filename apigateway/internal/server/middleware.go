@@ -74,9 +74,9 @@ func (s *Server) recover(c *gin.Context) {
 	c.Next()
 }
 
-// queries refuses query strings that would be misread: invalid parameters would be dropped
+// checkQuery refuses query strings that would be misread: invalid parameters would be dropped
 // silently, and a misspelled dry run would be a real change.
-func queries(c *gin.Context) {
+func checkQuery(c *gin.Context) {
 	if c.Request.URL.RawQuery == "" {
 		return
 	}
@@ -187,8 +187,8 @@ func refuseBody(c *gin.Context, limit int64) {
 	_, _ = io.CopyN(io.Discard, c.Request.Body, drained)
 }
 
-// bodies limits the request body and refuses media types that the route does not read.
-func (s *Server) bodies(c *gin.Context) {
+// limitBody limits the request body and refuses media types that the route does not read.
+func (s *Server) limitBody(c *gin.Context) {
 	body := s.routeOf(c).Body
 	limit := body.Limit
 	if sent := c.GetHeader("Content-Type"); c.Request.ContentLength != 0 && !body.readable(sent) {
@@ -207,13 +207,13 @@ func (s *Server) bodies(c *gin.Context) {
 	}
 	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, limit)
 	if limit > wire.BodyLimit {
-		c.Request.Body = &patient{ReadCloser: c.Request.Body, rc: http.NewResponseController(c.Writer)}
+		c.Request.Body = &slowBody{ReadCloser: c.Request.Body, rc: http.NewResponseController(c.Writer)}
 	}
 }
 
-// queue limits concurrent large uploads: a slow one occupies a connection and disk space for its
+// limitUploads limits concurrent large uploads: a slow one occupies a connection and disk space for its
 // whole duration.
-func (s *Server) queue(c *gin.Context) {
+func (s *Server) limitUploads(c *gin.Context) {
 	if s.routeOf(c).Body.Limit < UploadLimit {
 		return
 	}

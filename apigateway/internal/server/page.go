@@ -83,23 +83,16 @@ func EncodePage[S any](w Wanted, all []S, show func(to []byte, item S) []byte) [
 // furthest limits page numbers to avoid overflow.
 const furthest = 1 << 30
 
-func number(c *gin.Context, name string, otherwise int) (int, error) {
+// Number parses an integer query parameter; otherwise is its default. If ok is false, a 400 was sent.
+func Number(c *gin.Context, name string, otherwise int) (n int, ok bool) {
 	text := c.Query(name)
 	if text == "" {
-		return otherwise, nil
+		return otherwise, true
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, &errs.Error{Kind: errs.Malformed, Field: name, Message: name + " must be a whole number"}
+		Fail(c, &errs.Error{Kind: errs.Malformed, Field: name, Message: name + " must be a whole number"})
+		return 0, false
 	}
-	return n, nil
-}
-
-// Number parses an integer query parameter; otherwise is its default. If ok is false, a 400 was sent.
-func Number(c *gin.Context, name string, otherwise int) (n int, ok bool) {
-	n, err := number(c, name, otherwise)
-	if err != nil {
-		Fail(c, err)
-	}
-	return n, err == nil
+	return n, true
 }

@@ -62,7 +62,7 @@ func SendJSON(c *gin.Context, body []byte) {
 // SendKept sends a cached JSON body, compressed if the client accepts gzip.
 func SendKept(c *gin.Context, body *bodycache.Body) {
 	bytes := body.Plain
-	if len(bytes) >= packedFrom && c.Request.Method != http.MethodHead && takesGzip(every(c, "Accept-Encoding")) {
+	if len(bytes) >= gzipFrom && c.Request.Method != http.MethodHead && takesGzip(every(c, "Accept-Encoding")) {
 		varies(c.Writer.Header())
 		c.Header("Content-Encoding", "gzip")
 		bytes = body.Gzipped()

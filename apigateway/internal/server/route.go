@@ -224,10 +224,10 @@ func (s *Server) mount(r Route) {
 	s.engine.Handle(r.Method, r.Path, handle)
 	byPath := s.routes[r.Method]
 	if byPath == nil {
-		byPath = map[string]*mounted{}
+		byPath = map[string]*Route{}
 		s.routes[r.Method] = byPath
 	}
-	byPath[r.Path] = &mounted{Route: r}
+	byPath[r.Path] = &r
 }
 
 // noteRead audits a read of the instance or template in the path.
@@ -250,7 +250,7 @@ func (s *Server) Routes() []Route {
 			continue
 		}
 		for _, r := range byPath {
-			out = append(out, r.Route)
+			out = append(out, *r)
 		}
 	}
 	slices.SortFunc(out, func(a, b Route) int {
@@ -268,8 +268,8 @@ func (s *Server) routeOf(c *gin.Context) *Route {
 	if path == "" {
 		return noRoute
 	}
-	if m, ok := s.routes[c.Request.Method][path]; ok {
-		return &m.Route
+	if r, ok := s.routes[c.Request.Method][path]; ok {
+		return r
 	}
 	return &Route{Body: JSON}
 }

@@ -27,7 +27,7 @@ func TestARouteThatDemandsNothingIsForNobody(t *testing.T) {
 
 func TestABodyOfAnotherTypeIsRefusedUnlessTheRouteReadsAll(t *testing.T) {
 	served := func(c *gin.Context) { c.Status(http.StatusNoContent) }
-	frame := bare((*Server).bodies)
+	frame := bare((*Server).limitBody)
 	frame.Add(Post("/json", Public, served), Post("/raw", Public, served).Reads(Any))
 	for _, tc := range []struct {
 		path, contentType, body string
@@ -57,7 +57,7 @@ func TestABodyOfAnotherTypeIsRefusedUnlessTheRouteReadsAll(t *testing.T) {
 }
 
 func TestRoutesAreListedAsTheyWereAdded(t *testing.T) {
-	frame := bare((*Server).bodies)
+	frame := bare((*Server).limitBody)
 	frame.Add(Under("/b", Get("", Anyone, unserved), Get("/:id", Needs(auth.NodesView), unserved))...)
 	frame.Add(Delete("/a", Public, unserved))
 	var got []string

@@ -15,6 +15,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
+	"github.com/orreryhq/orrery/apigateway/internal/server/ratelimit"
 	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -46,17 +47,17 @@ type Config struct {
 type Server struct {
 	engine *gin.Engine
 	// routes maps method and path to the route.
-	routes map[string]map[string]*mounted
+	routes map[string]map[string]*Route
 
 	cfg               Config
-	anonymous, logins *limiter[netip.Addr]
-	public, users     *limiter[string]            // by API token ID and by user name
-	tickets           *limiter[string]            // by the name of the user
-	names             *limiter[[sha256.Size]byte] // by the hash of the name
-	pictures          *limiter[string]            // by the user's ID
-	instances         *limiter[string]            // by the instance's actor name
+	anonymous, logins *ratelimit.Limiter[netip.Addr]
+	public, users     *ratelimit.Limiter[string]            // by API token ID and by user name
+	tickets           *ratelimit.Limiter[string]            // by the name of the user
+	names             *ratelimit.Limiter[[sha256.Size]byte] // by the hash of the name
+	pictures          *ratelimit.Limiter[string]            // by the user's ID
+	instances         *ratelimit.Limiter[string]            // by the instance's actor name
 	uploads           uploads
-	packers           *sync.Pool
+	gzipWriters       *sync.Pool
 	metrics           metrics
 }
 
@@ -67,34 +68,37 @@ type metrics struct {
 
 // New returns a Server without routes.
 func New(cfg Config) *Server {
+	shared := func(limit func() int) ratelimit.Config {
+		return ratelimit.Config{Limit: limit, Window: time.Minute, Now: cfg.Now, Replicas: cfg.Replicas}
+	}
 	s := &Server{
-		cfg: cfg, engine: newEngine(), routes: map[string]map[string]*mounted{}, packers: newPackers(),
-		anonymous: newLimiter[netip.Addr](func() int { return cfg.Settings.Now().Anonymous }, cfg.Now, cfg.Replicas),
-		logins:    newLimiter[netip.Addr](func() int { return cfg.Settings.Now().Logins }, cfg.Now, cfg.Replicas),
-		names:     newLimiter[[sha256.Size]byte](func() int { return cfg.Settings.Now().Names }, cfg.Now, cfg.Replicas),
-		users:     newLimiter[string](func() int { return cfg.Settings.Now().Users }, cfg.Now, cfg.Replicas),
-		tickets:   newLimiter[string](func() int { return cfg.Settings.Now().Tickets }, cfg.Now, cfg.Replicas),
-		public:    newLimiter[string](func() int { return publicLimit }, cfg.Now, cfg.Replicas),
-		pictures:  newLimiter[string](func() int { return pictureLimit }, cfg.Now, alone).per(time.Hour),
-		instances: newLimiter[string](func() int { return instanceLimit }, cfg.Now, alone).per(instanceSpan),
+		cfg: cfg, engine: newEngine(), routes: map[string]map[string]*Route{}, gzipWriters: newGzipWriters(),
+		anonymous: ratelimit.New[netip.Addr](shared(func() int { return cfg.Settings.Now().Anonymous })),
+		logins:    ratelimit.New[netip.Addr](shared(func() int { return cfg.Settings.Now().Logins })),
+		names:     ratelimit.New[[sha256.Size]byte](shared(func() int { return cfg.Settings.Now().Names })),
+		users:     ratelimit.New[string](shared(func() int { return cfg.Settings.Now().Users })),
+		tickets:   ratelimit.New[string](shared(func() int { return cfg.Settings.Now().Tickets })),
+		public:    ratelimit.New[string](shared(func() int { return publicLimit })),
+		pictures:  ratelimit.New[string](ratelimit.Config{Limit: func() int { return pictureLimit }, Window: time.Hour, Now: cfg.Now}),
+		instances: ratelimit.New[string](ratelimit.Config{Limit: func() int { return instanceLimit }, Window: instanceWindow, Now: cfg.Now}),
 		metrics: metrics{
 			requests: cfg.Metrics.Counter("http_requests", "Requests by route and status.", "method", "route", "status"),
 			limited:  cfg.Metrics.Counter("http_requests_limited", "Requests refused because of a rate limit.", "limit"),
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.engine.Use(ids, s.address, s.observe, s.recover, s.packing, endWithNewline, unlessSame, s.cors, s.admit, s.guard, queries, s.rehearsals, s.conditions, s.revisions, s.queue, s.bodies, s.fingerprint, s.once)
+	s.engine.Use(ids, s.address, s.observe, s.recover, s.compress, endWithNewline, unlessSame, s.cors, s.admit, s.authorize, checkQuery, s.checkDryRun, s.checkConditions, s.revisions, s.limitUploads, s.limitBody, s.fingerprint, s.once)
 	s.engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})
 	s.engine.NoMethod(func(c *gin.Context) {
-		Refuse(c, wire.Reply{Status: http.StatusMethodNotAllowed, Code: "METHOD_NOT_ALLOWED", Message: "this route does not take " + spelled(c.Request.Method)})
+		Refuse(c, wire.Reply{Status: http.StatusMethodNotAllowed, Code: "METHOD_NOT_ALLOWED", Message: "this route does not take " + methodName(c.Request.Method)})
 	})
 	return s
 }
 
-// spelled returns the sanitized method for an error message, because clients can send any method.
-func spelled(method string) string {
+// methodName returns the sanitized method for an error message, because clients can send any method.
+func methodName(method string) string {
 	const longest = 32
 	method = clean(method)
 	return cmp.Or(method[:min(len(method), longest)], "this method")

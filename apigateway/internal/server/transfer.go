@@ -19,23 +19,17 @@ const (
 	TextLimit = 8 << 20
 	// stall is how long a transfer may make no progress.
 	stall = 30 * time.Second
-	// moveEvery is the interval for extending a transfer's deadline.
-	moveEvery = time.Second
 )
 
-// patient is a body whose read deadline is extended while data arrives.
-type patient struct {
+// slowBody is a body whose read deadline is extended while data arrives.
+type slowBody struct {
 	io.ReadCloser
-	rc    *http.ResponseController
-	moved time.Time
+	rc *http.ResponseController
 }
 
 // Read reads and extends the deadline, if the connection supports one.
-func (p *patient) Read(b []byte) (int, error) {
-	if now := time.Now(); now.Sub(p.moved) >= moveEvery {
-		_ = p.rc.SetReadDeadline(now.Add(stall))
-		p.moved = now
-	}
+func (p *slowBody) Read(b []byte) (int, error) {
+	_ = p.rc.SetReadDeadline(time.Now().Add(stall))
 	n, err := p.ReadCloser.Read(b)
 	if err != nil {
 		_ = p.rc.SetReadDeadline(time.Time{}) // processing the body may take long
@@ -71,7 +65,7 @@ func Send(c *gin.Context, t Transfer) {
 		c.Writer.WriteHeaderNow()
 		return
 	}
-	if _, err := io.Copy(&unhurried{w: c.Writer, rc: rc}, t.Body); err != nil {
+	if _, err := io.Copy(&slowWriter{w: c.Writer, rc: rc}, t.Body); err != nil {
 		_ = c.Error(err)
 		panic(http.ErrAbortHandler)
 	}
@@ -84,18 +78,14 @@ func Unhurried(c *gin.Context) {
 	_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Time{}) // may be unsupported
 }
 
-// unhurried extends the write deadline while data is written.
-type unhurried struct {
-	w     io.Writer
-	rc    *http.ResponseController
-	moved time.Time
+// slowWriter extends the write deadline while data is written.
+type slowWriter struct {
+	w  io.Writer
+	rc *http.ResponseController
 }
 
-func (u *unhurried) Write(b []byte) (int, error) {
-	if now := time.Now(); now.Sub(u.moved) >= moveEvery {
-		_ = u.rc.SetWriteDeadline(now.Add(stall))
-		u.moved = now
-	}
+func (u *slowWriter) Write(b []byte) (int, error) {
+	_ = u.rc.SetWriteDeadline(time.Now().Add(stall))
 	return u.w.Write(b)
 }
 

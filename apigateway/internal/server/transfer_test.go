@@ -16,14 +16,14 @@ import (
 
 // bare returns a server on which every request runs only part.
 func bare(part func(*Server, *gin.Context)) *Server {
-	s := &Server{engine: newEngine(), routes: map[string]map[string]*mounted{}}
+	s := &Server{engine: newEngine(), routes: map[string]map[string]*Route{}}
 	s.engine.Use(func(c *gin.Context) { part(s, c) })
 	return s
 }
 
 func TestALargeBodyMayTakeLongerThanAServersTimeLimit(t *testing.T) {
 	const limit = 100 * time.Millisecond
-	frame := bare((*Server).bodies)
+	frame := bare((*Server).limitBody)
 	got := make(chan string, 1)
 	handler := func(c *gin.Context) {
 		b, err := io.ReadAll(c.Request.Body)
@@ -68,7 +68,7 @@ func TestAnAttachmentsNameStandsInItsHeader(t *testing.T) {
 }
 
 func TestABodyThatIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
-	frame := bare((*Server).bodies)
+	frame := bare((*Server).limitBody)
 	frame.Add(Post("/small", Public, func(*gin.Context) { t.Error("it was served") }))
 	s := httptest.NewServer(frame)
 	defer s.Close()

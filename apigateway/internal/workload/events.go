@@ -44,7 +44,7 @@ func (a *API) event(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	if !a.said.allow(c, "events") || !a.handOver(c, client.Heartbeat{}) {
+	if !allow(c, a.custom, "events") || !a.handOver(c, client.Heartbeat{}) {
 		return
 	}
 	if b.Data == nil {
@@ -65,7 +65,7 @@ func (a *API) tell(c *gin.Context, t events.Type, fields func(*fleet.Instance) e
 
 // tellMetrics sends a server's metrics as an event.
 func (a *API) tellMetrics(c *gin.Context, figures json.RawMessage) {
-	if _, over := a.measures.count(server.OwnInstance(c)); over {
+	if _, ok := a.metrics.Allow(server.OwnInstance(c)); !ok {
 		return // drop the event: the agent keeps the figures, and the stream is shared
 	}
 	a.tell(c, events.InstanceMetrics, func(i *fleet.Instance) events.Fields {

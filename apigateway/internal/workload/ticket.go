@@ -1,13 +1,8 @@
 package workload
 
 import (
-	"context"
-	"net/http"
-	"time"
-
 	"github.com/gin-gonic/gin"
 
-	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/stream/events"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -20,7 +15,7 @@ const maxTickets = 30
 // ticket issues a ticket for the event stream, restricted to what the instance may see. The stream ends
 // with the instance's generation or when its tokens are revoked.
 func (a *API) ticket(c *gin.Context) {
-	if !a.tickets.allow(c, "tickets") {
+	if !allow(c, a.tickets, "tickets") {
 		return
 	}
 	sent, i := a.cfg.Auth.RenewerOf(c.GetHeader("Authorization"))
@@ -29,18 +24,8 @@ func (a *API) ticket(c *gin.Context) {
 		return
 	}
 	caller := account.Credential{Instance: sent.Instance, Root: sent.Root, Generation: sent.Generation}
-	if !a.cfg.HasRoom(c, caller) {
+	if !a.cfg.HasCapacity(c, caller) {
 		return
 	}
-	var ticket string
-	err := txn.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
-		ticket, err = a.cfg.Tickets.Issue(ctx, account.Ticket{Credential: caller, Stream: events.StreamName})
-		return err
-	})
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Header("Cache-Control", "no-store")
-	c.JSON(http.StatusOK, gin.H{"ticket": ticket, "expiresInSeconds": int(a.cfg.Tickets.TTL() / time.Second)})
+	a.cfg.Tickets.Send(c, account.Ticket{Credential: caller, Stream: events.StreamName})
 }

@@ -28,7 +28,7 @@ type ownToken struct {
 // refresh exchanges the environment's token or a short one for a new short token, which replaces the
 // previous one. It needs no sequence number and no body: of two tokens, the later one is valid.
 func (a *API) refresh(c *gin.Context) {
-	if !a.refreshes.allow(c, "refreshes") {
+	if !allow(c, a.refreshes, "refreshes") {
 		return
 	}
 	sent, i := a.cfg.Auth.RenewerOf(c.GetHeader("Authorization"))

@@ -17,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/server/ratelimit"
 	"github.com/orreryhq/orrery/apigateway/internal/stream/events"
 	"github.com/orreryhq/orrery/apigateway/internal/workload/presence"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -38,10 +39,10 @@ type Config struct {
 	Auth       *auth.Service
 	// Players records accepted reports.
 	Players *presence.Table
-	// Tickets issues event stream tickets. HasRoom reports whether another stream is allowed, and otherwise
+	// Tickets issues event stream tickets. HasCapacity reports whether another stream is allowed, and otherwise
 	// sends the error response.
-	Tickets *events.Tickets
-	HasRoom func(*gin.Context, account.Credential) bool
+	Tickets     *events.Tickets
+	HasCapacity func(*gin.Context, account.Credential) bool
 	// Tell sends a live event to the clients of all gateways.
 	Tell func(events.Event)
 	// StateOf returns a state's name for existing plugins.
@@ -52,21 +53,40 @@ type Config struct {
 // API serves the calls of instances.
 type API struct {
 	cfg       Config
-	refreshes pace
-	tickets   pace
-	said      pace
-	measures  pace
+	refreshes *limiter
+	tickets   *limiter
+	custom    *limiter // custom events
+	metrics   *limiter // events with metrics
 }
 
 // New returns the API.
 func New(cfg Config) *API {
 	return &API{
 		cfg:       cfg,
-		refreshes: pace{limit: maxRefreshes, window: time.Minute, now: cfg.Now},
-		tickets:   pace{limit: maxTickets, window: time.Minute, now: cfg.Now},
-		said:      pace{limit: maxEvents, window: time.Second, now: cfg.Now},
-		measures:  pace{limit: maxMeasures, window: time.Second, now: cfg.Now},
+		refreshes: newLimiter(maxRefreshes, time.Minute, cfg.Now),
+		tickets:   newLimiter(maxTickets, time.Minute, cfg.Now),
+		custom:    newLimiter(maxEvents, time.Second, cfg.Now),
+		metrics:   newLimiter(maxMeasures, time.Second, cfg.Now),
 	}
+}
+
+// limiter limits how often each instance does something at this gateway.
+type limiter = ratelimit.Limiter[fleet.InstanceID]
+
+func newLimiter(limit int, window time.Duration, now func() time.Time) *limiter {
+	return ratelimit.New[fleet.InstanceID](ratelimit.Config{Limit: func() int { return limit }, Window: window, Now: now})
+}
+
+// allow counts a request of the calling instance. Above the limit it answers 429 and returns false.
+func allow(c *gin.Context, l *limiter, what string) bool {
+	wait, ok := l.Allow(server.OwnInstance(c))
+	if !ok {
+		server.Refuse(c, wire.Reply{
+			Status: http.StatusTooManyRequests, Code: "RATE_LIMITED", RetryAfter: max(wait, time.Second),
+			Message: "too many " + what + " of this instance: wait a moment",
+		})
+	}
+	return ok
 }
 
 // Routes returns all routes of servers and proxies.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/http"
 	"slices"
 	"time"
 
@@ -138,12 +137,8 @@ func (s *Streams) viewer(c *gin.Context, i *fleet.Instance) (viewer, error) {
 		}
 		return viewer{server.Actor(c), who.Credential(), who.Can(auth.InstancesCommand)}, nil
 	}
-	var record account.Ticket
-	err := txn.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
-		record, err = s.cfg.Tickets.Use(ctx, ticket, func(t account.Ticket) bool {
-			return t.Stream == streamOf(i.Intent.ID) || t.Stream == events.StreamName && t.Consoles
-		})
-		return err
+	record, err := s.cfg.Tickets.Use(c.Request.Context(), ticket, func(t account.Ticket) bool {
+		return t.Stream == streamOf(i.Intent.ID) || t.Stream == events.StreamName && t.Consoles
 	})
 	return viewer{txn.Actor{User: record.User, IP: c.ClientIP()}, record.Credential, record.Typing}, err
 }
@@ -175,18 +170,6 @@ func (s *Streams) Ticket(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	var ticket string
 	who, _ := server.Identity(c)
-	err = txn.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
-		ticket, err = s.cfg.Tickets.Issue(ctx, account.Ticket{
-			Credential: who.Credential(), Stream: streamOf(i.Intent.ID), Typing: who.Can(auth.InstancesCommand),
-		})
-		return err
-	})
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Header("Cache-Control", "no-store")
-	c.JSON(http.StatusOK, gin.H{"ticket": ticket, "expiresInSeconds": int(s.cfg.Tickets.TTL() / time.Second)})
+	s.cfg.Tickets.Send(c, account.Ticket{Credential: who.Credential(), Stream: streamOf(i.Intent.ID), Typing: who.Can(auth.InstancesCommand)})
 }

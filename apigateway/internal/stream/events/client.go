@@ -2,8 +2,8 @@ package events
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/stream/socket"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -32,8 +33,8 @@ type client struct {
 	at cursor
 	// past identifies the etcd history that the cursor belongs to.
 	past int
-	// told is the ID of the last event sent.
-	told Position
+	// sentID is the ID of the last event sent.
+	sentID Position
 	// counts is true if this stream numbers its events from 1 without gaps. counted is the last number.
 	counts  bool
 	counted int64
@@ -42,25 +43,24 @@ type client struct {
 	// out has the data to write next, or is nil. sent is the number of log events in it.
 	out  *bytes.Buffer
 	sent int
-	// until is the write deadline.
-	until time.Time
 }
 
 // filter selects a client's events. Empty parts select all.
 type filter struct {
 	types []Type
 	group fleet.GroupName
-	// sight limits what the client may see.
-	sight Sight
+	scope Scope
 }
 
-// hears is the part of wants that never changes for an event.
-func (f filter) hears(e Event) bool {
+// mayWant is the part of wants that never changes for an event.
+func (f filter) mayWant(e Event) bool {
 	return (len(f.types) == 0 || slices.Contains(f.types, e.Type)) && (f.group == "" || e.concerns(f.group)) &&
-		(f.sight.Hears == nil || f.sight.Hears(e.Type))
+		(f.scope.Type == nil || f.scope.Type(e.Type))
 }
 
-func (f filter) wants(e Event) bool { return f.hears(e) && (f.sight.Sees == nil || f.sight.Sees(e)) }
+func (f filter) wants(e Event) bool {
+	return f.mayWant(e) && (f.scope.Event == nil || f.scope.Event(e))
+}
 
 // typeName matches valid event types.
 var typeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$`)
@@ -68,11 +68,11 @@ var typeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$`)
 // Nameable reports whether a name is a valid event type, also for custom events of instances.
 func Nameable(name string) bool { return typeName.MatchString(name) }
 
-// nameable returns Malformed if a client requests an invalid type.
-func nameable(types string) error {
+// checkTypes returns Malformed if a client requests an invalid type.
+func checkTypes(types string) error {
 	for name := range strings.SplitSeq(types, ",") {
 		if name = strings.TrimSpace(name); name != "" && !Nameable(name) {
-			return &errs.Error{Kind: errs.Malformed, Field: "types", Message: fmt.Sprintf("has %q, which is no event's type: name some of /docs, or of your own, with commas between them", name)}
+			return &errs.Error{Kind: errs.Malformed, Field: "types", Message: fmt.Sprintf("contains %q, which is not a valid event type: send types from /docs or custom ones, separated by commas", name)}
 		}
 	}
 	return nil
@@ -84,14 +84,14 @@ const (
 	byConnection = "connection"
 )
 
-// numbering returns Malformed for an unknown numbering, or if the client resumes by a number that is
+// checkNumbering returns Malformed for an unknown numbering, or if the client resumes by a number that is
 // only valid on its old connection.
-func numbering(c *gin.Context) error {
+func checkNumbering(c *gin.Context) error {
 	switch by := c.Query("numbering"); by {
 	case "", byRevision:
 	case byConnection:
 		if c.Query("lastSequence") != "" {
-			return &errs.Error{Kind: errs.Malformed, Field: "lastSequence", Message: "lastSequence says nothing with numbering=connection, where every connection counts from 1: resume with the header Last-Event-ID"}
+			return &errs.Error{Kind: errs.Malformed, Field: "lastSequence", Message: "lastSequence cannot be used with numbering=connection, because every connection counts from 1: resume with the header Last-Event-ID"}
 		}
 	default:
 		return &errs.Error{Kind: errs.Malformed, Field: "numbering", Message: fmt.Sprintf("numbering must be %s or %s, is %q", byRevision, byConnection, by)}
@@ -114,7 +114,7 @@ func newClient(s *Streams, c *gin.Context) *client {
 
 // serve writes events until the client disconnects or falls behind, or the streams are closed.
 func (c *client) serve(ctx context.Context, start origin) {
-	ear, leave := c.log.join(c.filter.hears)
+	sub, leave := c.log.subscribe(c.filter.mayWant)
 	defer leave()
 	keepAlive := time.NewTicker(c.streams.cfg.KeepAlive)
 	defer keepAlive.Stop()
@@ -126,7 +126,7 @@ func (c *client) serve(ctx context.Context, start origin) {
 		case ctx.Err() != nil:
 			c.expel(context.Cause(ctx))
 			return
-		case c.streams.ended(): // a client that never catches up does not reach the select
+		case c.streams.ending.Err() != nil: // a client that never catches up does not reach the select
 			return
 		}
 		known, done, err := c.catchUp(ctx)
@@ -136,18 +136,18 @@ func (c *client) serve(ctx context.Context, start origin) {
 		if err != nil {
 			return // the client disconnected or got an error event
 		}
-		if !done || !c.log.await(ear, known) {
+		if !done || !c.log.await(sub, known) {
 			continue
 		}
 		select {
-		case <-ear.called:
+		case <-sub.wake:
 		case <-keepAlive.C:
 			silent = true
-		case <-c.streams.closed:
+		case <-c.streams.ending.Done():
 			return
 		case <-ctx.Done():
 		}
-		c.skip(c.log.crowd.rouse(ear))
+		c.skip(c.log.broadcaster.endWait(sub))
 	}
 }
 
@@ -156,7 +156,7 @@ func (c *client) skip(upTo mark) {
 	if upTo.past != c.past {
 		return
 	}
-	c.at.told = max(c.at.told, upTo.told)
+	c.at.liveCount = max(c.at.liveCount, upTo.liveCount)
 	if upTo.head > c.at.pos.Rev {
 		c.at.pos = Position{Rev: upTo.head}
 	}
@@ -173,13 +173,8 @@ func (c *client) expel(why error) {
 
 // open writes the headers and the first frame.
 func (c *client) open(start origin) error {
-	h := c.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no")      // a buffering proxy would delay events
-	_ = c.rc.SetReadDeadline(time.Time{}) // nothing more is read; may be unsupported
-	c.w.WriteHeader(http.StatusOK)
-	c.at, c.told = cursor{pos: start.pos, told: c.log.now().told}, start.pos
+	socket.StartEvents(c.w)
+	c.at, c.sentID = cursor{pos: start.pos, liveCount: c.log.now().liveCount}, start.pos
 	latest := c.log.Head()
 	if c.counts {
 		latest = 0
@@ -214,7 +209,7 @@ func (c *client) catchUp(ctx context.Context) (known mark, done bool, err error)
 		return p.mark, false, c.flush()
 	}
 	c.live = true
-	c.at.told = p.told
+	c.at.liveCount = p.liveCount
 	if c.at.pos.Rev < p.head {
 		c.at.pos = Position{Rev: p.head}
 	}
@@ -229,9 +224,11 @@ func (c *client) add(events, live []Event) error {
 		if len(events) == 0 || len(live) > 0 && live[0].behind.Compare(events[0].At) < 0 {
 			next = &live
 		}
-		c.event((*next)[0])
+		if e := (*next)[0]; c.filter.wants(e) {
+			c.put(e)
+		}
 		*next = (*next)[1:]
-		if c.out != nil && c.out.Len() >= fits {
+		if c.out != nil && c.out.Len() >= flushSize {
 			if err := c.flush(); err != nil {
 				return err
 			}
@@ -251,7 +248,7 @@ func (c *client) fromHistory(ctx context.Context) error {
 			c.streams.cfg.Slog.Warn("history not readable, stream ended", "after", c.at.pos.String(), "error", err)
 		}
 		c.frame("error", Fields{"message": "the missed events cannot be read now: connect again"})
-		return cmpErr(c.flush(), err)
+		return cmp.Or(c.flush(), err)
 	}
 	if err := c.sendPages(older); err != nil {
 		return err
@@ -295,14 +292,7 @@ func (c *client) cut() error {
 	c.streams.metrics.cut.Inc()
 	c.frame("error", Fields{"message": fmt.Sprintf(
 		"cut off: more than %d events behind; connect again with Last-Event-ID %s", c.streams.cfg.Backlog, c.at.pos)})
-	return cmpErr(c.flush(), errs.New(errs.Exhausted, "the client fell behind"))
-}
-
-func cmpErr(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
+	return cmp.Or[error](c.flush(), errs.New(errs.Exhausted, "the client fell behind"))
 }
 
 // keepAlive writes a comment, which keeps proxies from closing the connection. If the cursor moved
@@ -310,26 +300,19 @@ func cmpErr(first, second error) error {
 func (c *client) keepAlive() error {
 	out := c.buffer()
 	out.WriteString(": keep-alive\n")
-	if c.at.pos != c.told {
+	if c.at.pos != c.sentID {
 		fmt.Fprintf(out, "id: %s\n", c.at.pos)
-		c.told = c.at.pos
+		c.sentID = c.at.pos
 	}
 	out.WriteByte('\n')
 	return c.flush()
-}
-
-// event appends an event to the buffer if the client wants it.
-func (c *client) event(e Event) {
-	if c.filter.wants(e) {
-		c.put(e)
-	}
 }
 
 // put appends an event to the buffer.
 func (c *client) put(e Event) {
 	c.sent++
 	if !e.Live() {
-		c.told = e.At
+		c.sentID = e.At
 	}
 	frame := e.frame
 	if c.counts {
@@ -341,12 +324,7 @@ func (c *client) put(e Event) {
 
 // frame appends an event of the stream itself.
 func (c *client) frame(name string, data Fields) {
-	b, err := json.Marshal(data)
-	if err != nil { // unreachable: only strings and numbers
-		b = []byte("{}")
-	}
-	fmt.Fprintf(c.buffer(), "event: %s\n", name)
-	fmt.Fprintf(c.buffer(), "data: %s\n\n", b)
+	socket.WriteEvent(c.buffer(), name, "", data)
 }
 
 // buffer returns the write buffer. Clients have one only while they write, which saves memory for
@@ -358,11 +336,11 @@ func (c *client) buffer() *bytes.Buffer {
 	return c.out
 }
 
-// fits is the size, in bytes, at which a buffer is written. It is small because many clients have one
-// at the same time. maxKept is the maximum size of a reused buffer.
+// flushSize is the size, in bytes, at which a buffer is written. It is small because many clients have one
+// at the same time. maxPooled is the maximum size of a reused buffer.
 const (
-	fits    = 64 << 10
-	maxKept = 2 * fits
+	flushSize = 64 << 10
+	maxPooled = 2 * flushSize
 )
 
 // flush writes the buffer within the write timeout.
@@ -373,25 +351,15 @@ func (c *client) flush() error {
 	out := c.out
 	c.out = nil
 	defer func() {
-		if out.Reset(); out.Cap() <= maxKept {
+		if out.Reset(); out.Cap() <= maxPooled {
 			c.streams.buffers.Put(out)
 		}
 	}()
 	c.streams.metrics.sent.Add(float64(c.sent))
 	c.sent = 0
-	c.allow(time.Now())
+	_ = c.rc.SetWriteDeadline(time.Now().Add(c.streams.cfg.WriteTimeout)) // unsupported by test recorders only
 	if _, err := c.w.Write(out.Bytes()); err != nil {
 		return err
 	}
 	return c.rc.Flush()
-}
-
-// allow sets the write deadline. It is extended only now and then, so a write may take up to half as
-// long again.
-func (c *client) allow(now time.Time) {
-	timeout := c.streams.cfg.WriteTimeout
-	if c.until.Sub(now) < timeout {
-		c.until = now.Add(timeout + timeout/2)
-		_ = c.rc.SetWriteDeadline(c.until) // unsupported by test recorders only
-	}
 }

@@ -17,7 +17,7 @@
 //   - A client is a cursor into the shared log, not a queue. A slow client does not affect the
 //     others and is disconnected when it falls too far behind.
 //   - An event is encoded once, outside the log's lock, and written together with all other pending
-//     events of the client. Clients are woken in rounds (crowd.go), which limits the cost of many
+//     events of the client. Clients are woken in rounds (broadcaster.go), which limits the cost of many
 //     clients. A client is not woken for events that it does not want.
 //   - Few reads of etcd's history run at a time, whatever the number of clients. Events that one
 //     client fetched extend the log for the others.

@@ -3,6 +3,7 @@ package events
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
@@ -88,9 +89,7 @@ func (e Event) framedAs(sequence int64) []byte {
 // encode returns the event's JSON: its fields, type and sequence number (0 for none).
 func (e Event) encode(sequence int64) []byte {
 	out := make(Fields, len(e.Fields)+2)
-	for k, v := range e.Fields {
-		out[k] = v
-	}
+	maps.Copy(out, e.Fields)
 	out["type"] = e.Type
 	if sequence != 0 {
 		out["sequence"] = sequence

@@ -17,8 +17,8 @@ const missedReports = 3
 // the report names, and another when the node reports again. It measures the age by its own clock
 // since it received the report. It is safe for concurrent use.
 type Heartbeats struct {
-	tell func(Event)
-	wake chan struct{}
+	publish func(Event)
+	wake    chan struct{}
 
 	mu    sync.Mutex
 	nodes map[fleet.NodeID]*heartbeat
@@ -31,9 +31,9 @@ type heartbeat struct {
 	stale         bool
 }
 
-// NewHeartbeats returns Heartbeats that publish with tell. Start Run and subscribe OnBatch to the view.
-func NewHeartbeats(tell func(Event)) *Heartbeats {
-	return &Heartbeats{tell: tell, wake: make(chan struct{}, 1), nodes: map[fleet.NodeID]*heartbeat{}}
+// NewHeartbeats returns Heartbeats that send events with publish. Start Run and subscribe OnBatch to the view.
+func NewHeartbeats(publish func(Event)) *Heartbeats {
+	return &Heartbeats{publish: publish, wake: make(chan struct{}, 1), nodes: map[fleet.NodeID]*heartbeat{}}
 }
 
 // Stale reports whether a node's heartbeat is stale.
@@ -59,7 +59,7 @@ func (h *Heartbeats) OnBatch(b view.Batch) {
 	}
 	h.mu.Unlock()
 	for _, e := range resumed {
-		h.tell(e)
+		h.publish(e)
 	}
 }
 
@@ -117,16 +117,16 @@ func (h *Heartbeats) Run(ctx context.Context) {
 		case <-h.wake:
 		case <-timer.C:
 		}
-		timer.Reset(h.look(time.Now()))
+		timer.Reset(h.check(time.Now()))
 	}
 }
 
 // longestSleep is how long Run sleeps when no heartbeat can become stale.
 const longestSleep = time.Hour
 
-// look publishes the events of heartbeats that are stale now, and returns the time until the next
+// check publishes the events of heartbeats that are stale now, and returns the time until the next
 // one may be.
-func (h *Heartbeats) look(now time.Time) time.Duration {
+func (h *Heartbeats) check(now time.Time) time.Duration {
 	h.mu.Lock()
 	next := longestSleep
 	var stale []Event
@@ -142,7 +142,7 @@ func (h *Heartbeats) look(now time.Time) time.Duration {
 	}
 	h.mu.Unlock()
 	for _, e := range stale {
-		h.tell(e)
+		h.publish(e)
 	}
 	return next
 }

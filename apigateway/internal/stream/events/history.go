@@ -53,7 +53,7 @@ func (a *archive) after(ctx context.Context, p Position) ([]Event, Position, err
 		return nil, p, errs.Wrap("events.history", err)
 	}
 	if r.upTo == bounds.from {
-		a.log.widen(from, r.upTo, r.events)
+		a.log.prepend(from, r.upTo, r.events)
 	}
 	next := Position{Rev: r.upTo}
 	for i, e := range r.events {
@@ -78,14 +78,14 @@ type reading struct {
 func (r *reading) run(ctx context.Context, a *archive, from int64) error {
 	ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
-	err := view.Replay(ctx, a.client, a.slog, from, r.to, r.hear)
+	err := view.Replay(ctx, a.client, a.slog, from, r.to, r.onBatch)
 	if r.full {
 		return nil
 	}
 	return err
 }
 
-func (r *reading) hear(b view.Batch) {
+func (r *reading) onBatch(b view.Batch) {
 	switch {
 	case r.full:
 		return

@@ -21,8 +21,8 @@ const (
 // Log stores the latest events, in order and without gaps, and wakes waiting clients. Subscribe its
 // OnBatch to a view before the view runs.
 type Log struct {
-	size  int
-	crowd crowd
+	size        int
+	broadcaster broadcaster
 	// totals is used by OnBatch only, which is called from one goroutine.
 	totals *Totals
 
@@ -37,11 +37,11 @@ type Log struct {
 	evicted bool
 	// past counts restores of etcd to an older state: revisions of different pasts cannot be compared.
 	past int
-	// live has the latest live events, of size liveSize; slices of it are handed out. told is the
+	// live has the latest live events, of size liveSize; slices of it are handed out. liveCount is the
 	// number of all live events so far.
-	live     []Event
-	liveSize int
-	told     int64
+	live      []Event
+	liveSize  int
+	liveCount int64
 	// step counts the additions to the log.
 	step int64
 }
@@ -51,7 +51,7 @@ func NewLog(size int) *Log {
 	if size == 0 {
 		size = DefaultRing
 	}
-	return &Log{size: size, crowd: crowd{all: map[*ear]struct{}{}}}
+	return &Log{size: size, broadcaster: broadcaster{all: map[*subscriber]struct{}{}}}
 }
 
 // OnBatch adds the events of a batch. A relist clears the log, because only etcd can know what
@@ -63,7 +63,7 @@ func (l *Log) OnBatch(b view.Batch) {
 	} else {
 		l.add(b.After.Rev, l.ready(Translate(b, l.totals, time.Now())))
 	}
-	l.call()
+	l.notify()
 }
 
 // Publish sends a live event to the clients of this log that keep up.
@@ -71,13 +71,13 @@ func (l *Log) Publish(e Event) {
 	e.At = Position{}
 	if ready := l.ready([]Event{e}); len(ready) > 0 {
 		l.add(0, ready)
-		l.call()
+		l.notify()
 	}
 }
 
 // ready encodes events once for all clients.
 func (l *Log) ready(events []Event) []Event {
-	if l.crowd.empty() {
+	if l.broadcaster.empty() {
 		events = slices.DeleteFunc(events, Event.Live)
 	}
 	for n := range events {
@@ -105,7 +105,7 @@ func (l *Log) add(head int64, events []Event) {
 			e.behind = l.last()
 			l.live = append(l.live, e)
 			l.liveSize += len(e.frame)
-			l.told++
+			l.liveCount++
 		} else {
 			l.ring = append(l.ring, e)
 		}
@@ -141,8 +141,8 @@ func (l *Log) evict(n int) {
 	l.from, l.evicted = last, true
 }
 
-// widen prepends older events if they reach up to the ring and there is space.
-func (l *Log) widen(from, to int64, older []Event) {
+// prepend adds older events if they reach up to the ring and there is space.
+func (l *Log) prepend(from, to int64, older []Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.from != to || len(l.ring)+len(older) > l.size {
@@ -154,8 +154,8 @@ func (l *Log) widen(from, to int64, older []Event) {
 
 // cursor is a client's progress: a position and a number of live events.
 type cursor struct {
-	pos  Position
-	told int64
+	pos       Position
+	liveCount int64
 }
 
 // page is a part of the log after a cursor.
@@ -180,11 +180,13 @@ type mark struct {
 	// head is the revision up to which the log is complete, within the history past.
 	head int64
 	past int
-	// told counts the live events, step all additions.
-	told, step int64
+	// liveCount counts the live events, step all additions.
+	liveCount, step int64
 }
 
-func (l *Log) mark() mark { return mark{head: l.head, past: l.past, told: l.told, step: l.step} }
+func (l *Log) mark() mark {
+	return mark{head: l.head, past: l.past, liveCount: l.liveCount, step: l.step}
+}
 
 // after returns up to limit events after a cursor.
 func (l *Log) after(at cursor, limit int) page {
@@ -198,8 +200,8 @@ func (l *Log) after(at cursor, limit int) page {
 	rest := l.kept(at.pos)
 	out.events = slices.Clip(rest[:min(limit, len(rest))])
 	if out.behind = len(rest) - len(out.events); out.behind == 0 {
-		out.live = l.heard(at.told)
-		out.lost = int(max(l.told-at.told, 0)) - len(out.live)
+		out.live = l.liveAfter(at.liveCount)
+		out.lost = int(max(l.liveCount-at.liveCount, 0)) - len(out.live)
 	}
 	return out
 }
@@ -215,13 +217,13 @@ func (l *Log) kept(p Position) []Event {
 	return l.ring[i:]
 }
 
-// heard returns the stored live events after the first told ones.
-func (l *Log) heard(told int64) []Event {
-	return slices.Clip(l.live[len(l.live)-int(min(max(l.told-told, 0), int64(len(l.live)))):])
+// liveAfter returns the stored live events after the first n.
+func (l *Log) liveAfter(n int64) []Event {
+	return slices.Clip(l.live[len(l.live)-int(min(max(l.liveCount-n, 0), int64(len(l.live)))):])
 }
 
-// news is what was added to a log after a mark.
-type news struct {
+// additions is what was added to a log after a mark.
+type additions struct {
 	events, live []Event
 	// lost is true if some of it was already dropped.
 	lost bool
@@ -229,10 +231,10 @@ type news struct {
 }
 
 // since returns what was added after a mark.
-func (l *Log) since(m mark) news {
+func (l *Log) since(m mark) additions {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	out := news{mark: l.mark(), lost: m.past != l.past || m.head < l.from, live: l.heard(m.told)}
+	out := additions{mark: l.mark(), lost: m.past != l.past || m.head < l.from, live: l.liveAfter(m.liveCount)}
 	if !out.lost {
 		out.events = l.kept(Position{Rev: m.head})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/stream/streamlimit"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/account"
@@ -47,8 +48,8 @@ type Config struct {
 	// While returns a context that ends when the credential may no longer see events, with the error as
 	// its cause. leave is called when the stream ends. A nil While never ends a stream.
 	While func(ctx context.Context, c account.Credential) (_ context.Context, leave func(), err error)
-	// Sight returns what a credential may see on one stream. Nil shows everything to all.
-	Sight func(account.Credential) Sight
+	// Scope returns what a credential may see on one stream. Nil shows everything to all.
+	Scope func(account.Credential) Scope
 	// Consoles reports whether the caller may see consoles: older clients open them with an event
 	// ticket. Nil means that no caller may.
 	Consoles func(*gin.Context) bool
@@ -76,8 +77,8 @@ type Streams struct {
 	// buffers has reusable write buffers.
 	buffers sync.Pool
 
-	closeOnce sync.Once
-	closed    chan struct{}
+	ending context.Context
+	end    context.CancelFunc
 }
 
 type metrics struct {
@@ -96,11 +97,12 @@ func New(cfg Config) *Streams {
 	if cfg.Metrics == nil {
 		cfg.Metrics = telemetry.NewMetrics(prometheus.NewRegistry(), "apigateway")
 	}
-	s := &Streams{cfg: cfg, limiter: streamlimit.New(cfg.MaxClients, cfg.PerUser), archive: newArchive(cfg.Store, cfg.Log, cfg.Slog), closed: make(chan struct{})}
+	s := &Streams{cfg: cfg, limiter: streamlimit.New(cfg.MaxClients, cfg.PerUser), archive: newArchive(cfg.Store, cfg.Log, cfg.Slog)}
+	s.ending, s.end = context.WithCancel(context.Background())
 	s.buffers.New = func() any { return new(bytes.Buffer) }
 	s.metrics = metrics{
 		sent:    cfg.Metrics.Counter("events_sent", "Events written to clients of the event stream.").WithLabelValues(),
-		lost:    cfg.Metrics.Counter("live_events_lost", "Live events that were not kept until a client of the event stream was told of what came before them, for each such client.").WithLabelValues(),
+		lost:    cfg.Metrics.Counter("live_events_lost", "Live events that were dropped before a client of the event stream had received the events before them, counted per client.").WithLabelValues(),
 		cut:     cfg.Metrics.Counter("event_streams_cut", "Event streams ended because the client did not keep up.").WithLabelValues(),
 		resyncs: cfg.Metrics.Counter("event_resyncs", "Clients whose position could not be resumed.").WithLabelValues(),
 	}
@@ -109,47 +111,26 @@ func New(cfg Config) *Streams {
 }
 
 // Close ends all streams and refuses new ones. Clients resume on another replica with their last ID.
-func (s *Streams) Close() { s.closeOnce.Do(func() { close(s.closed) }) }
-
-// ended reports whether Close was called.
-func (s *Streams) ended() bool {
-	select {
-	case <-s.closed:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Streams) Close() { s.end() }
 
 // Ticket issues a ticket for the event stream, bound to the caller.
 func (s *Streams) Ticket(c *gin.Context) {
 	caller, err := s.cfg.Caller(c)
 	if err != nil {
-		fail(c, err)
+		server.Fail(c, err)
 		return
 	}
-	var ticket string
-	err = txn.InTime(c.Request.Context(), func(ctx context.Context) error {
-		ticket, err = s.cfg.Tickets.Issue(ctx, account.Ticket{Credential: caller, Stream: StreamName, Consoles: s.cfg.Consoles != nil && s.cfg.Consoles(c)})
-		return err
-	})
-	if err != nil {
-		fail(c, err)
-		return
-	}
-	c.Header("Cache-Control", "no-store")
-	c.JSON(http.StatusOK, gin.H{"ticket": ticket, "expiresInSeconds": int(s.cfg.Tickets.TTL() / time.Second)})
+	s.cfg.Tickets.Send(c, account.Ticket{Credential: caller, Stream: StreamName, Consoles: s.cfg.Consoles != nil && s.cfg.Consoles(c)})
 }
 
-// HasRoom reports whether the caller may open another stream now. If not, it sends the error response.
+// HasCapacity reports whether the caller may open another stream now. If not, it sends the error response.
 // It is checked before issuing a ticket that could not be used.
-func (s *Streams) HasRoom(c *gin.Context, caller account.Credential) bool {
+func (s *Streams) HasCapacity(c *gin.Context, caller account.Credential) bool {
 	h := streamlimit.HolderOf(caller)
 	if s.limiter.Available(h) {
 		return true
 	}
-	c.Abort()
-	wire.Write(c.Writer, wire.V1, full(h))
+	server.Refuse(c, full(h))
 	return false
 }
 
@@ -158,34 +139,33 @@ func (s *Streams) HasRoom(c *gin.Context, caller account.Credential) bool {
 func (s *Streams) Stream(c *gin.Context) {
 	caller, err := s.caller(c)
 	if err != nil {
-		fail(c, err)
+		server.Fail(c, err)
 		return
 	}
 	holder := streamlimit.HolderOf(caller)
 	release, ok := s.limiter.Acquire(holder)
 	if !ok {
-		c.Abort()
-		wire.Write(c.Writer, wire.V1, full(holder))
+		server.Refuse(c, full(holder))
 		return
 	}
 	defer release()
 	stream := newClient(s, c)
 	start, err := s.start(c)
 	if err != nil {
-		fail(c, err)
+		server.Fail(c, err)
 		return
 	}
 	ctx := c.Request.Context()
 	if s.cfg.While != nil {
 		var leave func()
 		if ctx, leave, err = s.cfg.While(ctx, caller); err != nil {
-			fail(c, err)
+			server.Fail(c, err)
 			return
 		}
 		defer leave()
 	}
-	if s.cfg.Sight != nil {
-		stream.filter.sight = s.cfg.Sight(caller)
+	if s.cfg.Scope != nil {
+		stream.filter.scope = s.cfg.Scope(caller)
 	}
 	stream.serve(ctx, start)
 }
@@ -196,11 +176,7 @@ func (s *Streams) caller(c *gin.Context) (account.Credential, error) {
 	if !ok {
 		return s.cfg.Caller(c)
 	}
-	var ticket account.Ticket
-	err := txn.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
-		ticket, err = s.cfg.Tickets.Redeem(ctx, text, StreamName)
-		return err
-	})
+	ticket, err := s.cfg.Tickets.Redeem(c.Request.Context(), text, StreamName)
 	return ticket.Credential, err
 }
 
@@ -230,13 +206,13 @@ type origin struct {
 // start parses the client's position. The Last-Event-ID header wins over the query, which a browser
 // repeats unchanged when it reconnects.
 func (s *Streams) start(c *gin.Context) (origin, error) {
-	if s.ended() {
+	if s.ending.Err() != nil {
 		return origin{}, errs.New(errs.Unavailable, "this replica is shutting down: connect again")
 	}
-	if err := nameable(c.Query("types")); err != nil {
+	if err := checkTypes(c.Query("types")); err != nil {
 		return origin{}, err
 	}
-	if err := numbering(c); err != nil {
+	if err := checkNumbering(c); err != nil {
 		return origin{}, err
 	}
 	head := s.cfg.Log.Head()
@@ -264,11 +240,4 @@ func (s *Streams) start(c *gin.Context) (origin, error) {
 		return origin{}, errs.Wrap("events.start", err)
 	}
 	return origin{pos: pos, lost: pos.Rev > latest}, nil
-}
-
-// fail sends an error response.
-func fail(c *gin.Context, err error) {
-	c.Abort()
-	_ = c.Error(err) // for the access log
-	wire.Encode(c.Writer, wire.V1, c.Writer.Header().Get("X-Request-Id"), err)
 }

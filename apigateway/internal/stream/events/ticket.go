@@ -6,8 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"net/http"
 	"time"
 
+	"github.com/gin-gonic/gin"
+
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
@@ -52,6 +57,21 @@ func (t *Tickets) Issue(ctx context.Context, record account.Ticket) (string, err
 	return ticket, nil
 }
 
+// Send answers a request with a new ticket.
+func (t *Tickets) Send(c *gin.Context, record account.Ticket) {
+	var ticket string
+	err := txn.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
+		ticket, err = t.Issue(ctx, record)
+		return err
+	})
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Header("Cache-Control", "no-store")
+	c.JSON(http.StatusOK, gin.H{"ticket": ticket, "expiresInSeconds": int(t.ttl / time.Second)})
+}
+
 // Redeem consumes a ticket and returns its record. It returns Unauthenticated if the ticket was used,
 // has expired, does not exist or is for another stream (which also consumes it).
 func (t *Tickets) Redeem(ctx context.Context, ticket, stream string) (account.Ticket, error) {
@@ -59,7 +79,15 @@ func (t *Tickets) Redeem(ctx context.Context, ticket, stream string) (account.Ti
 }
 
 // Use is Redeem for streams that several kinds of ticket open: opens decides whether this one does.
-func (t *Tickets) Use(ctx context.Context, ticket string, opens func(account.Ticket) bool) (account.Ticket, error) {
+func (t *Tickets) Use(ctx context.Context, ticket string, opens func(account.Ticket) bool) (record account.Ticket, err error) {
+	err = txn.InTime(ctx, func(ctx context.Context) error {
+		record, err = t.use(ctx, ticket, opens)
+		return err
+	})
+	return record, err
+}
+
+func (t *Tickets) use(ctx context.Context, ticket string, opens func(account.Ticket) bool) (account.Ticket, error) {
 	refused := errs.New(errs.Unauthenticated, "the ticket is used, expired or not for this stream: ask for a new one")
 	if raw, err := base64.RawURLEncoding.DecodeString(ticket); err != nil || len(raw) != ticketBytes {
 		return account.Ticket{}, refused

@@ -174,7 +174,7 @@ func (t *translator) nodeDesired(c view.Change) {
 	if was == is {
 		return
 	}
-	fields := Fields{"nodeId": c.Key[0], "cordoned": is, "by": "", "timestamp": t.heard()}
+	fields := Fields{"nodeId": c.Key[0], "cordoned": is, "by": "", "timestamp": t.arrivedAt()}
 	if after != nil {
 		fields["by"], fields["timestamp"] = after.By, after.At
 	}
@@ -199,8 +199,8 @@ func (t *translator) template(c view.Change) {
 	t.store(Event{Type: TemplateUpdated, Fields: Fields{"templateName": ref.Short(), "oldHash": was, "newHash": is}})
 }
 
-// heard returns when the change arrived, or nil if it comes from history.
-func (t *translator) heard() any {
+// arrivedAt returns when the change arrived, or nil if it comes from history.
+func (t *translator) arrivedAt() any {
 	if t.seen.IsZero() {
 		return nil
 	}

@@ -22,7 +22,7 @@ func (t *translator) session(c view.Change) {
 	}
 	if before != nil {
 		t.store(Event{Type: NodeDisconnected, Fields: Fields{
-			"nodeId": node, "sessionId": sessionID(before), "reason": "SESSION_ENDED", "timestamp": t.heard(),
+			"nodeId": node, "sessionId": sessionID(before), "reason": "SESSION_ENDED", "timestamp": t.arrivedAt(),
 		}})
 	}
 	if after != nil {

@@ -26,8 +26,8 @@ var resources = map[string]account.Permission{
 	"node":            auth.NodesView,
 }
 
-// untold are audited actions that do not change the object or have their own event type.
-var untold = map[string]bool{
+// ignoredActions are audited actions that do not change the object or have their own event type.
+var ignoredActions = map[string]bool{
 	"auth.logout": true, "auth.lockout": true, "auth.password-reset.request": true,
 	"node.cordon": true, "node.uncordon": true, "node.shutdown": true, "node.cache.warm": true,
 }
@@ -40,8 +40,8 @@ func (t *translator) audited(c view.Change) {
 	if e == nil || c.Before != nil {
 		return
 	}
-	needs, told := resources[e.ResourceType]
-	if !told || untold[e.Action] {
+	needs, ok := resources[e.ResourceType]
+	if !ok || ignoredActions[e.Action] {
 		return
 	}
 	t.store(Event{Type: ResourceChanged, Needs: needs, Fields: Fields{

@@ -95,7 +95,7 @@ func (l *Logs) Routes() []server.Route {
 	see := server.Needs(auth.SystemLogsView)
 	return []server.Route{
 		server.Get("/api/v1/system/logs", see, l.listSystem),
-		server.Post("/api/v1/system/logs/ticket", see, l.ticket(system)).IssuesTickets(),
+		server.Post("/api/v1/system/logs/ticket", see, func(c *gin.Context) { l.issue(c, system) }).IssuesTickets(),
 		server.Get("/api/v1/system/logs/stream", server.Ticketed, l.streamSystem),
 		server.Get("/api/v1/nodes/:id/logs", see, l.listNode),
 		server.Post("/api/v1/nodes/:id/logs/ticket", see, l.nodeTicket).IssuesTickets(),

@@ -75,23 +75,16 @@ func (l *Logs) streamNode(c *gin.Context) {
 	id := fleet.NodeID(c.Param("id"))
 	l.stream(c, streamOf(id), gin.H{"message": "connected", "nodeId": id}, func(ctx context.Context, at position) (tail, error) {
 		if _, err := l.nodeOf(c); err != nil {
-			return nil, err
+			return tail{}, err
 		}
 		s, err := l.cfg.Agents.FollowRecords(ctx, id, client.RecordQuery{RecordFilter: at.RecordFilter, Limit: at.Limit, After: at.after})
 		if err != nil {
-			return nil, err
+			return tail{}, err
 		}
-		return agentTail{s}, nil
+		next := func(context.Context) (chunk, error) { // the agent's keep-alives are more frequent than keepAlive
+			f, err := s.Next()
+			return chunk{records: f.Records, gap: f.Gap}, err
+		}
+		return tail{next, s.Close}, nil
 	})
-}
-
-// agentTail follows the log of a node's agent.
-type agentTail struct {
-	*client.Stream[client.RecordFrame]
-}
-
-// Next waits for the next frame. The agent's keep-alives are more frequent than keepAlive.
-func (a agentTail) Next(context.Context) (chunk, error) {
-	f, err := a.Stream.Next()
-	return chunk{records: f.Records, gap: f.Gap}, err
 }

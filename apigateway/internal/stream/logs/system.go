@@ -148,18 +148,11 @@ func (l *Logs) serveOwn(w http.ResponseWriter, r *http.Request) {
 // streamSystem streams this gateway's records.
 func (l *Logs) streamSystem(c *gin.Context) {
 	l.stream(c, system, gin.H{"message": "connected", "replica": l.cfg.Replica}, func(_ context.Context, at position) (tail, error) {
-		return ringTail{l.cfg.Records.Follow(at.RecordFilter, at.after, at.Limit)}, nil
+		follower := l.cfg.Records.Follow(at.RecordFilter, at.after, at.Limit)
+		next := func(ctx context.Context) (p chunk, err error) {
+			p.records, p.gap, err = follower.Next(ctx, keepAlive)
+			return p, err
+		}
+		return tail{next, func() error { return nil }}, nil
 	})
 }
-
-// ringTail follows this gateway's log.
-type ringTail struct{ *telemetry.Follower }
-
-// Next waits for more records.
-func (r ringTail) Next(ctx context.Context) (p chunk, err error) {
-	p.records, p.gap, err = r.Follower.Next(ctx, keepAlive)
-	return p, err
-}
-
-// Close does nothing.
-func (ringTail) Close() error { return nil }

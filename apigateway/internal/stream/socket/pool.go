@@ -24,7 +24,6 @@ type Pool struct {
 	// running counts the open streams. mu guards adding to it.
 	running sync.WaitGroup
 	mu      sync.Mutex
-	closed  bool
 	ending  context.Context
 	end     context.CancelFunc
 }
@@ -47,9 +46,8 @@ func (p *Pool) Closing() bool { return p.ending.Err() != nil }
 // Close ends all streams, refuses new ones and waits.
 func (p *Pool) Close() {
 	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
 	p.end()
+	p.mu.Unlock()
 	p.running.Wait()
 }
 
@@ -63,7 +61,7 @@ type Watch func(ctx context.Context) (watched context.Context, unwatch func(), e
 func (p *Pool) Enter(c *gin.Context, who account.Credential, watch Watch) (ctx context.Context, leave func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.Closing() {
 		server.Fail(c, errs.New(errs.Unavailable, "this replica is shutting down: connect again"))
 		return nil, nil, false
 	}

@@ -7,23 +7,23 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// Sight limits which events a stream may contain.
-type Sight struct {
-	// Hears is false for types that the client never sees. Nil allows all. Its result never changes.
-	Hears func(Type) bool
-	// Sees reports whether the client may see an event now. Nil allows all.
-	Sees func(Event) bool
+// Scope limits which events a stream may contain.
+type Scope struct {
+	// Type is false for types that the client never sees. Nil allows all. Its result never changes.
+	Type func(Type) bool
+	// Event reports whether the client may see an event now. Nil allows all.
+	Event func(Event) bool
 }
 
-// SightOf returns the Sight of an instance: state changes of instances, groups and networks; events of
+// InstanceScope returns the Scope of an instance: state changes of instances, groups and networks; events of
 // players on the instance, connected through it or on its networks; and custom events of instances
 // of its own group and networks.
-func SightOf(snapshot func() *view.Snapshot, own fleet.InstanceID) Sight {
-	s := sight{snapshot: snapshot, own: own}
-	return Sight{Hears: func(t Type) bool { return forAll(t) || ofPlayers(t) || !Ours(t) }, Sees: s.sees}
+func InstanceScope(snapshot func() *view.Snapshot, own fleet.InstanceID) Scope {
+	s := instanceScope{snapshot: snapshot, own: own}
+	return Scope{Type: func(t Type) bool { return forAll(t) || ofPlayers(t) || !Ours(t) }, Event: s.sees}
 }
 
-type sight struct {
+type instanceScope struct {
 	snapshot func() *view.Snapshot
 	own      fleet.InstanceID
 	// group is the instance's own group. peer reports whether another group is on its networks, for one
@@ -48,7 +48,7 @@ func ofPlayers(t Type) bool {
 	return t == PlayerConnected || t == PlayerDisconnected || t == PlayerTransfer
 }
 
-func (s *sight) sees(e Event) bool {
+func (s *instanceScope) sees(e Event) bool {
 	switch {
 	case forAll(e.Type):
 		return true
@@ -62,7 +62,7 @@ func (s *sight) sees(e Event) bool {
 }
 
 // isNear reports whether a group is on a network of the instance.
-func (s *sight) isNear(g fleet.GroupName) bool {
+func (s *instanceScope) isNear(g fleet.GroupName) bool {
 	snap := s.snapshot()
 	if version := snap.Version(view.KindNetwork); s.peer == nil || version != s.networks {
 		if i, ok := snap.Instances.Get(s.own); ok {

@@ -40,86 +40,86 @@ func (l *Log) goes(group string) {
 	l.OnBatch(b)
 }
 
-// answers returns how many of some clients were called, and lets them wait again.
-func (l *Log) answers(ears []*ear) (called int) {
-	for _, e := range ears {
+// answers returns how many of some clients were woken, and lets them wait again.
+func (l *Log) answers(subscribers []*subscriber) (woken int) {
+	for _, e := range subscribers {
 		select {
-		case <-e.called:
-			called++
+		case <-e.wake:
+			woken++
 		default:
 		}
 		l.await(e, l.now())
 	}
-	return called
+	return woken
 }
 
 // many returns n waiting clients without a filter.
-func (l *Log) many(n int) []*ear {
-	ears := make([]*ear, n)
-	for n := range ears {
-		ears[n], _ = l.join(everything)
+func (l *Log) many(n int) []*subscriber {
+	subscribers := make([]*subscriber, n)
+	for n := range subscribers {
+		subscribers[n], _ = l.subscribe(everything)
 	}
-	l.answers(ears)
-	return ears
+	l.answers(subscribers)
+	return subscribers
 }
 
 func everything(Event) bool { return true }
 
-func TestOneClientIsCalledAtOnceAndOfABurstManyAreCalledInRounds(t *testing.T) {
+func TestOneClientIsWokenAtOnceAndOfABurstManyAreWokenInRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for clients, atMost := range map[int]int{1: 100, 1000: 5, 2000: 3} {
 			l := began()
-			ears := l.many(clients)
+			subscribers := l.many(clients)
 			calls := 0
 			for n := range 100 { // in 100 ms
 				l.goes(fmt.Sprint("g", n))
-				calls += l.answers(ears)
+				calls += l.answers(subscribers)
 				<-time.After(time.Millisecond)
 			}
 			if calls < clients*(atMost-1) || calls > clients*atMost {
-				t.Errorf("%d clients were called %.2f times each for 100 events, want %d", clients, float64(calls)/float64(clients), atMost)
+				t.Errorf("%d clients were woken %.2f times each for 100 events, want %d", clients, float64(calls)/float64(clients), atMost)
 			}
 			<-time.After(time.Second)
-			l.answers(ears)
+			l.answers(subscribers)
 			l.goes("after-a-silence")
-			if called := l.answers(ears); called != clients {
-				t.Errorf("after a silence %d of %d clients were called at once", called, clients)
+			if woken := l.answers(subscribers); woken != clients {
+				t.Errorf("after a silence %d of %d clients were woken at once", woken, clients)
 			}
 			<-time.After(time.Second) // no round is pending
 		}
 	})
 }
 
-func TestNoRoundIsCalledWhileMostOfTheLastOneHaveNotWritten(t *testing.T) {
+func TestNoRoundStartsWhileMostOfTheLastOneHaveNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := began()
-		ears := l.many(100)
-		quick, slow := ears[:50], ears[50:]
+		subscribers := l.many(100)
+		quick, slow := subscribers[:50], subscribers[50:]
 		l.goes("a") // wakes all; the slow ones do not finish
-		if called := l.answers(quick); called != len(quick) {
-			t.Fatalf("%d were called", called)
+		if woken := l.answers(quick); woken != len(quick) {
+			t.Fatalf("%d were woken", woken)
 		}
 		<-time.After(roundLimit / 2)
 		l.goes("b")
-		if called := l.answers(quick); called != 0 {
-			t.Errorf("%d were called again before the others had written", called)
+		if woken := l.answers(quick); woken != 0 {
+			t.Errorf("%d were woken again before the others had written", woken)
 		}
 		<-time.After(roundLimit)
-		if called := l.answers(quick); called != len(quick) {
-			t.Errorf("%d were called when the others were waited for long enough, want %d", called, len(quick))
+		if woken := l.answers(quick); woken != len(quick) {
+			t.Errorf("%d were woken when the others were waited for long enough, want %d", woken, len(quick))
 		}
 		<-time.After(roundLimit)
 		for _, e := range slow[:45] { // few are left
-			l.crowd.rouse(e)
+			l.broadcaster.endWait(e)
 			l.await(e, l.now())
 		}
-		ears = append(quick, slow[:45]...)
-		l.answers(ears)
+		subscribers = append(quick, slow[:45]...)
+		l.answers(subscribers)
 		for _, name := range []string{"c", "d", "e"} {
-			<-time.After(time.Duration(len(ears)) * perCall)
+			<-time.After(time.Duration(len(subscribers)) * wakeCost)
 			l.goes(name)
-			if called := l.answers(ears); called != len(ears) {
-				t.Errorf("%d were called at once while few had not written, want %d", called, len(ears))
+			if woken := l.answers(subscribers); woken != len(subscribers) {
+				t.Errorf("%d were woken at once while few had not written, want %d", woken, len(subscribers))
 			}
 		}
 	})
@@ -129,59 +129,59 @@ func TestARoundOfVeryManyIsWaitedForAsLongAsItMayCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients = 4000
 		l := began()
-		ears := l.many(clients)
+		subscribers := l.many(clients)
 		l.goes("a") // wakes all; half of them do not finish
-		quick := ears[:clients/2]
-		if called := l.answers(quick); called != len(quick) {
-			t.Fatalf("%d were called", called)
+		quick := subscribers[:clients/2]
+		if woken := l.answers(quick); woken != len(quick) {
+			t.Fatalf("%d were woken", woken)
 		}
 		l.goes("b")
 		<-time.After(roundLimit)
 		synctest.Wait()
-		if called := l.answers(quick); called != 0 {
-			t.Errorf("%d were called again before the round had cost what it may", called)
+		if woken := l.answers(quick); woken != 0 {
+			t.Errorf("%d were woken again before the round had cost what it may", woken)
 		}
-		<-time.After(clients*perCall - roundLimit)
+		<-time.After(clients*wakeCost - roundLimit)
 		synctest.Wait()
-		if called := l.answers(quick); called != len(quick) {
-			t.Errorf("%d were called when it had, want %d", called, len(quick))
+		if woken := l.answers(quick); woken != len(quick) {
+			t.Errorf("%d were woken when it had, want %d", woken, len(quick))
 		}
 	})
 }
 
-func TestWhoComesBackLastFindsTheRoundThatCallsForTheOthers(t *testing.T) {
+func TestWhoComesBackLastFindsTheRoundThatWakesTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := began()
-		ears := l.many(20)
+		subscribers := l.many(20)
 		l.goes("a")
 		known := l.now()
-		<-time.After(time.Duration(len(ears)) * perCall)
+		<-time.After(time.Duration(len(subscribers)) * wakeCost)
 		l.goes("b") // due as soon as all but ten have finished
-		for n, e := range ears[:10] {
-			<-e.called
+		for n, e := range subscribers[:10] {
+			<-e.wake
 			if waits := l.await(e, known); waits != (n < 9) {
 				t.Errorf("client %d waits: %v", n, waits)
 			}
 		}
-		for n, e := range ears[:10] {
-			if called := len(e.called) == 1; called != (n < 9) {
-				t.Errorf("client %d is called: %v", n, called)
+		for n, e := range subscribers[:10] {
+			if woken := len(e.wake) == 1; woken != (n < 9) {
+				t.Errorf("client %d is woken: %v", n, woken)
 			}
 		}
-		if !l.await(ears[9], l.now()) {
+		if !l.await(subscribers[9], l.now()) {
 			t.Error("the last one does not wait for more")
 		}
 	})
 }
 
-func TestManyWhoReadAtTheirOwnPaceHearEverythingInOrder(t *testing.T) {
+func TestManyWhoReadAtTheirOwnPaceGetEverythingInOrder(t *testing.T) {
 	const clients, all = 200, 2000
 	l := began()
 	var wg sync.WaitGroup
 	for n := range clients {
 		wants := func(e Event) bool { return n%2 == 0 || strings.HasSuffix(fmt.Sprint(e.Fields["groupName"]), "0") }
-		e, leave := l.join(wants)
-		c := client{at: cursor{pos: Position{Rev: 1}}, filter: filter{sight: Sight{Sees: wants}}}
+		e, leave := l.subscribe(wants)
+		c := client{at: cursor{pos: Position{Rev: 1}}, filter: filter{scope: Scope{Event: wants}}}
 		wg.Go(func() {
 			defer leave()
 			for next := int64(2); next < all+2; {
@@ -191,7 +191,7 @@ func TestManyWhoReadAtTheirOwnPaceHearEverythingInOrder(t *testing.T) {
 						continue
 					}
 					if e.At.Rev < next || n%2 == 0 && e.At.Rev != next {
-						t.Errorf("client %d heard %v, want %d", n, e.At, next)
+						t.Errorf("client %d got %v, want %d", n, e.At, next)
 						return
 					}
 					next = e.At.Rev + 1
@@ -201,12 +201,12 @@ func TestManyWhoReadAtTheirOwnPaceHearEverythingInOrder(t *testing.T) {
 				}
 				if p.behind == 0 && next < all+2 && l.await(e, p.mark) {
 					select {
-					case <-e.called:
+					case <-e.wake:
 					case <-time.After(await.Patience):
 						t.Errorf("client %d waits for %d, the log is at %d", n, next, l.Head())
 						return
 					}
-					c.skip(l.crowd.rouse(e))
+					c.skip(l.broadcaster.endWait(e))
 				}
 			}
 		})
@@ -220,28 +220,28 @@ func TestManyWhoReadAtTheirOwnPaceHearEverythingInOrder(t *testing.T) {
 	wg.Wait()
 }
 
-func TestWhoDoesNotWantAnEventIsNotCalledAndStandsBehindIt(t *testing.T) {
+func TestWhoDoesNotWantAnEventIsNotWokenAndStandsBehindIt(t *testing.T) {
 	l := began()
 	games := filter{group: "games"}
-	e, leave := l.join(games.hears)
+	e, leave := l.subscribe(games.mayWant)
 	defer leave()
-	ears := []*ear{e}
-	l.answers(ears)
+	subscribers := []*subscriber{e}
+	l.answers(subscribers)
 	l.goes("lobby")
 	l.goes("")
 	l.Publish(Event{Type: NodeStatus})
-	if called := l.answers(ears); called != 0 {
-		t.Error("it was called for events that it does not want")
+	if woken := l.answers(subscribers); woken != 0 {
+		t.Error("it was woken for events that it does not want")
 	}
 	c := client{at: cursor{pos: Position{Rev: 1}}}
-	c.skip(l.crowd.rouse(e))
-	if want := (cursor{pos: Position{Rev: 3}, told: 1}); c.at != want {
+	c.skip(l.broadcaster.endWait(e))
+	if want := (cursor{pos: Position{Rev: 3}, liveCount: 1}); c.at != want {
 		t.Errorf("it stands at %+v, want %+v", c.at, want)
 	}
-	l.answers(ears)
+	l.answers(subscribers)
 	l.goes("games")
-	if called := l.answers(ears); called != 1 {
-		t.Error("it was not called for an event that it wants")
+	if woken := l.answers(subscribers); woken != 1 {
+		t.Error("it was not woken for an event that it wants")
 	}
 	if len(l.after(c.at, 10).events) != 1 {
 		t.Errorf("behind %+v the log has %+v", c.at, l.after(c.at, 10))
@@ -250,7 +250,7 @@ func TestWhoDoesNotWantAnEventIsNotCalledAndStandsBehindIt(t *testing.T) {
 
 func TestWhatCameWhileAClientReadIsNotWaitedFor(t *testing.T) {
 	l := began()
-	e, leave := l.join(everything)
+	e, leave := l.subscribe(everything)
 	defer leave()
 	known := l.now()
 	l.goes("g")
@@ -299,7 +299,7 @@ func (a asking) MarshalJSON() ([]byte, error) { return fmt.Append(nil, a.log.Hea
 
 func TestALiveEventIsEncodedWhileNobodyWaitsForTheLog(t *testing.T) {
 	l := began()
-	_, leave := l.join(everything)
+	_, leave := l.subscribe(everything)
 	defer leave()
 	done := make(chan struct{})
 	go func() {
@@ -315,7 +315,7 @@ func TestALiveEventIsEncodedWhileNobodyWaitsForTheLog(t *testing.T) {
 
 func TestNoMoreLiveEventsAreKeptThanFit(t *testing.T) {
 	l := began()
-	_, leave := l.join(everything)
+	_, leave := l.subscribe(everything)
 	defer leave()
 	for range 2 * liveRing {
 		l.Publish(Event{Type: "X"})
@@ -335,19 +335,19 @@ func TestABurstIsKeptWhileARoundHasToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const burst = 4096 // a batch of another gateway; its first event starts a round
 		l := began()
-		ears := l.many(1000)
+		subscribers := l.many(1000)
 		for range burst {
 			l.Publish(Event{Type: "X"})
 		}
-		if called := l.answers(ears); called != len(ears) {
-			t.Fatalf("%d were called for the first", called)
+		if woken := l.answers(subscribers); woken != len(subscribers) {
+			t.Fatalf("%d were woken for the first", woken)
 		}
-		<-time.After(time.Duration(len(ears)) * perCall)
+		<-time.After(time.Duration(len(subscribers)) * wakeCost)
 		synctest.Wait()
-		if called := l.answers(ears); called != len(ears) {
-			t.Fatalf("%d were called for the others", called)
+		if woken := l.answers(subscribers); woken != len(subscribers) {
+			t.Fatalf("%d were woken for the others", woken)
 		}
-		if n := len(l.after(cursor{pos: Position{Rev: 1}, told: 1}, 1).live); n != burst-1 {
+		if n := len(l.after(cursor{pos: Position{Rev: 1}, liveCount: 1}, 1).live); n != burst-1 {
 			t.Errorf("%d of the %d others are left", n, burst-1)
 		}
 	})
@@ -360,7 +360,7 @@ func (l *Log) writesTo(w http.ResponseWriter) *client {
 
 func TestLiveEventsThatAClientIsNotToldOfAreCounted(t *testing.T) {
 	l := began()
-	ears := l.many(1)
+	subscribers := l.many(1)
 	w := httptest.NewRecorder()
 	c := l.writesTo(w)
 	for range liveRing + 10 {
@@ -375,7 +375,7 @@ func TestLiveEventsThatAClientIsNotToldOfAreCounted(t *testing.T) {
 	for range liveRing + 10 { // events the client does not want, which is only checked in a round
 		l.Publish(Event{Type: "X"})
 	}
-	l.answers(ears)
+	l.answers(subscribers)
 	c.skip(l.now())
 	if _, done, err := c.catchUp(context.Background()); err != nil || !done {
 		t.Fatal(done, err)
@@ -426,7 +426,7 @@ func (c *counting) SetWriteDeadline(time.Time) error { c.deadlines++; return nil
 func TestWhatWaitsIsOneWriteInTheOrderInWhichItWasHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := began()
-		_, leave := l.join(everything)
+		_, leave := l.subscribe(everything)
 		defer leave()
 		w := &counting{ResponseRecorder: httptest.NewRecorder()}
 		c := l.writesTo(w)

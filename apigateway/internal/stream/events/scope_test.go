@@ -32,12 +32,12 @@ func TestWhatAnInstanceIsNearToIsLookedUpWhenNetworksChange(t *testing.T) {
 		}
 	}
 	commit(store.Create(keys.Intent("abc123"), fleet.Intent{ID: "abc123", Group: "lobby"}))
-	s := sight{snapshot: v.Snapshot, own: "abc123"}
+	s := instanceScope{snapshot: v.Snapshot, own: "abc123"}
 	if !s.isNear("lobby") || !s.isNear("games") || s.isNear("") {
 		t.Error("the groups that no network names are not on one")
 	}
 	s.peer = func(g fleet.GroupName) bool { return g == "known" } // not evaluated again
-	for told, want := range map[*Event]bool{
+	for e, want := range map[*Event]bool{
 		{Type: PlayerTransfer, Group: "far", From: "known"}:                                     true,
 		{Type: PlayerTransfer, Group: "known", From: "far"}:                                     true,
 		{Type: PlayerTransfer, Group: "far", From: "other"}:                                     false,
@@ -46,7 +46,7 @@ func TestWhatAnInstanceIsNearToIsLookedUpWhenNetworksChange(t *testing.T) {
 		{Type: "OWN:ROUND_OVER", Group: "far"}:                                                  false,
 		{Type: PlayerTransfer, Group: "far", Instances: []fleet.InstanceID{"xyz987", "abc123"}}: true,
 	} {
-		if s.sees(*told) != want {
+		if s.sees(*e) != want {
 			t.Errorf("an instance of lobby sees %+v: %v, want %v", told, !want, want)
 		}
 	}
