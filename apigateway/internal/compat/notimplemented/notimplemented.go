@@ -6,6 +6,7 @@ package notimplemented
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/gin-gonic/gin"
@@ -21,94 +22,93 @@ import (
 // Routes returns all routes. They use the view to tell unknown groups and nodes (404) from missing
 // features.
 func Routes(v *view.View) []server.Route {
-	l := later{v}
-	var out []server.Route
-	for _, more := range [][]server.Route{l.deployments(), l.drains(), l.maintenance(), l.overlays(), l.backups(), l.membership(), l.modules(), l.allocations()} {
-		out = append(out, more...)
-	}
-	return out
+	r := routes{v}
+	return slices.Concat(r.deployments(), r.drains(), maintenance(), overlays(), backups(), membership(), modules(), allocations())
 }
 
-type later struct{ view *view.View }
+type routes struct{ view *view.View }
 
 // deployments are rollouts of a group's changes.
-func (l later) deployments() []server.Route {
+func (r routes) deployments() []server.Route {
 	see, change := server.Needs(auth.GroupsView), server.Needs(auth.GroupsUpdate)
+	deploy := r.ofGroup(notImplemented("deployments", "new instances use the group's current settings: restart the running ones"))
 	return server.Under("/api/v1/groups/:name",
-		server.Post("/restart", change, l.ofGroup(not("rolling restarts", "restart the instances one after the other, by POST /api/v1/services/{id}/restart"))),
-		server.Post("/deploy", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
-		server.Get("/deployments", see, l.ofGroup(page)),
-		server.Get("/deployments/:rev", see, l.ofGroup(deployment)),
-		server.Post("/deployments/:rev/pause", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
-		server.Post("/deployments/:rev/resume", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
-		server.Post("/deployments/:rev/rollback", change, l.ofGroup(not("deployments", "instances that are started from now on are made of the group as it is: restart those that run"))),
+		server.Post("/restart", change, r.ofGroup(notImplemented("rolling restarts", "restart the instances one by one with POST /api/v1/services/{id}/restart"))),
+		server.Post("/deploy", change, deploy),
+		server.Get("/deployments", see, r.ofGroup(page)),
+		server.Get("/deployments/:rev", see, r.ofGroup(deployment)),
+		server.Post("/deployments/:rev/pause", change, deploy),
+		server.Post("/deployments/:rev/resume", change, deploy),
+		server.Post("/deployments/:rev/rollback", change, deploy),
 	)
 }
 
 // drains empty a node.
-func (l later) drains() []server.Route {
+func (r routes) drains() []server.Route {
 	return server.Under("/api/v1/nodes/:id",
-		server.Post("/drain", server.Needs(auth.NodesDrain), l.ofNode(not("drains", "cordon the node and stop its instances instead"))),
-		server.Post("/undrain", server.Needs(auth.NodesDrain), l.ofNode(not("drains", "uncordon the node instead"))),
+		server.Post("/drain", server.Needs(auth.NodesDrain), r.ofNode(notImplemented("drains", "cordon the node and stop its instances instead"))),
+		server.Post("/undrain", server.Needs(auth.NodesDrain), r.ofNode(notImplemented("drains", "uncordon the node instead"))),
 	)
 }
 
 // maintenance is the maintenance mode of all groups.
-func (later) maintenance() []server.Route {
+func maintenance() []server.Route {
 	return server.Under("/api/v1/maintenance",
 		server.Get("", server.Needs(auth.GroupsView), constant(gin.H{"enabled": false, "message": ""})),
-		server.Put("", server.Needs(auth.GroupsUpdate), not("maintenance of all groups at once", "set it for each group instead")),
+		server.Put("", server.Needs(auth.GroupsUpdate), notImplemented("maintenance of all groups at once", "set it for each group instead")),
 	)
 }
 
 // overlays are scheduled changes of groups.
-func (later) overlays() []server.Route {
+func overlays() []server.Route {
 	return server.Under("/api/v1/events",
 		server.Get("", server.Needs(auth.EventsView), constant([]struct{}{})),
 		server.Get("/active", server.Needs(auth.EventsView), constant(gin.H{"active": []struct{}{}})),
 	)
 }
 
-func (later) backups() []server.Route {
+func backups() []server.Route {
 	manage := server.Needs(auth.BackupsManage)
+	backup := notImplemented("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")
 	return server.Under("/api/v1",
 		server.Get("/backups", server.Needs(auth.BackupsView), noBackups),
 		server.Get("/backups/:id", server.Needs(auth.BackupsView), none("backup")),
-		server.Post("/backups", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
-		server.Post("/backups/prune", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
-		server.Post("/backups/:id/verify", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
-		server.Delete("/backups/:id", manage, not("backups", "save etcd's state with etcdctl snapshot save, and copy the directory of templatesvc's blobs")),
-		server.Post("/restore", server.Needs(auth.BackupsRestore), not("restores", "restore etcd's state with etcdutl snapshot restore, and the directory of templatesvc's blobs")),
+		server.Post("/backups", manage, backup),
+		server.Post("/backups/prune", manage, backup),
+		server.Post("/backups/:id/verify", manage, backup),
+		server.Delete("/backups/:id", manage, backup),
+		server.Post("/restore", server.Needs(auth.BackupsRestore), notImplemented("restores", "restore etcd's state with etcdutl snapshot restore, and the directory of templatesvc's blobs")),
 	)
 }
 
 // membership is for systems with registered members. Here every replica with the cluster secret is a
 // member while it runs.
-func (later) membership() []server.Route {
+func membership() []server.Route {
 	manage := server.Needs(auth.ClusterManage)
+	join := notImplemented("tokens to join the control plane", "start another replica with the cluster's secret")
 	return server.Under("/api/v1",
 		server.Get("/cluster/join-tokens", manage, constant(gin.H{"tokens": []struct{}{}})),
-		server.Post("/cluster/join-tokens", manage, not("tokens to join the control plane", "start another replica with the cluster's secret")),
-		server.Delete("/cluster/join-tokens/:id", manage, not("tokens to join the control plane", "start another replica with the cluster's secret")),
-		server.Delete("/cluster/members/:id", manage, not("removal of members", "stop the replica: it is no member any more when it has ended")),
-		server.Post("/cluster/leave", manage, not("leaving", "stop the replica instead")),
-		server.Post("/cluster/seed/rotate", manage, not("another seed", "replicas join with the cluster's secret")),
-		server.Post("/bootstrap/exchange", server.Public, not("certificates of nodes", "agents join with the cluster's secret")),
+		server.Post("/cluster/join-tokens", manage, join),
+		server.Delete("/cluster/join-tokens/:id", manage, join),
+		server.Delete("/cluster/members/:id", manage, notImplemented("removal of members", "stop the replica: it is a member only while it runs")),
+		server.Post("/cluster/leave", manage, notImplemented("leaving", "stop the replica instead")),
+		server.Post("/cluster/seed/rotate", manage, notImplemented("another seed", "replicas join with the cluster's secret")),
+		server.Post("/bootstrap/exchange", server.Public, notImplemented("certificates of nodes", "agents join with the cluster's secret")),
 	)
 }
 
 // allocations claim ready instances.
-func (later) allocations() []server.Route {
+func allocations() []server.Route {
 	return []server.Route{
-		server.Post("/api/v1/allocations", server.Needs(auth.GroupsStart), not("claims of instances", "choose one that is RUNNING from GET /api/v1/services")),
+		server.Post("/api/v1/allocations", server.Needs(auth.GroupsStart), notImplemented("claims of instances", "choose one that is RUNNING from GET /api/v1/services")),
 	}
 }
 
 // modules are extensions of the control plane. The lists have the format that clients of PrexorCloud
 // expect.
-func (later) modules() []server.Route {
+func modules() []server.Route {
 	see, manage := server.Needs(auth.ModulesView), server.Needs(auth.ModulesManage)
-	missing, undone := none("module"), not("modules", "a program of your own may do it, with an API token and the stream of events")
+	missing, action := none("module"), notImplemented("modules", "write a program that uses an API token and the event stream")
 	nothing := []struct{}{}
 	capabilityMetrics := gin.H{
 		"resolutionCount": 0, "unresolvedRequirementCount": 0, "rebindingEventCount": 0, "deprecatedProviderResolutionCount": 0,
@@ -125,16 +125,16 @@ func (later) modules() []server.Route {
 		}),
 		server.Get("/platform/registry", see, constant(gin.H{"registries": nothing, "modules": nothing})),
 		server.Get("/platform/leaked-classloaders", see, constant(gin.H{"tracking": false, "pending": nothing, "totals": gin.H{}})),
-		server.Post("/platform/leaked-classloaders/force-cleanup", manage, undone),
-		server.Post("/platform/registry/install", manage, undone),
-		server.Post("/platform/upload", manage, undone).Reads(server.Upload),
+		server.Post("/platform/leaked-classloaders/force-cleanup", manage, action),
+		server.Post("/platform/registry/install", manage, action),
+		server.Post("/platform/upload", manage, action).Reads(server.Upload),
 		server.Get("/platform/:name/health", see, missing),
 		server.Get("/platform/:name/resources", see, missing),
 		server.Get("/platform/:name/artifacts/*path", see, missing),
-		server.Post("/platform/:name/upgrade", manage, undone).Reads(server.Upload),
-		server.Post("/platform/:name/frontend/reload", manage, undone),
-		server.Delete("/platform/:name", manage, undone),
-		server.Delete("/platform/:name/storage", manage, undone),
+		server.Post("/platform/:name/upgrade", manage, action).Reads(server.Upload),
+		server.Post("/platform/:name/frontend/reload", manage, action),
+		server.Delete("/platform/:name", manage, action),
+		server.Delete("/platform/:name/storage", manage, action),
 		server.Get("/:name/frontend/*path", server.Public, missing),
 	)
 }
@@ -147,8 +147,8 @@ func ofTarget(c *gin.Context, out gin.H) {
 	c.JSON(http.StatusOK, out)
 }
 
-// not refuses an action and says what to do instead.
-func not(what, instead string) gin.HandlerFunc {
+// notImplemented refuses an action and says what to do instead.
+func notImplemented(what, instead string) gin.HandlerFunc {
 	message := "not implemented yet: " + what + "; " + instead
 	return func(c *gin.Context) {
 		server.Refuse(c, wire.Reply{Status: http.StatusNotImplemented, Code: "NOT_IMPLEMENTED", Message: message})
@@ -179,11 +179,8 @@ const (
 // empty returns an empty page. If ok is false, the error response was sent.
 func empty(c *gin.Context) (out emptyPage, ok bool) {
 	out.Data, out.Items = []struct{}{}, []struct{}{}
-	if out.Page.Page, ok = server.Number(c, "page", 1); !ok {
-		return out, false
-	}
-	out.PageSize, ok = server.Number(c, "pageSize", pageDefault)
-	out.Page.Page, out.PageSize = max(out.Page.Page, 1), min(max(out.PageSize, 1), pageMost)
+	wanted, ok := server.PageOf(c, pageDefault, pageMost)
+	out.Page.Page, out.PageSize = wanted.Number, wanted.Size
 	return out, ok
 }
 
@@ -214,9 +211,9 @@ func deployment(c *gin.Context) {
 }
 
 // ofGroup calls do if the group exists.
-func (l later) ofGroup(do gin.HandlerFunc) gin.HandlerFunc {
+func (r routes) ofGroup(do gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		g, ok := l.view.Snapshot().Groups.Get(fleet.GroupName(c.Param("name")))
+		g, ok := r.view.Snapshot().Groups.Get(fleet.GroupName(c.Param("name")))
 		if !ok || g.Deleting {
 			server.Fail(c, errs.New(errs.NotFound, "there is no group %s", c.Param("name")))
 			return
@@ -226,9 +223,9 @@ func (l later) ofGroup(do gin.HandlerFunc) gin.HandlerFunc {
 }
 
 // ofNode calls do if the node exists.
-func (l later) ofNode(do gin.HandlerFunc) gin.HandlerFunc {
+func (r routes) ofNode(do gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if _, ok := l.view.Snapshot().Nodes.Get(fleet.NodeID(c.Param("id"))); !ok {
+		if _, ok := r.view.Snapshot().Nodes.Get(fleet.NodeID(c.Param("id"))); !ok {
 			server.Fail(c, errs.New(errs.NotFound, "there is no node %s", c.Param("id")))
 			return
 		}
