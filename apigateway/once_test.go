@@ -302,7 +302,7 @@ func TestUncertainCommandIsNotReportedDone(t *testing.T) {
 		command := `{"command":"instance execute ` + string(lobby.id) + ` give @a diamond"}`
 		s.do("POST", path, command, keyed, "k").want(200).is("success", false).naming("does not answer")
 		for range 2 {
-			s.do("POST", path, command, keyed, "k").want(409).naming("what came of it is not known").naming("give @a diamond")
+			s.do("POST", path, command, keyed, "k").want(409).naming("its outcome is unknown").naming("give @a diamond")
 		}
 		if n := asked.Load(); n != 1 {
 			t.Errorf("%s: asked %d times", path, n)
@@ -324,7 +324,7 @@ func TestACommandThatIsSentAgainIsAnsweredAsItWasUnlessItShowsASecret(t *testing
 		s.do("GET", "/api/v1/services?group=lobby", nil).want(200).is("total", n+1)
 		key := fmt.Sprintf(`{"command":"key create k%d PUBLIC"}`, n)
 		s.do("POST", path, key, keyed, "key").want(200).is("success", true)
-		other.do("POST", path, key, keyed, "key").want(409).naming("api-token.create").naming("shown once")
+		other.do("POST", path, key, keyed, "key").want(409).naming("api-token.create").naming("shown only once")
 	}
 }
 

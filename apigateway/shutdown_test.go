@@ -121,7 +121,7 @@ func TestAClusterIsShutDownOnceUnderItsKey(t *testing.T) {
 	a.do("POST", path, command, keyed, "k").want(200).is("success", false).is("output.0", "node node-1 stops its instances, and its agent ends").
 		naming("node node-2 may have heard it").naming("so the gateways stay")
 	times(1, 1)
-	a.do("POST", path, command, keyed, "k").want(409).naming("system.shutdown of cluster: 2 nodes").naming("what came of it is not known")
+	a.do("POST", path, command, keyed, "k").want(409).naming("system.shutdown of cluster: 2 nodes").naming("its outcome is unknown")
 	times(1, 1)
 	a.do("POST", path, command, keyed, "other").want(200).is("success", true).is("output.1", "node node-2 stops its instances, and its agent ends")
 	times(2, 2)

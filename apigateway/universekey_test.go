@@ -91,7 +91,7 @@ func TestRequestsWithUniversesKeyNeverCountAsAnonymous(t *testing.T) {
 	for range 10 {
 		lobby.do("GET", "/api/instances", nil).want(200)
 		lobby.do("GET", "/api/ping", nil).want(200)
-		lobby.do("GET", "/api/templates", nil).want(403).naming("own token of an instance")
+		lobby.do("GET", "/api/templates", nil).want(403).naming("with its own token")
 		lobby.do("GET", "/api/v1/events/stream", nil).want(403)
 		lobby.do("POST", "/api/instances", `{"configurationName":"lobby"}`).want(403)
 	}

@@ -54,7 +54,7 @@ func (s *Service) bootstrap(ctx context.Context) error {
 		return errs.Wrap("auth.bootstrap", err)
 	}
 	if generated {
-		s.cfg.Log.Info("the first user was made", "user", firstUser, "passwordFile", s.cfg.AdminPasswordFile)
+		s.cfg.Log.Info("created the first user", "user", firstUser, "passwordFile", s.cfg.AdminPasswordFile)
 	}
 	_, err = s.cfg.View.WaitRev(ctx, rev)
 	return err

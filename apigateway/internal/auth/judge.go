@@ -15,7 +15,7 @@ func (i Identity) Credential() account.Credential { return i.credential }
 // Judge returns the current identity of a credential. It returns Unauthenticated if the credential
 // expired, its login or API token has ended, or its user has a new password or name.
 func (s *Service) Judge(c account.Credential) (Identity, error) {
-	ended := errs.New(errs.Unauthenticated, "the token is no longer good: log in again, or send another API token")
+	ended := errs.New(errs.Unauthenticated, "the token is no longer valid: log in again, or send another API token")
 	if !c.Until.IsZero() && !s.cfg.Now().Before(c.Until) {
 		return Identity{}, ended
 	}

@@ -37,7 +37,7 @@ func TestSomebodyIsJudgedAgainAtAChangeAndWhenTheCredentialExpires(t *testing.T)
 				if c.ended {
 					cancel()
 				}
-				if got := s.untilLookedAt(ctx, changed, expires); got != c.again || time.Since(began) != c.after {
+				if got := s.waitForChange(ctx, changed, expires); got != c.again || time.Since(began) != c.after {
 					t.Errorf("%v after %v", got, time.Since(began))
 				}
 			})

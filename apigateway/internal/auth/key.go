@@ -55,7 +55,7 @@ func (r *ring) accepted(id string) (out []signingKey) {
 	return out
 }
 
-// ensureKeys creates the signing keys if there are none, and checks that they can be decrypted.
+// ensureKeys creates the signing keys if the store has none, and checks that they can be decrypted.
 func (s *Service) ensureKeys(ctx context.Context) (err error) {
 	if s.box, err = seal.NewBox(s.cfg.ClusterSecret, jwtKeyID); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (s *Service) ring() *ring {
 	}
 	keys, err := s.open(record)
 	if err != nil {
-		s.cfg.Log.Error("the keys that sign tokens cannot be read: the ones before are used", "error", err)
+		s.cfg.Log.Error("cannot read the signing keys, using the previous ones", "error", err)
 		kept := *known
 		kept.modRev, keys = record.ModRev, &kept
 	}
@@ -144,7 +144,7 @@ func (s *Service) ring() *ring {
 // Keys has the IDs of the valid keys.
 type Keys struct {
 	Current string `json:"current"`
-	// Previous no longer signs, but tokens that it signed are valid; nil if there is none.
+	// Previous no longer signs, but tokens that it signed are valid. It is nil before the first rotation.
 	Previous  *string   `json:"previous"`
 	CreatedAt time.Time `json:"createdAt"` // of the current one
 }
@@ -165,7 +165,7 @@ func (s *Service) Keys() (Keys, int64) {
 func (s *Service) RotateKeys() (store.Write, error) {
 	record, ok := s.cfg.View.Snapshot().SealedKeys.Get(jwtKeyID)
 	if !ok {
-		return store.Write{}, errs.New(errs.Conflict, "there are no keys now: try again")
+		return store.Write{}, errs.New(errs.Conflict, "there are no signing keys yet: retry")
 	}
 	return store.Replace(keys.SealedKey(jwtKeyID), s.sealed(record.Sealed, record.LoginsSince), record.ModRev), nil
 }

@@ -27,8 +27,8 @@ type claims struct {
 	Role string `json:"role"`
 	// Epoch is the user's epoch when the token was issued.
 	Epoch int64 `json:"epoch"`
-	// Login is the same in all tokens of one login. It is empty in tokens of earlier versions, each of
-	// which was its own login.
+	// Login is the same in all tokens of one login. It is empty in tokens of earlier versions: each of
+	// them was its own login.
 	Login string `json:"login,omitempty"`
 	// SignedInAt is when the password was checked, in Unix seconds. It is 0 in tokens of earlier
 	// versions; their logins count from the upgrade.

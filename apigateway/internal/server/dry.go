@@ -14,7 +14,7 @@ func (s *Server) checkDryRun(c *gin.Context) {
 	if c.Request.Method == http.MethodGet || c.Request.Method == http.MethodHead || !DryRun(c) || s.routeOf(c).Dry || c.FullPath() == "" {
 		return
 	}
-	Fail(c, &errs.Error{Kind: errs.Malformed, Field: "dryRun", Message: "is not offered here: nothing was changed"})
+	Fail(c, &errs.Error{Kind: errs.Malformed, Field: "dryRun", Message: "is not supported here: nothing was changed"})
 }
 
 // checkConditions refuses If-Match and If-None-Match on changing routes that ignore them, so that
@@ -30,13 +30,13 @@ func (s *Server) checkConditions(c *gin.Context) {
 	why := ""
 	switch r := s.routeOf(c); {
 	case match != "" && r.Unmatched:
-		why = "If-Match is not compared here, where nothing has a revision: nothing was changed, leave it out"
+		why = "If-Match is not supported here, because the object has no revision: nothing was changed, omit the header"
 	case none != "" && !r.Making:
-		why = "If-None-Match is not compared here: nothing was changed, leave it out"
+		why = "If-None-Match is not supported here: nothing was changed, omit the header"
 	case none != "" && none != "*":
-		why = "If-None-Match can only be * here, which makes what is not there and replaces nothing"
+		why = "If-None-Match must be * here, which creates the object and never replaces one"
 	case match != "" && none != "":
-		why = "If-Match wants that it is there and If-None-Match that it is not: send one of them"
+		why = "If-Match requires that the object exists and If-None-Match that it does not: send only one of them"
 	case len(c.Request.Header.Values("If-Match")) > 1:
 		why = "If-Match was sent more than once: send one, with the ETag of the object as it was read"
 	default:

@@ -26,7 +26,7 @@ type callerKey struct{}
 // asking is the caller of a request. It is immutable.
 type asking struct {
 	by txn.Actor
-	// who is set if known is true.
+	// who is the identity; it is valid only if known is true.
 	who   auth.Identity
 	known bool
 	// own is the instance that sent its own token; nil for other callers.
@@ -129,7 +129,7 @@ func (s *Server) authorize(c *gin.Context) {
 		c.Header("WWW-Authenticate", `Bearer realm="orrery"`)
 		Fail(c, err)
 	case demand.caller == nobody:
-		Fail(c, errs.New(errs.Denied, "nobody may use this route"))
+		Fail(c, errs.New(errs.Denied, "this route is not available"))
 	default:
 		require(c, who, demand.permissions...)
 	}
@@ -145,7 +145,7 @@ func (s *Server) own(c *gin.Context, renewing bool) {
 	if i == nil {
 		if s.withinAddress(c, s.anonymous, anonymously) {
 			c.Header("WWW-Authenticate", `Bearer realm="orrery"`)
-			Fail(c, errs.New(errs.Unauthenticated, "send the token this instance got in its environment, as Authorization: Bearer <token>, or a short one that was refreshed in time; it is good while the instance lives, until it or its node is revoked"))
+			Fail(c, errs.New(errs.Unauthenticated, "send the token from the instance's environment as Authorization: Bearer <token>, or a short token that was refreshed in time; a token is valid until the instance ends, or until the token or the node is revoked"))
 		}
 		return
 	}
@@ -181,7 +181,7 @@ func (s *Server) instance(c *gin.Context, d Demand, i *fleet.Instance) {
 		s.withinAddress(c, s.logins, "logins")
 	case !s.withinInstance(c, from.by.User), own, d.Open(), d.caller == ticketHolder && ticket:
 	default:
-		Fail(c, errs.New(errs.Denied, "the own token of an instance may not do this: send an API token, or the token of a login"))
+		Fail(c, errs.New(errs.Denied, "an instance may not do this with its own token: send an API token or the token of a login"))
 	}
 }
 

@@ -91,7 +91,7 @@ func checkQuery(c *gin.Context) {
 			return
 		}
 		if name != "dryRun" && strings.EqualFold(name, "dryRun") { // otherwise the change would be carried out
-			Fail(c, &errs.Error{Kind: errs.Malformed, Message: "a dry run is asked for by dryRun=true, in these letters: nothing was changed", Field: "dryRun"})
+			Fail(c, &errs.Error{Kind: errs.Malformed, Message: "write the parameter as dryRun=true: nothing was changed", Field: "dryRun"})
 			return
 		}
 	}
@@ -221,7 +221,7 @@ func (s *Server) limitUploads(c *gin.Context) {
 	if !ok {
 		Refuse(c, wire.Reply{
 			Status: http.StatusTooManyRequests, Code: "TOO_MANY_UPLOADS", RetryAfter: wire.RetryAfter,
-			Message: "too many uploads come at the same time: wait for one to end, or send them as an archive",
+			Message: "too many uploads run at the same time: wait for one to end, or send the files as one archive",
 		})
 		return
 	}

@@ -31,7 +31,7 @@ func (s *Server) address(c *gin.Context) {
 }
 
 // AddressUnder returns the client address of a request under other settings; the zero address if it
-// has none.
+// is unknown.
 func AddressUnder(c *gin.Context, other settings.Settings) netip.Addr {
 	kept, _ := c.Get(peerKey)
 	peer, ok := kept.(netip.Addr)

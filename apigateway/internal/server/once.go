@@ -125,14 +125,14 @@ func (s *Server) replayed(c *gin.Context, n *txn.Once) bool {
 	case err != nil:
 		Fail(c, err)
 	case op.Request != n.Request:
-		Fail(c, errs.Field(headerIdempotencyKey, "was given within the day to another request (%s): take a new one for this, or send that as it was", described(op)))
+		Fail(c, errs.Field(headerIdempotencyKey, "was used within the last day for another request (%s): use a new one, or repeat that request unchanged", described(op)))
 	default:
 		s.replay(c, op)
 	}
 	return true
 }
 
-// replay sends the stored response, or an error that says why there is none.
+// replay sends the stored response, or an error that says why no response is stored.
 func (s *Server) replay(c *gin.Context, op cluster.Operation) {
 	a, known := s.cfg.Operations.AnswerOf(op)
 	switch {
@@ -147,22 +147,22 @@ func (s *Server) replay(c *gin.Context, op cluster.Operation) {
 	case op.Stage == cluster.OperationUnknown, op.Stage == cluster.OperationBegun && s.cfg.Now().Sub(op.At) >= underWay:
 		Refuse(c, wire.Reply{
 			Status: http.StatusConflict, Code: "OUTCOME_UNKNOWN",
-			Message: "this was begun (" + described(op) + "), and what came of it is not known: look whether it was done, and ask for what is missing with another " + headerIdempotencyKey,
+			Message: "this request was started (" + described(op) + "), but its outcome is unknown: check whether it was done, and request what is missing with another " + headerIdempotencyKey,
 		})
 	case op.Stage == cluster.OperationShown, s.routeOf(c).Secret && op.Stage == "":
 		Refuse(c, wire.Reply{
 			Status: http.StatusConflict, Code: "SHOWN_ONCE",
-			Message: "this was done (" + described(op) + "), and its answer has a secret that is shown once: where that was lost, take back what was made and ask again with another " + headerIdempotencyKey,
+			Message: "this was done (" + described(op) + "), and the response contained a secret that is shown only once: if you lost it, undo the change and repeat the request with another " + headerIdempotencyKey,
 		})
 	case s.cfg.Now().Sub(op.At) < underWay:
 		Refuse(c, wire.Reply{
 			Status: http.StatusConflict, Code: "UNDER_WAY", RetryAfter: time.Second,
-			Message: "the same request is being answered at this moment: send it again in a moment",
+			Message: "the same request is being answered now: send it again in a moment",
 		})
 	default:
 		Refuse(c, wire.Reply{
 			Status: http.StatusConflict, Code: "ALREADY_DONE",
-			Message: "this was done (" + described(op) + "), and what it was answered with is not known: read what you asked to be changed",
+			Message: "this was done (" + described(op) + "), but the response was not stored: read the object that you changed",
 		})
 	}
 }

@@ -40,7 +40,7 @@ func Fail(c *gin.Context, err error) {
 	_ = c.Error(err) // for the access log
 	if leaveBody(c) {
 		wire.Write(c.Writer, DialectOf(c.Request.URL.Path), wire.Reply{
-			Status: http.StatusRequestTimeout, Code: "REQUEST_TIMEOUT", Message: "the body did not come in time: send the request again",
+			Status: http.StatusRequestTimeout, Code: "REQUEST_TIMEOUT", Message: "the body did not arrive in time: send the request again",
 		})
 		return
 	}

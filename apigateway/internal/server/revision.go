@@ -58,7 +58,7 @@ func named(c *gin.Context) string {
 func (s *Server) reached(c *gin.Context, wanted string) bool {
 	rev, err := strconv.ParseInt(wanted, 10, 64)
 	if err != nil || rev < 0 {
-		Fail(c, &errs.Error{Kind: errs.Malformed, Field: "minRevision", Message: "minRevision must be the " + headerRevision + " of an answer, a whole number"})
+		Fail(c, &errs.Error{Kind: errs.Malformed, Field: "minRevision", Message: "minRevision must be the " + headerRevision + " of a response, a whole number"})
 		return false
 	}
 	if probe(c.FullPath()) { // probes need no revision and must stay cheap, because they need no token
@@ -76,7 +76,7 @@ func (s *Server) reached(c *gin.Context, wanted string) bool {
 	if _, err := s.cfg.View.WaitRev(ctx, rev); err != nil {
 		Refuse(c, wire.Reply{
 			Status: http.StatusServiceUnavailable, Code: "REVISION_NOT_REACHED", RetryAfter: time.Second,
-			Message: fmt.Sprintf("this gateway has not heard of revision %d yet: ask again in a moment", rev),
+			Message: fmt.Sprintf("this gateway has not seen revision %d yet: retry in a moment", rev),
 		})
 		return false
 	}

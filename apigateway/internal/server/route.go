@@ -93,7 +93,7 @@ func (d Demand) Self() bool {
 	return d.caller == itself || d.caller == knownOrItself || d.caller == knownOrInstance
 }
 
-// Permissions returns the required permissions, all of which the caller needs. Do not modify them.
+// Permissions returns the required permissions. The caller needs all of them. Do not modify them.
 func (d Demand) Permissions() []auth.Permission { return d.permissions }
 
 // Body describes the body that a route reads.
@@ -153,7 +153,7 @@ func (r Route) Rehearses() Route {
 }
 
 // ShowsOnce declares that the response may have a secret that is shown only once: it is not stored for
-// retries. Where only a few responses have one, handlers use ops.ShownOnce.
+// retries. If only a few responses have one, handlers use ops.ShownOnce.
 func (r Route) ShowsOnce() Route {
 	r.Secret = true
 	return r

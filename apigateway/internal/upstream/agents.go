@@ -49,7 +49,7 @@ type Live struct {
 	Report reports.InstanceReport
 	// PID is the server's process id, 0 when none runs.
 	PID int
-	// Attach is the shell command that opens its terminal on the node; empty if there is none.
+	// Attach is the shell command that opens its terminal on the node; empty without a terminal.
 	Attach string
 }
 
@@ -213,7 +213,7 @@ func (a *Agents) connected(id fleet.NodeID) (*fleet.Node, error) {
 	if _, alive := snap.NodeSessions.Get(id); !ok || !alive || node.AgentURL == "" {
 		return nil, &errs.Error{
 			Kind: errs.Unavailable, Err: errAway,
-			Message: fmt.Sprintf("the agent of node %s is not connected: what it holds can be asked for when it is back", id),
+			Message: fmt.Sprintf("the agent of node %s is not connected: retry when it is back", id),
 		}
 	}
 	return node, nil

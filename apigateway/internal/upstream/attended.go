@@ -22,7 +22,7 @@ const (
 )
 
 // errSilent is in the error of a call that the replica did not answer.
-var errSilent = errors.New("nothing came for too long")
+var errSilent = errors.New("the call made no progress for too long")
 
 // attended cancels calls that make no progress. It does not limit a call's total time: a slow sender of
 // the body is not the replica's fault, and a replica that answers probes may need time.

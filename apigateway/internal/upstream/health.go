@@ -29,7 +29,7 @@ type Health struct {
 func NewHealth(m *telemetry.Metrics, log *slog.Logger) *Health {
 	h := &Health{
 		log: log, of: map[string]*breakers{},
-		failures: m.Counter("upstream_failures", "Calls to other services that failed by the other side's fault.", "upstream"),
+		failures: m.Counter("upstream_failures", "Calls to other services that failed because of the other service.", "upstream"),
 	}
 	for _, kind := range []string{kindAgent, kindFigures, kindTemplates, kindScheduler} {
 		h.of[kind] = h.breakers(kind)
@@ -45,7 +45,7 @@ func (h *Health) breakers(kind string) *breakers {
 		now: time.Now, by: map[string]*kept{}, failed: h.failures.WithLabelValues(kind).Inc,
 		turned: func(name string, open bool) {
 			if open {
-				h.log.Warn("an upstream does not answer: for a moment it is not asked", "upstream", kind, "who", name)
+				h.log.Warn("an upstream does not answer: calls to it are suspended for a moment", "upstream", kind, "who", name)
 				return
 			}
 			h.log.Info("an upstream answers again", "upstream", kind, "who", name)

@@ -42,7 +42,7 @@ func NewSchedulers(h *Health, c *store.Client, v *view.View, secret string, http
 }
 
 // Explain asks the scheduler that controls an instance's group, and returns its replica. It returns
-// Unavailable if there is none or it does not answer, Exhausted if it is overloaded, else the errors
+// Unavailable if no scheduler runs or it does not answer, Exhausted if it is overloaded, else the errors
 // of client.Explain.
 func (s *Schedulers) Explain(ctx context.Context, i *fleet.Instance) (e client.Explanation, replica string, err error) {
 	at, err := s.owner(ctx, i.Intent.Group)
@@ -70,7 +70,7 @@ func (s *Schedulers) Simulate(ctx context.Context, q client.Question) (out clien
 		}
 		asked = []*cluster.Session{at}
 	}
-	err = errs.New(errs.Unavailable, "no scheduler runs that could be asked: retry when one does")
+	err = errs.New(errs.Unavailable, "no scheduler runs: retry when one does")
 	for _, at := range asked {
 		out, err = through(s.breakers, at.URL, named(at), func() (client.Simulation, error) {
 			return s.dial(at.URL).Simulate(ctx, q, s.view.Snapshot().Rev)
@@ -95,12 +95,12 @@ func (s *Schedulers) owner(ctx context.Context, g fleet.GroupName) (*cluster.Ses
 	case err != nil:
 		return nil, &errs.Error{
 			Op: "upstream.owner", Kind: errs.KindOf(err), Err: err,
-			Message: "the store does not tell now which scheduler decides about group " + string(g) + ": retry in a moment",
+			Message: "cannot read from the store which scheduler decides about group " + string(g) + ": retry in a moment",
 		}
 	}
 	at, ok := s.view.Snapshot().Sessions.Get(schedulerService + "/" + shard.Replica)
 	if !ok || at.URL == "" {
-		return nil, errs.New(errs.Unavailable, "scheduler %s, which decides about group %s, cannot be asked: it does not say where", shard.Replica, g)
+		return nil, errs.New(errs.Unavailable, "scheduler %s, which decides about group %s, cannot be called: its session has no URL", shard.Replica, g)
 	}
 	return at, nil
 }

@@ -36,7 +36,7 @@ func (a *API) event(c *gin.Context) {
 	case !events.Nameable(b.Type):
 		err = errs.Field("type", "must be 1 to 64 of A-Z, a-z, 0-9, _ . : and -, such as MY_PLUGIN:ROUND_OVER")
 	case events.Ours(events.Type(b.Type)):
-		err = errs.Field("type", "%s is an event of the system, which no instance makes: choose another name, such as MY_PLUGIN:%[1]s", b.Type)
+		err = errs.Field("type", "%s is reserved for events of the system: choose another name, such as MY_PLUGIN:%[1]s", b.Type)
 	case len(b.Data) > maxPayload:
 		err = errs.Field("data", "has %d bytes and may have %d", len(b.Data), maxPayload)
 	}

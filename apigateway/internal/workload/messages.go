@@ -102,7 +102,7 @@ func (a *API) maySpeak(own fleet.InstanceID, id players.PlayerID) error {
 		slices.ContainsFunc(s.PresencesOf(id), func(t players.Presence) bool { return t.By == own }) {
 		return nil
 	}
-	return errs.New(errs.Conflict, "player %s is on another server, which sends what the player says: who has just come here is known in a moment", id)
+	return errs.New(errs.Conflict, "player %s is on another server, and only that server can send the player's messages: retry in a moment if the player has just arrived", id)
 }
 
 // pendingMessages lists messages to players who came through the calling proxy, oldest first.

@@ -20,7 +20,7 @@ func (a *API) ticket(c *gin.Context) {
 	}
 	sent, i := a.cfg.Auth.RenewerOf(c.GetHeader("Authorization"))
 	if i == nil { // the instance ended during the request
-		server.Fail(c, errs.New(errs.Unauthenticated, "the token is no longer good"))
+		server.Fail(c, errs.New(errs.Unauthenticated, "the token is no longer valid"))
 		return
 	}
 	caller := account.Credential{Instance: sent.Instance, Root: sent.Root, Generation: sent.Generation}

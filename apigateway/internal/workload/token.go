@@ -33,7 +33,7 @@ func (a *API) refresh(c *gin.Context) {
 	}
 	sent, i := a.cfg.Auth.RenewerOf(c.GetHeader("Authorization"))
 	if i == nil { // the instance ended during the request
-		server.Fail(c, errs.New(errs.Unauthenticated, "the token is no longer good"))
+		server.Fail(c, errs.New(errs.Unauthenticated, "the token is no longer valid"))
 		return
 	}
 	issued, err := a.cfg.Operations.IssueCredential(c.Request.Context(), sent)

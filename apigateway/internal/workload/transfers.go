@@ -129,7 +129,7 @@ func (a *API) pendingTransfers(c *gin.Context) {
 	s, own := a.cfg.Operations.Snapshot(), server.OwnInstance(c)
 	if text := c.Query("proxyId"); text != "" {
 		if i, ok := s.Find(text); !ok || i.Intent.ID != own {
-			server.Fail(c, errs.New(errs.Denied, "proxyId is another instance: a proxy is told of its own players only"))
+			server.Fail(c, errs.New(errs.Denied, "proxyId is another instance: a proxy can read only the transfers of its own players"))
 			return
 		}
 	}
@@ -158,7 +158,7 @@ func (a *API) ackTransfer(c *gin.Context) {
 		return
 	}
 	if a.anothers(a.cfg.Operations.Snapshot(), server.OwnInstance(c), id) {
-		server.Fail(c, errs.New(errs.NotFound, "player %s came through another proxy: only that one sends the player on", id))
+		server.Fail(c, errs.New(errs.NotFound, "player %s came through another proxy: only that proxy can acknowledge the transfer", id))
 		return
 	}
 	if !a.handOver(c, client.Heartbeat{}) {

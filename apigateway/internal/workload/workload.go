@@ -129,7 +129,7 @@ func (a *API) asProxy(serve gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		s := a.cfg.Operations.Snapshot()
 		if !isProxy(s, server.OwnInstance(c)) {
-			server.Fail(c, errs.New(errs.Denied, "only proxies may: the platform of this instance's group is no proxy: give it one that is, such as VELOCITY, or add it to the catalog with category PROXY"))
+			server.Fail(c, errs.New(errs.Denied, "only proxies may do this, and the platform of this instance's group is not a proxy: choose one, such as VELOCITY, or add the platform to the catalog with category PROXY"))
 			return
 		}
 		serve(c)
@@ -196,7 +196,7 @@ func (a *API) handOver(c *gin.Context, h client.Heartbeat) bool {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n <= 0 {
 		server.Fail(c, &errs.Error{
-			Kind: errs.Malformed, Field: headerSequence, Message: "must be a positive number that is higher in every call; it is " + strconv.Quote(text),
+			Kind: errs.Malformed, Field: headerSequence, Message: "must be a positive number that is higher in every call, is " + strconv.Quote(text),
 		})
 		return false
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxCallers limits the tracked callers. Above it, expired windows are removed. If there are none,
-// new callers share one window.
+// maxCallers limits the tracked callers. Above it, expired windows are removed. If none has
+// expired, new callers share one window.
 const maxCallers = 65_536
 
 // Limiter counts requests per caller in fixed windows that start with the caller's first request. It is

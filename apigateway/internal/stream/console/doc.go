@@ -1,5 +1,5 @@
-// Package console streams the consoles of instances to clients and passes on what they type: as
-// server-sent events, over a WebSocket in both directions, and as the live-log of the Universe API.
+// Package console streams the consoles of instances to clients, as server-sent events, over a WebSocket and as
+// the live-log of the Universe API. WebSocket clients can also type.
 //
 //	agent ──frames──▶ feed ──▶ sink: SSE | attach | live-log ──▶ client
 //	agent ◀──one line────────────── attach ◀───────────────────── client

@@ -47,7 +47,7 @@ func TestWhatAnInstanceIsNearToIsLookedUpWhenNetworksChange(t *testing.T) {
 		{Type: PlayerTransfer, Group: "far", Instances: []fleet.InstanceID{"xyz987", "abc123"}}: true,
 	} {
 		if s.sees(*e) != want {
-			t.Errorf("an instance of lobby sees %+v: %v, want %v", told, !want, want)
+			t.Errorf("an instance of lobby sees %+v: %v, want %v", e, !want, want)
 		}
 	}
 	commit(store.Create(keys.Group("other"), fleet.Group{Name: "other"}))

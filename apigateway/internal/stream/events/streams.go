@@ -188,7 +188,7 @@ const fullFor, fullForInstances = 5 * time.Second, time.Minute
 func full(h streamlimit.Holder) wire.Reply {
 	r := wire.Reply{
 		Status: http.StatusTooManyRequests, Code: "TOO_MANY_STREAMS", RetryAfter: fullFor,
-		Message: "too many event streams are open, in all or of yours: close some or retry later, with a new ticket",
+		Message: "too many event streams are open, in total or for you: close some, or retry later with a new ticket",
 	}
 	if h.Instance != "" {
 		r.RetryAfter = fullForInstances

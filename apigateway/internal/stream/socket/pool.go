@@ -69,7 +69,7 @@ func (p *Pool) Enter(c *gin.Context, who account.Credential, watch Watch) (ctx c
 	if !ok {
 		server.Refuse(c, wire.Reply{
 			Status: http.StatusTooManyRequests, Code: "TOO_MANY_STREAMS", RetryAfter: 5 * time.Second,
-			Message: "too many " + p.what + " are open, in all or of yours: close some or retry later",
+			Message: "too many " + p.what + " are open, in total or for you: close some or retry later",
 		})
 		return nil, nil, false
 	}

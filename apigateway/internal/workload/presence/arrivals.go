@@ -74,11 +74,11 @@ func (a *Arrivals) look(ctx context.Context) time.Duration {
 		p, there := players.MergePresence(s.PresencesOf(id), s.Tells)
 		switch over := t.Over(now); {
 		case over && !(there && p.Server == t.Target):
-			a.Log.Info("a transfer of a player is given up: the player did not come", "player", id, "target", t.Target, "by", t.By)
+			a.Log.Info("a player's transfer expired before the player arrived", "player", id, "target", t.Target, "by", t.By)
 			fallthrough
 		case there && p.Server == t.Target:
 			if err := a.End(ctx, t); err != nil && ctx.Err() == nil {
-				a.Log.Warn("a transfer that is over is not removed, trying again later", "player", id, "error", err)
+				a.Log.Warn("cannot remove a finished transfer, retrying later", "player", id, "error", err)
 				next = min(next, time.Minute)
 			}
 		default:
