@@ -394,11 +394,13 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 		Agents: g.agents, Client: calling(g.calls), Secret: g.cfg.ClusterSecret, PerUser: g.cfg.UserStreams, Log: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(api.Routes(api.Config{
-		Store: g.cfg.Store, View: g.cfg.View, Auth: g.auth, Operations: g.operate, Templates: g.templates, Hasher: g.hasher, PinTime: g.cfg.pinTime, Sources: sources,
-		Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
-		Logs:       records, Shares: g.shares, NoShares: g.cfg.NoShares, APIURL: g.cfg.APIURL,
-		Players: g.players, Stale: g.heartbeats.Stale, Endings: g.endings, Past: g.past, Settings: g.settings, End: g.end, Replica: g.cfg.Replica, ClusterName: g.cfg.ClusterName,
-		Ready: g.waiting, WithinName: frame.WithinName, WithinPictures: frame.WithinPictures, Meta: meta, Version: g.cfg.Version, Log: g.cfg.Log, Now: g.cfg.Now,
+		Config: system.Config{
+			Operations: g.operate, Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
+			Logs: records, Settings: g.settings, Meta: meta, Past: g.past, Ready: g.waiting, End: g.end, Replica: g.cfg.Replica,
+			ClusterName: g.cfg.ClusterName, Version: g.cfg.Version, APIURL: g.cfg.APIURL, NoShares: g.cfg.NoShares,
+		},
+		Auth: g.auth, Sources: sources, Templates: g.templates, Hasher: g.hasher, PinTime: g.cfg.pinTime, Players: g.players, Stale: g.heartbeats.Stale,
+		Endings: g.endings, Shares: g.shares, WithinName: frame.WithinName, WithinPictures: frame.WithinPictures,
 	})...)
 	told := events.New(events.Config{
 		Store: g.cfg.Store, Log: g.events, Tickets: tickets, ClusterID: meta.ClusterID, Caller: streamCaller,

@@ -2,9 +2,7 @@
 package accounts
 
 import (
-	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -13,17 +11,13 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
-	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // Config holds what the handlers need.
 type Config struct {
-	View       *view.View
 	Operations *ops.Operations
 	Auth       *auth.Service
 	Templates  *upstream.Templates
-	Log        *slog.Logger
-	Now        func() time.Time
 	// Settings are the cluster settings in force.
 	Settings *settings.Live
 	// WithinName counts a login attempt for a user name. It returns false if there were too

@@ -43,7 +43,7 @@ func avatarURL(u *account.User) *string {
 
 // getAvatar sends a picture with headers that keep browsers from running it as a page.
 func (a *API) getAvatar(c *gin.Context) {
-	s, none := a.cfg.View.Snapshot(), errs.New(errs.NotFound, "there is no user with that name and a picture")
+	s, none := a.cfg.Operations.Snapshot(), errs.New(errs.NotFound, "there is no user with that name and a picture")
 	u, ok := s.Users.Get(userName(c))
 	if !ok || u.Avatar.SHA256 == "" {
 		server.Fail(c, none)
@@ -74,7 +74,7 @@ func (a *API) getAvatar(c *gin.Context) {
 
 // avatarFile opens a user's picture. It returns NotFound if the file is gone.
 func (a *API) avatarFile(ctx context.Context, u *account.User) (*client.File, error) {
-	h, ok := a.cfg.View.Snapshot().TemplateHeads.Get(content.AvatarTemplate.String())
+	h, ok := a.cfg.Operations.Snapshot().TemplateHeads.Get(content.AvatarTemplate.String())
 	if !ok {
 		return nil, errs.New(errs.NotFound, "there are no pictures")
 	}
@@ -154,7 +154,7 @@ func (a *API) avatarWrite(c *gin.Context) (w accountops.AvatarWrite, ok bool) {
 		return w, false
 	}
 	who, _ := server.Identity(c)
-	if u, ok := a.cfg.View.Snapshot().Users.Get(userName(c)); ok {
+	if u, ok := a.cfg.Operations.Snapshot().Users.Get(userName(c)); ok {
 		w.UserID = u.ID()
 	}
 	w.IfMatch, w.May, w.DryRun = match, who.Permissions, true

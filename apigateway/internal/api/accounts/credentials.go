@@ -47,7 +47,7 @@ func credentialOf(c instanceops.Credential) credential {
 }
 
 func (a *API) listCredentials(c *gin.Context) {
-	server.SendPage(c, a.cfg.Operations.Credentials(a.cfg.View.Snapshot()), pageCredentials, credentialOf)
+	server.SendPage(c, a.cfg.Operations.Credentials(a.cfg.Operations.Snapshot()), pageCredentials, credentialOf)
 }
 
 func (a *API) revokeCredential(c *gin.Context) {

@@ -65,10 +65,10 @@ func (a *API) login(c *gin.Context) {
 	l := a.newLogin(c, record)
 	if err := a.cfg.Operations.SignIn(c.Request.Context(), server.Actor(c), record, l); err != nil {
 		// A correct password is enough while etcd is not reachable.
-		a.cfg.Log.Warn("login not recorded: it has no refresh token and no audit entry", "user", record.Username, "address", c.ClientIP(), "error", err)
+		a.cfg.Operations.Log.Warn("login not recorded: it has no refresh token and no audit entry", "user", record.Username, "address", c.ClientIP(), "error", err)
 		l.Serial = 0
 	}
-	a.sendSession(c, record, l, session{User: new(userOf(a.cfg.View.Snapshot(), record))})
+	a.sendSession(c, record, l, session{User: new(userOf(a.cfg.Operations.Snapshot(), record))})
 }
 
 // maxUserAgent bounds the stored user agent, in bytes.
@@ -136,7 +136,7 @@ func (a *API) tokensInto(c *gin.Context, s *session, u *account.User, l account.
 		return err
 	}
 	s.LoginExpiresAt = l.Ends()
-	s.ExpiresInSeconds = int(min(a.cfg.Settings.Now().Session, s.LoginExpiresAt.Sub(a.cfg.Now())) / time.Second)
+	s.ExpiresInSeconds = int(min(a.cfg.Settings.Now().Session, s.LoginExpiresAt.Sub(a.cfg.Operations.Now())) / time.Second)
 	c.Header("Cache-Control", "no-store")
 	return nil
 }
@@ -174,10 +174,10 @@ func (a *API) refresh(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	if _, kept := a.cfg.View.Snapshot().Logins.Get(l.ID); !kept {
+	if _, kept := a.cfg.Operations.Snapshot().Logins.Get(l.ID); !kept {
 		l.IPAddress = c.ClientIP()
 		if err := a.cfg.Operations.KeepLogin(c.Request.Context(), server.Actor(c), l); err != nil {
-			a.cfg.Log.Debug("cannot list a refreshed login", "user", u.Username, "error", err)
+			a.cfg.Operations.Log.Debug("cannot list a refreshed login", "user", u.Username, "error", err)
 		}
 	}
 	a.sendSession(c, u, l, session{})
@@ -206,7 +206,7 @@ func (a *API) refreshOnce(c *gin.Context, token string) {
 // me answers with the caller and the permissions of the sent token.
 func (a *API) me(c *gin.Context) {
 	who, _ := server.Identity(c)
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	record, ok := s.Users.Get(who.User)
 	if !ok {
 		server.Fail(c, errs.New(errs.NotFound, "the user %s no longer exists", who.User))
@@ -266,7 +266,7 @@ func (a *API) changePassword(c *gin.Context) {
 func (a *API) nextLogin(c *gin.Context, u *account.User) account.Login {
 	l := a.newLogin(c, u)
 	if err := a.cfg.Operations.KeepLogin(c.Request.Context(), server.Actor(c), l); err != nil {
-		a.cfg.Log.Warn("login after a password change not recorded: it has no refresh token", "user", u.Username, "error", err)
+		a.cfg.Operations.Log.Warn("login after a password change not recorded: it has no refresh token", "user", u.Username, "error", err)
 		l.Serial = 0
 	}
 	return l

@@ -125,7 +125,7 @@ func (a *API) linkPlayer(c *gin.Context) {
 		return
 	}
 	if u, ok := a.writeLink(c, accountops.LinkWrite{ID: id, Name: *b.Name}); ok {
-		c.JSON(http.StatusOK, userOf(a.cfg.View.Snapshot(), &u))
+		c.JSON(http.StatusOK, userOf(a.cfg.Operations.Snapshot(), &u))
 	}
 }
 
@@ -136,7 +136,7 @@ func (a *API) unlinkPlayer(c *gin.Context) {
 	u, ok := a.writeLink(c, accountops.LinkWrite{})
 	switch {
 	case ok && server.DryRun(c):
-		c.JSON(http.StatusOK, userOf(a.cfg.View.Snapshot(), &u))
+		c.JSON(http.StatusOK, userOf(a.cfg.Operations.Snapshot(), &u))
 	case ok:
 		c.Status(http.StatusNoContent)
 	}

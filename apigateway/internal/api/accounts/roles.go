@@ -52,13 +52,13 @@ func roleETag(c *gin.Context, r auth.Role) {
 func roleName(c *gin.Context) string { return strings.ToUpper(c.Param("name")) }
 
 func (a *API) listRoles(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	holders := accountops.Holders(s)
 	server.SendPage(c, auth.Roles(s), resource.SmallPage, func(r auth.Role) role { return roleOf(r, holders) })
 }
 
 func (a *API) getRole(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	r, ok := auth.RoleOf(s, roleName(c))
 	if !ok {
 		server.Fail(c, errs.New(errs.NotFound, "there is no role %s", c.Param("name")))
@@ -126,11 +126,11 @@ func (a *API) writeRole(c *gin.Context, w accountops.RoleWrite, b roleBody) {
 		status = http.StatusCreated
 		c.Header("Location", "/api/v1/roles/"+r.Name)
 	}
-	c.JSON(status, roleOf(r, accountops.Holders(a.cfg.View.Snapshot())))
+	c.JSON(status, roleOf(r, accountops.Holders(a.cfg.Operations.Snapshot())))
 }
 
 func (a *API) deleteRole(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	who, _ := server.Identity(c)
 	rev, err := server.IfMatch(c)
 	if err == nil {

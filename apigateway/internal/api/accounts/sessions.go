@@ -31,14 +31,14 @@ func (a *API) listLogins(c *gin.Context) {
 	if !own(c, auth.UsersView) {
 		return
 	}
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	u, ok := s.Users.Get(userName(c))
 	if !ok {
 		server.Fail(c, errs.New(errs.NotFound, "there is no user %s", c.Param("name")))
 		return
 	}
 	who, _ := server.Identity(c)
-	server.SendPage(c, accountops.Logins(s, u, a.cfg.Now()), resource.SmallPage, func(l *account.Login) loginView {
+	server.SendPage(c, accountops.Logins(s, u, a.cfg.Operations.Now()), resource.SmallPage, func(l *account.Login) loginView {
 		out := loginView{
 			ID: l.ID, Current: l.ID == who.Credential().Login, SignedInAt: l.SignedInAt, ExpiresAt: l.Ends(), IPAddress: l.IPAddress, UserAgent: l.UserAgent,
 		}

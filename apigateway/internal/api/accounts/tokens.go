@@ -54,7 +54,7 @@ func tokenOf(t *account.APIToken) apiToken {
 
 func (a *API) listTokens(c *gin.Context) {
 	var all []*account.APIToken
-	for _, t := range a.cfg.View.Snapshot().APITokens.All() {
+	for _, t := range a.cfg.Operations.Snapshot().APITokens.All() {
 		all = append(all, t)
 	}
 	slices.SortFunc(all, func(x, y *account.APIToken) int { return cmp.Compare(y.ID, x.ID) }) // newest first
@@ -62,7 +62,7 @@ func (a *API) listTokens(c *gin.Context) {
 }
 
 func (a *API) getToken(c *gin.Context) {
-	t, ok := a.cfg.View.Snapshot().APITokens.Get(c.Param("id"))
+	t, ok := a.cfg.Operations.Snapshot().APITokens.Get(c.Param("id"))
 	if !ok {
 		server.Fail(c, accountops.ErrNoAPIToken)
 		return

@@ -53,7 +53,7 @@ func userOf(s *view.Snapshot, u *account.User) user {
 func userName(c *gin.Context) string { return strings.ToLower(c.Param("name")) }
 
 func (a *API) listUsers(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	all := make([]*account.User, 0, s.Users.Len())
 	for _, u := range s.Users.All() {
 		all = append(all, u)
@@ -62,7 +62,7 @@ func (a *API) listUsers(c *gin.Context) {
 }
 
 func (a *API) getUser(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	u, ok := s.Users.Get(userName(c))
 	if !ok {
 		server.Fail(c, errs.New(errs.NotFound, "there is no user %s", c.Param("name")))
@@ -127,11 +127,11 @@ func (a *API) createUser(c *gin.Context) {
 	case err != nil:
 		server.Fail(c, err)
 	case w.DryRun:
-		c.JSON(http.StatusOK, userOf(a.cfg.View.Snapshot(), &u))
+		c.JSON(http.StatusOK, userOf(a.cfg.Operations.Snapshot(), &u))
 	default:
 		server.ETag(c, u.ModRev)
 		c.Header("Location", "/api/v1/users/"+u.Username)
-		c.JSON(http.StatusCreated, userOf(a.cfg.View.Snapshot(), &u))
+		c.JSON(http.StatusCreated, userOf(a.cfg.Operations.Snapshot(), &u))
 	}
 }
 
@@ -163,7 +163,7 @@ func (a *API) patchUser(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	out := changedUser{user: userOf(a.cfg.View.Snapshot(), &u)}
+	out := changedUser{user: userOf(a.cfg.Operations.Snapshot(), &u)}
 	if own := name == who.User && who.TokenID == ""; own && !w.DryRun && u.Epoch != who.Credential().Epoch {
 		out.session = new(session)
 		if err := a.tokensInto(c, out.session, &u, a.nextLogin(c, &u)); err != nil {
@@ -186,7 +186,7 @@ func (a *API) deleteUser(c *gin.Context) {
 	if !ok {
 		return
 	}
-	gone := a.cfg.View.Snapshot()
+	gone := a.cfg.Operations.Snapshot()
 	err := a.cfg.Operations.DeleteUser(c.Request.Context(), server.Actor(c), userName(c), w)
 	u, ok := gone.Users.Get(userName(c))
 	switch {

@@ -90,7 +90,7 @@ func (a *API) listAudit(c *gin.Context) {
 		return
 	}
 	out := auditPage{Page: server.Page[auditEntry]{Data: []auditEntry{}, Page: page.from/page.size + 1, PageSize: page.size}}
-	read, err := a.cfg.Operations.Audit(c.Request.Context(), q, page.from, page.size)
+	read, err := a.operations.Audit(c.Request.Context(), q, page.from, page.size)
 	if err != nil {
 		server.Fail(c, err)
 		return

@@ -1,3 +1,4 @@
+// Package audit serves the audit log and the history of single objects.
 package audit
 
 import (
@@ -12,12 +13,19 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/auditops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 )
+
+// API holds the handlers.
+type API struct{ operations *ops.Operations }
+
+// New returns the handlers.
+func New(o *ops.Operations) *API { return &API{operations: o} }
 
 // change is a change of an object.
 type change struct {
@@ -48,9 +56,9 @@ type pastObject struct {
 	Action   *string    `json:"action"`
 }
 
-// historyRoutes serve the audit log and the history of objects. The history of an object requires
-// the permission to view it.
-func (a *API) historyRoutes() []server.Route {
+// Routes returns the routes of the audit log and of the history of objects. The history of an object
+// requires the permission to view it.
+func (a *API) Routes() []server.Route {
 	out := []server.Route{server.Get("/api/v1/audit", server.Needs(auth.AuditView), a.listAudit)}
 	for kind, permission := range map[auditops.ObjectKind]auth.Permission{
 		auditops.GroupObject: auth.GroupsView, auditops.InstanceObject: auth.InstancesView, auditops.NodeObject: auth.NodesView,
@@ -71,7 +79,7 @@ func (a *API) history(kind auditops.ObjectKind) gin.HandlerFunc {
 			return
 		}
 		server.SendPart(c, resource.SmallPage, func(from, n int) ([]account.AuditEntry, int, error) {
-			return a.cfg.Operations.History(c.Request.Context(), kind, c.Param("name"), from, n)
+			return a.operations.History(c.Request.Context(), kind, c.Param("name"), from, n)
 		}, func(e account.AuditEntry) change { return changeOf(e, server.Allowed(c, auth.GroupsEnv)) })
 	}
 }
@@ -88,7 +96,7 @@ func (a *API) past(c *gin.Context, kind auditops.ObjectKind) {
 		}
 		at.Revision = 0
 	}
-	was, err := a.cfg.Operations.Past(c.Request.Context(), kind, c.Param("name"), at)
+	was, err := a.operations.Past(c.Request.Context(), kind, c.Param("name"), at)
 	if err != nil {
 		server.Fail(c, err)
 		return

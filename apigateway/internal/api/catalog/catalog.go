@@ -1,3 +1,4 @@
+// Package catalog serves the catalog of server software.
 package catalog
 
 import (
@@ -13,12 +14,27 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/background/cataloghash"
+	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/catalogops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/wire"
 )
+
+// Config holds what the handlers need.
+type Config struct {
+	Operations *ops.Operations
+	Hasher     *cataloghash.Hasher
+	// PinTime bounds how long an answer waits for the first download of a version.
+	PinTime time.Duration
+}
+
+// API holds the handlers.
+type API struct{ cfg Config }
+
+// New returns the handlers.
+func New(cfg Config) *API { return &API{cfg: cfg} }
 
 // artifact is a version of a platform.
 type artifact struct {
@@ -43,7 +59,8 @@ type artifactBody struct {
 	ConfigFormat *string `json:"configFormat"`
 }
 
-func (a *API) catalogRoutes() []server.Route {
+// Routes returns the routes of the package.
+func (a *API) Routes() []server.Route {
 	return []server.Route{
 		server.Get("/api/v1/catalog", server.Needs(auth.CatalogView), a.listCatalog),
 		server.Post("/api/v1/catalog/:platform/versions", server.Needs(auth.CatalogManage), a.addArtifact),
@@ -94,7 +111,7 @@ func artifactOf(p *content.CatalogPlatform, v content.CatalogVersion) artifact {
 func (a *API) listCatalog(c *gin.Context) {
 	only := strings.ToUpper(c.Query("platform"))
 	var all []artifact
-	for _, p := range a.cfg.View.Snapshot().Catalog.All() {
+	for _, p := range a.cfg.Operations.Snapshot().Catalog.All() {
 		if only != "" && p.Platform != only {
 			continue
 		}
@@ -129,7 +146,7 @@ func (a *API) addArtifact(c *gin.Context) {
 // or takes longer than PinTime.
 func (a *API) pin(c *gin.Context, version string) {
 	platform := strings.ToUpper(c.Param("platform"))
-	p, ok := a.cfg.View.Snapshot().Catalog.Get(platform)
+	p, ok := a.cfg.Operations.Snapshot().Catalog.Get(platform)
 	if !ok {
 		return
 	}
@@ -206,7 +223,7 @@ func (a *API) sendArtifact(c *gin.Context, status int, version string, err error
 		return
 	}
 	platform := strings.ToUpper(c.Param("platform"))
-	if p, ok := a.cfg.View.Snapshot().Catalog.Get(platform); ok {
+	if p, ok := a.cfg.Operations.Snapshot().Catalog.Get(platform); ok {
 		if v, ok := p.Find(version); ok {
 			server.ETag(c, p.ModRev)
 			c.JSON(status, artifactOf(p, v))

@@ -1,3 +1,4 @@
+// Package crashes serves crash reports and counts crashes over time.
 package crashes
 
 import (
@@ -13,6 +14,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -22,6 +24,12 @@ import (
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
+
+// API holds the handlers.
+type API struct{ operations *ops.Operations }
+
+// New returns the handlers.
+func New(o *ops.Operations) *API { return &API{operations: o} }
 
 // crashSummary is a crash in a list. Some fields repeat another under the name that PrexorCloud's
 // clients know.
@@ -56,7 +64,8 @@ type Detail struct {
 	Truncated bool `json:"logTailTruncated"`
 }
 
-func (a *API) crashRoutes() []server.Route {
+// Routes returns the routes of the package.
+func (a *API) Routes() []server.Route {
 	return []server.Route{
 		server.Get("/api/v1/crashes", server.Needs(auth.CrashesView), a.listCrashes),
 		server.Get("/api/v1/crashes/trends", server.Needs(auth.CrashesView), a.crashTrends),
@@ -145,7 +154,7 @@ func (a *API) moment(name, text string) (time.Time, error) {
 		return time.Unix(n, 0), nil
 	}
 	if d, ok := span(text); ok {
-		return a.cfg.Now().Add(-d), nil
+		return a.operations.Now().Add(-d), nil
 	}
 	return time.Time{}, resource.InvalidQuery(name, "must be a time such as 2026-01-31T12:00:00Z, seconds since 1970, or an age such as 24h")
 }
@@ -171,17 +180,17 @@ func (a *API) listCrashes(c *gin.Context) {
 	if !ok {
 		return
 	}
-	server.SendPage(c, crashesOf(a.cfg.View.Snapshot(), f), min(max(size, 1), resource.LargePage), crashOf)
+	server.SendPage(c, crashesOf(a.operations.Snapshot(), f), min(max(size, 1), resource.LargePage), crashOf)
 }
 
 // getCrash reads the last output from the store, because the node may be gone.
 func (a *API) getCrash(c *gin.Context) {
-	crash, ok := a.cfg.View.Snapshot().Crashes.Get(c.Param("id"))
+	crash, ok := a.operations.Snapshot().Crashes.Get(c.Param("id"))
 	if !ok {
 		server.Fail(c, errs.New(errs.NotFound, "there is no such crash: the newest 500 are stored for 30 days"))
 		return
 	}
-	out, err := DetailOf(c.Request.Context(), a.cfg.Store, crash)
+	out, err := DetailOf(c.Request.Context(), a.operations.Store, crash)
 	if err != nil {
 		server.Fail(c, err)
 		return

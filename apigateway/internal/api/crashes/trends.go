@@ -79,7 +79,7 @@ func (a *API) crashTrends(c *gin.Context) {
 		return
 	}
 	n = min(max(n, 1), maxBuckets, int(window/time.Second))
-	c.JSON(http.StatusOK, trendsOf(crashesOf(a.cfg.View.Snapshot(), f), a.cfg.Now().UTC(), window, n))
+	c.JSON(http.StatusOK, trendsOf(crashesOf(a.operations.Snapshot(), f), a.operations.Now(), window, n))
 }
 
 // windowOf reads a duration or a number of seconds. It shortens longer windows to maxWindow. It

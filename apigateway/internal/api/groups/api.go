@@ -6,20 +6,16 @@ package groups
 
 import (
 	"slices"
-	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
-	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // Config holds what the handlers need.
 type Config struct {
-	View       *view.View
 	Operations *ops.Operations
 	Schedulers *upstream.Schedulers
-	Now        func() time.Time
 }
 
 // API holds the handlers.

@@ -96,7 +96,7 @@ func (a *API) addCounts(c *gin.Context, s *view.Snapshot, r *dryRun, before, aft
 		if !crashed {
 			break
 		}
-		if ends := loop.EndsAt(after, compose.Ancestors(after, s.Groups.Get)); a.cfg.Now().Before(ends) {
+		if ends := loop.EndsAt(after, compose.Ancestors(after, s.Groups.Get)); a.cfg.Operations.Now().Before(ends) {
 			r.Notes = append(r.Notes, "no instance starts before "+ends.UTC().Format(time.RFC3339)+": the group crashed too often")
 		}
 	case before != nil && wanted < before.Spec.Scaling.Min && living > wanted:

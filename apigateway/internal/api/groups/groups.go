@@ -31,7 +31,7 @@ func (a *API) resetCrashLoop(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	g, err := present(s, c.Param("name"))
 	if err != nil {
 		server.Fail(c, err)
@@ -66,7 +66,7 @@ func present(s *view.Snapshot, name string) (*fleet.Group, error) {
 }
 
 func (a *API) listGroups(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	all := make([]*fleet.Group, 0, s.Groups.Len())
 	for _, g := range s.Groups.All() {
 		if !g.Deleting {
@@ -77,7 +77,7 @@ func (a *API) listGroups(c *gin.Context) {
 }
 
 func (a *API) getGroup(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	g, err := present(s, c.Param("name"))
 	if err != nil {
 		server.Fail(c, err)
@@ -200,7 +200,7 @@ func (a *API) writeGroup(c *gin.Context, w groupops.GroupWrite) {
 	}
 	if w.DryRun {
 		out := a.dryRunOf(c, done)
-		out.Message = groupOf(a.cfg.View.Snapshot(), &done.After, a.cfg.Now()).Message
+		out.Message = groupOf(a.cfg.Operations.Snapshot(), &done.After, a.cfg.Operations.Now()).Message
 		c.JSON(http.StatusOK, out)
 		return
 	}
@@ -210,7 +210,7 @@ func (a *API) writeGroup(c *gin.Context, w groupops.GroupWrite) {
 		c.Header("Location", "/api/v1/groups/"+string(w.Name))
 	}
 	server.ETag(c, done.After.ModRev)
-	c.JSON(status, a.groupFor(c, a.cfg.View.Snapshot(), &done.After))
+	c.JSON(status, a.groupFor(c, a.cfg.Operations.Snapshot(), &done.After))
 }
 
 func (a *API) dryRunOf(c *gin.Context, w groupops.GroupWritten) dryRun {
@@ -218,10 +218,10 @@ func (a *API) dryRunOf(c *gin.Context, w groupops.GroupWritten) dryRun {
 	if w.Before != nil {
 		r.Action = "update"
 	}
-	if r.Diff = diff(w.Before, w.After, server.Allowed(c, auth.GroupsEnv), maskedFor(c, a.cfg.View.Snapshot())); w.Before != nil && len(r.Diff) == 0 {
+	if r.Diff = diff(w.Before, w.After, server.Allowed(c, auth.GroupsEnv), maskedFor(c, a.cfg.Operations.Snapshot())); w.Before != nil && len(r.Diff) == 0 {
 		r.Action = "none"
 	}
-	a.addCounts(c, a.cfg.View.Snapshot(), &r, w.Before, &w.After)
+	a.addCounts(c, a.cfg.Operations.Snapshot(), &r, w.Before, &w.After)
 	return r
 }
 
@@ -240,7 +240,7 @@ func (a *API) deleteGroup(c *gin.Context) {
 		c.Status(http.StatusNoContent)
 		return
 	}
-	r, s := newDryRun("delete", name), a.cfg.View.Snapshot()
+	r, s := newDryRun("delete", name), a.cfg.Operations.Snapshot()
 	g, known := s.Groups.Get(name)
 	static := known && s.Whole(g).Spec.Static.Enabled
 	var data []string
@@ -289,7 +289,7 @@ func (a *API) startGroup(c *gin.Context) {
 		for _, i := range made {
 			out.Start = append(out.Start, i.Name)
 		}
-		if g, ok := a.cfg.View.Snapshot().Groups.Get(r.Group); ok {
+		if g, ok := a.cfg.Operations.Snapshot().Groups.Get(r.Group); ok {
 			a.addPlacements(c, &out, g, len(made))
 		}
 		c.JSON(http.StatusOK, out)
@@ -308,13 +308,13 @@ func (a *API) started(ctx context.Context, made []fleet.Intent) gin.H {
 	for _, m := range made {
 		ids = append(ids, m.ID)
 	}
-	s, shown, waits := instances.AwaitPlacement(ctx, a.cfg.View, ids...), make([]instances.Instance, 0, len(made)), []instances.Waiting{}
+	s, shown, waits := instances.AwaitPlacement(ctx, a.cfg.Operations.View, ids...), make([]instances.Instance, 0, len(made)), []instances.Waiting{}
 	for _, id := range ids {
 		i, ok := s.Instances.Get(id)
 		if !ok {
 			continue
 		}
-		shown = append(shown, instances.InstanceOf(s, i, a.cfg.Now()))
+		shown = append(shown, instances.InstanceOf(s, i, a.cfg.Operations.Now()))
 		if w, ok := instances.WaitingOf(i); ok {
 			waits = append(waits, w)
 		}

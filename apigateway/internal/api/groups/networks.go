@@ -83,7 +83,7 @@ func (f networkFields) given(name string) players.Network {
 }
 
 func (a *API) listNetworks(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	all := make([]*players.Network, 0, s.Networks.Len())
 	for _, n := range s.Networks.All() {
 		all = append(all, n)
@@ -92,7 +92,7 @@ func (a *API) listNetworks(c *gin.Context) {
 }
 
 func (a *API) getNetwork(c *gin.Context) {
-	n, ok := a.cfg.View.Snapshot().Networks.Get(c.Param("name"))
+	n, ok := a.cfg.Operations.Snapshot().Networks.Get(c.Param("name"))
 	if !ok {
 		server.Fail(c, errs.New(errs.NotFound, "there is no network with that name"))
 		return

@@ -68,7 +68,7 @@ func quotaOf(s *view.Snapshot, q cluster.Quota, held map[fleet.GroupName]fleet.B
 }
 
 func (a *API) listQuotas(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	all, held := make([]*cluster.Quota, 0, s.Quotas.Len()), clusterops.Held(s)
 	for _, q := range s.Quotas.All() {
 		all = append(all, q)
@@ -77,7 +77,7 @@ func (a *API) listQuotas(c *gin.Context) {
 }
 
 func (a *API) getQuota(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	q, ok := s.Quotas.Get(c.Param("name"))
 	if !ok {
 		server.Fail(c, errs.New(errs.NotFound, "there is no quota with that name"))
@@ -103,7 +103,7 @@ func (a *API) putQuota(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	shown := quotaOf(s, done.After, clusterops.Held(s))
 	if w.DryRun {
 		c.JSON(http.StatusOK, quotaDryRunOf(done, shown))

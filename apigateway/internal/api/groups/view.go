@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +76,7 @@ func (a *API) groupsFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) gro
 		if !server.Allowed(c, auth.GroupsUpdate) {
 			shown.Spec.RCON = g.Spec.RCON.Hide()
 		}
-		out := groupOf(s, &shown, a.cfg.Now())
+		out := groupOf(s, &shown, a.cfg.Operations.Now())
 		if !server.Allowed(c, auth.GroupsEnv) {
 			out.Env = nil
 		}
@@ -242,4 +243,28 @@ func diff(before *fleet.Group, after fleet.Group, env bool, masked func(*fleet.G
 		}
 	}
 	return all
+}
+
+// resolvedGroup is a group with the inherited fields, as its instances are created from it.
+type resolvedGroup struct {
+	group
+	// Ancestors are the groups it inherits from, its parent first.
+	Ancestors []fleet.GroupName `json:"ancestors"`
+}
+
+// getResolved shows a group with the fields it inherits. Its ETag changes with the group and with
+// every ancestor.
+func (a *API) getResolved(c *gin.Context) {
+	s := a.cfg.Operations.Snapshot()
+	g, err := present(s, c.Param("name"))
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	rev, ancestors := g.ModRev, []fleet.GroupName{}
+	for _, p := range compose.Ancestors(g, s.Groups.Get) {
+		rev, ancestors = max(rev, p.ModRev), append(ancestors, p.Name)
+	}
+	server.ETag(c, rev)
+	c.JSON(http.StatusOK, resolvedGroup{group: a.groupFor(c, s, s.Whole(g)), Ancestors: ancestors})
 }

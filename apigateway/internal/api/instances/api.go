@@ -3,23 +3,17 @@ package instances
 
 import (
 	"slices"
-	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
-	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // Config holds what the handlers need.
 type Config struct {
-	Store      *store.Client
-	View       *view.View
 	Operations *ops.Operations
 	Schedulers *upstream.Schedulers
 	Templates  *upstream.Templates
-	Now        func() time.Time
 	// Endings must be subscribed to the view.
 	Endings *Endings
 }

@@ -82,7 +82,7 @@ type compositionRuntime struct {
 // composition shows what an instance was created from. It answers NotFound if the plan was already
 // deleted.
 func (a *API) composition(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	i, err := a.cfg.Operations.Find(c.Param("id"))
 	if err != nil {
 		server.Fail(c, err)
@@ -210,7 +210,7 @@ func (a *API) addSizes(ctx context.Context, s *view.Snapshot, shown []compositio
 		if l.Digest == "" {
 			continue
 		}
-		if v, err := store.Get(ctx, a.cfg.Store, keys.TemplateVersion(l.TemplateRef, l.Digest)); err == nil {
+		if v, err := store.Get(ctx, a.cfg.Operations.Store, keys.TemplateVersion(l.TemplateRef, l.Digest)); err == nil {
 			shown[n].Files, shown[n].SizeBytes = v.Files, v.SizeBytes
 		}
 	}

@@ -115,7 +115,7 @@ type source struct {
 
 // explain answers with the steps from the records and with the present rating by the scheduler.
 func (a *API) explain(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	i, err := a.cfg.Operations.Find(c.Param("id"))
 	if err != nil {
 		server.Fail(c, err)
@@ -124,7 +124,7 @@ func (a *API) explain(c *gin.Context) {
 	reason, message := i.Why()
 	out := explanation{
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Generation: i.Intent.Generation,
-		State: StateOf(i.State()), Reason: string(reason), Message: message, Revision: s.Rev, Chain: append(chainOf(s, i), pausedFor(s, i, a.cfg.Now())...),
+		State: StateOf(i.State()), Reason: string(reason), Message: message, Revision: s.Rev, Chain: append(chainOf(s, i), pausedFor(s, i, a.cfg.Operations.Now())...),
 	}
 	if i.State() == fleet.Offline {
 		out.Reason = reasonNodeLost

@@ -2,6 +2,7 @@ package instances
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"strconv"
@@ -56,7 +57,7 @@ func (a *API) instanceRoutes(base string) []server.Route {
 
 // ViewsOn yields the instances in the list of a node, or of all nodes if node is "".
 func (a *API) ViewsOn(s *view.Snapshot, node fleet.NodeID) iter.Seq[Instance] {
-	now := a.cfg.Now()
+	now := a.cfg.Operations.Now()
 	return func(yield func(Instance) bool) {
 		for _, i := range a.shown.listed(s, instanceFilter{node: node}, now) {
 			if !yield(InstanceOf(s, i, now)) {
@@ -68,7 +69,7 @@ func (a *API) ViewsOn(s *view.Snapshot, node fleet.NodeID) iter.Seq[Instance] {
 
 func (a *API) listInstances(c *gin.Context) {
 	if group := c.Query("group"); wantsBareArray(c, group) {
-		server.SendJSON(c, a.shown.bare(a.cfg.View.Snapshot(), instanceFilter{group: fleet.GroupName(group)}, a.cfg.Now()))
+		server.SendJSON(c, a.shown.bare(a.cfg.Operations.Snapshot(), instanceFilter{group: fleet.GroupName(group)}, a.cfg.Operations.Now()))
 		return
 	}
 	page, ok := server.PageOf(c, resource.LargePage, pageInstances)
@@ -76,7 +77,7 @@ func (a *API) listInstances(c *gin.Context) {
 		return
 	}
 	f := instanceFilter{group: fleet.GroupName(c.Query("group")), node: fleet.NodeID(c.Query("node")), state: c.Query("state"), all: c.Query("all") == "true"}
-	server.SendKept(c, a.shown.page(a.cfg.View.Snapshot(), f, page, a.cfg.Now()))
+	server.SendKept(c, a.shown.page(a.cfg.Operations.Snapshot(), f, page, a.cfg.Operations.Now()))
 }
 
 // wantsBareArray reports whether the answer must be a bare array. "group info" of PrexorCloud's
@@ -91,14 +92,14 @@ func wantsBareArray(c *gin.Context, group string) bool {
 }
 
 func (a *API) getInstance(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	i, err := a.cfg.Operations.Find(c.Param("id"))
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
 	server.ETag(c, i.Intent.ModRev)
-	server.SendJSON(c, a.shownNow(c.Request.Context(), s, i).Append(nil, a.cfg.Now()))
+	server.SendJSON(c, a.shownNow(c.Request.Context(), s, i).Append(nil, a.cfg.Operations.Now()))
 }
 
 // shownNow shows an instance with live figures, or with the last reported ones if its agent does
@@ -106,10 +107,10 @@ func (a *API) getInstance(c *gin.Context) {
 func (a *API) shownNow(ctx context.Context, s *view.Snapshot, i *fleet.Instance) bodycache.UptimeObject {
 	if i.State().Running() {
 		if live, err := a.cfg.Operations.Live(ctx, i); err == nil {
-			return a.shown.living(s, i, live, a.cfg.Now())
+			return a.shown.living(s, i, live, a.cfg.Operations.Now())
 		}
 	}
-	return a.shown.of(s, i, a.cfg.Now())
+	return a.shown.of(s, i, a.cfg.Operations.Now())
 }
 
 func (a *API) deleteInstance(c *gin.Context) {
@@ -161,7 +162,7 @@ func (a *API) startInstance(c *gin.Context) {
 	out, err := start(c.Request.Context(), server.Actor(c), c.Param("id"))
 	if err == nil && out.Changed {
 		id := out.Instance.Intent.ID
-		if now, ok := AwaitPlacement(c.Request.Context(), a.cfg.View, id).Instances.Get(id); ok {
+		if now, ok := AwaitPlacement(c.Request.Context(), a.cfg.Operations.View, id).Instances.Get(id); ok {
 			out.Instance = now
 		}
 	}
@@ -184,7 +185,7 @@ func (a *API) answer(c *gin.Context, out instanceops.Outcome, err error, status,
 		status = done
 	}
 	body := gin.H{
-		"status": status, "changed": out.Changed, "instance": InstanceOf(a.cfg.View.Snapshot(), out.Instance, a.cfg.Now()),
+		"status": status, "changed": out.Changed, "instance": InstanceOf(a.cfg.Operations.Snapshot(), out.Instance, a.cfg.Operations.Now()),
 	}
 	if out.Waiting != "" {
 		body["waitingForNode"] = out.Waiting
@@ -301,4 +302,22 @@ func (a *API) output(c *gin.Context) {
 	}
 	c.Header(nextOffset, strconv.FormatInt(next, 10))
 	c.Data(http.StatusOK, "application/octet-stream", data)
+}
+
+// metrics answers with what an instance last reported, as a server or as a proxy.
+func (a *API) metrics(proxy bool) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		i, m, err := a.cfg.Operations.Measured(c.Request.Context(), c.Param("id"), proxy)
+		if err != nil {
+			server.Fail(c, err)
+			return
+		}
+		out := map[string]any{}
+		if err := json.Unmarshal(m.Figures, &out); err != nil {
+			server.Fail(c, errs.WrapAs(errs.Internal, "instances.metrics", err))
+			return
+		}
+		out["instanceId"], out["collectedAt"] = i.Intent.Name, m.At
+		c.JSON(http.StatusOK, out)
+	}
 }

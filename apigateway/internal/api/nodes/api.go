@@ -3,23 +3,17 @@ package nodes
 
 import (
 	"slices"
-	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/instances"
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // Config holds what the handlers need.
 type Config struct {
-	Store      *store.Client
-	View       *view.View
 	Operations *ops.Operations
 	Instances  *instances.API
-	Now        func() time.Time
 	// Stale reports whether the reports of a node are overdue.
 	Stale func(fleet.NodeID) bool
 }

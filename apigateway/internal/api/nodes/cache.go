@@ -56,14 +56,14 @@ func (a *API) nodeCache(c *gin.Context) {
 	}
 	c.JSON(http.StatusOK, gin.H{
 		"templates": templates, "jars": a.jarsOf(cache.Artifacts), "bootstraps": []any{}, "totalSizeBytes": cache.TotalBytes,
-		"limitBytes": cache.LimitBytes, "receivedAt": a.cfg.Now().UTC(),
+		"limitBytes": cache.LimitBytes, "receivedAt": a.cfg.Operations.Now(),
 	})
 }
 
 // nameCached adds the names of the templates: of the head with the digest, else of a plan or a
 // version record.
 func (a *API) nameCached(ctx context.Context, all []cachedVersion) error {
-	s, names := a.cfg.View.Snapshot(), map[string]string{}
+	s, names := a.cfg.Operations.Snapshot(), map[string]string{}
 	for _, p := range s.Plans.All() {
 		for _, l := range p.Plan.Layers {
 			names[l.Digest] = l.Short()
@@ -73,7 +73,7 @@ func (a *API) nameCached(ctx context.Context, all []cachedVersion) error {
 		names[h.Digest] = h.Short()
 	}
 	if slices.ContainsFunc(all, func(v cachedVersion) bool { return names[v.Hash] == "" }) {
-		versions, _, err := store.List(ctx, a.cfg.Store, keys.AllTemplateVersions())
+		versions, _, err := store.List(ctx, a.cfg.Operations.Store, keys.AllTemplateVersions())
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (a *API) nameCached(ctx context.Context, all []cachedVersion) error {
 
 // jarsOf names artifacts as the catalog does, else as plans do.
 func (a *API) jarsOf(all []client.CachedArtifact) []cachedJar {
-	s, named := a.cfg.View.Snapshot(), map[string]cachedJar{}
+	s, named := a.cfg.Operations.Snapshot(), map[string]cachedJar{}
 	for _, p := range s.Plans.All() {
 		if f := p.Plan.Artifact; f != nil {
 			named[f.SHA256] = cachedJar{Platform: f.Platform, Version: f.Version, JarFile: f.Path}

@@ -45,7 +45,7 @@ const unusedWarning = "join tokens have no effect yet: nodes join with the clust
 
 func (a *API) joinTokenOf(t *cluster.JoinToken) joinToken {
 	out := joinToken{TokenID: t.ID, NodeID: t.Node, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, Status: "ACTIVE"}
-	if t.Expired(a.cfg.Now()) {
+	if t.Expired(a.cfg.Operations.Now()) {
 		out.Status = "EXPIRED"
 	}
 	return out
@@ -53,7 +53,7 @@ func (a *API) joinTokenOf(t *cluster.JoinToken) joinToken {
 
 func (a *API) listJoinTokens(c *gin.Context) {
 	var all []*cluster.JoinToken
-	for _, t := range a.cfg.View.Snapshot().JoinTokens.All() {
+	for _, t := range a.cfg.Operations.Snapshot().JoinTokens.All() {
 		all = append(all, t)
 	}
 	slices.SortFunc(all, func(x, y *cluster.JoinToken) int { return cmp.Compare(y.ID, x.ID) }) // newest first
@@ -137,7 +137,7 @@ type pendingNode struct {
 // pendingOf returns the node of a valid token. ok is false if there is none or the node has joined.
 func (a *API) pendingOf(s *view.Snapshot, id fleet.NodeID) (out pendingNode, ok bool) {
 	t, ok := s.JoinTokens.Get(id)
-	if _, joined := s.Nodes.Get(id); !ok || joined || t.Expired(a.cfg.Now()) {
+	if _, joined := s.Nodes.Get(id); !ok || joined || t.Expired(a.cfg.Operations.Now()) {
 		return out, false
 	}
 	return pendingNode{ID: id, NodeID: id, Type: pending, Status: pending, TokenID: t.ID, ExpiresAt: t.ExpiresAt}, true

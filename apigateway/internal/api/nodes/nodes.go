@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // Node is a node in an answer.
@@ -195,7 +197,7 @@ func currentTemplates(s *view.Snapshot) map[string]string {
 
 // listNodes filters by ?state, which is a status or a type.
 func (a *API) listNodes(c *gin.Context) {
-	s, state := a.cfg.View.Snapshot(), c.Query("state")
+	s, state := a.cfg.Operations.Snapshot(), c.Query("state")
 	var all []any
 	show := a.Viewer(s)
 	for _, n := range s.Nodes.All() {
@@ -215,7 +217,7 @@ func (a *API) listNodes(c *gin.Context) {
 }
 
 func (a *API) getNode(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	id := fleet.NodeID(c.Param("id"))
 	if n, ok := s.Nodes.Get(id); ok {
 		a.sendNode(c, s, n)
@@ -232,7 +234,7 @@ func (a *API) getNode(c *gin.Context) {
 func (a *API) sendNode(c *gin.Context, s *view.Snapshot, n *fleet.Node) {
 	out := a.nodeOf(s, n, currentTemplates(s))
 	out.Instances = slices.AppendSeq([]instances.Instance{}, a.cfg.Instances.ViewsOn(s, n.ID))
-	out.Revoked = revocationOf(s, n.ID, a.cfg.Now())
+	out.Revoked = revocationOf(s, n.ID, a.cfg.Operations.Now())
 	server.ETag(c, nodeops.NodeRevision(s, n))
 	c.JSON(http.StatusOK, out)
 }
@@ -287,4 +289,26 @@ func (a *API) nodeStatus(c *gin.Context, rev int64, err error, status string) {
 		return
 	}
 	c.JSON(http.StatusOK, gin.H{"nodeId": c.Param("id"), "status": status, "revision": rev})
+}
+
+// shutdownNode makes the agent of a node stop its instances and exit. It does not wait for that.
+func (a *API) shutdownNode(c *gin.Context) {
+	var b struct {
+		Reason string `json:"reason"`
+	}
+	if !server.BindOptional(c, &b) {
+		return
+	}
+	id := fleet.NodeID(c.Param("id"))
+	err := a.cfg.Operations.ShutdownNode(c.Request.Context(), server.Actor(c), id, b.Reason, server.DryRun(c))
+	switch {
+	case errors.Is(err, nodeops.ErrNodeNotConnected):
+		server.Refuse(c, wire.Reply{Status: http.StatusConflict, Code: "NODE_NOT_CONNECTED", Message: errs.MessageOf(err)})
+	case err != nil:
+		server.Fail(c, err)
+	case server.DryRun(c):
+		c.JSON(http.StatusOK, gin.H{"dryRun": true, "action": "stop", "nodeId": id})
+	default:
+		c.JSON(http.StatusAccepted, gin.H{"status": "STOPPING", "nodeId": id})
+	}
 }

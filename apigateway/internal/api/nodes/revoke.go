@@ -47,10 +47,10 @@ func (a *API) revokeNode(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	case server.DryRun(c):
-		c.JSON(http.StatusOK, gin.H{"dryRun": true, "action": "revoke", "nodeId": id, "left": leftOn(a.cfg.View.Snapshot(), id)})
+		c.JSON(http.StatusOK, gin.H{"dryRun": true, "action": "revoke", "nodeId": id, "left": leftOn(a.cfg.Operations.Snapshot(), id)})
 		return
 	}
-	c.JSON(http.StatusOK, gin.H{"nodeId": id, "revoked": true, "ttlDays": days, "revision": rev, "left": leftOn(a.cfg.View.Snapshot(), id)})
+	c.JSON(http.StatusOK, gin.H{"nodeId": id, "revoked": true, "ttlDays": days, "revision": rev, "left": leftOn(a.cfg.Operations.Snapshot(), id)})
 }
 
 // left are the instances that a revoked node runs, as far as is known. No reports about them arrive
@@ -97,8 +97,8 @@ type revokedNode struct {
 
 func (a *API) listRevokedNodes(c *gin.Context) {
 	names, all := []fleet.NodeID{}, []revokedNode{}
-	for id, r := range a.cfg.View.Snapshot().RevokedNodes.All() {
-		if r.Holds(a.cfg.Now()) {
+	for id, r := range a.cfg.Operations.Snapshot().RevokedNodes.All() {
+		if r.Holds(a.cfg.Operations.Now()) {
 			names, all = append(names, id), append(all, revokedNode{id, r.Until, r.By})
 		}
 	}

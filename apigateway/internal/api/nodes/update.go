@@ -107,7 +107,7 @@ func (a *API) patchNode(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	n, ok := s.Nodes.Get(w.Node)
 	switch {
 	case !ok:

@@ -1,3 +1,4 @@
+// Package players serves connected players.
 package players
 
 import (
@@ -8,13 +9,27 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/workload/presence"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/wire"
 )
+
+// Config holds what the handlers need.
+type Config struct {
+	Operations *ops.Operations
+	Players    *presence.Table
+}
+
+// API holds the handlers.
+type API struct{ cfg Config }
+
+// New returns the handlers.
+func New(cfg Config) *API { return &API{cfg: cfg} }
 
 // player is a player in an answer. Unknown fields are empty.
 type player struct {
@@ -27,7 +42,8 @@ type player struct {
 	Edition         string           `json:"edition"`
 }
 
-func (a *API) playerRoutes() []server.Route {
+// Routes returns the routes of the package.
+func (a *API) Routes() []server.Route {
 	return server.Under("/api/v1/players",
 		server.Get("", server.Needs(auth.PlayersView), a.listPlayers),
 		server.Get("/:uuid", server.Needs(auth.PlayersView), a.getPlayer),
@@ -48,7 +64,7 @@ func playerOf(s *view.Snapshot, p players.Player) player {
 }
 
 func (a *API) listPlayers(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	server.SendPage(c, a.cfg.Players.All(s), resource.LargePage, func(p players.Player) player { return playerOf(s, p) })
 }
 
@@ -56,7 +72,7 @@ func (a *API) listPlayers(c *gin.Context) {
 func (a *API) player(c *gin.Context) (p players.Player, ok bool) {
 	id, err := players.ParsePlayerID(c.Param("uuid"))
 	if err == nil {
-		if p, ok = a.cfg.Players.Of(a.cfg.View.Snapshot(), id); !ok {
+		if p, ok = a.cfg.Players.Of(a.cfg.Operations.Snapshot(), id); !ok {
 			err = errs.New(errs.NotFound, "no player %s is connected", id)
 		}
 	}
@@ -68,7 +84,7 @@ func (a *API) player(c *gin.Context) (p players.Player, ok bool) {
 
 func (a *API) getPlayer(c *gin.Context) {
 	if p, ok := a.player(c); ok {
-		c.JSON(http.StatusOK, playerOf(a.cfg.View.Snapshot(), p))
+		c.JSON(http.StatusOK, playerOf(a.cfg.Operations.Snapshot(), p))
 	}
 }
 

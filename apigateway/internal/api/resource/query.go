@@ -6,6 +6,13 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
+// Sizes of the largest page of a list, chosen for clients of PrexorCloud's API.
+const (
+	LargePage  = 500
+	MediumPage = 200
+	SmallPage  = 100
+)
+
 // InvalidQuery returns a Malformed error about a query parameter.
 func InvalidQuery(name, format string, args ...any) error {
 	e := errs.Field(name, format, args...)

@@ -1,3 +1,4 @@
+// Package shares serves shared texts: logs, consoles, crashes and diagnostics behind a link.
 package shares
 
 import (
@@ -15,7 +16,9 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/crashes"
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
+	"github.com/orreryhq/orrery/apigateway/internal/api/system"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/sharedtext"
 	"github.com/orreryhq/orrery/apigateway/internal/stream/logs"
@@ -26,6 +29,24 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
+
+// Config holds what the handlers need.
+type Config struct {
+	Operations *ops.Operations
+	Shares     *sharedtext.Shares
+	Logs       *logs.Logs
+	System     *system.API
+	// NoShares turns sharing off.
+	NoShares bool
+	// APIURL is the public URL of the gateway. It is empty if none is configured.
+	APIURL string
+}
+
+// API holds the handlers.
+type API struct{ cfg Config }
+
+// New returns the handlers.
+func New(cfg Config) *API { return &API{cfg: cfg} }
 
 func (a *API) shareDiagnostics(c *gin.Context) {
 	_, draft, ok := a.shareRequest(c, sharedtext.Draft{Kind: account.ShareDiagnostics})
@@ -80,8 +101,8 @@ func maySeeContent(c *gin.Context, s account.Share) bool {
 	return server.Allowed(c, viewPermissions[s.Kind]) && (!s.HasLogs || server.Allowed(c, auth.SystemLogsView))
 }
 
-// shareRoutes create, list and open shares.
-func (a *API) shareRoutes() []server.Route {
+// Routes returns the routes of the package, which create, list and open shares.
+func (a *API) Routes() []server.Route {
 	see := server.Needs(auth.ShareInvoke) // handlers check the permission for each kind
 	return []server.Route{
 		server.Post("/api/v1/crashes/:id/share", sharing(account.ShareCrash), a.shareCrash).ShowsOnce(),
@@ -189,12 +210,12 @@ func (a *API) shareCrash(c *gin.Context) {
 	if !ok {
 		return
 	}
-	crash, ok := a.cfg.View.Snapshot().Crashes.Get(draft.Resource)
+	crash, ok := a.cfg.Operations.Snapshot().Crashes.Get(draft.Resource)
 	if !ok {
 		server.Fail(c, errs.New(errs.NotFound, "there is no such crash: the newest 500 are stored for 30 days"))
 		return
 	}
-	detail, err := crashes.DetailOf(c.Request.Context(), a.cfg.Store, crash)
+	detail, err := crashes.DetailOf(c.Request.Context(), a.cfg.Operations.Store, crash)
 	if err != nil {
 		server.Fail(c, err)
 		return
@@ -257,7 +278,7 @@ func (a *API) shareNodeLogs(c *gin.Context) {
 	if !ok {
 		return
 	}
-	if _, ok := a.cfg.View.Snapshot().Nodes.Get(id); !ok {
+	if _, ok := a.cfg.Operations.Snapshot().Nodes.Get(id); !ok {
 		server.Fail(c, errs.New(errs.NotFound, "there is no such node"))
 		return
 	}
@@ -341,7 +362,7 @@ func (a *API) shareOf(c *gin.Context, s account.Share) shareView {
 	return shareView{
 		ID: s.ID, Kind: s.Kind, ResourceID: s.Resource, URL: link, RawURL: link + "/raw", ExpiresAt: when(s.ExpiresAt),
 		BurnAfterRead: s.Burn, IsPrivate: s.Private, SizeBytes: s.SizeBytes, Truncated: s.Truncated, SharedByUser: s.By, SharedAt: s.At,
-		RevokedAt: when(s.RevokedAt), ReadAt: when(s.BurnedAt), Revocable: s.Active(a.cfg.Now()),
+		RevokedAt: when(s.RevokedAt), ReadAt: when(s.BurnedAt), Revocable: s.Active(a.cfg.Operations.Now()),
 	}
 }
 
@@ -358,7 +379,7 @@ func (a *API) listShares(c *gin.Context) {
 		return
 	}
 	all = slices.DeleteFunc(all, func(s account.Share) bool {
-		return !maySeeShare(c, s) || kind != "" && s.Kind != kind || c.Query("activeOnly") == "true" && !s.Active(a.cfg.Now())
+		return !maySeeShare(c, s) || kind != "" && s.Kind != kind || c.Query("activeOnly") == "true" && !s.Active(a.cfg.Operations.Now())
 	})
 	server.SendPage(c, all, sharesPage, func(s account.Share) shareView { return a.shareOf(c, s) })
 }

@@ -38,12 +38,12 @@ type gitopsItem struct {
 
 // gitops answers for each declaring source whether every declared object is in sync.
 func (a *API) gitops(c *gin.Context) {
-	all, err := a.cfg.Sources.List(c.Request.Context())
+	all, err := a.sources.List(c.Request.Context())
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
-	declared, err := a.cfg.Sources.Declared(c.Request.Context())
+	declared, err := a.sources.Declared(c.Request.Context())
 	if err != nil {
 		server.Fail(c, err)
 		return

@@ -1,3 +1,4 @@
+// Package sources serves the sources that templates, groups and the catalog are synchronized from.
 package sources
 
 import (
@@ -17,6 +18,12 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/wire"
 )
+
+// API holds the handlers.
+type API struct{ sources *sourceops.Sources }
+
+// New returns the handlers.
+func New(s *sourceops.Sources) *API { return &API{sources: s} }
 
 // sourceFields are the writable fields of a source.
 type sourceFields struct {
@@ -85,7 +92,8 @@ type sourceBody struct {
 	UpdatedAt       json.RawMessage            `json:"updatedAt"`
 }
 
-func (a *API) sourceRoutes() []server.Route {
+// Routes returns the routes of the package.
+func (a *API) Routes() []server.Route {
 	return []server.Route{
 		server.Get("/api/v1/gitops", server.Needs(auth.GroupsView), a.gitops),
 		server.Get("/api/v1/template-sources", server.Needs(auth.TemplatesView), a.listSources),
@@ -139,7 +147,7 @@ func (f sourceFields) record(name string) content.TemplateSource {
 }
 
 func (a *API) listSources(c *gin.Context) {
-	all, err := a.cfg.Sources.List(c.Request.Context())
+	all, err := a.sources.List(c.Request.Context())
 	if err != nil {
 		server.Fail(c, err)
 		return
@@ -148,7 +156,7 @@ func (a *API) listSources(c *gin.Context) {
 }
 
 func (a *API) getSource(c *gin.Context) {
-	s, err := a.cfg.Sources.Get(c.Request.Context(), c.Param("name"))
+	s, err := a.sources.Get(c.Request.Context(), c.Param("name"))
 	resource.SendRecord(c, sourceViewOf(s), s.ModRev, err)
 }
 
@@ -160,7 +168,7 @@ func (a *API) putSource(c *gin.Context) {
 		return
 	}
 	w := sourceops.SourceWrite{Source: b.record(name), Credentials: b.Credentials, IfMatch: rev, DryRun: server.DryRun(c)}
-	written, created, err := a.cfg.Sources.Write(c.Request.Context(), server.Actor(c), w)
+	written, created, err := a.sources.Write(c.Request.Context(), server.Actor(c), w)
 	switch shown := sourceViewOf(written); {
 	case err != nil:
 		server.Fail(c, err)
@@ -172,7 +180,7 @@ func (a *API) putSource(c *gin.Context) {
 }
 
 func (a *API) deleteSource(c *gin.Context) {
-	resource.DeleteRecord(c, a.cfg.Sources.Delete, gin.H{"dryRun": true})
+	resource.DeleteRecord(c, a.sources.Delete, gin.H{"dryRun": true})
 }
 
 // syncSource starts a synchronization. The status of the source shows the result.
@@ -185,7 +193,7 @@ func (a *API) syncSource(c *gin.Context) {
 		return
 	}
 	if b.Confirm != "" {
-		s, err := a.cfg.Sources.Get(c.Request.Context(), c.Param("name"))
+		s, err := a.sources.Get(c.Request.Context(), c.Param("name"))
 		if err == nil {
 			err = mayConfirm(c, s.Declares)
 		}
@@ -194,7 +202,7 @@ func (a *API) syncSource(c *gin.Context) {
 			return
 		}
 	}
-	if err := a.cfg.Sources.Sync(c.Request.Context(), server.Actor(c), c.Param("name"), b.Confirm); err != nil {
+	if err := a.sources.Sync(c.Request.Context(), server.Actor(c), c.Param("name"), b.Confirm); err != nil {
 		server.Fail(c, err)
 		return
 	}
@@ -217,7 +225,7 @@ func (a *API) sourceWebhook(c *gin.Context) {
 	if err != nil {
 		err = errs.New(errs.TooLarge, "cannot read the webhook, or it is larger than 1 MiB: send fewer events")
 	} else {
-		err = a.cfg.Sources.Webhook(c.Request.Context(), server.Actor(c), c.Param("name"), sourceops.Call{
+		err = a.sources.Webhook(c.Request.Context(), server.Actor(c), c.Param("name"), sourceops.Call{
 			Body: body, Signature: c.GetHeader("X-Hub-Signature-256"), Token: c.GetHeader("X-Gitlab-Token"),
 		})
 	}

@@ -5,7 +5,6 @@ package system
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/instances"
 	"github.com/orreryhq/orrery/apigateway/internal/api/nodes"
@@ -16,20 +15,15 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/series"
-	"github.com/orreryhq/orrery/libs/store"
-	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // Config holds what the handlers need.
 type Config struct {
-	Store      *store.Client
-	View       *view.View
 	Operations *ops.Operations
 	Schedulers *upstream.Schedulers
 	Logs       *logs.Logs
 	Instances  *instances.API
 	Nodes      *nodes.API
-	Now        func() time.Time
 	// Settings are the cluster settings in force.
 	Settings *settings.Live
 	// Meta identifies the cluster.

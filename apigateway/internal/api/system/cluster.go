@@ -30,7 +30,7 @@ func (a *API) clusterRoutes() []server.Route {
 }
 
 func (a *API) cluster(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	c.JSON(http.StatusOK, gin.H{
 		"clusterId": a.cfg.Meta.ClusterID, "createdAt": a.cfg.Meta.CreatedAt, "schemaVersion": a.cfg.Meta.Schema,
 		"memberCount": s.Sessions.Len(), "activeConfigVersion": s.Config().Version,
@@ -55,8 +55,8 @@ type member struct {
 }
 
 func (a *API) members(c *gin.Context) {
-	out, now := []member{}, a.cfg.Now().UTC()
-	for id, m := range a.cfg.View.Snapshot().Sessions.All() {
+	out, now := []member{}, a.cfg.Operations.Now()
+	for id, m := range a.cfg.Operations.Snapshot().Sessions.All() {
 		out = append(out, member{
 			NodeID: id, RESTAddr: m.URL, Label: m.Service, JoinedAt: m.StartedAt, LastSeen: now,
 			Service: m.Service, Replica: m.Replica, URL: m.URL, Version: m.Version,
@@ -93,7 +93,7 @@ func (a *API) leases(c *gin.Context) {
 func (a *API) leasesOf(ctx context.Context) ([]lease, error) {
 	var shards []store.Entry[cluster.Shard]
 	err := txn.InTime(ctx, func(ctx context.Context) (err error) {
-		shards, err = store.ListEntries(ctx, a.cfg.Store, keys.AllShards())
+		shards, err = store.ListEntries(ctx, a.cfg.Operations.Store, keys.AllShards())
 		return err
 	})
 	if err != nil {

@@ -82,7 +82,7 @@ func byKey(prefix string, raw json.RawMessage, into map[string]json.RawMessage) 
 }
 
 func (a *API) getConfig(c *gin.Context) {
-	active := a.cfg.View.Snapshot().Config()
+	active := a.cfg.Operations.Snapshot().Config()
 	if active.ModRev != 0 {
 		server.ETag(c, active.ModRev)
 	}
@@ -108,7 +108,7 @@ func configVersionOf(v cluster.ConfigVersion, active int64) configVersion {
 }
 
 func (a *API) listConfigs(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	out, active := []configVersion{}, s.Config().Version
 	for _, v := range s.ConfigVersions.All() {
 		out = append(out, configVersionOf(*v, active))
@@ -123,7 +123,7 @@ func (a *API) getConfigVersion(c *gin.Context) {
 		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "version", Message: "version must be a whole number"})
 		return
 	}
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	v, ok := clusterops.ConfigVersion(s, number)
 	if !ok || number == 0 {
 		server.Fail(c, errs.New(errs.NotFound, "there is no version %d of the settings", number))

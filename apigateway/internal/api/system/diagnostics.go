@@ -89,11 +89,11 @@ func (a *API) diagnostics(c *gin.Context) {
 
 // Diagnose returns a diagnosis. Values that look like credentials are redacted.
 func (a *API) Diagnose(c *gin.Context) (map[string]any, error) {
-	ctx, s := c.Request.Context(), a.cfg.View.Snapshot()
+	ctx, s := c.Request.Context(), a.cfg.Operations.Snapshot()
 	readiness, _ := a.checks(c)
 	records := a.cfg.Logs.Own()
 	out := diagnosis{
-		ControllerID: a.cfg.Replica, GeneratedAtMs: a.cfg.Now().UnixMilli(), Version: a.cfg.Version, Readiness: readiness,
+		ControllerID: a.cfg.Replica, GeneratedAtMs: a.cfg.Operations.Now().UnixMilli(), Version: a.cfg.Version, Readiness: readiness,
 		Overview: figuresOf(s), Settings: a.settingsOf(s), LogBuffer: logBuffer{records.Size(), records.Capacity()},
 		RedactedConfig: map[string]any{
 			"replica": a.cfg.Replica, "clusterName": a.cfg.ClusterName, "apiUrl": a.cfg.APIURL, "sharing": !a.cfg.NoShares,
@@ -159,7 +159,7 @@ func (a *API) keyspace(ctx context.Context) (map[string]int, error) {
 			"audit": counted(keys.AuditLog()), "users": counted(keys.Users()), "secrets": counted(keys.Secrets()), "shares": counted(keys.Shares()),
 			"tickets": counted(keys.Tickets()),
 		} {
-			n, err := count(ctx, a.cfg.Store)
+			n, err := count(ctx, a.cfg.Operations.Store)
 			if err != nil {
 				return err
 			}

@@ -7,9 +7,13 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/api/instances"
+	"github.com/orreryhq/orrery/apigateway/internal/api/players"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
@@ -73,4 +77,78 @@ func (a *API) version(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{
 		"name": "orrery", "version": a.cfg.Version, "gitCommit": commit, "goVersion": runtime.Version(), "javaVersion": "",
 	})
+}
+
+// figures count the objects of the fleet.
+type figures struct {
+	NodeCount     int `json:"nodeCount"` // connected nodes
+	InstanceCount int `json:"instanceCount"`
+	PlayerCount   int `json:"playerCount"`
+	GroupCount    int `json:"groupCount"`
+}
+
+func (a *API) overview(c *gin.Context) { c.JSON(http.StatusOK, figuresOf(a.cfg.Operations.Snapshot())) }
+
+func figuresOf(s *view.Snapshot) (out figures) {
+	for id := range s.Nodes.All() {
+		if _, alive := s.NodeSessions.Get(id); alive {
+			out.NodeCount++
+		}
+	}
+	for _, g := range s.Groups.All() {
+		if !g.Deleting {
+			out.GroupCount++
+		}
+	}
+	perGroup := map[fleet.GroupName]int{}
+	for _, i := range s.Instances.All() {
+		if !i.Terminal() {
+			out.InstanceCount++
+		}
+		if i.State().Running() { // the last report of an OFFLINE instance is out of date
+			perGroup[i.Intent.Group] += instances.ReportOf(s, i).Players
+		}
+	}
+	out.PlayerCount = players.CountOnce(perGroup, s.Networks.All(), s.RoutesPlayers)
+	return out
+}
+
+// systemSettings are the settings in force on this replica. None is a secret.
+type systemSettings struct {
+	figures
+	// SchedulerInterval and HeartbeatInterval exist for clients of PrexorCloud's API. They are 0
+	// because Orrery does not poll.
+	SchedulerInterval   int            `json:"schedulerInterval"`
+	HeartbeatInterval   int            `json:"heartbeatInterval"`
+	MetricsEnabled      bool           `json:"metricsEnabled"`
+	Replica             string         `json:"replica"`
+	ClusterName         string         `json:"clusterName"`
+	Version             string         `json:"version"`
+	ActiveConfigVersion int64          `json:"activeConfigVersion"`
+	Effective           map[string]any `json:"effective"`
+}
+
+func (a *API) systemSettings(c *gin.Context) {
+	c.JSON(http.StatusOK, a.settingsOf(a.cfg.Operations.Snapshot()))
+}
+
+func (a *API) settingsOf(s *view.Snapshot) systemSettings {
+	return systemSettings{
+		figures: figuresOf(s), MetricsEnabled: true, Replica: a.cfg.Replica, ClusterName: a.cfg.ClusterName, Version: a.cfg.Version,
+		ActiveConfigVersion: s.Config().Version, Effective: nested(a.cfg.Settings.Now().Patch()),
+	}
+}
+
+// shutdown shuts this replica down after it answered the running requests.
+func (a *API) shutdown(c *gin.Context) {
+	if server.DryRun(c) {
+		c.JSON(http.StatusOK, gin.H{"dryRun": true, "action": "stop", "replica": a.cfg.Replica})
+		return
+	}
+	if _, err := a.cfg.Operations.Record(c.Request.Context(), server.Actor(c), "system.shutdown", "replica", a.cfg.Replica, ""); err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusAccepted, gin.H{"status": "STOPPING", "replica": a.cfg.Replica})
+	a.cfg.End()
 }

@@ -21,7 +21,7 @@ func (a *API) timeseriesRoutes() []server.Route {
 	return []server.Route{
 		server.Get("/api/v1/metrics/summary", server.Needs(auth.MetricsView), a.metricsSummary),
 		server.Get("/api/v1/overview/timeseries", server.Anyone, a.timeseries(func(_ context.Context, _ string, w series.Window) (series.Figures, error) {
-			return a.cfg.Past.Read(a.cfg.Now(), w), nil
+			return a.cfg.Past.Read(a.cfg.Operations.Now(), w), nil
 		})),
 		server.Get("/api/v1/nodes/:id/metrics/timeseries", server.Needs(auth.NodesView), a.timeseries(func(ctx context.Context, id string, w series.Window) (series.Figures, error) {
 			return a.cfg.Operations.NodeSeries(ctx, fleet.NodeID(id), w)
@@ -59,7 +59,7 @@ func Sample(s *view.Snapshot) []float64 {
 
 // metricsSummary counts the objects of the fleet and the stored crashes.
 func (a *API) metricsSummary(c *gin.Context) {
-	s := a.cfg.View.Snapshot()
+	s := a.cfg.Operations.Snapshot()
 	f := figuresOf(s)
 	c.JSON(http.StatusOK, struct {
 		Nodes     int `json:"nodes"` // connected nodes

@@ -81,7 +81,7 @@ func (a *API) versionOf(c *gin.Context) (h *content.TemplateHead, digest string,
 func (a *API) findVersion(ctx context.Context, ref content.TemplateRef, asked string) (digest string, err error) {
 	var all []content.TemplateVersion
 	err = txn.InTime(ctx, func(ctx context.Context) (err error) {
-		all, _, err = store.List(ctx, a.cfg.Store, keys.TemplateVersions(ref))
+		all, _, err = store.List(ctx, a.cfg.Operations.Store, keys.TemplateVersions(ref))
 		return err
 	})
 	if err != nil {
@@ -262,7 +262,7 @@ func (a *API) inheritance(c *gin.Context) {
 		names = append(names, "base-"+strings.ToLower(h.Platform))
 	}
 	var out []inherited
-	heads := a.cfg.View.Snapshot().TemplateHeads
+	heads := a.cfg.Operations.Snapshot().TemplateHeads
 	for _, name := range names {
 		ref := content.TemplateRef{Group: content.DefaultTemplateGroup, Name: name}
 		if ref == h.TemplateRef {

@@ -1,3 +1,4 @@
+// Package templates serves templates: their versions, files, variables and drafts.
 package templates
 
 import (
@@ -9,11 +10,26 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/templateops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 )
+
+// Config holds what the handlers need.
+type Config struct {
+	Operations *ops.Operations
+	Templates  *upstream.Templates
+}
+
+// API holds the handlers.
+type API struct{ cfg Config }
+
+// New returns the handlers.
+func New(cfg Config) *API { return &API{cfg: cfg} }
 
 // template is a template in an answer. A template of the group default is named without its group,
 // all others "<group>/<name>", with the slash encoded in paths.
@@ -30,7 +46,8 @@ type template struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-func (a *API) templateRoutes() []server.Route {
+// Routes returns the routes of the package.
+func (a *API) Routes() []server.Route {
 	const all, one = "/api/v1/templates", "/api/v1/templates/:name"
 	return []server.Route{
 		server.Get(all, server.Needs(auth.TemplatesView), a.listTemplates),
@@ -74,7 +91,7 @@ func templateOf(h *content.TemplateHead) template {
 }
 
 func (a *API) head(c *gin.Context) (*content.TemplateHead, bool) {
-	s, ref := a.cfg.View.Snapshot(), content.ParseTemplateRef(c.Param("name"))
+	s, ref := a.cfg.Operations.Snapshot(), content.ParseTemplateRef(c.Param("name"))
 	h, err := templateops.Template(s, ref)
 	if err != nil {
 		server.Fail(c, err)
@@ -87,7 +104,7 @@ func (a *API) head(c *gin.Context) (*content.TemplateHead, bool) {
 func (a *API) listTemplates(c *gin.Context) {
 	all, q, platform := c.Query("all") == "true", strings.ToLower(c.Query("q")), c.Query("platform")
 	var shown []*content.TemplateHead
-	for _, h := range a.cfg.View.Snapshot().TemplateHeads.All() {
+	for _, h := range a.cfg.Operations.Snapshot().TemplateHeads.All() {
 		switch {
 		case h.Internal() || !all && h.Hidden():
 		case platform != "" && !strings.EqualFold(h.Platform, platform):
@@ -103,4 +120,23 @@ func (a *API) getTemplate(c *gin.Context) {
 		server.ETag(c, h.ModRev)
 		c.JSON(http.StatusOK, templateOf(h))
 	}
+}
+
+// syncTemplates makes nodes fetch the current versions of templates, and reports the result of
+// each.
+func (a *API) syncTemplates(c *gin.Context) {
+	var b struct {
+		Pattern string         `json:"pattern"`
+		Nodes   []fleet.NodeID `json:"nodes"`
+	}
+	if !server.Bind(c, &b) {
+		return
+	}
+	server.Unhurried(c)
+	report, err := a.cfg.Operations.SyncTemplates(c.Request.Context(), server.Actor(c), templateops.SyncRequest{Pattern: b.Pattern, Nodes: b.Nodes, DryRun: server.DryRun(c)})
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, report)
 }

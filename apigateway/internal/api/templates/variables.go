@@ -135,12 +135,12 @@ func (a *API) presentVariables(c *gin.Context, ch client.Change) ([]content.Vari
 	}
 	var head content.TemplateHead
 	err := txn.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
-		head, err = store.Get(ctx, a.cfg.Store, keys.TemplateHead(ch.Ref))
+		head, err = store.Get(ctx, a.cfg.Operations.Store, keys.TemplateHead(ch.Ref))
 		return err
 	})
 	switch {
 	case errs.Is(err, errs.NotFound):
-		return nil, 0, templateops.NoTemplate(a.cfg.View.Snapshot(), ch.Ref)
+		return nil, 0, templateops.NoTemplate(a.cfg.Operations.Snapshot(), ch.Ref)
 	case err != nil || ch.Draft:
 		return head.Variables, 0, err
 	}

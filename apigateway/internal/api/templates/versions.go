@@ -103,10 +103,10 @@ func sendSome[S, T any](c *gin.Context, all []S, show func(S) T) {
 // versions returns a template's versions and the moves of its head, oldest first.
 func (a *API) versions(ctx context.Context, ref content.TemplateRef) (all []content.TemplateVersion, moves []content.TemplateMove, err error) {
 	err = txn.InTime(ctx, func(ctx context.Context) (err error) {
-		if all, _, err = store.List(ctx, a.cfg.Store, keys.TemplateVersions(ref)); err != nil {
+		if all, _, err = store.List(ctx, a.cfg.Operations.Store, keys.TemplateVersions(ref)); err != nil {
 			return err
 		}
-		moves, _, err = store.List(ctx, a.cfg.Store, keys.TemplateMoves(ref))
+		moves, _, err = store.List(ctx, a.cfg.Operations.Store, keys.TemplateMoves(ref))
 		return err
 	})
 	return all, moves, err

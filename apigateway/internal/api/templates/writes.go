@@ -45,7 +45,7 @@ func (a *API) createTemplate(c *gin.Context) {
 		return
 	}
 	if server.DryRun(c) {
-		if _, ok := a.cfg.View.Snapshot().TemplateHeads.Get(ref.String()); ok {
+		if _, ok := a.cfg.Operations.Snapshot().TemplateHeads.Get(ref.String()); ok {
 			server.Fail(c, errs.New(errs.AlreadyExists, "template %s already exists: change it or choose another name", ref))
 			return
 		}
@@ -54,7 +54,7 @@ func (a *API) createTemplate(c *gin.Context) {
 			server.Fail(c, err)
 			return
 		}
-		sendTemplateDryRun(c, &content.TemplateHead{TemplateRef: ref, Digest: empty, Description: b.Description, Platform: b.Platform, UpdatedAt: a.cfg.Now().UTC()})
+		sendTemplateDryRun(c, &content.TemplateHead{TemplateRef: ref, Digest: empty, Description: b.Description, Platform: b.Platform, UpdatedAt: a.cfg.Operations.Now()})
 		return
 	}
 	by := server.Asked(c)
@@ -97,7 +97,7 @@ func (a *API) sendTemplate(c *gin.Context, status int, head content.TemplateHead
 		return
 	}
 	shown := &head
-	if now, ok := a.cfg.View.Snapshot().TemplateHeads.Get(head.TemplateRef.String()); ok {
+	if now, ok := a.cfg.Operations.Snapshot().TemplateHeads.Get(head.TemplateRef.String()); ok {
 		shown = now
 	}
 	server.ETag(c, shown.ModRev)
@@ -164,7 +164,7 @@ func (a *API) deleteTemplate(c *gin.Context) {
 	if !ok {
 		return
 	}
-	if err := templateops.TemplateUnused(a.cfg.View.Snapshot(), h.TemplateRef); err != nil {
+	if err := templateops.TemplateUnused(a.cfg.Operations.Snapshot(), h.TemplateRef); err != nil {
 		server.Fail(c, err)
 		return
 	}

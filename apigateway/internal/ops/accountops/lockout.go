@@ -156,17 +156,12 @@ func (o *Accounts) countFailure(ctx context.Context, by txn.Actor, name string) 
 	}
 	ctx = txn.WithoutOnce(ctx) // not part of the caller's request
 	p, said := policyOf(now), o.refusalEntry(o.Snapshot(), name, by.IP)
-	return txn.InTime(ctx, func(ctx context.Context) error {
-		return o.OnLease(ctx, &o.lockouts, max(p.Window, p.Duration), func(lease store.Lease) error {
-			_, err := o.MutateWithin(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-				c, err := p.failed(s, name, by.IP, lease, o.Now())
-				if len(c.Writes) > 0 && c.Audit.Action == "" {
-					c.Audit = said
-				}
-				return c, err
-			})
-			return err
-		})
+	return o.MutateOnLease(ctx, by, &o.lockouts, max(p.Window, p.Duration), func(s *view.Snapshot, lease store.Lease) (txn.Change, error) {
+		c, err := p.failed(s, name, by.IP, lease, o.Now())
+		if len(c.Writes) > 0 && c.Audit.Action == "" {
+			c.Audit = said
+		}
+		return c, err
 	})
 }
 
@@ -313,27 +308,23 @@ func (o *Accounts) forgetFailures(ctx context.Context, by txn.Actor, name string
 		return nil
 	}
 	p := policyOf(o.deps.Settings().Lockout)
-	err := txn.InTime(txn.WithoutOnce(ctx), func(ctx context.Context) error { // not part of the caller's request
-		return o.OnLease(ctx, &o.lockouts, max(p.Window, p.Duration), func(lease store.Lease) error {
-			_, err := o.MutateWithin(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-				if err := o.locked(name, by.IP); err != nil {
-					return txn.Change{}, err
-				}
-				l, ok := s.Lockouts.Get(hash)
-				if !ok {
-					return txn.Change{}, nil
-				}
-				if _, own := l.Networks[account.NetworkOf(by.IP)]; !own {
-					return txn.Change{}, nil
-				}
-				next, left := p.forgiven(*l, account.NetworkOf(by.IP), o.Now())
-				if !left {
-					return txn.Change{Writes: []store.Write{store.Remove(keys.Lockout(hash), l.ModRev)}}, nil
-				}
-				return txn.Change{Writes: []store.Write{store.ReplaceOn(lease, keys.Lockout(hash), next, l.ModRev)}}, nil
-			})
-			return err
-		})
+	ctx = txn.WithoutOnce(ctx) // not part of the caller's request
+	err := o.MutateOnLease(ctx, by, &o.lockouts, max(p.Window, p.Duration), func(s *view.Snapshot, lease store.Lease) (txn.Change, error) {
+		if err := o.locked(name, by.IP); err != nil {
+			return txn.Change{}, err
+		}
+		l, ok := s.Lockouts.Get(hash)
+		if !ok {
+			return txn.Change{}, nil
+		}
+		if _, own := l.Networks[account.NetworkOf(by.IP)]; !own {
+			return txn.Change{}, nil
+		}
+		next, left := p.forgiven(*l, account.NetworkOf(by.IP), o.Now())
+		if !left {
+			return txn.Change{Writes: []store.Write{store.Remove(keys.Lockout(hash), l.ModRev)}}, nil
+		}
+		return txn.Change{Writes: []store.Write{store.ReplaceOn(lease, keys.Lockout(hash), next, l.ModRev)}}, nil
 	})
 	if _, locked := errors.AsType[*LockedError](err); locked {
 		return err

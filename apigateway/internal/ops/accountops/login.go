@@ -55,9 +55,8 @@ func (o *Accounts) keepLogin(ctx context.Context, decide func(s *view.Snapshot, 
 	ctx = txn.WithoutOnce(ctx) // the response has tokens and must not be stored
 	return txn.InTime(ctx, func(ctx context.Context) error {
 		return o.OnLease(ctx, &o.networks, account.KnownNetworkLife, func(onNetworks store.Lease) error {
-			return o.OnLease(ctx, &o.logins, account.LoginLife, func(onLogins store.Lease) error {
-				_, err := o.MutateWithin(ctx, by, func(s *view.Snapshot) (txn.Change, error) { return decide(s, onLogins, onNetworks) })
-				return err
+			return o.MutateOnLease(ctx, by, &o.logins, account.LoginLife, func(s *view.Snapshot, onLogins store.Lease) (txn.Change, error) {
+				return decide(s, onLogins, onNetworks)
 			})
 		})
 	})
@@ -115,28 +114,25 @@ func (o *Accounts) RefreshLogin(ctx context.Context, by txn.Actor, t RefreshToke
 				return err
 			}
 		}
-		return o.OnLease(ctx, &o.logins, account.LoginLife, func(lease store.Lease) error {
-			_, err := o.MutateWithin(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-				u, _ := s.Users.Get(t.User)
-				l, ok := s.Logins.Get(t.Login)
-				_, ended := s.Revocations.Get(t.Login)
-				if !ok || ended || !l.Of(u, o.Now()) {
-					return txn.Change{}, errLoginEnded
-				}
-				out, reused = *l, false
-				switch l.Refresh(t.Serial, o.Now()) {
-				case account.RefreshRotates:
-					out = l.Rotated(o.Now())
-					return txn.Change{Writes: []store.Write{store.ReplaceOn(lease, keys.Login(t.Login), out, l.ModRev)}}, nil
-				case account.RefreshRepeats:
-					return txn.Change{}, nil
-				case account.RefreshReused:
-					reused = true
-				case account.RefreshUnknown:
-				}
+		return o.MutateOnLease(ctx, by, &o.logins, account.LoginLife, func(s *view.Snapshot, lease store.Lease) (txn.Change, error) {
+			u, _ := s.Users.Get(t.User)
+			l, ok := s.Logins.Get(t.Login)
+			_, ended := s.Revocations.Get(t.Login)
+			if !ok || ended || !l.Of(u, o.Now()) {
 				return txn.Change{}, errLoginEnded
-			})
-			return err
+			}
+			out, reused = *l, false
+			switch l.Refresh(t.Serial, o.Now()) {
+			case account.RefreshRotates:
+				out = l.Rotated(o.Now())
+				return txn.Change{Writes: []store.Write{store.ReplaceOn(lease, keys.Login(t.Login), out, l.ModRev)}}, nil
+			case account.RefreshRepeats:
+				return txn.Change{}, nil
+			case account.RefreshReused:
+				reused = true
+			case account.RefreshUnknown:
+			}
+			return txn.Change{}, errLoginEnded
 		})
 	})
 	if !reused {
@@ -156,10 +152,7 @@ func (o *Accounts) RefreshLogin(ctx context.Context, by txn.Actor, t RefreshToke
 // Denied when the user has more permissions than the caller.
 func (o *Accounts) EndLoginOf(ctx context.Context, by txn.Actor, user, id string, may []account.Permission) error {
 	s := o.Snapshot()
-	u, err := userAt(s, user, 0)
-	if err == nil {
-		err = within(s, *u, may)
-	}
+	u, err := changeable(s, user, 0, may)
 	if err != nil {
 		return err
 	}
@@ -172,10 +165,7 @@ func (o *Accounts) EndLoginOf(ctx context.Context, by txn.Actor, user, id string
 // EndLogins ends all logins of a user, also those without a record. Errors are those of EndLoginOf.
 func (o *Accounts) EndLogins(ctx context.Context, by txn.Actor, user string, may []account.Permission) error {
 	_, err := o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-		u, err := userAt(s, user, 0)
-		if err == nil {
-			err = within(s, *u, may)
-		}
+		u, err := changeable(s, user, 0, may)
 		if err != nil {
 			return txn.Change{}, err
 		}

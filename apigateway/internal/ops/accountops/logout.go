@@ -31,26 +31,22 @@ func (o *Accounts) EndLogin(ctx context.Context, by txn.Actor, login account.Cre
 
 // endLogin is EndLogin with an entry that says why.
 func (o *Accounts) endLogin(ctx context.Context, by txn.Actor, login account.Credential, why txn.Entry) error {
-	return txn.InTime(ctx, func(ctx context.Context) error {
-		return o.OnLease(ctx, &o.revocations, o.longestSession()+afterwards, func(lease store.Lease) error {
-			_, err := o.MutateWithin(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-				u, ok := s.Users.Get(login.User)
-				_, ended := s.Revocations.Get(login.Login)
-				if !ok || u.Epoch != login.Epoch || ended {
-					return txn.Change{}, nil
-				}
-				c := txn.Change{Audit: why}
-				if l, ok := s.Logins.Get(login.Login); ok {
-					c.Writes = append(c.Writes, store.Remove(keys.Login(l.ID), l.ModRev))
-				}
-				endLoginIn(&c, s, u, func(r account.Revocation) store.Write {
-					return store.CreateOn(lease, keys.Revocation(login.Login), r)
-				}, o.Now())
-				return c, nil
-			})
-			return errs.Wrap("operate.EndLogin", err)
-		})
+	err := o.MutateOnLease(ctx, by, &o.revocations, o.longestSession()+afterwards, func(s *view.Snapshot, lease store.Lease) (txn.Change, error) {
+		u, ok := s.Users.Get(login.User)
+		_, ended := s.Revocations.Get(login.Login)
+		if !ok || u.Epoch != login.Epoch || ended {
+			return txn.Change{}, nil
+		}
+		c := txn.Change{Audit: why}
+		if l, ok := s.Logins.Get(login.Login); ok {
+			c.Writes = append(c.Writes, store.Remove(keys.Login(l.ID), l.ModRev))
+		}
+		endLoginIn(&c, s, u, func(r account.Revocation) store.Write {
+			return store.CreateOn(lease, keys.Revocation(login.Login), r)
+		}, o.Now())
+		return c, nil
 	})
+	return errs.Wrap("operate.EndLogin", err)
 }
 
 // longestSession returns the longest lifetime of a token that may still be valid, according to the

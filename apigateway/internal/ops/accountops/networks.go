@@ -62,28 +62,19 @@ func (o *Accounts) NoteAddress(by txn.Actor, who auth.Identity) {
 		}
 	}
 	o.NoteOnce("address\x00"+id+"\x00"+network, networksTogether, func(ctx context.Context) error {
-		return o.onNetworks(ctx, func(lease store.Lease) error {
-			_, err := o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-				w, added := o.meet(s, lease, id, network)
-				if !added {
-					return txn.Change{}, nil
-				}
-				resource, of := "user", who.User
-				if who.TokenID != "" {
-					resource, of = "api-token", who.TokenID
-				}
-				return txn.Change{Writes: []store.Write{w}, Audit: txn.Entry{
-					Action: account.ActionNewAddress, Resource: resource, ID: of, Details: "first use from " + network, Objects: []string{"login/" + of},
-				}}, nil
-			})
-			return err
+		return o.MutateOnLease(ctx, by, &o.networks, account.KnownNetworkLife, func(s *view.Snapshot, lease store.Lease) (txn.Change, error) {
+			w, added := o.meet(s, lease, id, network)
+			if !added {
+				return txn.Change{}, nil
+			}
+			resource, of := "user", who.User
+			if who.TokenID != "" {
+				resource, of = "api-token", who.TokenID
+			}
+			return txn.Change{Writes: []store.Write{w}, Audit: txn.Entry{
+				Action: account.ActionNewAddress, Resource: resource, ID: of, Details: "first use from " + network, Objects: []string{"login/" + of},
+			}}, nil
 		})
-	})
-}
-
-func (o *Accounts) onNetworks(ctx context.Context, write func(store.Lease) error) error {
-	return txn.InTime(ctx, func(ctx context.Context) error {
-		return o.OnLease(ctx, &o.networks, account.KnownNetworkLife, write)
 	})
 }
 

@@ -34,10 +34,7 @@ func (o *Accounts) LinkPlayer(ctx context.Context, by txn.Actor, name string, w 
 	}
 	err = txn.InTime(ctx, func(ctx context.Context) error {
 		_, err := o.MutateWithin(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-			u, err := userAt(s, name, w.IfMatch)
-			if err == nil {
-				err = within(s, *u, w.May)
-			}
+			u, err := changeable(s, name, w.IfMatch, w.May)
 			if err != nil {
 				return txn.Change{}, err
 			}

@@ -52,10 +52,7 @@ type PreferencesWrite struct {
 func (o *Accounts) WritePreferences(ctx context.Context, by txn.Actor, name string, w PreferencesWrite) (rev int64, err error) {
 	err = txn.InTime(ctx, func(ctx context.Context) error {
 		made, err := o.MutateWithin(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-			u, err := userAt(s, name, 0)
-			if err == nil {
-				err = within(s, *u, w.May)
-			}
+			u, err := changeable(s, name, 0, w.May)
 			if err != nil {
 				return txn.Change{}, err
 			}

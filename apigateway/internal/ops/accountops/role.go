@@ -114,20 +114,16 @@ func (w *RoleWrite) target(s *view.Snapshot) (auth.Role, error) {
 	case w.IfMatch != 0 && w.IfMatch != old.ModRev:
 		return old, &txn.MovedError{What: "role " + w.Name, Want: w.IfMatch, Have: old.ModRev}
 	}
-	for _, p := range w.Permissions {
-		if !auth.MayGive(w.May, p) {
-			return old, errs.New(errs.Denied, "you lack the permission %s and so cannot give it to a role", p)
-		}
+	if p := beyond(w.May, w.Permissions); p != "" {
+		return old, errs.New(errs.Denied, "you lack the permission %s and so cannot give it to a role", p)
 	}
 	return old, mayTouch(old, w.May)
 }
 
 // mayTouch returns Denied when the role has a permission that the caller lacks.
 func mayTouch(r auth.Role, may []account.Permission) error {
-	for _, p := range r.Permissions {
-		if !auth.MayGive(may, p) {
-			return errs.New(errs.Denied, "you cannot change the role %s: it has the permission %s, which you lack", r.Name, p)
-		}
+	if p := beyond(may, r.Permissions); p != "" {
+		return errs.New(errs.Denied, "you cannot change the role %s: it has the permission %s, which you lack", r.Name, p)
 	}
 	return nil
 }
@@ -216,10 +212,8 @@ func giveRole(c *txn.Change, s *view.Snapshot, name string, may []account.Permis
 	if !ok {
 		return errs.Field("role", "there is no role %s", txn.Clip(name))
 	}
-	for _, p := range role.Permissions {
-		if !auth.MayGive(may, p) {
-			return errs.New(errs.Denied, "you cannot give the role %s: it has the permission %s, which you lack", name, p)
-		}
+	if p := beyond(may, role.Permissions); p != "" {
+		return errs.New(errs.Denied, "you cannot give the role %s: it has the permission %s, which you lack", name, p)
 	}
 	if stored, ok := s.Roles.Get(name); ok {
 		c.Guards = append(c.Guards, store.Unchanged(keys.Role(name), stored.ModRev))

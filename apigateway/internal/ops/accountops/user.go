@@ -196,6 +196,16 @@ func userAt(s *view.Snapshot, name string, ifMatch int64) (*account.User, error)
 	return u, nil
 }
 
+// changeable is userAt for a user that the caller may change. Denied when the user has more
+// permissions than the caller.
+func changeable(s *view.Snapshot, name string, ifMatch int64, may []account.Permission) (*account.User, error) {
+	u, err := userAt(s, name, ifMatch)
+	if err == nil {
+		err = within(s, *u, may)
+	}
+	return u, err
+}
+
 // applied returns the user with the changes of the write.
 func (w *UserWrite) applied(u account.User) account.User {
 	set := func(field, to *string) bool {
@@ -250,12 +260,20 @@ func changeUser(c *txn.Change, s *view.Snapshot, old, to account.User, may []acc
 // within returns Denied when a user has a permission that the caller lacks.
 func within(s *view.Snapshot, u account.User, may []account.Permission) error {
 	role, _ := auth.RoleOf(s, u.Role)
-	for _, p := range role.Permissions {
-		if !auth.MayGive(may, p) {
-			return errs.New(errs.Denied, "you cannot change the user %s: they have the permission %s, which you lack", u.Username, p)
-		}
+	if p := beyond(may, role.Permissions); p != "" {
+		return errs.New(errs.Denied, "you cannot change the user %s: they have the permission %s, which you lack", u.Username, p)
 	}
 	return nil
+}
+
+// beyond returns a permission that a caller with the permissions may cannot give, or "".
+func beyond(may, permissions []account.Permission) account.Permission {
+	for _, p := range permissions {
+		if !auth.MayGive(may, p) {
+			return p
+		}
+	}
+	return ""
 }
 
 // keepAdmin makes sure that another user with the role ADMIN remains at the commit, when u is

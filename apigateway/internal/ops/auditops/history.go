@@ -1,3 +1,5 @@
+// Package auditops reads the audit trail: changes of the fleet, the history of an object, and how
+// an object was at a time in the past.
 package auditops
 
 import (
@@ -11,6 +13,17 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
+
+// Trail reads the audit trail: the changes of the fleet and the past states of objects. It is safe
+// for concurrent use.
+type Trail struct {
+	*txn.Committer
+}
+
+// New returns the operations on the audit trail.
+func New(c *txn.Committer) *Trail {
+	return &Trail{Committer: c}
+}
 
 // AuditQuery selects audit entries. Empty fields select all.
 type AuditQuery struct {

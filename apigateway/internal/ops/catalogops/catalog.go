@@ -1,3 +1,4 @@
+// Package catalogops edits the catalog of platforms and their versions.
 package catalogops
 
 import (
@@ -13,6 +14,16 @@ import (
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
+
+// Catalog changes the catalog of platforms. It is safe for concurrent use.
+type Catalog struct {
+	*txn.Committer
+}
+
+// New returns the operations on the catalog of platforms.
+func New(c *txn.Committer) *Catalog {
+	return &Catalog{Committer: c}
+}
 
 // CatalogEdit is a change of one version in the catalog. nil fields stay as they are. Version
 // renames it.

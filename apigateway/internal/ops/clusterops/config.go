@@ -1,3 +1,5 @@
+// Package clusterops changes what belongs to the whole cluster: settings, quotas, networks and
+// secrets.
 package clusterops
 
 import (
@@ -8,10 +10,22 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
+
+// Cluster changes what belongs to the whole cluster: settings, quotas, networks and secrets. It is safe for concurrent use.
+type Cluster struct {
+	*txn.Committer
+	seal seal.Box
+}
+
+// New returns the operations on the whole cluster.
+func New(c *txn.Committer, box seal.Box) *Cluster {
+	return &Cluster{Committer: c, seal: box}
+}
 
 // keptConfigs is how many versions of the cluster's settings are kept.
 const keptConfigs = 100

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -220,4 +221,13 @@ func SecretRecord(one content.Secret) any {
 		return nil
 	}
 	return map[string]any{"keys": one.Keys, "version": one.Version}
+}
+
+// several joins the first names of a list.
+func several(all []string) string {
+	const enough = 10
+	if len(all) <= enough {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:enough], ", "), len(all)-enough)
 }

@@ -1,3 +1,4 @@
+// Package groupops writes, scales and deletes groups, and checks what their specs refer to.
 package groupops
 
 import (
@@ -14,10 +15,22 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
+
+// Groups changes groups. It is safe for concurrent use.
+type Groups struct {
+	*txn.Committer
+	seal seal.Box
+}
+
+// New returns the operations on groups.
+func New(c *txn.Committer, box seal.Box) *Groups {
+	return &Groups{Committer: c, seal: box}
+}
 
 // Mode is what a write of a group may do.
 type Mode uint8
@@ -355,4 +368,22 @@ func hideValues(record map[string]any, concealed map[string]content.Visibility) 
 	if channel, ok := record["rcon"].(map[string]any); ok && channel["password"] != nil {
 		channel["password"] = content.Hidden
 	}
+}
+
+// asWritten replaces the fields of problems by the paths in the caller's request, and removes
+// duplicates, such as those of each port of a range.
+func asWritten(written func(string) string, problems []error) []error {
+	if written == nil {
+		return problems
+	}
+	var out []error
+	said := map[string]bool{}
+	for _, p := range problems {
+		field := written(errs.FieldOf(p))
+		if text := field + errs.MessageOf(p); !said[text] {
+			said[text] = true
+			out = append(out, &errs.Error{Kind: errs.KindOf(p), Field: field, Message: errs.MessageOf(p), Err: p})
+		}
+	}
+	return out
 }

@@ -1,3 +1,5 @@
+// Package instanceops starts, stops and removes instances, issues their credentials, transfers
+// players between them, and passes commands and questions to the agents of their nodes.
 package instanceops
 
 import (
@@ -5,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
@@ -12,6 +15,18 @@ import (
 	"github.com/orreryhq/orrery/libs/store/spawn"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
+
+// Instances changes instances, and asks the agents of their nodes about them. It is safe for concurrent use.
+type Instances struct {
+	*txn.Committer
+	groups *groupops.Groups
+	agents *upstream.Agents
+}
+
+// New returns the operations on instances.
+func New(c *txn.Committer, groups *groupops.Groups, agents *upstream.Agents) *Instances {
+	return &Instances{Committer: c, groups: groups, agents: agents}
+}
 
 // Outcome is the result of an operation on an instance.
 type Outcome struct {

@@ -1,3 +1,4 @@
+// Package nodeops cordons, labels, shuts down, revokes and deletes nodes, and issues join tokens.
 package nodeops
 
 import (
@@ -7,12 +8,24 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
+
+// Nodes changes nodes and join tokens. It is safe for concurrent use.
+type Nodes struct {
+	*txn.Committer
+	agents *upstream.Agents
+}
+
+// New returns the operations on nodes.
+func New(c *txn.Committer, agents *upstream.Agents) *Nodes {
+	return &Nodes{Committer: c, agents: agents}
+}
 
 // Cordon keeps new instances off a node; running ones continue. After the commit, placements
 // decided before it fail. NotFound when the node does not exist. Cordoning a cordoned node changes

@@ -383,3 +383,10 @@ func (o *Templates) WarmNode(ctx context.Context, by txn.Actor, q WarmRequest) (
 	_, err = o.RecordEntry(ctx, by, said)
 	return templates, err
 }
+
+func are(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " is"
+	}
+	return txn.Count(n, what) + " are"
+}

@@ -1,3 +1,5 @@
+// Package templateops records changes of templates, saves instances as templates, and syncs
+// templates to the caches of nodes.
 package templateops
 
 import (
@@ -7,11 +9,23 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
+
+// Templates audits changes of templates, and brings templates to nodes. It is safe for concurrent use.
+type Templates struct {
+	*txn.Committer
+	agents *upstream.Agents
+}
+
+// New returns the operations on templates.
+func New(c *txn.Committer, agents *upstream.Agents) *Templates {
+	return &Templates{Committer: c, agents: agents}
+}
 
 // TemplateEdit is a change of a template that the template service makes.
 type TemplateEdit struct {

@@ -1,3 +1,12 @@
+// Package txn commits changes of the fleet for the operations on all resources.
+//
+// An operation decides on a snapshot of the view. The Committer writes the decision in one etcd
+// transaction that compares everything the decision rests on and contains the audit entry, and
+// waits until the view shows the result. It decides again, a bounded number of times, when another
+// change was faster.
+//
+// The package also remembers requests that are carried out once (Once), bounds how long a request
+// waits for etcd (InTime), runs background jobs, and prunes the audit.
 package txn
 
 import (
@@ -19,6 +28,16 @@ import (
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
+
+// Actor is the caller of an operation, as the audit records it.
+type Actor struct {
+	// User is a user name, or "instance <id>" for an instance.
+	User string
+	// ID is fleet.User.ID, Role the user's role, TokenID the ID of the API token. Each may be empty.
+	ID, Role, TokenID string
+	// IP is the client's address, RequestID the ID of the request. Both may be empty.
+	IP, RequestID string
+}
 
 // Deps are what a Committer needs. Only Copy may be nil.
 type Deps struct {

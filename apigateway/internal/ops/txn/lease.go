@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // SharedLease is a lease that several records share, which saves a lease per record. Set Together
@@ -37,6 +38,16 @@ func (o *Committer) OnLease(ctx context.Context, s *SharedLease, life time.Durat
 		return err
 	}
 	return write(lease)
+}
+
+// MutateOnLease is Mutate for a change with records on a shared lease that lasts for life at least.
+func (o *Committer) MutateOnLease(ctx context.Context, by Actor, l *SharedLease, life time.Duration, decide func(*view.Snapshot, store.Lease) (Change, error)) error {
+	return InTime(ctx, func(ctx context.Context) error {
+		return o.OnLease(ctx, l, life, func(lease store.Lease) error {
+			_, err := o.MutateWithin(ctx, by, func(s *view.Snapshot) (Change, error) { return decide(s, lease) })
+			return err
+		})
+	})
 }
 
 // leased returns the lease, and whether it existed before.
