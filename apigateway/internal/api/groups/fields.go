@@ -17,42 +17,23 @@ import (
 // groupFields are the writable fields of a group. In a request, a nil field takes its default. In
 // an answer, every field is set.
 type groupFields struct {
-	Parent          *fleet.GroupName `json:"parent,omitempty"`
-	Platform        *string          `json:"platform,omitempty"`
-	PlatformVersion *string          `json:"platformVersion,omitempty"`
-	JarFile         *string          `json:"jarFile,omitempty"`
-	JVMArgs         *[]string        `json:"jvmArgs,omitempty"`
-	Command         *string          `json:"command,omitempty"`
-	Runtime         *string          `json:"runtime,omitempty"`
+	Platform *string `json:"platform,omitempty"`
+	Command  *string `json:"command,omitempty"`
+	Runtime  *string `json:"runtime,omitempty"`
 
-	ScalingMode           *string  `json:"scalingMode,omitempty"`
-	MinInstances          *int     `json:"minInstances,omitempty"`
-	MaxInstances          *int     `json:"maxInstances,omitempty"`
-	ScaleUpThreshold      *float64 `json:"scaleUpThreshold,omitempty"`
-	ScaleDownAfterSeconds *int     `json:"scaleDownAfterSeconds,omitempty"`
-	ScaleCooldownSeconds  *int     `json:"scaleCooldownSeconds,omitempty"`
-	WarmPoolMinPrepared   *int     `json:"warmPoolMinPrepared,omitempty"`
+	ScalingMode  *string `json:"scalingMode,omitempty"`
+	MinInstances *int    `json:"minInstances,omitempty"`
 
-	MaxPlayers        *int             `json:"maxPlayers,omitempty"`
-	FallbackGroup     *fleet.GroupName `json:"fallbackGroup,omitempty"`
-	DefaultGroup      *bool            `json:"defaultGroup,omitempty"`
-	BedrockProxyGroup *fleet.GroupName `json:"bedrockProxyGroup,omitempty"`
-
-	MemoryMb          *int     `json:"memoryMb,omitempty"`
-	CPU               *int     `json:"cpu,omitempty"`
-	CPUReservation    *float64 `json:"cpuReservation,omitempty"` // CPU in cores
-	CPULimit          *int     `json:"cpuLimit,omitempty"`
-	DiskReservationMb *int     `json:"diskReservationMb,omitempty"`
+	MemoryMb       *int     `json:"memoryMb,omitempty"`
+	CPU            *int     `json:"cpu,omitempty"`
+	CPUReservation *float64 `json:"cpuReservation,omitempty"` // CPU in cores
 
 	PortRangeStart  *int              `json:"portRangeStart,omitempty"`
 	PortRangeEnd    *int              `json:"portRangeEnd,omitempty"`
 	AdditionalPorts *[]additionalPort `json:"additionalPorts,omitempty"`
 	HostAddress     *string           `json:"hostAddress,omitempty"`
 
-	Nodes            *[]string `json:"nodes,omitempty"`
-	NodeAffinity     *[]string `json:"nodeAffinity,omitempty"`
-	NodeAntiAffinity *[]string `json:"nodeAntiAffinity,omitempty"`
-	SpreadConstraint *string   `json:"spreadConstraint,omitempty"`
+	Nodes *[]string `json:"nodes,omitempty"`
 	placementFields
 
 	Templates                  *[]string     `json:"templates,omitempty"`
@@ -63,38 +44,15 @@ type groupFields struct {
 	VariableValues *resource.Values `json:"variableValues,omitempty"`
 	InstanceGroups *[]string        `json:"instanceGroups,omitempty"`
 
-	Static              *bool     `json:"static,omitempty"`
-	StaticInstanceNames *[]string `json:"staticInstanceNames,omitempty"`
-	ProtectedPaths      *[]string `json:"protectedPaths,omitempty"`
+	Static *bool `json:"static,omitempty"`
 
-	StopCommand          *string `json:"stopCommand,omitempty"`
-	ShutdownGraceSeconds *int    `json:"shutdownGraceSeconds,omitempty"`
-	StopSignal           *string `json:"stopSignal,omitempty"`
-	OnCrash              *string `json:"onCrash,omitempty"`
-	OnNodeLoss           *string `json:"onNodeLoss,omitempty"`
-	OnNodeReturn         *string `json:"onNodeReturn,omitempty"`
+	StopSignal *string `json:"stopSignal,omitempty"`
+	groupfields.Shared
 	groupfields.Process
 
-	Maintenance        *bool     `json:"maintenance,omitempty"`
-	MaintenanceMessage *string   `json:"maintenanceMessage,omitempty"`
-	MaintenanceBypass  *[]string `json:"maintenanceBypass,omitempty"`
+	MotdMode *string `json:"motdMode,omitempty"`
 
-	Motds               *[]string `json:"motds,omitempty"`
-	MotdMode            *string   `json:"motdMode,omitempty"`
-	MotdIntervalSeconds *int      `json:"motdIntervalSeconds,omitempty"`
-
-	DependsOn      *[]fleet.GroupName `json:"dependsOn,omitempty"`
-	StartupWeight  *int               `json:"startupWeight,omitempty"`
-	Priority       *int               `json:"priority,omitempty"`
-	UpdateStrategy *string            `json:"updateStrategy,omitempty"`
-
-	AttachedModules    *[]string                              `json:"attachedModules,omitempty"`
-	EnabledModules     *[]string                              `json:"enabledModules,omitempty"`
-	DisabledModules    *[]string                              `json:"disabledModules,omitempty"`
-	AttachedExtensions *[]string                              `json:"attachedExtensions,omitempty"`
-	EnabledExtensions  *[]string                              `json:"enabledExtensions,omitempty"`
-	DisabledExtensions *[]string                              `json:"disabledExtensions,omitempty"`
-	ConfigPatches      *map[string]map[string]json.RawMessage `json:"configPatches,omitempty"`
+	UpdateStrategy *string `json:"updateStrategy,omitempty"`
 }
 
 // additionalPort is an extra port of an instance. Port is short for an equal start and end.
@@ -161,36 +119,25 @@ func (f groupFields) spec() (fleet.GroupSpec, error) {
 			*field = strings.ToUpper(*given)
 		}
 	}
-	resource.Set(&s.Parent, f.Parent)
 	upper(&s.Software.Platform, f.Platform)
 	s.Software.Assumed = f.Platform == nil
-	resource.Set(&s.Software.PlatformVersion, f.PlatformVersion)
-	resource.Set(&s.Software.JarFile, f.JarFile)
-	resource.Set(&s.Software.JVMArgs, f.JVMArgs)
 	resource.Set(&s.Command, f.Command)
 	resource.Set(&s.Runtime, (*fleet.RuntimeName)(f.Runtime))
 	upper((*string)(&s.Scaling.Mode), f.ScalingMode)
 	f.numbers(&s)
-	resource.Set(&s.Players.FallbackGroup, f.FallbackGroup)
-	resource.Set(&s.Players.DefaultGroup, f.DefaultGroup)
-	resource.Set(&s.Players.BedrockProxyGroup, f.BedrockProxyGroup)
 	resource.Set(&s.HostAddress, f.HostAddress)
-	resource.Set(&s.Where.Affinity, f.NodeAffinity)
-	resource.Set(&s.Where.AntiAffinity, f.NodeAntiAffinity)
-	resource.Set(&s.Where.Spread, f.SpreadConstraint)
 	f.placementFields.onto(&s)
 	resource.Set(&s.FileModifications, f.FileModifications)
 	s.Env, s.Variables = f.Env.Given(), f.VariableValues.Given()
 	resource.Set(&s.InstanceGroups, f.InstanceGroups)
-	f.life(&s)
-	resource.Set(&s.Maintenance.On, f.Maintenance)
-	resource.Set(&s.Maintenance.Message, f.MaintenanceMessage)
-	resource.Set(&s.Maintenance.Bypass, f.MaintenanceBypass)
-	resource.Set(&s.Motd.Lines, f.Motds)
+	resource.Set(&s.Static.Enabled, f.Static)
+	if f.StopSignal != nil {
+		s.Stop.Signal = strings.TrimPrefix(strings.ToUpper(*f.StopSignal), "SIG")
+	}
+	f.Process.Apply(&s)
 	upper(&s.Motd.Mode, f.MotdMode)
-	resource.Set(&s.DependsOn, f.DependsOn)
 	upper(&s.UpdateStrategy, f.UpdateStrategy)
-	f.composition(&s.Composition)
+	f.Shared.Apply(&s)
 	f.Files.Apply(&s)
 	f.selection(&s.Templates)
 	if err := f.ports(&s); err != nil {
@@ -204,24 +151,13 @@ func (f groupFields) spec() (fleet.GroupSpec, error) {
 
 func (f groupFields) numbers(s *fleet.GroupSpec) {
 	resource.Set(&s.Scaling.Min, f.MinInstances)
-	resource.Set(&s.Scaling.Max, f.MaxInstances)
-	resource.Set(&s.Scaling.UpThreshold, f.ScaleUpThreshold)
-	resource.Set(&s.Scaling.DownAfterSeconds, f.ScaleDownAfterSeconds)
-	resource.Set(&s.Scaling.CooldownSeconds, f.ScaleCooldownSeconds)
-	resource.Set(&s.Scaling.WarmPoolMinimum, f.WarmPoolMinPrepared)
-	resource.Set(&s.Players.Max, f.MaxPlayers)
 	resource.Set(&s.Resources.MemoryMiB, f.MemoryMb)
 	if f.CPUReservation != nil {
 		s.Resources.CPU = hundredths(*f.CPUReservation)
 	}
 	resource.Set(&s.Resources.CPU, f.CPU)
-	resource.Set(&s.CPULimit, f.CPULimit)
-	resource.Set(&s.Resources.DiskMiB, f.DiskReservationMb)
 	resource.Set(&s.Ports.Start, f.PortRangeStart)
 	resource.Set(&s.Ports.End, f.PortRangeEnd)
-	resource.Set(&s.Motd.IntervalSeconds, f.MotdIntervalSeconds)
-	resource.Set(&s.StartupWeight, f.StartupWeight)
-	resource.Set(&s.Priority, f.Priority)
 }
 
 // maxCores bounds cpuReservation. The spec's own validation bounds cpu.
@@ -231,31 +167,6 @@ const maxCores = 10_000
 // they stay far out of bounds.
 func hundredths(cores float64) int {
 	return int(math.Round(max(min(cores*100, math.MaxInt32), math.MinInt32)))
-}
-
-func (f groupFields) life(s *fleet.GroupSpec) {
-	resource.Set(&s.Static.Enabled, f.Static)
-	resource.Set(&s.Static.InstanceNames, f.StaticInstanceNames)
-	resource.Set(&s.Static.ProtectedPaths, f.ProtectedPaths)
-	resource.Set(&s.Stop.Command, f.StopCommand)
-	resource.Set(&s.Stop.GraceSeconds, f.ShutdownGraceSeconds)
-	if f.StopSignal != nil {
-		s.Stop.Signal = strings.TrimPrefix(strings.ToUpper(*f.StopSignal), "SIG")
-	}
-	f.Process.Apply(s)
-	resource.Set(&s.OnCrash, (*fleet.OnCrash)(f.OnCrash))
-	resource.Set(&s.OnNodeLoss, (*fleet.OnNodeLoss)(f.OnNodeLoss))
-	resource.Set(&s.OnNodeReturn, (*fleet.OnNodeReturn)(f.OnNodeReturn))
-}
-
-func (f groupFields) composition(c *fleet.Composition) {
-	resource.Set(&c.AttachedModules, f.AttachedModules)
-	resource.Set(&c.EnabledModules, f.EnabledModules)
-	resource.Set(&c.DisabledModules, f.DisabledModules)
-	resource.Set(&c.AttachedExtensions, f.AttachedExtensions)
-	resource.Set(&c.EnabledExtensions, f.EnabledExtensions)
-	resource.Set(&c.DisabledExtensions, f.DisabledExtensions)
-	resource.Set(&c.ConfigPatches, f.ConfigPatches)
 }
 
 // selection applies templateInstallationConfig first. If templates differs from its allOf,

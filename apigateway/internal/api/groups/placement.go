@@ -12,16 +12,11 @@ import (
 // placementFields are the fields of a group that control placement and quotas.
 type placementFields struct {
 	NodePreferences  *[]preference    `json:"nodePreferences,omitempty"`
-	SpreadMaxSkew    *int             `json:"spreadMaxSkew,omitempty"`
-	MaxPerNode       *int             `json:"maxPerNode,omitempty"`
-	ExclusiveNode    *bool            `json:"exclusiveNode,omitempty"`
 	PlacementProfile *string          `json:"placementProfile,omitempty"`
 	PlacementWeights *weights         `json:"placementWeights,omitempty"`
 	Labels           *resource.Values `json:"labels,omitempty"`
 	Quota            *budget          `json:"quota,omitempty"`
 	Reserved         *budget          `json:"reserved,omitempty"`
-	Preempts         *bool            `json:"preempts,omitempty"`
-	Rebalance        *bool            `json:"rebalance,omitempty"`
 }
 
 // preference is a label expression that raises or lowers the score of matching nodes.
@@ -47,17 +42,12 @@ func (f placementFields) onto(s *fleet.GroupSpec) {
 			w.Prefer = append(w.Prefer, fleet.Preference(p))
 		}
 	}
-	resource.Set(&w.MaxSkew, f.SpreadMaxSkew)
-	resource.Set(&w.MaxPerNode, f.MaxPerNode)
-	resource.Set(&w.Alone, f.ExclusiveNode)
 	if f.PlacementProfile != nil {
 		w.Profile = profileOf(*f.PlacementProfile)
 	}
 	w.Weights = f.PlacementWeights.given()
 	s.Labels = f.Labels.Given()
 	s.Quota, s.Reserved = f.Quota.amount(), f.Reserved.amount()
-	resource.Set(&s.Preempts, f.Preempts)
-	resource.Set(&s.Rebalance, f.Rebalance)
 }
 
 // profileOf returns the profile with a name. The default profile is stored as "", whether the
@@ -106,10 +96,8 @@ func placementOf(s fleet.GroupSpec) placementFields {
 	}
 	profile := string(cmp.Or(s.Where.Profile, fleet.ProfileBalanced))
 	return placementFields{
-		NodePreferences: &preferences, SpreadMaxSkew: &s.Where.MaxSkew, MaxPerNode: &s.Where.MaxPerNode,
-		ExclusiveNode: &s.Where.Alone, PlacementProfile: &profile, PlacementWeights: &parts,
+		NodePreferences: &preferences, PlacementProfile: &profile, PlacementWeights: &parts,
 		Labels: resource.ValuesOf(s.Labels), Quota: budgetOf(s.Quota), Reserved: budgetOf(s.Reserved),
-		Preempts: &s.Preempts, Rebalance: &s.Rebalance,
 	}
 }
 

@@ -2,7 +2,6 @@ package groups
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -148,45 +147,21 @@ func family(platform string) string {
 // fieldsOf returns all fields of a spec. Empty lists are [], not null.
 func fieldsOf(s fleet.GroupSpec) groupFields {
 	return groupFields{
-		Parent: &s.Parent, Platform: &s.Software.Platform, PlatformVersion: &s.Software.PlatformVersion,
-		JarFile: &s.Software.JarFile, JVMArgs: resource.List(s.Software.JVMArgs), Command: &s.Command, Runtime: (*string)(&s.Runtime),
-		ScalingMode: (*string)(&s.Scaling.Mode), MinInstances: &s.Scaling.Min, MaxInstances: &s.Scaling.Max,
-		ScaleUpThreshold: &s.Scaling.UpThreshold, ScaleDownAfterSeconds: &s.Scaling.DownAfterSeconds,
-		ScaleCooldownSeconds: &s.Scaling.CooldownSeconds, WarmPoolMinPrepared: &s.Scaling.WarmPoolMinimum,
-		MaxPlayers: &s.Players.Max, FallbackGroup: &s.Players.FallbackGroup, DefaultGroup: &s.Players.DefaultGroup,
-		BedrockProxyGroup: &s.Players.BedrockProxyGroup,
-		MemoryMb:          &s.Resources.MemoryMiB, CPU: &s.Resources.CPU, CPUReservation: new(float64(s.Resources.CPU) / 100),
-		CPULimit: &s.CPULimit, DiskReservationMb: &s.Resources.DiskMiB,
+		Platform: &s.Software.Platform, Command: &s.Command, Runtime: (*string)(&s.Runtime),
+		ScalingMode: (*string)(&s.Scaling.Mode), MinInstances: &s.Scaling.Min,
+		MemoryMb: &s.Resources.MemoryMiB, CPU: &s.Resources.CPU, CPUReservation: new(float64(s.Resources.CPU) / 100),
 		PortRangeStart: &s.Ports.Start, PortRangeEnd: &s.Ports.End, AdditionalPorts: additionalPortsOf(s.AdditionalPorts),
-		HostAddress: &s.HostAddress, Nodes: nodesOf(s.Where.Nodes),
-		NodeAffinity: resource.List(s.Where.Affinity), NodeAntiAffinity: resource.List(s.Where.AntiAffinity), SpreadConstraint: &s.Where.Spread,
-		placementFields: placementOf(s),
-		Templates:       new(templateNames(s.Templates.AllOf)), TemplateInstallationConfig: installationOf(s.Templates),
+		HostAddress: &s.HostAddress, Nodes: nodesOf(s.Where.Nodes), placementFields: placementOf(s),
+		Templates: new(templateNames(s.Templates.AllOf)), TemplateInstallationConfig: installationOf(s.Templates),
 		FileModifications: resource.List(s.FileModifications), Files: groupfields.FilesOf(s), Env: resource.ValuesOf(s.Env), VariableValues: resource.ValuesOf(s.Variables),
-		InstanceGroups: resource.List(s.InstanceGroups),
-		Static:         &s.Static.Enabled, StaticInstanceNames: resource.List(s.Static.InstanceNames), ProtectedPaths: resource.List(s.Static.ProtectedPaths),
-		StopCommand: &s.Stop.Command, ShutdownGraceSeconds: &s.Stop.GraceSeconds, StopSignal: &s.Stop.Signal,
-		Process: groupfields.ProcessOf(s),
-		OnCrash: (*string)(&s.OnCrash), OnNodeLoss: (*string)(&s.OnNodeLoss), OnNodeReturn: (*string)(&s.OnNodeReturn),
-		Maintenance: &s.Maintenance.On, MaintenanceMessage: &s.Maintenance.Message, MaintenanceBypass: resource.List(s.Maintenance.Bypass),
-		Motds: resource.List(s.Motd.Lines), MotdMode: &s.Motd.Mode, MotdIntervalSeconds: &s.Motd.IntervalSeconds,
-		DependsOn: resource.List(s.DependsOn), StartupWeight: &s.StartupWeight, Priority: &s.Priority, UpdateStrategy: &s.UpdateStrategy,
-		AttachedModules: resource.List(s.Composition.AttachedModules), EnabledModules: resource.List(s.Composition.EnabledModules),
-		DisabledModules: resource.List(s.Composition.DisabledModules), AttachedExtensions: resource.List(s.Composition.AttachedExtensions),
-		EnabledExtensions: resource.List(s.Composition.EnabledExtensions), DisabledExtensions: resource.List(s.Composition.DisabledExtensions),
-		ConfigPatches: patchesOf(s.Composition.ConfigPatches),
+		InstanceGroups: resource.List(s.InstanceGroups), Static: &s.Static.Enabled, StopSignal: &s.Stop.Signal,
+		Shared: groupfields.SharedOf(s), Process: groupfields.ProcessOf(s),
+		MotdMode: &s.Motd.Mode, UpdateStrategy: &s.UpdateStrategy,
 	}
 }
 
 // SpecFields returns the fields of a spec as decoded JSON.
 func SpecFields(s fleet.GroupSpec) map[string]any { return resource.AsMap(fieldsOf(s)) }
-
-func patchesOf(m map[string]map[string]json.RawMessage) *map[string]map[string]json.RawMessage {
-	if m == nil {
-		m = map[string]map[string]json.RawMessage{}
-	}
-	return &m
-}
 
 func nodesOf(nodes []fleet.NodeID) *[]string {
 	if len(nodes) == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/groupfields"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
@@ -80,9 +81,9 @@ func (out Instance) heard(h client.Heartbeat, now time.Time) Instance {
 		at = h.At
 	}
 	out.LastHeartbeat = max(out.LastHeartbeat, at.UnixMilli())
-	set(&out.Players, some(h.Players))
-	set(&out.MaxPlayers, some(h.MaxPlayers))
-	set(&out.TPS, some(h.TPS))
+	groupfields.Set(&out.Players, some(h.Players))
+	groupfields.Set(&out.MaxPlayers, some(h.MaxPlayers))
+	groupfields.Set(&out.TPS, some(h.TPS))
 	return out
 }
 
