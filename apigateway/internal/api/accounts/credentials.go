@@ -6,6 +6,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -51,11 +52,7 @@ func (a *API) listCredentials(c *gin.Context) {
 }
 
 func (a *API) revokeCredential(c *gin.Context) {
-	if err := a.cfg.Operations.RevokeCredential(c.Request.Context(), server.Actor(c), c.Param("id")); err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Status(http.StatusNoContent)
+	resource.SendDeleted(c, a.cfg.Operations.RevokeCredential(c.Request.Context(), server.Actor(c), c.Param("id")))
 }
 
 func (a *API) revokeCredentials(c *gin.Context) {

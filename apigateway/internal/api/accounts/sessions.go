@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -54,7 +53,7 @@ func (a *API) endLogin(c *gin.Context) {
 		return
 	}
 	who, _ := server.Identity(c)
-	a.ended(c, a.cfg.Operations.EndLoginOf(c.Request.Context(), server.Actor(c), userName(c), c.Param("id"), who.Permissions))
+	resource.SendDeleted(c, a.cfg.Operations.EndLoginOf(c.Request.Context(), server.Actor(c), userName(c), c.Param("id"), who.Permissions))
 }
 
 // endLogins ends all logins of a user, including the caller's own.
@@ -63,13 +62,5 @@ func (a *API) endLogins(c *gin.Context) {
 		return
 	}
 	who, _ := server.Identity(c)
-	a.ended(c, a.cfg.Operations.EndLogins(c.Request.Context(), server.Actor(c), userName(c), who.Permissions))
-}
-
-func (a *API) ended(c *gin.Context, err error) {
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Status(http.StatusNoContent)
+	resource.SendDeleted(c, a.cfg.Operations.EndLogins(c.Request.Context(), server.Actor(c), userName(c), who.Permissions))
 }

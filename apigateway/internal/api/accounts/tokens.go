@@ -116,9 +116,5 @@ func (a *API) deleteToken(c *gin.Context) {
 	if err == nil {
 		err = a.cfg.Operations.DeleteAPIToken(c.Request.Context(), server.Actor(c), c.Param("id"), want)
 	}
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Status(http.StatusNoContent)
+	resource.SendDeleted(c, err)
 }

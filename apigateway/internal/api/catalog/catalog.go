@@ -209,11 +209,7 @@ func (a *API) deleteArtifact(c *gin.Context) {
 	if err == nil {
 		err = a.cfg.Operations.RemoveCatalogVersion(c.Request.Context(), server.Actor(c), c.Param("platform"), c.Param("version"), rev)
 	}
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Status(http.StatusNoContent)
+	resource.SendDeleted(c, err)
 }
 
 // sendArtifact answers with a version after a change.

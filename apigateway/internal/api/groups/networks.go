@@ -140,27 +140,14 @@ func (a *API) writeNetwork(c *gin.Context, w clusterops.NetworkWrite) {
 	}
 }
 
-// networkDryRun is the answer to a dry run.
-type networkDryRun struct {
-	DryRun bool `json:"dryRun"`
-	// Action is create, update, delete or none.
-	Action  string                 `json:"action"`
-	Network string                 `json:"network"`
-	Diff    []resource.FieldChange `json:"diff"`
-}
-
-func networkDryRunOf(w clusterops.NetworkWritten) networkDryRun {
-	r := networkDryRun{DryRun: true, Action: "create", Network: w.After.Name}
+func networkDryRunOf(w clusterops.NetworkWritten) gin.H {
 	var before players.Network
 	if w.Before != nil {
-		before, r.Action = *w.Before, "update"
+		before = *w.Before
 	}
-	if r.Diff = resource.Differences(networkFieldsOf(before), networkFieldsOf(w.After)); w.Before != nil && len(r.Diff) == 0 {
-		r.Action = "none"
-	}
-	return r
+	return resource.DryRun("network", w.After.Name, w.Before != nil, resource.Differences(networkFieldsOf(before), networkFieldsOf(w.After)))
 }
 
 func (a *API) deleteNetwork(c *gin.Context) {
-	resource.DeleteRecord(c, a.cfg.Operations.DeleteNetwork, networkDryRun{DryRun: true, Action: "delete", Network: c.Param("name"), Diff: []resource.FieldChange{}})
+	resource.DeleteRecord(c, a.cfg.Operations.DeleteNetwork, gin.H{"dryRun": true, "action": "delete", "network": c.Param("name"), "diff": []resource.FieldChange{}})
 }

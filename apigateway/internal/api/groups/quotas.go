@@ -62,7 +62,7 @@ func (a *API) quotaRoutes() []server.Route {
 func quotaOf(s *view.Snapshot, q cluster.Quota, held map[fleet.GroupName]fleet.Budget) quota {
 	together := clusterops.HeldUnder(s, q, held)
 	return quota{
-		Name: q.Name, quotaFields: quotaFields{Selector: *resource.ValuesOf(q.Selector), Limit: budgetOf(q.Limit), Reserved: budgetOf(q.Reserved)},
+		Name: q.Name, quotaFields: quotaFieldsOf(q),
 		Held: *budgetOf(together), Message: overdrawn(together, q.Limit), UpdatedBy: q.By, UpdatedAt: q.At,
 	}
 }
@@ -112,29 +112,22 @@ func (a *API) putQuota(c *gin.Context) {
 	resource.SendPut(c, done.Before == nil, done.After.ModRev, shown)
 }
 
-// quotaDryRun is the answer to a dry run.
-type quotaDryRun struct {
-	DryRun bool `json:"dryRun"`
-	// Action is create, update, delete or none.
-	Action  string                 `json:"action"`
-	Quota   string                 `json:"quota"`
-	Diff    []resource.FieldChange `json:"diff"`
-	Message string                 `json:"message,omitempty"`
+func quotaDryRunOf(w clusterops.QuotaWritten, shown quota) gin.H {
+	var before cluster.Quota
+	if w.Before != nil {
+		before = *w.Before
+	}
+	out := resource.DryRun("quota", w.After.Name, w.Before != nil, resource.Differences(quotaFieldsOf(before), shown.quotaFields))
+	if shown.Message != "" {
+		out["message"] = shown.Message
+	}
+	return out
 }
 
-func quotaDryRunOf(w clusterops.QuotaWritten, shown quota) quotaDryRun {
-	r := quotaDryRun{DryRun: true, Action: "create", Quota: w.After.Name, Message: shown.Message}
-	before := quotaFields{Selector: resource.Values{}, Limit: budgetOf(fleet.Budget{}), Reserved: budgetOf(fleet.Budget{})}
-	if w.Before != nil {
-		before = quotaFields{Selector: *resource.ValuesOf(w.Before.Selector), Limit: budgetOf(w.Before.Limit), Reserved: budgetOf(w.Before.Reserved)}
-		r.Action = "update"
-	}
-	if r.Diff = resource.Differences(before, shown.quotaFields); w.Before != nil && len(r.Diff) == 0 {
-		r.Action = "none"
-	}
-	return r
+func quotaFieldsOf(q cluster.Quota) quotaFields {
+	return quotaFields{Selector: *resource.ValuesOf(q.Selector), Limit: budgetOf(q.Limit), Reserved: budgetOf(q.Reserved)}
 }
 
 func (a *API) deleteQuota(c *gin.Context) {
-	resource.DeleteRecord(c, a.cfg.Operations.DeleteQuota, quotaDryRun{DryRun: true, Action: "delete", Quota: c.Param("name"), Diff: []resource.FieldChange{}})
+	resource.DeleteRecord(c, a.cfg.Operations.DeleteQuota, gin.H{"dryRun": true, "action": "delete", "quota": c.Param("name"), "diff": []resource.FieldChange{}})
 }

@@ -118,11 +118,7 @@ func (a *API) deleteInstance(c *gin.Context) {
 	if err == nil {
 		_, err = a.cfg.Operations.RemoveInstance(c.Request.Context(), server.Actor(c), c.Param("id"), rev)
 	}
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Status(http.StatusNoContent)
+	resource.SendDeleted(c, err)
 }
 
 // stopInstance stops or, with force, kills an instance. If its node is not connected, the stop is

@@ -117,11 +117,7 @@ func (a *API) deleteJoinToken(c *gin.Context) {
 	if err == nil {
 		err = a.cfg.Operations.DeleteJoinToken(c.Request.Context(), server.Actor(c), c.Param("id"), rev)
 	}
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Status(http.StatusNoContent)
+	resource.SendDeleted(c, err)
 }
 
 // pendingNode is a node that has not joined and for which a token exists.

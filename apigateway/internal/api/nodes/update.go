@@ -25,16 +25,16 @@ type nodeFields struct {
 
 // nodeRoom bounds what instances may reserve on a node. Missing fields count as 0.
 type nodeRoom struct {
-	Reserved     *kept    `json:"reserved,omitempty"`
-	CPUFactor    *float64 `json:"cpuFactor,omitempty"` // 0 means 1
-	MaxInstances *int     `json:"maxInstances,omitempty"`
+	Reserved     reservation `json:"reserved"`
+	CPUFactor    float64     `json:"cpuFactor"` // 0 means 1
+	MaxInstances int         `json:"maxInstances"`
 }
 
-// reserve is what the host keeps for itself.
-type kept struct {
-	MemoryMb          *int `json:"memoryMb,omitempty"`
-	CPU               *int `json:"cpu,omitempty"` // hundredths of a core
-	DiskReservationMb *int `json:"diskReservationMb,omitempty"`
+// reservation is what the host keeps for itself.
+type reservation struct {
+	MemoryMb          int `json:"memoryMb"`
+	CPU               int `json:"cpu"` // hundredths of a core
+	DiskReservationMb int `json:"diskReservationMb"`
 }
 
 // nodeBody is the body of a request. It accepts the read-only fields so that a client can send back
@@ -113,7 +113,7 @@ func (a *API) patchNode(c *gin.Context) {
 	case !ok:
 		server.Fail(c, errs.New(errs.NotFound, "the node was removed"))
 	case w.DryRun:
-		c.JSON(http.StatusOK, nodeDryRunOf(n, before, after))
+		c.JSON(http.StatusOK, resource.DryRun("node", string(n.ID), true, resource.Differences(nodeFieldsOf(n, before), nodeFieldsOf(n, after))))
 	default:
 		a.sendNode(c, s, n)
 	}
@@ -158,38 +158,12 @@ func nodeFieldsOf(n *fleet.Node, w nodeops.NodeWishes) nodeFields {
 }
 
 // room converts the room.
-func (r *nodeRoom) room() (out fleet.NodeRoom) {
-	resource.Set(&out.CPUFactor, r.CPUFactor)
-	resource.Set(&out.MaxInstances, r.MaxInstances)
-	if r.Reserved != nil {
-		resource.Set(&out.Reserved.MemoryMiB, r.Reserved.MemoryMb)
-		resource.Set(&out.Reserved.CPU, r.Reserved.CPU)
-		resource.Set(&out.Reserved.DiskMiB, r.Reserved.DiskReservationMb)
-	}
-	return out
+func (r *nodeRoom) room() fleet.NodeRoom {
+	kept := fleet.Resources{MemoryMiB: r.Reserved.MemoryMb, CPU: r.Reserved.CPU, DiskMiB: r.Reserved.DiskReservationMb}
+	return fleet.NodeRoom{Reserved: kept, CPUFactor: r.CPUFactor, MaxInstances: r.MaxInstances}
 }
 
-// roomOf returns all fields of a room.
 func roomOf(r fleet.NodeRoom) nodeRoom {
-	return nodeRoom{
-		Reserved:  &kept{MemoryMb: &r.Reserved.MemoryMiB, CPU: &r.Reserved.CPU, DiskReservationMb: &r.Reserved.DiskMiB},
-		CPUFactor: &r.CPUFactor, MaxInstances: &r.MaxInstances,
-	}
-}
-
-// nodeDryRun is the answer to a dry run.
-type nodeDryRun struct {
-	DryRun bool `json:"dryRun"`
-	// Action is update or none.
-	Action string                 `json:"action"`
-	Node   fleet.NodeID           `json:"node"`
-	Diff   []resource.FieldChange `json:"diff"`
-}
-
-func nodeDryRunOf(n *fleet.Node, before, after nodeops.NodeWishes) nodeDryRun {
-	r := nodeDryRun{DryRun: true, Action: "none", Node: n.ID, Diff: resource.Differences(nodeFieldsOf(n, before), nodeFieldsOf(n, after))}
-	if len(r.Diff) > 0 {
-		r.Action = "update"
-	}
-	return r
+	kept := reservation{MemoryMb: r.Reserved.MemoryMiB, CPU: r.Reserved.CPU, DiskReservationMb: r.Reserved.DiskMiB}
+	return nodeRoom{Reserved: kept, CPUFactor: r.CPUFactor, MaxInstances: r.MaxInstances}
 }

@@ -53,18 +53,36 @@ func SendPut(c *gin.Context, created bool, rev int64, shown any) {
 	c.JSON(status, shown)
 }
 
+// SendDeleted answers a DELETE without a body, or with err if that is not nil.
+func SendDeleted(c *gin.Context, err error) {
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.Status(http.StatusNoContent)
+}
+
+// DryRun answers the dry run of a PUT of the record called name, with the fields that would change.
+func DryRun(kind, name string, exists bool, diff []FieldChange) gin.H {
+	action := "create"
+	switch {
+	case exists && len(diff) == 0:
+		action = "none"
+	case exists:
+		action = "update"
+	}
+	return gin.H{"dryRun": true, "action": action, kind: name, "diff": diff}
+}
+
 // DeleteRecord deletes the record that the path names. It answers a dry run with dry.
 func DeleteRecord(c *gin.Context, do func(ctx context.Context, by txn.Actor, name string, ifMatch int64, dryRun bool) error, dry any) {
 	rev, err := server.IfMatch(c)
 	if err == nil {
 		err = do(c.Request.Context(), server.Actor(c), c.Param("name"), rev, server.DryRun(c))
 	}
-	switch {
-	case err != nil:
-		server.Fail(c, err)
-	case server.DryRun(c):
+	if err == nil && server.DryRun(c) {
 		c.JSON(http.StatusOK, dry)
-	default:
-		c.Status(http.StatusNoContent)
+		return
 	}
+	SendDeleted(c, err)
 }

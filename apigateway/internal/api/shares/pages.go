@@ -6,6 +6,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/account"
@@ -93,9 +94,5 @@ func (a *API) deleteShare(c *gin.Context) {
 	if by.User == "" {
 		by.User = "anonymous"
 	}
-	if err := a.cfg.Shares.Delete(c.Request.Context(), by, c.Param("id"), c.Query("token")); err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Status(http.StatusNoContent)
+	resource.SendDeleted(c, a.cfg.Shares.Delete(c.Request.Context(), by, c.Param("id"), c.Query("token")))
 }

@@ -92,11 +92,7 @@ func (a *API) dropDraft(c *gin.Context) {
 			return content.TemplateHead{}, a.cfg.Templates.DropDraft(ctx, ch)
 		},
 	})
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Status(http.StatusNoContent)
+	resource.SendDeleted(c, err)
 }
 
 // publishDraft publishes the caller's draft as a version. Without a draft nothing changes.

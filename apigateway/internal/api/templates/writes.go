@@ -178,9 +178,5 @@ func (a *API) deleteTemplate(c *gin.Context) {
 			return content.TemplateHead{}, a.cfg.Templates.Delete(ctx, h.TemplateRef, by)
 		},
 	})
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Status(http.StatusNoContent)
+	resource.SendDeleted(c, err)
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -167,42 +170,12 @@ func (c *command) values(n int, s *view.Snapshot, who auth.Identity) iter.Seq[st
 	return nothing
 }
 
-// instanceWords returns the IDs and names of the instances.
-func instanceWords(s *view.Snapshot) iter.Seq[string] {
+// each yields the words of every record in order.
+func each[K, V any](all iter.Seq2[K, V], words func(K, V) []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for id, i := range s.Instances.All() {
-			if !yield(string(id)) || !yield(i.Intent.Name) {
-				return
-			}
-		}
-	}
-}
-
-func groupWords(s *view.Snapshot) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for name, g := range s.Groups.All() {
-			if !g.Deleting && !yield(string(name)) {
-				return
-			}
-		}
-	}
-}
-
-func nodeWords(s *view.Snapshot) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for id := range s.Nodes.All() {
-			if !yield(string(id)) {
-				return
-			}
-		}
-	}
-}
-
-func runtimeWords(s *view.Snapshot) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, n := range s.Nodes.All() {
-			for _, r := range n.Runtimes {
-				if r.Offered && !yield(string(r.Name)) {
+		for k, v := range all {
+			for _, word := range words(k, v) {
+				if !yield(word) {
 					return
 				}
 			}
@@ -210,26 +183,50 @@ func runtimeWords(s *view.Snapshot) iter.Seq[string] {
 	}
 }
 
+// instanceWords returns the IDs and names of the instances.
+func instanceWords(s *view.Snapshot) iter.Seq[string] {
+	return each(s.Instances.All(), func(id fleet.InstanceID, i *fleet.Instance) []string { return []string{string(id), i.Intent.Name} })
+}
+
+func groupWords(s *view.Snapshot) iter.Seq[string] {
+	return each(s.Groups.All(), func(name fleet.GroupName, g *fleet.Group) []string {
+		if g.Deleting {
+			return nil
+		}
+		return []string{string(name)}
+	})
+}
+
+func nodeWords(s *view.Snapshot) iter.Seq[string] {
+	return each(s.Nodes.All(), func(id fleet.NodeID, _ *fleet.Node) []string { return []string{string(id)} })
+}
+
+func runtimeWords(s *view.Snapshot) iter.Seq[string] {
+	return each(s.Nodes.All(), func(_ fleet.NodeID, n *fleet.Node) (out []string) {
+		for _, r := range n.Runtimes {
+			if r.Offered {
+				out = append(out, string(r.Name))
+			}
+		}
+		return out
+	})
+}
+
 // templateWords returns template patterns: all, all of each group, and each template.
 func templateWords(s *view.Snapshot) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		if !yield("*") {
-			return
+	of := each(s.TemplateHeads.All(), func(_ string, h *content.TemplateHead) []string {
+		if h.Hidden() {
+			return nil
 		}
-		for _, h := range s.TemplateHeads.All() {
-			if ref := h.TemplateRef; !h.Hidden() && (!yield(ref.Group+"/*") || !yield(ref.Group+"/"+ref.Name)) {
-				return
-			}
+		return []string{h.Group + "/*", h.Group + "/" + h.Name}
+	})
+	return func(yield func(string) bool) {
+		if yield("*") {
+			of(yield)
 		}
 	}
 }
 
 func keyWords(s *view.Snapshot) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, t := range s.APITokens.All() {
-			if !yield(t.Name) {
-				return
-			}
-		}
-	}
+	return each(s.APITokens.All(), func(_ string, t *account.APIToken) []string { return []string{t.Name} })
 }
