@@ -293,7 +293,7 @@ func TestARepositoryRefersToSecretsAndHasNone(t *testing.T) {
 	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
 	s.do("PUT", "/api/v1/secrets/db", map[string]any{"value": "x1y2"}).want(201)
 	s.declare("repo", "lobby", `{"command":"run","templates":["lobby"],"variableValues":{"DB":"hunter2"}}`)
-	if st := s.stands("repo", "lobby", compose.DeclaredFailed); !strings.Contains(st.Message, "variableValues.DB") || !strings.Contains(st.Message, "must not stand in a repository") || strings.Contains(st.Message, "hunter2") {
+	if st := s.stands("repo", "lobby", compose.DeclaredFailed); !strings.Contains(st.Message, "variableValues.DB") || !strings.Contains(st.Message, "a repository must not contain its value") || strings.Contains(st.Message, "hunter2") {
 		t.Errorf("%+v", st)
 	}
 	s.declare("repo", "lobby", `{"command":"run","templates":["lobby"],"variableValues":{"DB":"secret:db"}}`)

@@ -56,7 +56,7 @@ func (a *API) groupRoutes() []server.Route {
 	}
 }
 
-// present returns a group that is not being deleted. It returns NotFound if there is none.
+// present returns a group that is not being deleted. It returns NotFound for a missing one.
 func present(s *view.Snapshot, name string) (*fleet.Group, error) {
 	g, ok := s.Groups.Get(fleet.GroupName(name))
 	if !ok || g.Deleting {

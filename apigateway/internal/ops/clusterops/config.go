@@ -172,7 +172,7 @@ func ConfigVersion(s *view.Snapshot, version int64) (cluster.ConfigVersion, bool
 	return cluster.ConfigVersion{}, version == 0
 }
 
-// lastConfig returns the highest version so far, 0 when there is none.
+// lastConfig returns the highest version so far, 0 before the first.
 func lastConfig(s *view.Snapshot) (last int64) {
 	for _, v := range s.ConfigVersions.All() {
 		last = max(last, v.Version)

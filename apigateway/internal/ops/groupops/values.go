@@ -190,7 +190,7 @@ func (s *sealer) reference(ctx context.Context, key, value, present string) (sto
 	case value == "":
 		return value, errs.Field(at, "is a secret and must not be empty: leave it out, or give a value"), nil
 	case s.managed:
-		return value, errs.Field(at, "is a secret, whose value must not stand in a repository: store it, and give a reference, secret:NAME"), nil
+		return value, errs.Field(at, "is a secret, and a repository must not contain its value: store it, and give a reference, secret:NAME"), nil
 	case len(value) > maxPlainSecret:
 		return value, errs.Field(at, "must be at most %d bytes: store a larger one, and give a reference, secret:NAME", maxPlainSecret), nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// MovedError says that an object is not at the revision that the caller requires. If Want is 0, What is
+// MovedError says that an object is not at the revision that the caller requires. If Want is 0, the field What is
 // the complete message.
 type MovedError struct {
 	What       string
