@@ -188,6 +188,9 @@ type Alloc struct {
 	Node NodeID `json:"node"`
 }
 
+// Blank replaces a damaged alloc with one that names no node.
+func (a *Alloc) Blank() { *a = Alloc{} }
+
 // MaxWarm bounds Report.Warm.
 const MaxWarm = 32
 

@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
@@ -123,54 +121,3 @@ func (p Plan) Asked() Check {
 
 // ImageReference returns the image of the plan's container, with placeholders.
 func (p Plan) ImageReference() string { return cmp.Or(p.Env[customImage], p.Container.Image) }
-
-// TemplateIndex finds template heads by reference and by group.
-type TemplateIndex struct {
-	Head    map[content.TemplateRef]*content.TemplateHead
-	InGroup map[string][]content.TemplateRef
-}
-
-// digest returns the version of a layer's template, "" if its storage does not have it.
-func (s TemplateIndex) digest(l content.TemplateLayer) string {
-	h, ok := s.Head[l.TemplateRef]
-	if !ok || !l.From(*h) {
-		return ""
-	}
-	return h.Digest
-}
-
-func IndexTemplates(heads []content.TemplateHead) TemplateIndex {
-	out := TemplateIndex{Head: make(map[content.TemplateRef]*content.TemplateHead, len(heads)), InGroup: map[string][]content.TemplateRef{}}
-	for i, h := range heads {
-		out.Head[h.TemplateRef] = &heads[i]
-		out.InGroup[h.Group] = append(out.InGroup[h.Group], h.TemplateRef)
-	}
-	for _, refs := range out.InGroup {
-		slices.SortFunc(refs, func(a, b content.TemplateRef) int { return strings.Compare(a.Name, b.Name) })
-	}
-	return out
-}
-
-// AutoBase is the name of the template, in DefaultTemplateGroup, of every group with automatic
-// layers. The other automatic layers are AutoBase-<platform in lower case> and a template with the
-// group's name.
-const AutoBase = "base"
-
-// OrderLayers orders layers so that later ones win: by ascending priority, then in selector order
-// with override, in reverse selector order without.
-func OrderLayers(chosen []content.TemplateLayer, index TemplateIndex, override bool) []PlanLayer {
-	if !override {
-		slices.Reverse(chosen)
-	}
-	slices.SortStableFunc(chosen, func(a, b content.TemplateLayer) int { return cmp.Compare(a.Priority, b.Priority) })
-	seen := map[content.TemplateRef]bool{}
-	var out []PlanLayer
-	for _, c := range slices.Backward(chosen) {
-		if !seen[c.TemplateRef] {
-			seen[c.TemplateRef] = true
-			out = append(out, PlanLayer{TemplateRef: c.TemplateRef, Digest: index.digest(c), Storage: c.Storage, Priority: c.Priority})
-		}
-	}
-	slices.Reverse(out)
-	return out
-}

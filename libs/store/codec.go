@@ -13,25 +13,14 @@ import (
 // revisioned is a record that stores the revisions it was read at.
 type revisioned interface{ SetRev(create, mod int64) }
 
-// Records with their own JSON codec for the usual case; see fleet.Placement.
-type (
-	recordAppender interface{ AppendRecord([]byte) ([]byte, bool) }
-	recordParser   interface{ ParseRecord([]byte) bool }
-)
+// recordParser is a record with its own JSON decoder for the usual case; see fleet.Placement.
+type recordParser interface{ ParseRecord([]byte) bool }
 
-// mark is a record of which only the revision matters. It can be compared even if its value is
-// damaged.
+// mark is a record whose value does not matter, only its revision. It can be compared even if its
+// value is damaged.
 type mark interface{ Blank() }
 
-// recordSize is enough for the JSON of most records.
-const recordSize = 512
-
 func encode(v any) (string, error) {
-	if r, ok := v.(recordAppender); ok {
-		if b, plain := r.AppendRecord(make([]byte, 0, recordSize)); plain {
-			return string(b), nil
-		}
-	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		return "", errs.WrapAs(errs.Internal, "store.encode", fmt.Errorf("%T: %w", v, err))

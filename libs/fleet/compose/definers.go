@@ -33,7 +33,7 @@ func KeepsDefinitions(present, next []content.Variable, most content.Visibility)
 // Definers is the set of templates that define variables. It is safe for concurrent use.
 type Definers struct {
 	heads []content.TemplateHead
-	index fleet.TemplateIndex
+	index templateIndex
 	by    map[content.TemplateRef][]content.Variable
 }
 
@@ -46,7 +46,7 @@ func NewDefiners(heads []content.TemplateHead) Definers {
 			d.by[h.TemplateRef] = h.Variables
 		}
 	}
-	d.index = fleet.IndexTemplates(d.heads)
+	d.index = indexTemplates(d.heads)
 	return d
 }
 

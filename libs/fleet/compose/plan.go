@@ -6,18 +6,16 @@ package compose
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
 // Compose builds the plan of a group. pick is a random number that selects among oneOf choices.
 // The same inputs give the same plan, and pick matters only if there is a choice.
 func Compose(g fleet.Group, m Materials, pick uint64) fleet.Plan {
 	s, heads := g.Spec, m.Heads
-	index := fleet.IndexTemplates(heads)
+	index := indexTemplates(heads)
 	layers := withAuto(g, index, layersOf(s.Templates, index, pick))
 	of := resolve(Definitions(layers, heads), s.Variables)
 	readiness, ping := s.ReadinessInForce(), fleet.CheckType("")
@@ -80,63 +78,4 @@ func ShellQuote(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// layersOf resolves the selection in the order allOf, allInGroups, oneOf, oneInGroups, then sorts
-// by priority. If a template is selected twice, the later layer stays.
-func layersOf(t content.TemplateSelection, index fleet.TemplateIndex, pick uint64) []fleet.PlanLayer {
-	var chosen []content.TemplateLayer
-	chosen = append(chosen, t.AllOf...)
-	for _, g := range t.AllInGroups {
-		for _, ref := range index.InGroup[g] {
-			chosen = append(chosen, content.TemplateLayer{TemplateRef: ref})
-		}
-	}
-	if n := len(t.OneOf); n > 0 {
-		chosen = append(chosen, t.OneOf[draw(pick, 0, n)])
-	}
-	for i, g := range t.OneInGroups {
-		if refs := index.InGroup[g]; len(refs) > 0 {
-			chosen = append(chosen, content.TemplateLayer{TemplateRef: refs[draw(pick, i+1, len(refs))]})
-		}
-	}
-	return fleet.OrderLayers(chosen, index, t.Override)
-}
-
-// AutoLayers returns the automatic templates of a group, lowest first. Templates that do not exist
-// or are selected explicitly are not added.
-func AutoLayers(g fleet.GroupName, platform string) []content.TemplateRef {
-	refs := []content.TemplateRef{{Group: content.DefaultTemplateGroup, Name: fleet.AutoBase}}
-	if platform != "" {
-		refs = append(refs, content.TemplateRef{Group: content.DefaultTemplateGroup, Name: fleet.AutoBase + "-" + strings.ToLower(platform)})
-	}
-	if own := (content.TemplateRef{Group: content.DefaultTemplateGroup, Name: string(g)}); !slices.Contains(refs, own) {
-		refs = append(refs, own)
-	}
-	return refs
-}
-
-// withAuto adds a group's automatic layers below the selected ones.
-func withAuto(g fleet.Group, index fleet.TemplateIndex, chosen []fleet.PlanLayer) []fleet.PlanLayer {
-	if !g.Spec.AutoLayers {
-		return chosen
-	}
-	var out []fleet.PlanLayer
-	for _, ref := range AutoLayers(g.Name, g.Spec.Software.Platform) {
-		head, ok := index.Head[ref]
-		if !ok || slices.ContainsFunc(chosen, func(l fleet.PlanLayer) bool { return l.TemplateRef == ref }) {
-			continue
-		}
-		out = append(out, fleet.PlanLayer{TemplateRef: ref, Digest: head.Digest, Auto: true})
-	}
-	return append(out, chosen...)
-}
-
-// draw returns the k-th independent choice below n from one random number (splitmix64's finaliser,
-// Steele et al. 2014).
-func draw(pick uint64, k, n int) int {
-	z := pick + uint64(k+1)*0x9e3779b97f4a7c15
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
-	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
-	return int((z ^ (z >> 31)) % uint64(n))
 }

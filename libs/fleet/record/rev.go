@@ -1,5 +1,5 @@
-// Package record holds what all stored records share: their revisions, and a fast reader and
-// writer for the JSON of the records that are written most.
+// Package record holds what all stored records share: their revisions, and a fast reader
+// for the JSON of the records that are read most.
 package record
 
 // Rev holds the revisions of a stored record: when its key was created and when it was last

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -47,11 +48,8 @@ func cpuNow() time.Duration {
 }
 
 func placements(instances, nodes, step int) (intents []store.KeyValue, steps [][]store.Change) {
-	value := func(v interface {
-		AppendRecord([]byte) ([]byte, bool)
-	},
-	) []byte {
-		b, _ := v.AppendRecord(nil)
+	value := func(v any) []byte {
+		b, _ := json.Marshal(v)
 		return b
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.UTC)
