@@ -112,7 +112,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	)
 	fs.SetOutput(io.Discard) // print one sentence for a mistake instead of the whole list of flags
 	fs.StringVar(&o.DataDir, "data", stack.DefaultDataDir, "`directory` that holds everything: etcd, templates, instances, logs")
-	fs.StringVar(&o.RunDir, "run-dir", "", "`directory` in memory for what is needed only while the machine is up, such as /dev/shm: starts are faster; empty: in the data directory")
+	fs.StringVar(&o.RunDir, "run-dir", "", "`directory` in memory, such as /dev/shm, for files that are needed only while the machine is up: starts are faster; empty: in the data directory")
 	fs.StringVar(&o.Listen, "listen", stack.DefaultListen, "`address` of the API; port 0 picks a free one")
 	fs.StringVar(&o.EtcdListen, "etcd-listen", "", "`address` where etcd serves clients that have a certificate; port 0 picks a free one; empty: only the unix socket in the data directory")
 	fs.StringVar(&node, "node", stack.DefaultNode, "`name` of the one node")
@@ -125,7 +125,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.StringVar(&o.ConfigurationsDir, "configurations-dir", "", "`directory` that sources of kind configurations read; empty: none")
 	fs.StringVar(&o.ProgramsDir, "programs-dir", "", "`directory` of programs that sources of kind program may name; empty: none")
 	fs.BoolVar(&o.MetricsPublic, "metrics-public", false, "show the metrics under /api/metrics without a token")
-	fs.StringVar(&o.EgressProxy, "egress-proxy", "", "`URL` of an HTTP proxy that sources and the catalog are fetched through; empty: none, whatever HTTP_PROXY says")
+	fs.StringVar(&o.EgressProxy, "egress-proxy", "", "`URL` of an HTTP proxy that sources and the catalog are fetched through; empty: no proxy, even if HTTP_PROXY is set")
 	fs.IntVar(&o.Room.Reserved.MemoryMiB, "reserve-memory", 0, "memory kept for the machine itself, in `MiB`")
 	fs.IntVar(&o.Room.Reserved.CPU, "reserve-cpu", 0, "CPU kept for the machine itself, in `hundredths` of a core")
 	fs.IntVar(&o.Room.Reserved.DiskMiB, "reserve-disk", 0, "disk kept for the machine itself, in `MiB`")

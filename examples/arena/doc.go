@@ -12,7 +12,7 @@
 //
 //   - One goroutine, the loop of run, owns the world and makes all decisions. Connections
 //     see only settings that never change.
-//   - Connections are limited in number, in time and in what they may send.
+//   - The number of connections, their duration and their input are limited.
 //   - The world file is replaced atomically: a crash leaves the old or the new one.
 //   - The end of stdin does not stop the server.
 //   - It uses only the standard library, so that thousands of servers start fast.

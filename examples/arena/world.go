@@ -29,7 +29,7 @@ type world struct {
 	savedAt time.Time // the time that Ticks refers to
 }
 
-// loadWorld reads the level's file, or creates a new world if there is none. It writes
+// loadWorld reads the level's file, or creates a new world without one. It writes
 // nothing.
 func loadWorld(level string, now time.Time) (*world, error) {
 	w := &world{path: filepath.Join(worldDir, level+".json"), savedAt: now}

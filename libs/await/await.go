@@ -17,8 +17,8 @@ const (
 	every = 5 * time.Millisecond
 )
 
-// That calls check every few milliseconds until it returns "". After Patience it fails the test
-// with what was expected and the last result of check.
+// That calls check every few milliseconds until it returns "". After Patience the test fails
+// and prints what, and the last result of check.
 func That(t testing.TB, what string, check func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); ; <-time.After(every) {

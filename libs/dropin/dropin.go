@@ -64,7 +64,7 @@ func (d Dir) Find(name string) (string, error) {
 	file, err := os.Lstat(path)
 	switch {
 	case err != nil:
-		return "", &errs.Error{Kind: errs.NotFound, Message: "there is no program " + name + " on this machine" + d.others(), Err: err}
+		return "", &errs.Error{Kind: errs.NotFound, Message: "this machine has no program " + name + d.others(), Err: err}
 	case !file.Mode().IsRegular():
 		return "", errs.New(errs.Denied, "the program %s is not a regular file: copy it there, because links are not followed", name)
 	case file.Mode().Perm()&0o111 == 0:

@@ -88,7 +88,7 @@ func TestOnlyTrustedProgramsRun(t *testing.T) {
 		".good":                 {errs.Invalid, "is not a program name"},
 		"a\x00b":                {errs.Invalid, "is not a program name"},
 		strings.Repeat("a", 65): {errs.Invalid, "is not a program name"},
-		"none":                  {errs.NotFound, "there is no program none on this machine; available: good, loose, plain, shared"},
+		"none":                  {errs.NotFound, "this machine has no program none; available: good, loose, plain, shared"},
 		"link":                  {errs.Denied, "links are not followed"},
 		"folder":                {errs.Denied, "is not a regular file"},
 		"plain":                 {errs.Denied, "not executable"},

@@ -16,7 +16,7 @@ const (
 	mask     = "***"
 )
 
-// tail keeps the end of what is written, and enough before it to recognize a secret that starts
+// tail keeps the last bytes written, and enough before them to recognize a secret that starts
 // there.
 type tail struct {
 	secrets [][]byte

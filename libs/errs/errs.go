@@ -1,6 +1,6 @@
 // Package errs defines Orrery's one error type: an operation, a Kind and a message.
 //
-// A function wraps an error once with what it knows (the operation, the object) and returns it.
+// A function wraps an error once, adding the operation and the object, and returns it.
 // The code that handles it decides by Kind. One table in package wire derives the HTTP status from
 // the Kind, and a client turns the status back into the Kind, so a Kind survives a network hop.
 //

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -200,24 +201,26 @@ func (c Check) Datagram() ([]byte, error) {
 			out = append(out, c.Send[n])
 			continue
 		}
-		var b byte
 		switch rest := c.Send[n+1:]; {
 		case len(rest) >= 1 && plain[rest[0]] != 0:
 			out = append(out, plain[rest[0]])
 			n++
-		case len(rest) >= 3 && rest[0] == 'x' && hexByte(rest[1:3], &b):
-			out = append(out, b)
+		case len(rest) >= 3 && rest[0] == 'x':
+			b, err := strconv.ParseUint(rest[1:3], 16, 8)
+			if err != nil {
+				return nil, unknownEscape(n)
+			}
+			out = append(out, byte(b))
 			n += 3
 		default:
-			return nil, fmt.Errorf(`has an unknown escape at position %d: use \xNN, \n, \r, \t or \\`, n)
+			return nil, unknownEscape(n)
 		}
 	}
 	return out, nil
 }
 
-func hexByte(s string, b *byte) bool {
-	_, err := fmt.Sscanf(s, "%02x", b)
-	return err == nil
+func unknownEscape(at int) error {
+	return fmt.Errorf(`has an unknown escape at position %d: use \xNN, \n, \r, \t or \\`, at)
 }
 
 // listed joins values with commas.

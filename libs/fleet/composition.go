@@ -26,10 +26,7 @@ func (s GroupSpec) Patches() []configfile.ConfigPatch {
 // validateComposition checks how the files of an instance are composed.
 func (s GroupSpec) validateComposition() []error {
 	var p validate.Problems
-	p.Check(len(s.MergeFiles) <= validate.MaxEntries, "mergeFiles", "must have at most %d entries", validate.MaxEntries)
-	for i, f := range s.MergeFiles {
-		p.Check(validate.CleanPath(f), fmt.Sprintf("mergeFiles[%d]", i), "%q leaves the instance's directory: use a relative path without ..", validate.Clip(f))
-	}
+	p.Paths("mergeFiles", s.MergeFiles)
 	all := s.Patches()
 	p.Check(len(all) <= validate.MaxEntries, "configPatches", "and configRules must have at most %d entries in total", validate.MaxEntries)
 	if len(all) > validate.MaxEntries {

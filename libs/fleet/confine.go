@@ -136,7 +136,7 @@ func (r RCON) validate(ports []NamedPort) []error {
 	}
 	p.Check(found, "rcon.port", "%q is not the name of an additional TCP port", validate.Clip(r.Port))
 	p.Check(r.Password != "", "rcon.password", "is required: servers refuse an empty password")
-	p.Check(r.Password != content.Hidden, "rcon.password", "%s keeps the current password, but there is none: enter a password", content.Hidden)
+	p.Check(r.Password != content.Hidden, "rcon.password", "%s keeps the current password, but the group has no password yet: enter one", content.Hidden)
 	p.Check(len(r.Password) <= validate.MaxStopCommand && !validate.HasControl(r.Password), "rcon.password", "must be at most %d bytes without control characters", validate.MaxStopCommand)
 	return p.List
 }

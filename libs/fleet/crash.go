@@ -109,7 +109,7 @@ type CrashLoop struct {
 	// PausedAt is when the pause began. Crashes that led to it are not later than this.
 	PausedAt    time.Time `json:"pausedAt,omitzero"`
 	PausedUntil time.Time `json:"pausedUntil"`
-	// Blame is what the crashes have in common.
+	// Blame names the common cause of the crashes.
 	Blame Blame `json:"blame,omitzero"`
 	// Last describes the last crash: its instance and its cause.
 	Last string `json:"last,omitempty"`
@@ -156,7 +156,7 @@ func (l *CrashLoop) EndsAt(g *Group, ancestors []*Group) time.Time {
 // Suspect is the likely cause of a group's crashes.
 type Suspect string
 
-// Blame is what crashes have in common. The zero value means nothing was found.
+// Blame is the likely common cause of crashes. The zero value means that no cause was found.
 type Blame struct {
 	Suspect Suspect `json:"suspect,omitempty"`
 	// Node is set when the suspect is a node.

@@ -38,8 +38,8 @@ type Intent struct {
 	Origin     Origin `json:"origin"`
 	// Replaces is the crashed or lost instance that this one replaces. It may be empty.
 	Replaces InstanceID `json:"replaces,omitempty"`
-	// ReplacedBy is the instance that replaces this one after a crash or node loss. It is empty if
-	// there is none, or if this instance was kept instead.
+	// ReplacedBy is the instance that replaces this one after a crash or node loss. It is empty
+	// before a replacement, and if this instance was kept instead.
 	ReplacedBy InstanceID `json:"replacedBy,omitempty"`
 	// Displaced is true if the instance was replaced because its node was lost. The end of this
 	// generation then never counts as a crash.

@@ -58,10 +58,6 @@ type NodeRoom struct {
 // MaxCPUFactor bounds NodeRoom.CPUFactor.
 const MaxCPUFactor = 100
 
-// ValidateNodeLabels returns everything that is wrong with a node's labels, each as an Invalid
-// error that names the field.
-func ValidateNodeLabels(labels map[string]string) []error { return ValidateLabels("labels", labels) }
-
 // Validate returns everything that is wrong with r, each as an Invalid error that names the field.
 func (r NodeRoom) Validate() []error {
 	var p validate.Problems

@@ -22,12 +22,12 @@ type Budget struct {
 // BudgetOf returns the budget one instance uses.
 func BudgetOf(r Resources) Budget { return Budget{r.MemoryMiB, r.CPU, 1} }
 
-// Add is the sum of two amounts.
+// Add returns b plus o.
 func (b Budget) Add(o Budget) Budget {
 	return Budget{b.MemoryMiB + o.MemoryMiB, b.CPU + o.CPU, b.Instances + o.Instances}
 }
 
-// Sub is b less o; parts may become negative.
+// Sub returns b minus o. Parts may be negative.
 func (b Budget) Sub(o Budget) Budget {
 	return Budget{b.MemoryMiB - o.MemoryMiB, b.CPU - o.CPU, b.Instances - o.Instances}
 }
@@ -39,6 +39,7 @@ func (b Budget) Within(bound Budget) bool {
 		(bound.Instances == 0 || b.Instances <= bound.Instances)
 }
 
+// Validate returns everything that is wrong with a budget, each as an Invalid error below the field.
 func (b Budget) Validate(field string) []error {
 	var p validate.Problems
 	check := func(part string, v, limit int) {
@@ -53,6 +54,7 @@ func (b Budget) Validate(field string) []error {
 // maxLabelBytes bounds the key and the value of a label.
 const maxLabelBytes = 256
 
+// ValidateLabels returns everything that is wrong with labels, each as an Invalid error for the field.
 func ValidateLabels(field string, labels map[string]string) []error {
 	var p validate.Problems
 	p.Check(len(labels) <= validate.MaxEntries, field, "must have at most %d entries", validate.MaxEntries)

@@ -9,7 +9,7 @@ import (
 // placement writes it and every view reads it, but few callers look inside. Empty means no scores.
 type Scores string
 
-// Parts returns the parts by name, nil if there are none.
+// Parts returns the parts by name, nil without scores.
 func (s Scores) Parts() map[string]float64 {
 	var parts map[string]float64
 	if json.Unmarshal([]byte(s), &parts) != nil {

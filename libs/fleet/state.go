@@ -1,5 +1,7 @@
 package fleet
 
+import "slices"
+
 // State is the state of an instance.
 //
 //	PENDING → PREPARING → STARTING → ONLINE → STOPPING → STOPPED
@@ -84,10 +86,5 @@ var next = map[State][]State{
 // CanBecome reports whether state t may follow state s in the same generation. Nothing follows a
 // terminal state.
 func (s State) CanBecome(t State) bool {
-	for _, n := range next[s] {
-		if n == t {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(next[s], t)
 }

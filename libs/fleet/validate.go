@@ -210,13 +210,7 @@ func (s GroupSpec) validateMaps() []error {
 		p.Check(len(v) <= validate.MaxValueBytes && !strings.ContainsRune(v, 0), "env", "%s must be at most %d bytes without NUL", validate.Clip(k), validate.MaxValueBytes)
 	}
 	p.Placeholders("variableValues", s.Variables)
-	p.Check(len(s.FileModifications) <= validate.MaxEntries, "fileModifications", "must have at most %d entries", validate.MaxEntries)
-	for i, f := range s.FileModifications {
-		p.Check(validate.CleanPath(f), fmt.Sprintf("fileModifications[%d]", i), "%q leaves the instance's directory: use a relative path without ..", validate.Clip(f))
-	}
-	p.Check(len(s.Static.ProtectedPaths) <= validate.MaxEntries, "protectedPaths", "must have at most %d entries", validate.MaxEntries)
-	for i, f := range s.Static.ProtectedPaths {
-		p.Check(validate.CleanPath(f), fmt.Sprintf("protectedPaths[%d]", i), "%q leaves the instance's directory: use a relative path without ..", validate.Clip(f))
-	}
+	p.Paths("fileModifications", s.FileModifications)
+	p.Paths("protectedPaths", s.Static.ProtectedPaths)
 	return p.List
 }

@@ -18,9 +18,9 @@ func (s GroupSpec) ValidateChange(before GroupSpec) []error {
 	if len(problems) == 0 {
 		return nil
 	}
-	was, is := told(before.faults()), told(s.changedFrom(before).faults())
+	was, is := keysOf(before.faults()), keysOf(s.changedFrom(before).faults())
 	problems = slices.DeleteFunc(s.faults(), func(err error) bool {
-		return was[tellingOf(err)] && !is[tellingOf(err)]
+		return was[keyOf(err)] && !is[keyOf(err)]
 	})
 	if len(problems) > 0 {
 		return problems
@@ -33,15 +33,15 @@ func (s GroupSpec) ValidateChange(before GroupSpec) []error {
 	return nil
 }
 
-// telling identifies a problem by its field and message.
-type telling struct{ field, message string }
+// problemKey identifies a problem by its field and message.
+type problemKey struct{ field, message string }
 
-func tellingOf(err error) telling { return telling{errs.FieldOf(err), errs.MessageOf(err)} }
+func keyOf(err error) problemKey { return problemKey{errs.FieldOf(err), errs.MessageOf(err)} }
 
-func told(problems []error) map[telling]bool {
-	out := map[telling]bool{}
+func keysOf(problems []error) map[problemKey]bool {
+	out := map[problemKey]bool{}
 	for _, err := range problems {
-		out[tellingOf(err)] = true
+		out[keyOf(err)] = true
 	}
 	return out
 }

@@ -5,15 +5,14 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/label"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
-// Where says which nodes may run the group, and how to score them. The zero value allows any node
-// and uses the balanced profile.
+// Where selects the nodes that may run the group, and how to score them. The zero value allows any
+// node and uses the balanced profile.
 type Where struct {
 	// Nodes are the allowed node IDs. Empty, or containing "*", means any node.
 	Nodes []NodeID `json:"nodes,omitempty"`
@@ -128,19 +127,10 @@ func (w Where) validate() []error {
 	p.Check(validate.OneOf(w.Profile, "", ProfileBalanced, ProfileSpread, ProfilePack, ProfileMemory), "placementProfile", "must be balanced, spread, pack or memory, not %q", validate.Clip(string(w.Profile)))
 	for _, part := range slices.Sorted(maps.Keys(w.Weights)) {
 		v := w.Weights[part]
-		p.Check(slices.Contains(ScoreParts[:], part), "placementWeights."+validate.Clip(string(part)), "is not a part of the score: use %s", partList())
+		p.Check(slices.Contains(ScoreParts[:], part), "placementWeights."+validate.Clip(string(part)), "is not a part of the score: use %s", listed(ScoreParts[:]))
 		p.Check(v >= 0 && v <= maxPartWeight && !math.IsNaN(v), "placementWeights."+validate.Clip(string(part)), "must be between 0 and %d, is %v", maxPartWeight, v)
 	}
 	return p.List
-}
-
-// partList names the parts of a score.
-func partList() string {
-	var names []string
-	for _, p := range ScoreParts {
-		names = append(names, string(p))
-	}
-	return strings.Join(names, ", ")
 }
 
 func checkLabels(p *validate.Problems, field string, exprs []string) {

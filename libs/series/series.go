@@ -30,7 +30,7 @@ type Ring struct {
 
 	mu     sync.Mutex
 	levels [len(spans)]level
-	// since is the time of the first sample that is still kept. Zero if there is none.
+	// since is the time of the first sample that is still kept. Zero while the ring is empty.
 	since time.Time
 }
 
@@ -122,7 +122,7 @@ func (l *level) add(at time.Time, values []float64) (kept bool) {
 	return kept
 }
 
-// last returns the index of the newest slot, -1 if there is none.
+// last returns the index of the newest slot, -1 while the level is empty.
 func (l *level) last() int {
 	if len(l.slots) < l.most {
 		return len(l.slots) - 1

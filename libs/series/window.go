@@ -61,7 +61,7 @@ type Figures struct {
 	Buckets      int   `json:"buckets"`
 	// StartedAt is the start of the first bucket, in milliseconds since 1970.
 	StartedAt int64 `json:"startedAtMs"`
-	// Since is the time of the first sample that is still kept, nil if there is none.
+	// Since is the time of the first sample that is still kept, nil while the ring is empty.
 	Since *int64 `json:"sinceMs"`
 	// Series are the mean values per bucket, oldest first, nil if unknown.
 	Series map[string][]*float64 `json:"series"`

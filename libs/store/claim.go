@@ -14,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/libs/store/sharding"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 func (r *Replica) claim(ctx context.Context, s *Session) error {
 	changed, stop := r.follow(ctx)
 	defer stop()
-	d := &duty{self: r.Self.Replica, patience: s.ttl + rand.N(s.ttl/4)}
+	d := &sharding.Decider{Self: r.Self.Replica, Patience: s.ttl + rand.N(s.ttl/4)}
 	for fails := 0; ; {
 		wait, err := r.round(ctx, s, d)
 		switch {
@@ -84,7 +85,7 @@ func (r *Replica) follow(ctx context.Context) (changed <-chan struct{}, stop fun
 //
 // A shard that is no longer ours leaves the ownership before its key is removed, so that nothing
 // new is started under it. Writes already in flight fail at the fence.
-func (r *Replica) round(ctx context.Context, s *Session, d *duty) (time.Duration, error) {
+func (r *Replica) round(ctx context.Context, s *Session, d *sharding.Decider) (time.Duration, error) {
 	ctx, cancel := context.WithDeadline(ctx, s.Deadline())
 	defer cancel()
 	sc, err := r.look(ctx, s)
@@ -92,35 +93,33 @@ func (r *Replica) round(ctx context.Context, s *Session, d *duty) (time.Duration
 		return 0, err
 	}
 	now := time.Now()
-	todo := d.decide(sc, now)
-	r.alive.Store(int64(len(sc.sessions)))
-	r.publish(s, d, sc, todo.own)
-	if todo.speak || len(todo.release)+len(todo.claim) > 0 { // the next round sees the result
+	todo := d.Decide(sc, now)
+	r.alive.Store(int64(len(sc.Sessions)))
+	r.publish(s, d, sc, todo.Own)
+	if todo.Rewrite || len(todo.Release)+len(todo.Claim) > 0 { // the next round sees the result
 		return 0, r.perform(ctx, s, sc, todo)
 	}
-	if todo.again.IsZero() {
+	if todo.Again.IsZero() {
 		return claimNet, nil
 	}
-	return min(claimNet, todo.again.Sub(now)), nil
+	return min(claimNet, todo.Again.Sub(now)), nil
 }
 
 // perform releases shards, claims others, and rewrites the session record if needed. Each key is
 // compared. A shard key is written only once, so its mod-revision equals its create-revision.
-func (r *Replica) perform(ctx context.Context, s *Session, sc *scene, todo steps) error {
-	var given, taken, said []Write
-	for _, n := range todo.release {
-		given = append(given, Remove(keys.Shard(r.Self.Service, n), sc.shards[n].createRev))
+func (r *Replica) perform(ctx context.Context, s *Session, sc *sharding.Scene, todo sharding.Steps) error {
+	var released, claimed, rewritten []Write
+	for _, n := range todo.Release {
+		released = append(released, Remove(keys.Shard(r.Self.Service, n), sc.Shards[n].CreateRev))
 	}
-	for _, n := range todo.claim {
+	for _, n := range todo.Claim {
 		value := cluster.Shard{Service: r.Self.Service, Replica: r.Self.Replica}
-		taken = append(taken, OnSession(s, keys.Shard(r.Self.Service, n), value))
+		claimed = append(claimed, OnSession(s, keys.Shard(r.Self.Service, n), value))
 	}
-	if todo.speak {
-		w := Replace(keys.Session(r.Self.Service, r.Self.Replica), r.Self, sc.sessions[r.Self.Replica].spoke)
-		w.lease = s.lease
-		said = append(said, w)
+	if todo.Rewrite {
+		rewritten = append(rewritten, ReplaceOn(s.lease, keys.Session(r.Self.Service, r.Self.Replica), r.Self, sc.Sessions[r.Self.Replica].Written))
 	}
-	for _, writes := range [][]Write{given, taken, said} {
+	for _, writes := range [][]Write{released, claimed, rewritten} {
 		for part := range slices.Chunk(writes, r.Client.MaxOps()-1) {
 			if _, err := r.Client.Commit(ctx, Txn{Fences: []Fence{s.Fence()}, Writes: part}); err != nil {
 				return errs.Wrap("store.Replica", err)
@@ -132,7 +131,7 @@ func (r *Replica) perform(ctx context.Context, s *Session, sc *scene, todo steps
 
 // look reads the sessions and shards of the service at one revision. The error is Fenced if the
 // own session is not among them.
-func (r *Replica) look(ctx context.Context, s *Session) (*scene, error) {
+func (r *Replica) look(ctx context.Context, s *Session) (*sharding.Scene, error) {
 	sessions, shards := keys.Sessions(r.Self.Service).String(), keys.Shards(r.Self.Service).String()
 	before := r.Client.line.now()
 	resp, err := r.Client.etcd.Txn(ctx).Then(
@@ -142,11 +141,11 @@ func (r *Replica) look(ctx context.Context, s *Session) (*scene, error) {
 		return nil, wrap("store.look", err)
 	}
 	r.Client.saw(before, resp.Header)
-	sc := &scene{sessions: map[string]presence{}}
+	sc := &sharding.Scene{Sessions: map[string]sharding.Presence{}}
 	for _, kv := range resp.Responses[0].GetResponseRange().GetKvs() {
-		sc.sessions[strings.TrimPrefix(string(kv.Key), sessions)] = presence{kv.CreateRevision, kv.ModRevision}
+		sc.Sessions[strings.TrimPrefix(string(kv.Key), sessions)] = sharding.Presence{Created: kv.CreateRevision, Written: kv.ModRevision}
 	}
-	if sc.sessions[r.Self.Replica].created != s.fence.createRev {
+	if sc.Sessions[r.Self.Replica].Created != s.fence.createRev {
 		return nil, errs.New(errs.Fenced, "the session of %s is over", r.Self.Replica)
 	}
 	for _, kv := range resp.Responses[1].GetResponseRange().GetKvs() {
@@ -155,26 +154,26 @@ func (r *Replica) look(ctx context.Context, s *Session) (*scene, error) {
 			continue // not a valid shard key
 		}
 		v, _ := Decode[cluster.Shard](raw(kv)) // the shard is held even if the record is damaged
-		sc.shards[n] = holding{replica: v.Replica, createRev: kv.CreateRevision, mine: clientv3.LeaseID(kv.Lease) == s.lease}
+		sc.Shards[n] = sharding.Holding{Replica: v.Replica, CreateRev: kv.CreateRevision, Mine: clientv3.LeaseID(kv.Lease) == s.lease.id}
 	}
 	return sc, nil
 }
 
 // publish updates the visible ownership if it changed.
-func (r *Replica) publish(s *Session, d *duty, sc *scene, own []int) {
+func (r *Replica) publish(s *Session, d *sharding.Decider, sc *sharding.Scene, own []int) {
 	next := &Ownership{done: s.Done()}
 	for _, n := range own {
-		next.fences[n] = Fence{key: keys.Shard(r.Self.Service, n).String(), createRev: sc.shards[n].createRev, refused: r.refused}
+		next.fences[n] = Fence{key: keys.Shard(r.Self.Service, n).String(), createRev: sc.Shards[n].CreateRev, refused: r.refused}
 	}
 	gained, lost := next.since(r.Owned())
 	if len(gained)+len(lost) == 0 {
 		return
 	}
 	for _, n := range gained {
-		r.took(d.causes[n])
+		r.countTakeover(d.Cause(n))
 	}
 	r.Log.Info("ownership changed", "service", r.Self.Service, "shards", next.Count(), "gained", len(gained), "lost", len(lost),
-		"replicas", len(sc.sessions), "epoch", next.Epoch())
+		"replicas", len(sc.Sessions), "epoch", next.Epoch())
 	r.set(next)
 }
 

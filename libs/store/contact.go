@@ -20,12 +20,12 @@ type contact struct {
 	endpoints []string
 
 	mu sync.Mutex
-	// heard is when etcd last answered. lost is since when a caller waits without an answer, zero
+	// answeredAt is when etcd last answered. lost is since when a caller waits without an answer, zero
 	// if none does.
-	heard, lost time.Time
-	// warning is the timer for the log message. told is true once it was logged.
+	answeredAt, lost time.Time
+	// warning is the timer for the log message. warned is true once it was logged.
 	warning *time.Timer
-	told    bool
+	warned  bool
 	// asked counts the waiting callers. failed is true once one of them failed.
 	asked  int
 	failed bool
@@ -41,7 +41,7 @@ func (c *contact) asking() (answered func(error)) {
 	return func(err error) { c.outcome(began, err) }
 }
 
-// wait starts an outage if there is none. It requires c.mu.
+// wait starts an outage unless one is in progress. It requires c.mu.
 func (c *contact) wait(since time.Time) {
 	if c.lost.IsZero() {
 		c.lost = since
@@ -49,21 +49,21 @@ func (c *contact) wait(since time.Time) {
 	}
 }
 
-// end ends an outage if there is one. It requires c.mu.
+// end ends an outage. It requires c.mu.
 func (c *contact) end() {
 	if c.warning != nil {
 		c.warning.Stop()
 	}
-	c.lost, c.told, c.failed = time.Time{}, false, false
+	c.lost, c.warned, c.failed = time.Time{}, false, false
 }
 
 func (c *contact) warn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lost.IsZero() || c.told || time.Since(c.lost) < awayAfter {
+	if c.lost.IsZero() || c.warned || time.Since(c.lost) < awayAfter {
 		return // answered meanwhile
 	}
-	c.told = true
+	c.warned = true
 	c.log.Warn("etcd is not reachable: nothing is decided or written until it is back; running instances continue",
 		"endpoints", c.endpoints, "since", c.lost.UTC().Format(time.RFC3339))
 }
@@ -78,12 +78,12 @@ func (c *contact) outcome(began time.Time, err error) {
 			c.end()
 		}
 	case !errs.Is(err, errs.Unavailable): // any other error is also an answer
-		c.heard = time.Now()
-		if c.told {
-			c.log.Info("etcd is reachable again", "endpoints", c.endpoints, "after", c.heard.Sub(c.lost).Round(time.Millisecond).String())
+		c.answeredAt = time.Now()
+		if c.warned {
+			c.log.Info("etcd is reachable again", "endpoints", c.endpoints, "after", c.answeredAt.Sub(c.lost).Round(time.Millisecond).String())
 		}
 		c.end()
-	case began.After(c.heard): // otherwise another caller got an answer since
+	case began.After(c.answeredAt): // otherwise another caller got an answer since
 		c.failed = true
 		c.wait(began)
 	}

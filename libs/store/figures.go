@@ -3,6 +3,7 @@ package store
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/orreryhq/orrery/libs/store/sharding"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
@@ -21,13 +22,13 @@ func (r *Replica) Export(m *telemetry.Metrics) {
 		func() float64 { return float64(r.alive.Load()) })
 	r.takeovers = m.Counter("takeovers", "Shards taken over, by cause: free (no replica held it), handed (given up by a living replica), "+
 		"ended (the holder's session ended) or unclaimed (its owner lives but does not claim it).", "cause")
-	for _, cause := range Takeovers {
+	for _, cause := range sharding.Takeovers {
 		r.takeovers.WithLabelValues(string(cause))
 	}
 	r.refused = m.Counter("fenced", "Transactions refused because a shard was no longer owned.").WithLabelValues()
 }
 
-func (f *figures) took(cause Takeover) {
+func (f *figures) countTakeover(cause sharding.Takeover) {
 	if f.takeovers != nil {
 		f.takeovers.WithLabelValues(string(cause)).Inc()
 	}

@@ -148,7 +148,7 @@ func (s *Session) attempt(ctx context.Context, nth int, answers chan<- outcome) 
 	sent := time.Now()
 	within, cancel := context.WithTimeout(ctx, s.ttl/keepAlivePatience)
 	defer cancel()
-	err := s.client.keepAlive(within, s.lease, nth)
+	err := s.client.keepAlive(within, s.lease.id, nth)
 	select {
 	case answers <- outcome{sent, err}:
 	case <-ctx.Done():

@@ -35,7 +35,7 @@ func (o *Ownership) Any() (f Fence, ok bool) {
 	return Fence{}, false
 }
 
-// Epoch returns the highest fencing token of the owned shards, 0 if there are none. Decisions
+// Epoch returns the highest fencing token of the owned shards, 0 without shards. Decisions
 // require a view at or after this revision.
 func (o *Ownership) Epoch() int64 {
 	if o == nil {

@@ -44,19 +44,14 @@ type Entry[T any] struct {
 
 // ListEntries is List with the keys of the records.
 func ListEntries[T any](ctx context.Context, c *Client, p keys.Prefix[T]) ([]Entry[T], error) {
-	kvs, _, err := c.list(ctx, p.String(), 0, c.get)
+	sound, damaged, err := ListSound(ctx, c, p)
+	if err == nil && len(damaged) > 0 {
+		err = damaged[0].Err
+	}
 	if err != nil {
 		return nil, errs.Wrap("store.ListEntries", err)
 	}
-	out := make([]Entry[T], 0, len(kvs))
-	for _, kv := range kvs {
-		v, err := Decode[T](kv)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Entry[T]{strings.TrimPrefix(kv.Key, p.String()), v})
-	}
-	return out, nil
+	return sound, nil
 }
 
 // Damaged is a record that cannot be decoded. Name is its key relative to the prefix.
@@ -72,6 +67,7 @@ func ListSound[T any](ctx context.Context, c *Client, p keys.Prefix[T]) (sound [
 	if err != nil {
 		return nil, nil, errs.Wrap("store.ListSound", err)
 	}
+	sound = make([]Entry[T], 0, len(kvs))
 	for _, kv := range kvs {
 		name := strings.TrimPrefix(kv.Key, p.String())
 		v, err := Decode[T](kv)

@@ -17,11 +17,11 @@ import (
 const DefaultTTL = 10 * time.Second
 
 // Session is the liveness of one process: a lease and the keys attached to it. It ends when it is
-// closed, when its lease expires, or when no keep-alive was confirmed for a whole TTL. That time
-// is measured with the monotonic clock from before the last confirmed keep-alive was sent.
+// closed, when its lease expires, or when no keep-alive was confirmed for a whole TTL. The monotonic
+// clock measures that time from before the last confirmed keep-alive was sent.
 type Session struct {
 	client *Client
-	lease  clientv3.LeaseID
+	lease  Lease
 	ttl    time.Duration
 	fence  Fence
 
@@ -52,31 +52,33 @@ func OpenSession[T any](ctx context.Context, c *Client, k keys.Key[T], v T, ttl 
 		}
 	}
 	sent := time.Now()
-	lease, err := c.etcd.Grant(ctx, max(1, int64(ttl/time.Second)))
+	lease, err := c.Grant(ctx, ttl)
 	if err != nil {
-		return nil, wrap("store.OpenSession", err)
+		return nil, errs.Wrap("store.OpenSession", err)
 	}
-	granted := time.Duration(lease.TTL) * time.Second
-	w := Create(k, v)
-	w.lease = lease.ID
-	txn := Txn{Writes: []Write{w}}
+	txn := Txn{Writes: []Write{CreateOn(lease, k, v)}}
 	for _, with := range beside {
-		more := with(granted)
+		more := with(lease.ttl)
 		txn.Guards, txn.Writes = append(txn.Guards, more.Guards...), append(txn.Writes, more.Writes...)
 	}
 	rev, err := c.Commit(ctx, txn)
 	if err != nil {
-		c.revoke(ctx, lease.ID)
+		c.revoke(ctx, lease)
 		return nil, errs.Wrap("store.OpenSession", err)
 	}
-	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	return c.keepSession(ctx, lease, FenceOf(k, rev), sent), nil
+}
+
+// keepSession returns a session whose lease it renews. sent is when the last confirmed keep-alive was
+// sent.
+func (c *Client) keepSession(ctx context.Context, lease Lease, fence Fence, sent time.Time) *Session {
 	s := &Session{
-		client: c, lease: lease.ID, ttl: granted,
-		fence: FenceOf(k, rev), cancel: cancel, done: make(chan struct{}), renewed: make(chan struct{}), hurry: make(chan struct{}, 1),
+		client: c, lease: lease, ttl: lease.ttl, fence: fence, deadline: sent.Add(lease.ttl),
+		done: make(chan struct{}), renewed: make(chan struct{}), hurry: make(chan struct{}, 1),
 	}
-	s.deadline = sent.Add(s.ttl)
-	go s.keepAlive(runCtx)
-	return s, nil
+	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go s.keepAlive(ctx)
+	return s
 }
 
 // ResumeSession continues the session whose key was created at a revision. It is for a successor
@@ -100,25 +102,17 @@ func ResumeSession[T any](ctx context.Context, c *Client, k keys.Key[T], created
 	if err != nil {
 		return nil, wrap(op, err)
 	}
-	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Session{
-		client: c, lease: lease, ttl: time.Duration(kept.TTL) * time.Second,
-		fence: FenceOf(k, created), cancel: cancel, done: make(chan struct{}), renewed: make(chan struct{}), hurry: make(chan struct{}, 1),
-	}
-	s.deadline = sent.Add(s.ttl)
-	go s.keepAlive(runCtx)
-	return s, nil
+	return c.keepSession(ctx, Lease{lease, time.Duration(kept.TTL) * time.Second}, FenceOf(k, created), sent), nil
 }
 
 // CanGrant reports whether etcd grants leases now. The error is Exhausted if it has no space. It
 // requests a lease and revokes it.
 func (c *Client) CanGrant(ctx context.Context) error {
-	lease, err := c.etcd.Grant(ctx, 1)
-	if err != nil {
-		return wrap("store.CanGrant", err)
+	lease, err := c.Grant(ctx, time.Second)
+	if err == nil {
+		c.revoke(ctx, lease)
 	}
-	c.revoke(ctx, lease.ID)
-	return nil
+	return errs.Wrap("store.CanGrant", err)
 }
 
 // Fence returns the fence of this session. Its Epoch is the create-revision of the session key.
@@ -152,9 +146,7 @@ func (s *Session) Renewed() <-chan struct{} {
 
 // OnSession returns a write that attaches another key to the session's lease.
 func OnSession[T any](s *Session, k keys.Key[T], v T) Write {
-	w := Create(k, v)
-	w.lease = s.lease
-	return w
+	return CreateOn(s.lease, k, v)
 }
 
 // CreateFor creates a key that expires after ttl, rounded to whole seconds by etcd. Errors are as
@@ -165,7 +157,7 @@ func CreateFor[T any](ctx context.Context, c *Client, k keys.Key[T], v T, ttl ti
 		return errs.Wrap("store.CreateFor", err)
 	}
 	if _, err := c.Commit(ctx, Txn{Writes: []Write{CreateOn(lease, k, v)}}); err != nil {
-		c.revoke(ctx, lease.id)
+		c.revoke(ctx, lease)
 		return errs.Wrap("store.CreateFor", err)
 	}
 	return nil
@@ -173,7 +165,10 @@ func CreateFor[T any](ctx context.Context, c *Client, k keys.Key[T], v T, ttl ti
 
 // Lease is a lease that is not renewed. The keys attached to it expire with it. Keys of about the
 // same age may share one.
-type Lease struct{ id clientv3.LeaseID }
+type Lease struct {
+	id  clientv3.LeaseID
+	ttl time.Duration // as granted
+}
 
 // Grant grants a lease of ttl, rounded to whole seconds by etcd. The error is Unavailable if etcd
 // does not respond.
@@ -182,7 +177,7 @@ func (c *Client) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	if err != nil {
 		return Lease{}, wrap("store.Grant", err)
 	}
-	return Lease{lease.ID}, nil
+	return Lease{lease.ID, time.Duration(lease.TTL) * time.Second}, nil
 }
 
 // CreateOn returns a write that creates a key with a lease. After the lease has expired, a
@@ -226,24 +221,20 @@ func (c *Client) revokeHolder(ctx context.Context, key string, created int64) er
 	if len(resp.Kvs) == 0 || resp.Kvs[0].Lease == 0 || created != 0 && resp.Kvs[0].CreateRevision != created {
 		return nil
 	}
-	_, err = c.etcd.Revoke(ctx, clientv3.LeaseID(resp.Kvs[0].Lease))
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return nil
-	}
-	return wrap("store.revokeHolder", err)
+	return c.endLease(ctx, Lease{id: clientv3.LeaseID(resp.Kvs[0].Lease)})
 }
 
-func (c *Client) revoke(ctx context.Context, lease clientv3.LeaseID) {
+func (c *Client) revoke(ctx context.Context, lease Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := c.endLease(ctx, lease); err != nil {
-		c.log.Warn("cannot revoke a lease: its keys stay until it expires", "lease", lease, "error", err)
+		c.log.Warn("cannot revoke a lease: its keys stay until it expires", "lease", lease.id, "error", err)
 	}
 }
 
 // endLease revokes a lease. It is not an error if the lease has expired.
-func (c *Client) endLease(ctx context.Context, lease clientv3.LeaseID) error {
-	_, err := c.etcd.Revoke(ctx, lease)
+func (c *Client) endLease(ctx context.Context, lease Lease) error {
+	_, err := c.etcd.Revoke(ctx, lease.id)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return nil
 	}

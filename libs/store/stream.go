@@ -9,8 +9,8 @@ import (
 )
 
 // The watches of a client share a stream, and etcd reports the progress of all watches of a stream
-// in one answer. That answer may arrive after the confirmation of a newly added watch although it
-// is older. The new watch would then take it for its own and drop earlier events as duplicates.
+// in one answer. The answer may be older than a newly added watch, and still arrive after the
+// confirmation of that watch. The new watch would then take it for its own and drop earlier events as duplicates.
 // Therefore a watch that requests its progress has its own stream, and no progress is requested on
 // the shared one.
 

@@ -233,7 +233,7 @@ func (c *Client) vetStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.
 
 // vettedStream is the stream of a watch. Its first answer is passed on only after a check that
 // etcd is the one joined. Before that answer gRPC may lose the connection and silently open the
-// stream again on whatever has that address then.
+// stream again on another server that has taken over the address.
 type vettedStream struct {
 	grpc.ClientStream
 	client *Client

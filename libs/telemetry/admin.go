@@ -33,8 +33,8 @@ type AdminOptions struct {
 	Address string
 	// Gatherer provides the metrics of /metrics.
 	Gatherer prometheus.Gatherer
-	// Ready provides the answer of /readyz: whether the service is ready, and what it waits for.
-	// A ready service may list what it currently works without. lifecycle's Gates.Ready fits.
+	// Ready answers /readyz: it reports whether the service is ready, and the names of the conditions
+	// it waits for. A ready service may list those that it currently works without. lifecycle's Gates.Ready fits.
 	// Nil means always ready.
 	Ready func() (ready bool, waiting []string)
 	// Secret is the bearer token for profiles. If it is empty, profiles are refused.
@@ -163,7 +163,7 @@ func (a *Admin) demandSecret(profile http.Handler) http.Handler {
 		token, sent := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		switch {
 		case a.options.Secret == "":
-			answer(w, http.StatusForbidden, "profiles require the cluster secret, and this program has none: set cluster.secret")
+			answer(w, http.StatusForbidden, "profiles require the cluster secret, which this program does not have: set cluster.secret")
 		case !sent || subtle.ConstantTimeCompare([]byte(token), []byte(a.options.Secret)) != 1:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			answer(w, http.StatusUnauthorized, "profiles require the cluster secret: send it as a bearer token")

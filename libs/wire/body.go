@@ -22,8 +22,8 @@ const BodyLimit int64 = 1 << 20
 // DecodeJSON decodes exactly one JSON value from r into the struct or map that into points at. The
 // error is Malformed for bad syntax, a wrong type, an unknown field (names are case-sensitive), an
 // empty body, a value that is not an object, a duplicate key, and data after the value. It is
-// TooLarge beyond limit bytes (0 or less means BodyLimit). Messages name the field and what it
-// requires. Errors with a Kind returned by an UnmarshalJSON method keep their Kind.
+// TooLarge beyond limit bytes (0 or less means BodyLimit). Messages name the field and the
+// values it accepts. Errors with a Kind returned by an UnmarshalJSON method keep their Kind.
 //
 // into may be partly filled after an error.
 func DecodeJSON(r io.Reader, limit int64, into any) error {

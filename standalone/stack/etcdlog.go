@@ -45,7 +45,7 @@ func (c etcdCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		c.log.Debug("etcd: "+e.Message, attrs...)
 		return nil
 	}
-	c.log.Error("etcd cannot go on and ends this process: see to its disk and start again; the instances run on and are adopted",
+	c.log.Error("etcd cannot continue and ends this process: check its disk and start again; the instances keep running and are adopted",
 		append(attrs, "cause", e.Message)...)
 	return nil
 }

@@ -106,7 +106,7 @@ var examples = []example{
 
 	{"a service shows its client", "nodeagent/client/a.go", source("client"), ""},
 	{"a service has commands", "nodeagent/cmd/nodeagent/a.go", source("main"), ""},
-	{"a service hides the rest", "nodeagent/journal/a.go", source("journal"), "two-doors"},
+	{"a service hides the rest", "nodeagent/journal/a.go", source("journal"), "exported-packages"},
 	{"internal may lie deeper", "nodeagent/client/internal/retry/a.go", source("retry"), ""},
 	{"libs shows everything", "libs/telemetry/a.go", source("telemetry"), ""},
 

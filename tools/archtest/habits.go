@@ -136,8 +136,8 @@ func embedded(doc *ast.CommentGroup) bool {
 	})
 }
 
-// constantMakers are packages whose functions, called once at start, give values
-// that nobody changes afterwards.
+// constantMakers are packages whose functions, called once at start, return values
+// that no code changes afterwards.
 var constantMakers = map[string]bool{
 	"base32": true, "base64": true, "big": true, "crc32": true, "errors": true, "errs": true, "hex": true,
 	"netip": true, "reflect": true, "regexp": true, "strings": true, "template": true,

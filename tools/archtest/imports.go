@@ -137,7 +137,7 @@ func packageNames(p *pkg, found func(*file, int, string)) {
 	}
 }
 
-func twoDoors(p *pkg, found func(*file, int, string)) {
+func exportedPackages(p *pkg, found func(*file, int, string)) {
 	if !slices.Contains(services, p.module) {
 		return
 	}

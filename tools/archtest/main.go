@@ -1,6 +1,6 @@
-// Command archtest checks the architecture of the repository: who may import
-// whom, what packages are called and show, and which habits keep packages pure
-// and tests honest. It also checks that the tests that documents name exist.
+// Command archtest checks the architecture of the repository: the allowed imports,
+// the names and the size of packages, and rules that keep packages pure and tests
+// reliable. It also checks that the tests that documents name exist.
 //
 // Every rule is one entry of the table in rules.go with the sentence that states
 // it; a broken rule is reported as that sentence followed by the places that

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// modulePrefix stands before every module path of the repository; what follows
-// it is the folder of the package.
+// modulePrefix is the common prefix of all package paths of the repository. The folder of the
+// package follows it.
 const modulePrefix = "github.com/orreryhq/orrery/"
 
 // tree is the repository as the rules see it.
@@ -29,7 +29,7 @@ type tree struct {
 	documents []document
 }
 
-// changelog tells of the past, so it may name what is gone.
+// changelog describes the past, so it may name tests that no longer exist.
 const changelog = "CHANGELOG.md"
 
 // document is one Markdown file.

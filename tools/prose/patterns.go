@@ -7,7 +7,7 @@ type pattern struct {
 	name string
 	// find matches such a sentence.
 	find *regexp.Regexp
-	// except matches sentences that only look like it; nil when there are none.
+	// except matches sentences that only look like it. It may be nil.
 	except *regexp.Regexp
 }
 

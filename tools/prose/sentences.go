@@ -24,7 +24,7 @@ const minWords = 5
 
 // sentencesOf returns the sentences of a file: comments and messages of Go,
 // paragraphs, list items and table cells of Markdown, and the summaries and
-// descriptions of JSON. Other files have none.
+// descriptions of JSON. It returns nil for other files.
 func sentencesOf(path string, text []byte) []sentence {
 	switch {
 	case strings.HasSuffix(path, ".go"):
@@ -38,7 +38,7 @@ func sentencesOf(path string, text []byte) []sentence {
 }
 
 // goSentences reads the comments, and the string literals outside tests that have at least minWords words.
-// A file that does not parse has none: the compiler reports it.
+// It returns nil for a file that does not parse: the compiler reports that.
 func goSentences(path string, text []byte) []sentence {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, text, parser.ParseComments|parser.SkipObjectResolution)

@@ -16,7 +16,7 @@ var keyFiles = []struct{ file, heading string }{
 	{"instances.go", "Instances"},
 	{"nodes.go", "Nodes"},
 	{"templates.go", "Templates, catalog and secrets"},
-	{"accounts.go", "Users and what they do"},
+	{"accounts.go", "Users and their actions"},
 	{"cluster.go", "The cluster"},
 }
 

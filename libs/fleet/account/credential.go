@@ -48,7 +48,7 @@ type InstanceCredential struct {
 	Instance fleet.InstanceID `json:"instance"`
 	// Root is the Status.TokenHash of the tokens the record is about.
 	Root string `json:"root"`
-	// Serial is the OwnToken.Serial of the newest short token, 0 if there was none. TokenID is its
+	// Serial is the OwnToken.Serial of the newest short token, 0 before the first. TokenID is its
 	// display ID.
 	Serial    int64     `json:"serial,omitempty"`
 	TokenID   string    `json:"tokenId,omitempty"`

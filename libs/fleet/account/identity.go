@@ -204,7 +204,7 @@ type SealedKey struct {
 	record.Rev
 	ID     string `json:"id"`
 	Sealed []byte `json:"sealed"`
-	// Previous is the previous key, which is still valid. Empty means there is none.
+	// Previous is the previous key, which is still valid. It is empty for the first key.
 	Previous  []byte    `json:"previous,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 	// LoginsSince is when a gateway that limits the lifetime of logins first used the key. The

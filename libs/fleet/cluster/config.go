@@ -20,8 +20,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
-// ClusterSettings are the gateway settings that apply to the whole cluster. Where a field is nil,
-// each gateway uses its own setting.
+// ClusterSettings are the gateway settings that apply to the whole cluster. Each gateway uses
+// its own setting for a field that is nil.
 type ClusterSettings struct {
 	// AllowedOrigins are the origins browsers may call from. "*" allows any, an empty list none.
 	AllowedOrigins *[]string `json:"http.cors.allowedOrigins,omitempty"`

@@ -8,7 +8,7 @@ import (
 )
 
 // FewRemoved is how many things a source may always remove in one sync. It may remove more only if
-// they are at most half of what it published.
+// they are at most half of the things it published.
 const FewRemoved = 4
 
 // Removal is what happens to things (templates or groups) that a source published and no longer
@@ -22,7 +22,8 @@ type Removal struct {
 	// Awaited stay until they have been missing for long enough. They are missing now, but that
 	// alone is not enough.
 	Awaited []string
-	// Held says that Go is most of what was published. Nothing of this sync is applied.
+	// Held is true if Go contains most of the published things. Nothing of this sync is applied
+	// then.
 	Held bool
 	// Published is how many things the source had published.
 	Published int

@@ -11,7 +11,7 @@ type Session struct {
 	record.Rev
 	Service string `json:"service"`
 	Replica string `json:"replica"`
-	// URL is the base URL of the replica's HTTP API. It is empty if there is none.
+	// URL is the base URL of the replica's HTTP API. It is empty for a replica without an API.
 	URL       string    `json:"url,omitempty"`
 	Version   string    `json:"version,omitempty"`
 	StartedAt time.Time `json:"startedAt"`

@@ -16,8 +16,8 @@ import (
 // KeepsDefinitions returns nil if next contains, unchanged, each definition of present that is
 // hidden from a viewer who may see values up to most. Otherwise it returns a Denied error that
 // names the first one. A changed definition could lose the value, reveal it, or let the viewer
-// guess it from validation errors. Definitions of secrets may be changed by everyone who may
-// change the template, because nobody may see their values.
+// guess it from validation errors. Everyone who may change the template
+// may also change definitions of secrets, because no user may see their values.
 func KeepsDefinitions(present, next []content.Variable, most content.Visibility) error {
 	for _, old := range present {
 		if old.Shown() == content.VisibleToNobody || !old.Shown().HiddenFrom(most) {
@@ -102,8 +102,8 @@ func (d Definers) Of(name fleet.GroupName, s fleet.GroupSpec) map[string]Definit
 }
 
 // Conceal returns the visibility of each value of the group that is not visible to all. It is the
-// strictest of the templates' current definitions and what was recorded in g.Hidden, so a value
-// does not become visible when its definition is relaxed or removed.
+// strictest of the templates' current definitions and of g.Hidden, so a value does
+// not become visible when its definition is relaxed or removed.
 func Conceal(g *fleet.Group, defined map[string]Definition) map[string]content.Visibility {
 	out := map[string]content.Visibility{}
 	hide := func(key string, v content.Visibility) {
@@ -220,11 +220,11 @@ func CheckKnown(defined map[string]Definition, given, before map[string]string, 
 		return nil
 	}
 	known := slices.Sorted(maps.Keys(defined))
-	told := strings.Join(known[:min(len(known), 20)], ", ")
+	names := strings.Join(known[:min(len(known), 20)], ", ")
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		_, is := defined[key]
 		_, was := before[key]
-		p.Check(is || was || configfile.BuiltIn(key), field+"."+key, "is not defined by the group's templates, which define %s: use one of these, or define it in a template", told)
+		p.Check(is || was || configfile.BuiltIn(key), field+"."+key, "is not defined by the group's templates, which define %s: use one of these, or define it in a template", names)
 	}
 	return p.List
 }

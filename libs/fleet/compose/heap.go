@@ -11,7 +11,7 @@ import (
 // maxHeap matches the heap limit of a Java command: -Xmx2048M, -Xmx2g, or bytes without a unit.
 var maxHeap = regexp.MustCompile(`(?:^|\s)['"]?-Xmx([0-9]{1,12})([kKmMgGtT]?)['"]?(?:\s|$)`)
 
-// HeapOf returns the Java heap limit of a command in MiB, 0 if it has none. Like Java, it uses the
+// HeapOf returns the Java heap limit of a command in MiB, 0 without one. Like Java, it uses the
 // last -Xmx.
 func HeapOf(command string) int {
 	all := maxHeap.FindAllStringSubmatch(strings.ReplaceAll(command, " ", "  "), -1)

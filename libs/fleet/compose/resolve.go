@@ -70,7 +70,7 @@ type resolved struct {
 // group's value if the scope allows it. missing lists the required variables without a value,
 // sorted. A value given at start may still set those of scope INSTANCE.
 //
-// Secret variables get references instead, "" if there is none yet. A plain-text value, from
+// Secret variables get references instead, "" before the first value. A plain-text value, from
 // before the template made the variable a secret, is not used and counts as missing. Definitions
 // of built-in names, possible in older templates, are ignored.
 func resolve(defined map[string]content.Variable, group map[string]string) resolved {

@@ -11,7 +11,7 @@ import (
 type TemplateDirectory struct {
 	record.Rev
 	Replica string `json:"replica"`
-	// ID identifies the directory wherever it is mounted. It is empty for an empty directory.
+	// ID identifies the directory independently of where it is mounted. It is empty for an empty directory.
 	ID      string      `json:"id,omitempty"`
 	State   SourceState `json:"state"`
 	Message string      `json:"message,omitempty"`

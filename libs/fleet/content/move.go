@@ -95,7 +95,7 @@ type TemplateDoomed struct {
 }
 
 // PreviousVersion returns the version an undo leads to: the head before the current one, where a
-// rollback also undoes the moves after the version it restored. It is "" if there is none. moves
+// rollback also undoes the moves after the version it restored. It is "" before the second version. moves
 // are the moves of one template, oldest first; the oldest may be missing.
 func PreviousVersion(moves []TemplateMove) string {
 	var heads []string

@@ -88,7 +88,7 @@ type TemplateSource struct {
 	Confirmed string `json:"confirmed,omitempty"`
 	// IntervalSeconds is the time between two syncs. 0 means DefaultSourceInterval.
 	IntervalSeconds int `json:"intervalSeconds,omitempty"`
-	// Paused stops syncing. What was published stays.
+	// Paused stops syncing. The published templates stay.
 	Paused bool `json:"paused,omitempty"`
 	// Sealed are the SourceCredentials, sealed with the cluster secret. It may be nil.
 	Sealed []byte `json:"sealed,omitempty"`

@@ -69,11 +69,12 @@ func (l TemplateLayer) From(h TemplateHead) bool { return l.Storage == "" || l.S
 type TemplateSelection struct {
 	// AllOf lists templates that are always used.
 	AllOf []TemplateLayer `json:"allOf,omitempty"`
-	// AllInGroups lists template groups of which every template is used, with priority 0.
+	// AllInGroups lists template groups. Every template of them is used, with priority 0.
 	AllInGroups []string `json:"allInGroups,omitempty"`
-	// OneOf lists templates of which one is selected at random for every instance.
+	// OneOf lists templates. Every instance gets one of them, selected at random.
 	OneOf []TemplateLayer `json:"oneOf,omitempty"`
-	// OneInGroups lists template groups of each of which one template is selected at random.
+	// OneInGroups lists template groups. Every instance gets one template of each, selected at
+	// random.
 	OneInGroups []string `json:"oneInGroups,omitempty"`
 	// Override is Universe's onTemplatePasteOverridePresentFiles. If it is false, files already in
 	// the directory of a static instance are kept. Between layers the highest priority always
@@ -106,7 +107,7 @@ type TemplateHead struct {
 	// Directory is the TemplateDirectory.ID of the directory that last published it. It is empty
 	// for other origins.
 	Directory string `json:"directory,omitempty"`
-	// Move is the number of the latest TemplateMove, 0 if there is none.
+	// Move is the number of the latest TemplateMove, 0 before the first.
 	Move int64 `json:"move,omitempty"`
 	// Variables are the version's variables, needed to compose plans.
 	Variables []Variable `json:"variables,omitempty"`

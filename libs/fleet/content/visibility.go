@@ -23,7 +23,7 @@ func (v Visibility) HiddenFrom(most Visibility) bool {
 	return slices.Index(visibilities, v) > slices.Index(visibilities, most)
 }
 
-// Shown returns who may see the variable's value. Secrets are visible to nobody.
+// Shown returns who may see the variable's value. No user may see secrets.
 func (v Variable) Shown() Visibility {
 	if v.Type == VariableSecret {
 		return VisibleToNobody

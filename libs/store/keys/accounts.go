@@ -6,7 +6,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/players"
 )
 
-// The keys of users, their logins, and what they do.
+// The keys of users, their logins, and the records of their actions.
 
 // User is a user account. Written by the gateway.
 func User(name string) Key[account.User] { return Key[account.User]{Root + "users/" + name} }

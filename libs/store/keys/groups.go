@@ -42,8 +42,8 @@ func MentionMark() Key[players.MentionMark] {
 	return Key[players.MentionMark]{Root + "mention-marks/all"}
 }
 
-// Quota is what groups with certain labels may use together, and what is reserved for them.
-// Written by the gateway.
+// Quota limits the resources that groups with certain labels use together, and reserves resources
+// for them. Written by the gateway.
 func Quota(name string) Key[cluster.Quota] { return Key[cluster.Quota]{Root + "quotas/" + name} }
 
 // QuotaAlloc is touched by each placement that counts towards a quota, so that two schedulers

@@ -126,7 +126,7 @@ func (s *Spawner) Elsewhere(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
 	return b
 }
 
-// left contains the revisions that identify the node loss because of which an intent is moved.
+// left holds the revisions that identify a node loss, for an intent that moves because of it.
 type left struct{ status, node int64 }
 
 func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, from left) Birth {

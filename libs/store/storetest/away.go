@@ -14,13 +14,13 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 )
 
-// nobody is an etcd client whose requests all fail at once. It is not safe for concurrent use.
-type nobody struct {
+// unreachable is an etcd client whose requests all fail at once. It is not safe for concurrent use.
+type unreachable struct {
 	clientv3.KV
 	asked []time.Time
 }
 
-func (n *nobody) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+func (n *unreachable) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	n.asked = append(n.asked, time.Now())
 	return nil, away()
 }
@@ -32,7 +32,7 @@ func RetriesDiffer(t *testing.T, longest time.Duration, run func(context.Context
 	synctest.Test(t, func(t *testing.T) {
 		const processes, tries = 20, 10
 		ctx, cancel := context.WithCancel(t.Context())
-		etcds := make([]nobody, processes)
+		etcds := make([]unreachable, processes)
 		var running sync.WaitGroup
 		for n := range etcds {
 			cli := clientv3.NewCtxClient(ctx)

@@ -102,7 +102,7 @@ func (c *Cluster) Raw(t testing.TB) *clientv3.Client {
 	return cli
 }
 
-// alive returns the leader, or any live member if there is none.
+// alive returns the leader, or any live member during an election.
 func (c *Cluster) alive(t testing.TB) int {
 	t.Helper()
 	for i, m := range c.members {

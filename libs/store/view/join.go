@@ -102,7 +102,7 @@ func (s *Snapshot) index(id fleet.InstanceID, old, next *fleet.Instance) {
 	s.indexToken(id, tokenOf(old), tokenOf(next))
 }
 
-// tokenOf returns the hash of an instance's root token, "" if it has none.
+// tokenOf returns the hash of an instance's root token, "" before it has one.
 func tokenOf(i *fleet.Instance) string {
 	if i == nil || i.Status == nil {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/program"
-	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/discovery"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent"
 	templates "github.com/orreryhq/orrery/templatesvc/client"
@@ -45,7 +45,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 		e.Log.Warn("gateways on other hosts cannot reach this agent at its loopback address: set --listen or --advertise-url to an address of this host",
 			"listen", s.Listen, "advertiseURL", s.AdvertiseURL, "etcd", s.Etcd.Endpoints)
 	}
-	services := store.Discover(e.Client, "templatesvc")
+	services := discovery.New(e.Client, "templatesvc")
 	agent, err := nodeagent.New(nodeagent.Config{
 		Store: e.Client, Node: fleet.NodeID(s.node()), DataDir: s.Data, RunDir: s.RunDir, Address: s.Address,
 		Listen: s.Listen, AdvertiseURL: s.AdvertiseURL, Labels: s.Labels, Variables: s.Variables,

@@ -84,7 +84,7 @@ func nodeProblems(present map[string]string, w NodeWishes) []error {
 			given[k] = v
 		}
 	}
-	problems := fleet.ValidateNodeLabels(given)
+	problems := fleet.ValidateLabels("labels", given)
 	if len(w.Labels) > maxLabels && len(given) > 0 {
 		problems = append(problems, errs.Field("labels", "must have at most %d entries", maxLabels))
 	}

@@ -1,4 +1,4 @@
-package store
+package sharding
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func moved(a, b [fleet.ShardCount]string) (n int) {
 func TestShareIsEven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := replicaNames(1, 80).Draw(t, "replicas")
-		load := loads(share(replicas))
+		load := loads(Share(replicas))
 		least := fleet.ShardCount / len(replicas)
 		for _, r := range replicas {
 			if n := load[r]; n != least && n != least+1 {
@@ -51,7 +51,7 @@ func TestShareIsEven(t *testing.T) {
 func TestShareIgnoresReplicaOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := replicaNames(1, 12).Draw(t, "replicas")
-		if share(replicas) != share(rapid.Permutation(replicas).Draw(t, "permutation")) {
+		if Share(replicas) != Share(rapid.Permutation(replicas).Draw(t, "permutation")) {
 			t.Error("two orders, two shares")
 		}
 	})
@@ -60,7 +60,7 @@ func TestShareIgnoresReplicaOrder(t *testing.T) {
 func TestShareIsStableMatching(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		replicas := replicaNames(2, 8).Draw(t, "replicas")
-		owner := share(replicas)
+		owner := Share(replicas)
 		weight := map[pair]uint64{}
 		for _, p := range pairs(replicas) {
 			weight[pair{p.shard, p.replica, 0}] = p.weight
@@ -87,8 +87,8 @@ func TestShareMovesFewShards(t *testing.T) {
 			for i := range all {
 				all[i] = fmt.Sprintf("host-%d-%d", set, i)
 			}
-			after := share(all)
-			total += moved(share(all[:n]), after)
+			after := Share(all)
+			total += moved(Share(all[:n]), after)
 			must += loads(after)[all[n]]
 		}
 		t.Logf("%d and %d replicas: %.1f shards move, %.1f must", n, n+1, float64(total)/sets, float64(must)/sets)
@@ -102,14 +102,14 @@ func TestShareMovesFewShards(t *testing.T) {
 }
 
 func TestShareWithoutReplicas(t *testing.T) {
-	if owner := share(nil); owner != [fleet.ShardCount]string{} {
+	if owner := Share(nil); owner != [fleet.ShardCount]string{} {
 		t.Errorf("owners %v", owner)
 	}
 }
 
 func TestShareIsSameAcrossBuilds(t *testing.T) {
 	// Different builds run together during an upgrade and must agree.
-	owner := share([]string{"a", "b", "c"})
+	owner := Share([]string{"a", "b", "c"})
 	got := ""
 	for _, r := range owner {
 		got += r

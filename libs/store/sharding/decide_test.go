@@ -1,4 +1,4 @@
-package store
+package sharding
 
 import (
 	"fmt"
@@ -19,24 +19,24 @@ const simPatience = 10 * time.Second
 type troupe struct {
 	rev      int64
 	now      time.Time
-	sessions map[string]presence
-	shards   [fleet.ShardCount]holding // mine is unused
-	duties   map[string]*duty
-	looks    map[string]*scene // the snapshot that each will act on
+	sessions map[string]Presence
+	shards   [fleet.ShardCount]Holding // mine is unused
+	duties   map[string]*Decider
+	looks    map[string]*Scene // the snapshot that each will act on
 	hung     map[string]bool
 	moves    int // released shards
 }
 
 func newTroupe() *troupe {
 	return &troupe{
-		now: time.Unix(1e9, 0), sessions: map[string]presence{}, duties: map[string]*duty{}, looks: map[string]*scene{}, hung: map[string]bool{},
+		now: time.Unix(1e9, 0), sessions: map[string]Presence{}, duties: map[string]*Decider{}, looks: map[string]*Scene{}, hung: map[string]bool{},
 	}
 }
 
 func (w *troupe) join(name string) {
 	w.rev++
-	w.sessions[name] = presence{w.rev, w.rev}
-	w.duties[name] = &duty{self: name, patience: simPatience}
+	w.sessions[name] = Presence{w.rev, w.rev}
+	w.duties[name] = &Decider{Self: name, Patience: simPatience}
 	delete(w.hung, name)
 }
 
@@ -47,16 +47,16 @@ func (w *troupe) leave(name string) {
 	delete(w.looks, name)
 	delete(w.hung, name)
 	for n := range w.shards {
-		if w.shards[n].replica == name {
-			w.shards[n] = holding{}
+		if w.shards[n].Replica == name {
+			w.shards[n] = Holding{}
 		}
 	}
 }
 
 func (w *troupe) look(name string) {
-	s := &scene{sessions: maps.Clone(w.sessions), shards: w.shards}
-	for n := range s.shards {
-		s.shards[n].mine = s.shards[n].replica == name
+	s := &Scene{Sessions: maps.Clone(w.sessions), Shards: w.shards}
+	for n := range s.Shards {
+		s.Shards[n].Mine = s.Shards[n].Replica == name
 	}
 	w.looks[name] = s
 }
@@ -66,28 +66,28 @@ func (w *troupe) look(name string) {
 func (w *troupe) act(name string) bool {
 	s := w.looks[name]
 	delete(w.looks, name)
-	if s == nil || s.sessions[name].created != w.sessions[name].created {
+	if s == nil || s.Sessions[name].Created != w.sessions[name].Created {
 		return false
 	}
-	todo := w.duties[name].decide(s, w.now)
+	todo := w.duties[name].Decide(s, w.now)
 	w.rev++
-	if !slices.ContainsFunc(todo.release, func(n int) bool { return w.shards[n].createRev != s.shards[n].createRev }) {
-		for _, n := range todo.release {
-			w.shards[n] = holding{}
+	if !slices.ContainsFunc(todo.Release, func(n int) bool { return w.shards[n].CreateRev != s.Shards[n].CreateRev }) {
+		for _, n := range todo.Release {
+			w.shards[n] = Holding{}
 			w.moves++
 		}
 	}
 	w.rev++
-	if !slices.ContainsFunc(todo.claim, func(n int) bool { return w.shards[n].createRev != 0 }) {
-		for _, n := range todo.claim {
-			w.shards[n] = holding{replica: name, createRev: w.rev}
+	if !slices.ContainsFunc(todo.Claim, func(n int) bool { return w.shards[n].CreateRev != 0 }) {
+		for _, n := range todo.Claim {
+			w.shards[n] = Holding{Replica: name, CreateRev: w.rev}
 		}
 	}
-	if todo.speak {
+	if todo.Rewrite {
 		w.rev++
-		w.sessions[name] = presence{w.sessions[name].created, w.rev}
+		w.sessions[name] = Presence{w.sessions[name].Created, w.rev}
 	}
-	return todo.speak || len(todo.release)+len(todo.claim) > 0
+	return todo.Rewrite || len(todo.Release)+len(todo.Claim) > 0
 }
 
 // settle lets all replicas that do not hang read and act until nothing is left to do.
@@ -122,20 +122,20 @@ func TestShardsConvergeToShares(t *testing.T) {
 		name := func() string { return fmt.Sprint("r", rapid.IntRange(0, 4).Draw(t, "replica")) }
 		t.Repeat(map[string]func(*rapid.T){
 			"join or leave": func(*rapid.T) {
-				if r := name(); w.sessions[r].created == 0 {
+				if r := name(); w.sessions[r].Created == 0 {
 					w.join(r)
 				} else {
 					w.leave(r)
 				}
 			},
 			"look": func(*rapid.T) {
-				if r := name(); w.sessions[r].created != 0 && !w.hung[r] {
+				if r := name(); w.sessions[r].Created != 0 && !w.hung[r] {
 					w.look(r)
 				}
 			},
 			"act": func(*rapid.T) { w.act(name()) }, // also one that hung and continues late
 			"hang": func(*rapid.T) {
-				if r := name(); w.sessions[r].created != 0 {
+				if r := name(); w.sessions[r].Created != 0 {
 					w.hung[r] = true
 				}
 			},
@@ -146,7 +146,7 @@ func TestShardsConvergeToShares(t *testing.T) {
 		w.pass(t, 1) // others take over from replicas that hang
 		w.pass(t, 1) // late replicas have renewed
 		for n, h := range w.shards {
-			if h.createRev == 0 {
+			if h.CreateRev == 0 {
 				t.Fatalf("shard %d is free", n)
 			}
 		}
@@ -157,10 +157,10 @@ func TestShardsConvergeToShares(t *testing.T) {
 		}
 		clear(w.hung)
 		w.settle(t)
-		w.pass(t, 1<<spokeLimit)
-		for n, owner := range share(slices.Collect(maps.Keys(w.sessions))) {
-			if h := w.shards[n]; h.replica != owner {
-				t.Errorf("shard %d is with %q, belongs to %s", n, h.replica, owner)
+		w.pass(t, 1<<rewriteLimit)
+		for n, owner := range Share(slices.Collect(maps.Keys(w.sessions))) {
+			if h := w.shards[n]; h.Replica != owner {
+				t.Errorf("shard %d is with %q, belongs to %s", n, h.Replica, owner)
 			}
 		}
 	})
@@ -177,7 +177,7 @@ func TestJoinMovesOnlyItsShare(t *testing.T) {
 		w.moves = 0
 		w.join(names[0])
 		w.settle(t)
-		if want := moved(share(names[1:]), share(names)); w.moves != want {
+		if want := moved(Share(names[1:]), Share(names)); w.moves != want {
 			t.Errorf("%d shards were given up, want %d", w.moves, want)
 		}
 	})
@@ -192,7 +192,7 @@ func TestStandInKeepsShardsUntilOwnerReturns(t *testing.T) {
 	act()
 	mine := func() (n int) {
 		for _, h := range w.shards {
-			if h.replica == "a" {
+			if h.Replica == "a" {
 				n++
 			}
 		}
@@ -223,19 +223,19 @@ func TestStandInKeepsShardsUntilOwnerReturns(t *testing.T) {
 	if act(); mine() != fleet.ShardCount/2 {
 		t.Errorf("%d are held though b has spoken up", mine())
 	}
-	if wakes(); w.shards[slices.Index(ownersOf("a", "b"), "b")].replica != "b" {
+	if wakes(); w.shards[slices.Index(ownersOf("a", "b"), "b")].Replica != "b" {
 		t.Error("b did not claim what it asked for")
 	}
 }
 
 func ownersOf(replicas ...string) []string {
-	owner := share(replicas)
+	owner := Share(replicas)
 	return owner[:]
 }
 
 func TestTakeoverCauseDependsOnLastHolder(t *testing.T) {
-	s := &scene{sessions: map[string]presence{"a": {created: 1, spoke: 3}, "b": {created: 2, spoke: 2}}}
-	owner := share([]string{"a", "b"})
+	s := &Scene{Sessions: map[string]Presence{"a": {Created: 1, Written: 3}, "b": {Created: 2, Written: 2}}}
+	owner := Share([]string{"a", "b"})
 	for _, c := range []struct {
 		name, self, last string
 		want             Takeover
@@ -247,11 +247,11 @@ func TestTakeoverCauseDependsOnLastHolder(t *testing.T) {
 		{"one that is gone", "b", "c", TakeoverEnded},
 	} {
 		n := slices.Index(owner[:], c.self)
-		d := &duty{self: c.self, patience: simPatience}
+		d := &Decider{Self: c.self, Patience: simPatience}
 		d.last[n] = c.last
-		d.decide(s, time.Unix(0, 0))
-		if d.causes[n] != c.want {
-			t.Errorf("%s: %s, want %s", c.name, d.causes[n], c.want)
+		d.Decide(s, time.Unix(0, 0))
+		if d.Cause(n) != c.want {
+			t.Errorf("%s: %s, want %s", c.name, d.Cause(n), c.want)
 		}
 	}
 }

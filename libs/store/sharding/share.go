@@ -1,4 +1,4 @@
-package store
+package sharding
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// share returns the owner of each shard for the given live replicas, or "" for all if there are
-// none. Names must be unique; their order does not matter.
+// Share returns the owner of each shard for the given live replicas, or "" for all without replicas.
+// Names must be unique; their order does not matter.
 //
 // It is rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit
 // rates", 1998) with bounded loads (after Mirrokni, Thorup and Zadimoghaddam, "Consistent hashing
@@ -17,7 +17,7 @@ import (
 // visited by descending weight, and each shard goes to the first replica that has room. Loads
 // differ by at most one. The assignment is stable: no shard has a higher weight with another
 // replica than all shards of that replica.
-func share(replicas []string) (owner [fleet.ShardCount]string) {
+func Share(replicas []string) (owner [fleet.ShardCount]string) {
 	if len(replicas) == 0 {
 		return owner
 	}

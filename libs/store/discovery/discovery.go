@@ -1,4 +1,5 @@
-package store
+// Package discovery tracks the URLs of the live replicas of a service.
+package discovery
 
 import (
 	"context"
@@ -6,13 +7,14 @@ import (
 	"sync"
 
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 // Discovery tracks the URLs of the live replicas of one service. It follows only their sessions.
-// Create it with Discover, then call Run.
+// Create it with New, then call Run.
 type Discovery struct {
-	client  *Client
+	client  *store.Client
 	service string
 
 	mu sync.Mutex
@@ -20,8 +22,8 @@ type Discovery struct {
 	urls map[string]string
 }
 
-// Discover returns a Discovery that knows no replicas yet.
-func Discover(c *Client, service string) *Discovery {
+// New returns a Discovery that knows no replicas yet.
+func New(c *store.Client, service string) *Discovery {
 	return &Discovery{client: c, service: service, urls: map[string]string{}}
 }
 
@@ -42,8 +44,8 @@ func (d *Discovery) URLs() []string {
 	return out
 }
 
-// Reset implements Handler.
-func (d *Discovery) Reset(kvs []KeyValue, _ int64) {
+// Reset implements store.Handler.
+func (d *Discovery) Reset(kvs []store.KeyValue, _ int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.urls)
@@ -52,8 +54,8 @@ func (d *Discovery) Reset(kvs []KeyValue, _ int64) {
 	}
 }
 
-// Apply implements Handler.
-func (d *Discovery) Apply(changes []Change, _ int64) {
+// Apply implements store.Handler.
+func (d *Discovery) Apply(changes []store.Change, _ int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range changes {
@@ -66,8 +68,8 @@ func (d *Discovery) Apply(changes []Change, _ int64) {
 }
 
 // set records one session. It requires mu.
-func (d *Discovery) set(kv KeyValue) {
-	s, err := Decode[cluster.Session](kv)
+func (d *Discovery) set(kv store.KeyValue) {
+	s, err := store.Decode[cluster.Session](kv)
 	if err != nil || s.URL == "" {
 		delete(d.urls, kv.Key)
 		return

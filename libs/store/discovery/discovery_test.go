@@ -1,4 +1,4 @@
-package store_test
+package discovery_test
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/discovery"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 )
 
 func TestDiscoveryFollowsReplicas(t *testing.T) {
 	c := storetest.New(t)
-	d := store.Discover(c, "templatesvc")
+	d := discovery.New(c, "templatesvc")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = d.Run(ctx) }()
