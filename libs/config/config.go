@@ -75,33 +75,13 @@ type Options struct {
 // The Field of an error is a key within the struct.
 type Validator interface{ Validate() []error }
 
-// Loaded is the result of Load.
-type Loaded struct {
-	// Done means that --help, --version or --print-config was served: exit with ExitOK.
-	Done bool
-	// File is the path of the file that was read, "" if none was named.
-	File string
-	// Settings are the effective values in the order of the struct.
-	Settings []Setting
-}
-
-// Setting is one effective value.
-type Setting struct {
-	// Key is the dotted key.
-	Key string
-	// Value is formatted as for a flag. A secret that is set is shown as ***.
-	Value string
-	// Source is "default", "file PATH", "env NAME" or "flag --name".
-	Source string
-}
-
-// Load fills Options.Into. Its error is of Kind Invalid and joins all problems
-// (Problems lists them); a struct with wrong tags is Internal. After an error the
-// struct must not be used.
-func Load(o Options) (Loaded, error) {
+// Load fills Options.Into. done means that --help, --version or --print-config was served: exit with
+// ExitOK. The error is of Kind Invalid and joins all problems (Problems lists them); a struct with
+// wrong tags is Internal. After an error the struct must not be used.
+func Load(o Options) (done bool, err error) {
 	sch, err := schemaOf(o.Into)
 	if err != nil {
-		return Loaded{}, err
+		return false, err
 	}
 	if o.Stdout == nil {
 		o.Stdout = io.Discard
@@ -109,10 +89,10 @@ func Load(o Options) (Loaded, error) {
 	line, problems := parseLine(sch, o.Args)
 	switch {
 	case line.help:
-		return Loaded{Done: true}, line.printHelp(o)
+		return true, line.printHelp(o)
 	case line.version:
 		_, err := fmt.Fprintln(o.Stdout, strings.TrimSpace(o.Name+" "+o.Version))
-		return Loaded{Done: true}, err
+		return true, err
 	}
 
 	env := environment(o.Env)
@@ -137,15 +117,13 @@ func Load(o Options) (Loaded, error) {
 				problems = append(problems, err)
 			}
 		}
-		return Loaded{}, &errs.Error{Op: "config", Kind: errs.Invalid, Err: errors.Join(problems...)}
+		return false, &errs.Error{Op: "config", Kind: errs.Invalid, Err: errors.Join(problems...)}
 	}
 
-	loaded := Loaded{File: file, Settings: lay.settings()}
 	if line.print {
-		loaded.Done = true
-		return loaded, lay.printYAML(o.Stdout)
+		return true, lay.printYAML(o.Stdout)
 	}
-	return loaded, nil
+	return false, nil
 }
 
 // Problems returns the errors that Load joined, one sentence each.
@@ -168,8 +146,8 @@ func Problems(err error) []string {
 // Main loads the settings, calls run and returns the exit code. Problems are written to stderr. An
 // error of run gives ExitUsage if the operator must correct it (Invalid or Conflict), otherwise
 // ExitFailure.
-func Main(o Options, stderr io.Writer, run func(Loaded) error) int {
-	loaded, err := Load(o)
+func Main(o Options, stderr io.Writer, run func() error) int {
+	done, err := Load(o)
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "%s: the configuration is not usable:\n", o.Name)
@@ -178,10 +156,10 @@ func Main(o Options, stderr io.Writer, run func(Loaded) error) int {
 		}
 		fmt.Fprintf(stderr, "See %s --help.\n", o.Name)
 		return ExitUsage
-	case loaded.Done:
+	case done:
 		return ExitOK
 	}
-	if err := run(loaded); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintf(stderr, "%s: %s\n", o.Name, strings.TrimPrefix(err.Error(), o.Name+": "))
 		if errs.Is(err, errs.Invalid) || errs.Is(err, errs.Conflict) {
 			return ExitUsage

@@ -165,11 +165,3 @@ func (l *layers) shown(s setting) any {
 	}
 	return value
 }
-
-func (l *layers) settings() []Setting {
-	out := make([]Setting, 0, len(l.schema.settings))
-	for _, s := range l.schema.settings {
-		out = append(out, Setting{Key: s.key, Value: format(l.shown(s)), Source: l.sources[s.key]})
-	}
-	return out
-}

@@ -15,7 +15,7 @@ func TestPrintConfigWorksWithInvalidSettings(t *testing.T) {
 	}
 	var out, complaint bytes.Buffer
 	code := config.Main(config.Options{Name: "tester", Args: []string{"--print-config", "--retries", "many", "--name", "x"}, Into: &s, Stdout: &out},
-		&complaint, func(config.Loaded) error { return nil })
+		&complaint, func() error { return nil })
 	if code != config.ExitUsage || !strings.Contains(out.String(), "name: x") || !strings.Contains(complaint.String(), "retries") {
 		t.Errorf("exit code %d, printed %q, complained %q", code, &out, &complaint)
 	}

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -14,17 +15,17 @@ func TestASecretComesFromItsFile(t *testing.T) {
 		{Args: []string{"--etcd-password-file", path}},
 		{Env: []string{"ORRERY_ETCD_PASSWORD= s3cret "}},
 	} {
-		got, l, err := load(t, o)
+		got, _, err := load(t, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got.Etcd.Password != " s3cret " {
 			t.Errorf("got %q", got.Etcd.Password)
 		}
-		for _, s := range l.Settings {
-			if strings.Contains(s.Value, "s3cret") || (s.Key == "etcd.password" && s.Value != "***") {
-				t.Errorf("shown: %+v", s)
-			}
+		var printed bytes.Buffer
+		o.Args, o.Stdout = append(o.Args, "--print-config"), &printed
+		if _, _, err := load(t, o); err != nil || strings.Contains(printed.String(), "s3cret") || !strings.Contains(printed.String(), "'***'") {
+			t.Errorf("printed with %v:\n%s", err, &printed)
 		}
 	}
 	if _, _, err := load(t, config.Options{Env: []string{"ORRERY_ETCD_PASSWORD_FILE=/nope"}}); err == nil ||

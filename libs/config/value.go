@@ -2,10 +2,8 @@ package config
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -190,33 +188,4 @@ func stringTable(raw any) (any, bool) {
 		t[k] = s
 	}
 	return t, ok
-}
-
-// format formats a parsed value as for a flag.
-func format(v any) string {
-	switch v := v.(type) {
-	case []string:
-		if slices.ContainsFunc(v, func(s string) bool { return strings.Contains(s, ",") || s == "" }) {
-			return asJSON(v)
-		}
-		return strings.Join(v, ",")
-	case map[string]string:
-		var pairs []string
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			if strings.Contains(k+v[k], ",") || strings.Contains(k, "=") {
-				return asJSON(v)
-			}
-			pairs = append(pairs, k+"="+v[k])
-		}
-		return strings.Join(pairs, ",")
-	}
-	return fmt.Sprint(v)
-}
-
-func asJSON(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil { // lists and maps of strings always have a JSON form
-		return fmt.Sprint(v)
-	}
-	return string(b)
 }

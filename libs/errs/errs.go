@@ -49,43 +49,25 @@ const (
 	Canceled
 )
 
+// kindNames are the names in logs and in replies between services.
+var kindNames = [...]string{
+	Internal: "internal", Malformed: "malformed", Invalid: "invalid", NotFound: "not_found", AlreadyExists: "already_exists",
+	Conflict: "conflict", Fenced: "fenced", Unavailable: "unavailable", Exhausted: "exhausted", TooLarge: "too_large",
+	Unauthenticated: "unauthenticated", Denied: "denied", Canceled: "canceled",
+}
+
 // Kinds lists every Kind, for tables and tests.
 var Kinds = [...]Kind{
 	Internal, Malformed, Invalid, NotFound, AlreadyExists, Conflict, Fenced, Unavailable,
 	Exhausted, TooLarge, Unauthenticated, Denied, Canceled,
 }
 
-// String returns the Kind's name in logs.
+// String returns the Kind's name. An unknown Kind counts as Internal.
 func (k Kind) String() string {
-	switch k {
-	case Internal:
-		return "internal"
-	case Malformed:
-		return "malformed"
-	case Invalid:
-		return "invalid"
-	case NotFound:
-		return "not_found"
-	case AlreadyExists:
-		return "already_exists"
-	case Conflict:
-		return "conflict"
-	case Fenced:
-		return "fenced"
-	case Unavailable:
-		return "unavailable"
-	case Exhausted:
-		return "exhausted"
-	case TooLarge:
-		return "too_large"
-	case Unauthenticated:
-		return "unauthenticated"
-	case Denied:
-		return "denied"
-	case Canceled:
-		return "canceled"
+	if int(k) >= len(kindNames) {
+		k = Internal
 	}
-	return "internal"
+	return kindNames[k]
 }
 
 // Error is an error with a Kind.

@@ -30,7 +30,7 @@ func healthcheck(s Spec, args, env []string, stdout, stderr io.Writer) int {
 	return config.Main(config.Options{
 		Name: s.Name + " " + healthcheckWord, Version: telemetry.Version(), Args: args, Env: env, Into: s.Into, Stdout: stdout, Unchecked: true,
 		About: "Asks the " + s.Name + " that runs here with the same settings whether it is ready; exits 0 when it is.",
-	}, stderr, func(config.Loaded) error {
+	}, stderr, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), healthcheckPatience)
 		defer cancel()
 		answer, err := askReady(ctx, s.Common.AdminAddress)

@@ -129,7 +129,7 @@ func Main(s Spec, args, env []string, stdout, stderr io.Writer) int {
 	}
 	return config.Main(config.Options{
 		Name: s.Name, About: about(s), Version: telemetry.Version(), Args: args, Env: env, Into: s.Into, Stdout: stdout,
-	}, stderr, func(config.Loaded) error { return serve(s, now, stderr) })
+	}, stderr, func() error { return serve(s, now, stderr) })
 }
 
 func about(s Spec) string {

@@ -124,7 +124,7 @@ type Stats struct {
 func (q *Queue[K]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Stats{Ready: q.schedule.count, Working: q.schedule.working, Delayed: len(q.schedule.heap)}
+	return Stats{Ready: len(q.schedule.ready), Working: q.schedule.working, Delayed: len(q.schedule.waiting)}
 }
 
 // Run works until ctx is done, waits for all workers and returns nil. Keys that are still ready or
@@ -259,10 +259,9 @@ func (q *Queue[K]) reconcile(ctx context.Context, key K) (res Result, err error)
 
 // finish returns the entry to the schedule and applies the result.
 func (q *Queue[K]) finish(ctx context.Context, e *entry[K], res Result, err error) {
-	key := e.key // the entry may be reused once the lock is released
 	q.mu.Lock()
 	failures, delay := q.outcome(ctx, e, res, err)
-	rearm := delay > 0 && q.schedule.addAt(key, time.Now().Add(delay))
+	rearm := delay > 0 && q.schedule.addAt(e.key, time.Now().Add(delay))
 	if q.schedule.done(e, time.Now()) {
 		q.wake.Signal()
 	}
@@ -271,7 +270,7 @@ func (q *Queue[K]) finish(ctx context.Context, e *entry[K], res Result, err erro
 		q.rearmTimer()
 	}
 	if err != nil && ctx.Err() == nil {
-		q.report(key, err, failures, delay)
+		q.report(e.key, err, failures, delay)
 	}
 }
 

@@ -93,7 +93,7 @@ func (m *model) pass(seconds int) {
 func (m *model) sameMoment(n int) {
 	for i := range n {
 		at := len(m.ready) - n + i
-		got := m.s.ring[(m.s.head+at)%len(m.s.ring)].key
+		got := m.s.ready[at].key
 		if !m.isReady(got) {
 			m.t.Fatalf("%d is ready, want one of %v", got, m.ready)
 		}
@@ -137,16 +137,16 @@ func (m *model) done(key int) {
 }
 
 func (m *model) check() {
-	if m.s.count != len(m.ready) || len(m.s.heap) != len(m.due) || m.s.working != len(m.working) {
-		m.t.Fatalf("%d ready, %d waiting, %d working; want %v, %v, %v", m.s.count, len(m.s.heap), m.s.working, m.ready, m.due, m.working)
+	if len(m.s.ready) != len(m.ready) || len(m.s.waiting) != len(m.due) || m.s.working != len(m.working) {
+		m.t.Fatalf("%d ready, %d waiting, %d working; want %v, %v, %v", len(m.s.ready), len(m.s.waiting), m.s.working, m.ready, m.due, m.working)
 	}
 	for i, key := range m.ready {
-		if got := m.s.ring[(m.s.head+i)%len(m.s.ring)]; got.key != key {
+		if got := m.s.ready[i]; got.key != key {
 			m.t.Fatalf("place %d holds %d, want %d", i, got.key, key)
 		}
 	}
-	for i, e := range m.s.heap {
-		if e.slot != i || !e.due.Equal(m.due[e.key]) || (i > 0 && e.due.Before(m.s.heap[(i-1)/2].due)) {
+	for i, e := range m.s.waiting {
+		if e.slot != i || !e.due.Equal(m.due[e.key]) || (i > 0 && e.due.Before(m.s.waiting[(i-1)/2].due)) {
 			m.t.Fatalf("slot %d holds %+v, want due %v", i, e, m.due[e.key])
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,25 +56,12 @@ func unitAdvice(unit string) string {
 	return ""
 }
 
-// Definition describes one metric, for generated references.
-type Definition struct {
-	// Name is the full name.
-	Name string
-	// Type is counter, gauge or histogram.
-	Type string
-	// Help is the sentence shown with it.
-	Help string
-	// Labels are the label names.
-	Labels []string
-}
-
 // Metrics creates the metrics of one service. It collects mistakes in names: a service creates all
 // its metrics first and then checks Err once. A metric with a mistake works but is not exported.
 // It is not safe for concurrent use.
 type Metrics struct {
 	reg     prometheus.Registerer
 	service string
-	defs    []Definition
 	errs    []error
 }
 
@@ -88,11 +74,8 @@ func NewMetrics(reg prometheus.Registerer, service string) *Metrics {
 // Err returns the mistakes made so far, joined.
 func (m *Metrics) Err() error { return errors.Join(m.errs...) }
 
-// Definitions returns the metrics created so far.
-func (m *Metrics) Definitions() []Definition { return slices.Clone(m.defs) }
-
-// define records a metric and returns its name. ok is false if it must not be registered.
-func (m *Metrics) define(typ, noun, unit, help string, labels []string) (name string, ok bool) {
+// define checks a metric and returns its name. ok is false if it must not be registered.
+func (m *Metrics) define(typ, noun, unit, help string) (name string, ok bool) {
 	name, err := Name(m.service, noun, unit)
 	isCounter := typ == "counter"
 	switch {
@@ -106,7 +89,6 @@ func (m *Metrics) define(typ, noun, unit, help string, labels []string) (name st
 		m.errs = append(m.errs, err)
 		return name, false
 	}
-	m.defs = append(m.defs, Definition{Name: name, Type: typ, Help: help, Labels: slices.Clone(labels)})
 	return name, true
 }
 
@@ -118,7 +100,7 @@ func (m *Metrics) register(name string, c prometheus.Collector) {
 
 // Counter creates orrery_<service>_<noun>_total. A unit is part of the noun: "sent_bytes".
 func (m *Metrics) Counter(noun, help string, labels ...string) *prometheus.CounterVec {
-	name, ok := m.define("counter", noun, "total", help, labels)
+	name, ok := m.define("counter", noun, "total", help)
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	if ok {
 		m.register(name, c)
@@ -128,7 +110,7 @@ func (m *Metrics) Counter(noun, help string, labels ...string) *prometheus.Count
 
 // Gauge creates orrery_<service>_<noun>_<unit>.
 func (m *Metrics) Gauge(noun, unit, help string, labels ...string) *prometheus.GaugeVec {
-	name, ok := m.define("gauge", noun, unit, help, labels)
+	name, ok := m.define("gauge", noun, unit, help)
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	if ok {
 		m.register(name, g)
@@ -139,7 +121,7 @@ func (m *Metrics) Gauge(noun, unit, help string, labels ...string) *prometheus.G
 // GaugeFunc creates orrery_<service>_<noun>_<unit>. f is called on every scrape. It must be fast
 // and safe for concurrent use.
 func (m *Metrics) GaugeFunc(noun, unit, help string, f func() float64) {
-	if name, ok := m.define("gauge", noun, unit, help, nil); ok {
+	if name, ok := m.define("gauge", noun, unit, help); ok {
 		m.register(name, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
 	}
 }
@@ -147,7 +129,7 @@ func (m *Metrics) GaugeFunc(noun, unit, help string, f func() float64) {
 // GaugesFunc creates orrery_<service>_<noun>_<unit> with labels. f is called on every scrape and
 // must call tell once per set of labels. It must be fast and safe for concurrent use.
 func (m *Metrics) GaugesFunc(noun, unit, help string, labels []string, f func(tell func(v float64, labels ...string))) {
-	if name, ok := m.define("gauge", noun, unit, help, labels); ok {
+	if name, ok := m.define("gauge", noun, unit, help); ok {
 		m.register(name, gauges{prometheus.NewDesc(name, help, labels, nil), f})
 	}
 }
@@ -171,7 +153,7 @@ func (g gauges) Collect(to chan<- prometheus.Metric) {
 // Histogram creates orrery_<service>_<noun>_<unit>. Nil buckets mean Prometheus's defaults, 5 ms
 // to 10 s.
 func (m *Metrics) Histogram(noun, unit, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	name, ok := m.define("histogram", noun, unit, help, labels)
+	name, ok := m.define("histogram", noun, unit, help)
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	if ok {
 		m.register(name, h)

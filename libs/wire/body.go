@@ -89,9 +89,6 @@ func decode(body []byte, into any, strict bool) error {
 		return malformed("the body is nested deeper than %d levels", nesting.Max)
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
-	if strict {
-		dec.DisallowUnknownFields()
-	}
 	if err := dec.Decode(into); err != nil {
 		return explain(body, reflect.TypeOf(into), err)
 	}
@@ -117,10 +114,6 @@ func explain(body []byte, into reflect.Type, err error) error {
 		return malformed("the body is not valid JSON: it ends too early")
 	case errors.As(err, &typeErr):
 		return wrongType(into, typeErr)
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		name = strings.Trim(name, `"`)
-		return unknownAt(body, into, name).error(name)
 	}
 	return malformed("the body does not fit: %s", err.Error())
 }
@@ -207,31 +200,4 @@ func position(body []byte, offset int64) string {
 	line := bytes.Count(head, []byte("\n")) + 1
 	column := len(head) - (bytes.LastIndexByte(head, '\n') + 1)
 	return fmt.Sprintf("line %d, column %d", line, column)
-}
-
-// fieldNames lists the JSON names of a struct's fields, including those of embedded structs. It is
-// empty for other types.
-func fieldNames(t reflect.Type) []string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct {
-		return nil
-	}
-	var names []string
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case f.Tag.Get("json") == "-":
-		case f.Anonymous && name == "":
-			names = append(names, fieldNames(f.Type)...)
-		case !f.IsExported():
-		case name == "":
-			names = append(names, f.Name)
-		default:
-			names = append(names, name)
-		}
-	}
-	return names
 }

@@ -5,17 +5,16 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
+	"iter"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/suggest"
 )
 
-// keys checks a body for what the decoder accepts silently: duplicate keys, and, if strict, names
-// in another case.
+// keys checks a body for keys that the decoder accepts silently: duplicate ones, and, if strict,
+// unknown names and names in another case.
 type keys struct{ strict bool }
 
 // check returns a Malformed error with the path of the first such key. The body must already have
@@ -61,9 +60,9 @@ func (k keys) object(dec *json.Decoder, of reflect.Type, at string) error {
 		}
 		name, _ := key.(string)
 		path := join(at, name)
-		known, inner, _ := takes.find(name)
-		if k.strict && known != name {
-			return unknown{path: path, known: fieldNames(of)}.error(name)
+		known, inner, ok := takes.find(name)
+		if k.strict && (!ok || known != name) {
+			return unknown(path, name, fieldNames(of))
 		}
 		if seen[known] {
 			return &errs.Error{Kind: errs.Malformed, Field: path, Message: path + " is given twice"}
@@ -96,55 +95,6 @@ func join(at, name string) string {
 	return at + "." + name
 }
 
-// unknown is the path of an unknown field and the known names at that place.
-type unknown struct {
-	path  string
-	known []string
-}
-
-// unknownAt finds the unknown field of that name. If it is not found, the path is the name itself.
-func unknownAt(body []byte, into reflect.Type, name string) unknown {
-	var value any
-	if err := json.NewDecoder(bytes.NewReader(body)).Decode(&value); err != nil && err != io.EOF {
-		return unknown{path: name}
-	}
-	if found := unknownIn(value, into, name, ""); found.path != "" {
-		return found
-	}
-	return unknown{path: name}
-}
-
-func unknownIn(value any, t reflect.Type, name, at string) unknown {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch value := value.(type) {
-	case []any:
-		if t.Kind() != reflect.Slice {
-			return unknown{}
-		}
-		for i, v := range value {
-			if found := unknownIn(v, t.Elem(), name, fmt.Sprintf("%s[%d]", at, i)); found.path != "" {
-				return found
-			}
-		}
-	case map[string]any:
-		takes := fieldsOf(t)
-		for key, v := range sorted(value) {
-			_, inner, known := takes.find(key)
-			if !known && key == name {
-				return unknown{path: join(at, name), known: fieldNames(t)}
-			}
-			if known && inner != nil {
-				if found := unknownIn(v, inner, name, join(at, key)); found.path != "" {
-					return found
-				}
-			}
-		}
-	}
-	return unknown{}
-}
-
 const (
 	// fewFields is the number of known names up to which all are listed.
 	fewFields = 8
@@ -152,32 +102,16 @@ const (
 	maxTold = 200
 )
 
-// error names the unknown field and suggests known ones.
-func (u unknown) error(name string) error {
-	path := strings.ToValidUTF8(u.path[:min(len(u.path), maxTold)], "")
+// unknown returns the error for an unknown field, which suggests known ones.
+func unknown(path, name string, known []string) error {
+	path = strings.ToValidUTF8(path[:min(len(path), maxTold)], "")
 	text := path + " is not a known field"
-	if nearest := suggest.Nearest(name, u.known); nearest != "" {
+	if nearest := suggest.Nearest(name, known); nearest != "" {
 		text += ": did you mean " + nearest + "?"
-	} else if n := len(u.known); n > 0 && n <= fewFields {
-		text += ": known fields are " + strings.Join(u.known, ", ")
+	} else if n := len(known); n > 0 && n <= fewFields {
+		text += ": known fields are " + strings.Join(known, ", ")
 	}
 	return &errs.Error{Kind: errs.Malformed, Field: path, Message: text}
-}
-
-// sorted yields an object's fields sorted by name.
-func sorted(m map[string]any) func(yield func(string, any) bool) {
-	return func(yield func(string, any) bool) {
-		keys := make([]string, 0, len(m))
-		for k := range m {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for _, k := range keys {
-			if !yield(k, m[k]) {
-				return
-			}
-		}
-	}
 }
 
 // fields are the fields that a type accepts.
@@ -196,15 +130,38 @@ func fieldsOf(t reflect.Type) fields {
 		return fields{each: t.Elem()}
 	case t.Kind() == reflect.Struct:
 		named := map[string]reflect.Type{}
-		for _, f := range reflect.VisibleFields(t) {
-			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if f.IsExported() && tag != "-" && (!f.Anonymous || tag != "") {
-				named[cmp.Or(tag, f.Name)] = f.Type
-			}
+		for name, f := range fieldsIn(t) {
+			named[name] = f.Type
 		}
 		return fields{named: named}
 	}
 	return fields{}
+}
+
+// fieldsIn yields the fields of a struct by their JSON names, including those of embedded structs.
+func fieldsIn(t reflect.Type) iter.Seq2[string, reflect.StructField] {
+	return func(yield func(string, reflect.StructField) bool) {
+		for _, f := range reflect.VisibleFields(t) {
+			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.IsExported() && tag != "-" && (!f.Anonymous || tag != "") && !yield(cmp.Or(tag, f.Name), f) {
+				return
+			}
+		}
+	}
+}
+
+// fieldNames lists the JSON names of a struct's fields. It is empty for other types.
+func fieldNames(t reflect.Type) (names []string) {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+	for name := range fieldsIn(t) {
+		names = append(names, name)
+	}
+	return names
 }
 
 // find returns the field for a name, ignoring case: its exact name and type.
