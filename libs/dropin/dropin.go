@@ -18,13 +18,13 @@ import (
 	"syscall"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
 // Dir is the absolute path of a directory of programs. Empty means there is no such directory.
 type Dir string
 
 const (
-	maxName   = 64 // of a program name, in bytes
 	maxListed = 20 // programs listed in an error
 	// writableByGroup and writableByAll are the mode bits that let other users change a file.
 	writableByGroup, writableByAll = 0o020, 0o002
@@ -33,12 +33,7 @@ const (
 // ValidName reports whether a string can name a program: 1 to 64 letters, digits, _ . and -, not
 // starting with a period or a dash.
 func ValidName(name string) bool {
-	if name == "" || len(name) > maxName || name[0] == '.' || name[0] == '-' {
-		return false
-	}
-	return !strings.ContainsFunc(name, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_.-", r)
-	})
+	return validate.ValidSegment(name) && name[0] != '-'
 }
 
 // Find returns the path of a program. The error is Invalid if the name is not valid or there is no

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -196,10 +197,8 @@ func (p *pipes) close() {
 }
 
 func environment(env []string) []string {
-	for _, one := range env {
-		if strings.HasPrefix(one, "PATH=") {
-			return env
-		}
+	if slices.ContainsFunc(env, func(one string) bool { return strings.HasPrefix(one, "PATH=") }) {
+		return env
 	}
 	return append([]string{defaultPath}, env...)
 }

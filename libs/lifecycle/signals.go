@@ -30,7 +30,7 @@ func WithSignals(parent context.Context, log *slog.Logger, exit func(code int)) 
 		select {
 		case s := <-signals:
 			log.Warn("second signal: exiting at once", "signal", s.String())
-			exit(128 + signalNumber(s))
+			exit(128 + int(s.(syscall.Signal)))
 		case <-done:
 		}
 	})
@@ -43,11 +43,4 @@ func WithSignals(parent context.Context, log *slog.Logger, exit func(code int)) 
 			cancel(context.Canceled)
 		})
 	}
-}
-
-func signalNumber(s os.Signal) int {
-	if n, ok := s.(syscall.Signal); ok {
-		return int(n)
-	}
-	return 0
 }

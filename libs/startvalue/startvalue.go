@@ -170,17 +170,11 @@ func (v Values) env(env map[string]string) (tainted map[string]string, err error
 // isCode reports whether an environment variable decides which programs run, or how a shell parses
 // a command.
 func isCode(name string) bool {
-	for _, prefix := range []string{"LD_", "DYLD_", "BASH", "PYTHON", "PERL5", "RUBY", "NODE_", "LUA_", "GIT_", "GCONV_"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	for _, suffix := range []string{"OPTS", "OPTIONS", "ARGS", "FLAGS", "PATH"} {
-		if strings.HasSuffix(name, suffix) {
-			return true
-		}
-	}
-	return slices.Contains([]string{"IFS", "ENV", "PS4", "PROMPT_COMMAND", "GLOBIGNORE", "EXECIGNORE", "SHELL", "JAVA_HOME", "STARTUP", "COMMAND", "CMD"}, name)
+	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	ends := func(suffix string) bool { return strings.HasSuffix(name, suffix) }
+	return slices.ContainsFunc([]string{"LD_", "DYLD_", "BASH", "PYTHON", "PERL5", "RUBY", "NODE_", "LUA_", "GIT_", "GCONV_"}, begins) ||
+		slices.ContainsFunc([]string{"OPTS", "OPTIONS", "ARGS", "FLAGS", "PATH"}, ends) ||
+		slices.Contains([]string{"IFS", "ENV", "PS4", "PROMPT_COMMAND", "GLOBIGNORE", "EXECIGNORE", "SHELL", "JAVA_HOME", "STARTUP", "COMMAND", "CMD"}, name)
 }
 
 // refuse returns the error for a value that cannot be inserted.

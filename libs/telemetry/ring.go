@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -64,14 +65,7 @@ func ParseRecordFilter(level, logger string) (RecordFilter, error) {
 }
 
 // rank returns the index of a level, -1 if it is unknown.
-func rank(level string) int {
-	for n, l := range levels {
-		if l == level {
-			return n
-		}
-	}
-	return -1
-}
+func rank(level string) int { return slices.Index(levels[:], level) }
 
 // Takes reports whether the filter selects a record.
 func (f RecordFilter) Takes(r Record) bool {

@@ -67,14 +67,8 @@ func HeapMiB(memoryMiB int) int {
 
 // ShellQuote single-quotes s unless it is a plain word or placeholder.
 func ShellQuote(s string) string {
-	plain := s != ""
-	for _, c := range s {
-		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@%", c) {
-			plain = false
-			break
-		}
-	}
-	if plain {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+@%"
+	if s != "" && strings.Trim(s, plain) == "" {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

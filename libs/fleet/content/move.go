@@ -1,6 +1,7 @@
 package content
 
 import (
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet/record"
@@ -28,7 +29,7 @@ type TemplateMove struct {
 	// Number counts the template's moves from 1.
 	Number int64 `json:"number"`
 	// Digest is the new version, "" if the template was deleted. Previous is the version before,
-	// "" if there was none.
+	// "" for the first.
 	Digest   string    `json:"digest,omitempty"`
 	Previous string    `json:"previous,omitempty"`
 	Kind     MoveKind  `json:"kind"`
@@ -95,8 +96,8 @@ type TemplateDoomed struct {
 }
 
 // PreviousVersion returns the version an undo leads to: the head before the current one, where a
-// rollback also undoes the moves after the version it restored. It is "" before the second version. moves
-// are the moves of one template, oldest first; the oldest may be missing.
+// rollback also undoes the moves after the version it restored. It is "" before the second version.
+// moves are the moves of one template, oldest first; the oldest may be missing.
 func PreviousVersion(moves []TemplateMove) string {
 	var heads []string
 	for i, m := range moves {
@@ -104,8 +105,11 @@ func PreviousVersion(moves []TemplateMove) string {
 			heads = append(heads, m.Previous)
 		}
 		if below := len(heads) - 1; m.Kind == MoveRollback && below > 0 {
-			if at := lastIndex(heads[:below], m.Digest); at >= 0 {
-				heads = heads[:at]
+			for at, digest := range slices.Backward(heads[:below]) {
+				if digest == m.Digest {
+					heads = heads[:at]
+					break
+				}
 			}
 		}
 		heads = append(heads, m.Digest)
@@ -114,13 +118,4 @@ func PreviousVersion(moves []TemplateMove) string {
 		return ""
 	}
 	return heads[len(heads)-2]
-}
-
-func lastIndex(s []string, want string) int {
-	for i := len(s) - 1; i >= 0; i-- {
-		if s[i] == want {
-			return i
-		}
-	}
-	return -1
 }

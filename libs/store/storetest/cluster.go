@@ -3,7 +3,6 @@ package storetest
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -49,11 +48,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 
 func (c *Cluster) launch(t testing.TB, m *member) {
 	t.Helper()
-	cfg := config(m.dir)
-	cfg.Name, cfg.InitialCluster = m.name, c.initial
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls("http://127.0.0.1:0"), urls(m.client.url())
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls("http://127.0.0.1:0"), urls(m.peer.url())
-	server, err := embed.StartEtcd(cfg)
+	server, err := embed.StartEtcd(memberOptions{Name: m.name, Dir: m.dir, Client: m.client.url(), Peer: m.peer.url(), Initial: c.initial}.config())
 	if err != nil {
 		t.Fatalf("starting member %s: %v", m.name, err)
 	}
@@ -86,12 +81,7 @@ func (c *Cluster) Client(t testing.TB) *store.Client { return c.ClientAt(t, c.En
 // ClientAt connects to the given addresses until the test ends.
 func (c *Cluster) ClientAt(t testing.TB, endpoints ...string) *store.Client {
 	t.Helper()
-	cli, err := store.Dial(endpoints, store.Options{Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatalf("dialling the test etcd: %v", err)
-	}
-	t.Cleanup(func() { _ = cli.Close() })
-	return cli
+	return dial(t, endpoints...)
 }
 
 // Raw returns etcd's own in-process client of a live member.

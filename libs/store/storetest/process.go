@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -24,9 +23,17 @@ import (
 // memberEnv makes a test program run as an etcd member.
 const memberEnv = "ORRERY_TEST_ETCD_MEMBER"
 
-// memberOptions is the value of memberEnv.
+// memberOptions are the options of one member of several, and the value of memberEnv.
 type memberOptions struct {
 	Name, Dir, Client, Peer, Initial string
+}
+
+func (o memberOptions) config() *embed.Config {
+	cfg := config(o.Dir)
+	cfg.Name, cfg.InitialCluster = o.Name, o.Initial
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls("http://127.0.0.1:0"), urls(o.Client)
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls("http://127.0.0.1:0"), urls(o.Peer)
+	return cfg
 }
 
 // ServeMember must be the first call of TestMain in a package that uses StartProcesses. In a
@@ -49,11 +56,7 @@ func serveMember(text string) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
-	cfg := config(o.Dir)
-	cfg.Name, cfg.InitialCluster = o.Name, o.Initial
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls("http://127.0.0.1:0"), urls(o.Client)
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls("http://127.0.0.1:0"), urls(o.Peer)
-	server, err := embed.StartEtcd(cfg)
+	server, err := embed.StartEtcd(o.config())
 	if err != nil {
 		return err
 	}
@@ -127,12 +130,7 @@ func (p *Processes) start(t testing.TB, o memberOptions) (client, peer string) {
 // Client connects to all members until the test ends.
 func (p *Processes) Client(t testing.TB) *store.Client {
 	t.Helper()
-	c, err := store.Dial(p.endpoints, store.Options{Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatalf("dialling the test etcd: %v", err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return dial(t, p.endpoints...)
 }
 
 // Leader waits for a leader and returns its index. No member may hang.

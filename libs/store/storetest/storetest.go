@@ -42,20 +42,16 @@ const peerURL = "http://127.0.0.1:0"
 // Start runs an etcd until the test ends.
 func Start(t testing.TB) *Etcd {
 	t.Helper()
-	e := &Etcd{dir: t.TempDir(), gate: newGate(t)}
-	e.Endpoint = e.gate.url()
-	e.start(t)
-	t.Cleanup(func() { e.stop() })
-	return e
+	return StartSmall(t, 0)
 }
 
-// StartSmall is Start with a quota on the size of the database, in bytes.
+// StartSmall is Start with a quota on the size of the database, in bytes. 0 means etcd's default.
 func StartSmall(t testing.TB, quota int64) *Etcd {
 	t.Helper()
 	e := &Etcd{dir: t.TempDir(), gate: newGate(t), quota: quota}
 	e.Endpoint = e.gate.url()
-	e.start(t)
-	t.Cleanup(func() { e.stop() })
+	e.Restart(t)
+	t.Cleanup(e.Stop)
 	return e
 }
 
@@ -97,7 +93,12 @@ func New(t testing.TB) *store.Client {
 // Client connects over the network until the test ends.
 func (e *Etcd) Client(t testing.TB) *store.Client {
 	t.Helper()
-	c, err := store.Dial([]string{e.Endpoint}, store.Options{Log: slog.New(slog.DiscardHandler)})
+	return dial(t, e.Endpoint)
+}
+
+func dial(t testing.TB, endpoints ...string) *store.Client {
+	t.Helper()
+	c, err := store.Dial(endpoints, store.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatalf("dialling the test etcd: %v", err)
 	}
@@ -142,21 +143,12 @@ func (e *Etcd) RevokeAll(t testing.TB) {
 	}
 }
 
-// Stop stops etcd like a crash. Restart starts it again with its data.
-func (e *Etcd) Stop() { e.stop() }
-
-// Restart starts a stopped etcd again with the same endpoint and data.
-func (e *Etcd) Restart(t testing.TB) {
-	t.Helper()
-	e.start(t)
-}
-
 // Empty starts a stopped etcd again with the same endpoint but without data, as if an operator had
 // lost the data and started over.
 func (e *Etcd) Empty(t testing.TB) {
 	t.Helper()
 	e.dir = t.TempDir()
-	e.start(t)
+	e.Restart(t)
 }
 
 // config returns the configuration common to all members.
@@ -169,7 +161,8 @@ func config(dir string) *embed.Config {
 	return cfg
 }
 
-func (e *Etcd) start(t testing.TB) {
+// Restart starts a stopped etcd again with the same endpoint and data.
+func (e *Etcd) Restart(t testing.TB) {
 	t.Helper()
 	e.server = e.serve(t)
 	e.inner = v3client.New(e.server.Server)
@@ -197,7 +190,8 @@ func (e *Etcd) serve(t testing.TB) *embed.Etcd {
 	return server
 }
 
-func (e *Etcd) stop() {
+// Stop stops etcd like a crash. Restart starts it again with its data.
+func (e *Etcd) Stop() {
 	if e.server == nil {
 		return
 	}

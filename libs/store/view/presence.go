@@ -2,7 +2,6 @@ package view
 
 import (
 	"iter"
-	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/players"
@@ -14,7 +13,7 @@ func (s *Snapshot) applyPlayers(c *Change, raw store.Change) error {
 	if err := set(s.PlayerParts, c.Key[0]+"/"+c.Key[1], c, raw); err != nil {
 		return err
 	}
-	was, is := told(c.Before), told(c.After)
+	was, is := presencesIn(c.Before), presencesIn(c.After)
 	for k, p := range was {
 		if _, still := is[k]; !still {
 			s.byPlayer.tree.Delete(k)
@@ -28,8 +27,8 @@ func (s *Snapshot) applyPlayers(c *Change, raw store.Change) error {
 	return nil
 }
 
-// told returns the players of one side of a change, by player and reporting instance.
-func told(side any) map[pair]*players.Presence {
+// presencesIn returns the players of one side of a change, by player and reporting instance.
+func presencesIn(side any) map[pair]*players.Presence {
 	part, ok := side.(*players.PresencePart)
 	if !ok || part == nil {
 		return nil
@@ -55,12 +54,8 @@ func (s *Snapshot) Presences() iter.Seq[*players.Presence] {
 
 // PresencesOf returns the reports about one player.
 func (s *Snapshot) PresencesOf(id players.PlayerID) []players.Presence {
-	prefix := string(pairOf(id, ""))
 	var out []players.Presence
-	for k, p := range s.byPlayer.from(pair(prefix)) {
-		if !strings.HasPrefix(string(k), prefix) {
-			break
-		}
+	for _, p := range under(s.byPlayer, pairOf(id, "")) {
 		out = append(out, *p)
 	}
 	return out
@@ -68,13 +63,8 @@ func (s *Snapshot) PresencesOf(id players.PlayerID) []players.Presence {
 
 // ToldBy returns the players that an instance reports, sorted.
 func (s *Snapshot) ToldBy(id fleet.InstanceID) []players.PlayerID {
-	prefix := string(pairOf(id, ""))
 	var out []players.PlayerID
-	for k := range s.byTeller.from(pair(prefix)) {
-		player, ok := strings.CutPrefix(string(k), prefix)
-		if !ok {
-			break
-		}
+	for player := range under(s.byTeller, pairOf(id, "")) {
 		out = append(out, players.PlayerID(player))
 	}
 	return out

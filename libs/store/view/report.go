@@ -4,7 +4,6 @@ import (
 	"iter"
 	"maps"
 	"strconv"
-	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
@@ -86,13 +85,8 @@ func (s *Snapshot) FiguresUnchanged(n fleet.NodeID, id fleet.InstanceID) store.G
 
 // parts yields the numbered records of a node in a table by "<node>/<part>".
 func parts[T any](t Table[string, T], n fleet.NodeID) iter.Seq2[int, T] {
-	prefix := string(n) + "/"
 	return func(yield func(int, T) bool) {
-		for k, p := range t.from(prefix) {
-			number, ok := strings.CutPrefix(k, prefix)
-			if !ok {
-				return
-			}
+		for number, p := range under(t, string(n)+"/") {
 			if part, err := strconv.Atoi(number); err == nil && !yield(part, p) {
 				return
 			}

@@ -39,6 +39,18 @@ func (t Table[K, V]) from(k K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) { t.tree.Ascend(k, yield) }
 }
 
+// under yields the records whose keys have a prefix, in key order, by the rest of their keys.
+func under[K ~string, V any](t Table[K, V], prefix K) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for k, v := range t.from(prefix) {
+			rest, ok := strings.CutPrefix(string(k), string(prefix))
+			if !ok || !yield(rest, v) {
+				return
+			}
+		}
+	}
+}
+
 // First returns the first record in key order. ok is false if the table is empty.
 func (t Table[K, V]) First() (k K, v V, ok bool) { return t.tree.Min() }
 
@@ -158,13 +170,8 @@ func (s *Snapshot) joined(id fleet.InstanceID) (*fleet.Instance, bool) {
 }
 
 func within(t index, first string, get func(fleet.InstanceID) (*fleet.Instance, bool)) iter.Seq[*fleet.Instance] {
-	prefix := pair(first + "\x00")
 	return func(yield func(*fleet.Instance) bool) {
-		for k := range t.from(prefix) {
-			id, ok := strings.CutPrefix(string(k), string(prefix))
-			if !ok {
-				return
-			}
+		for id := range under(t, pair(first+"\x00")) {
 			if i, ok := get(fleet.InstanceID(id)); ok && !yield(i) {
 				return
 			}
@@ -262,10 +269,7 @@ func (s *Snapshot) Heads() []content.TemplateHead {
 // ServiceSessions returns the live replicas of a service.
 func (s *Snapshot) ServiceSessions(service string) []*cluster.Session {
 	var out []*cluster.Session
-	for k, v := range s.Sessions.from(service + "/") {
-		if len(k) <= len(service) || k[:len(service)+1] != service+"/" {
-			break
-		}
+	for _, v := range under(s.Sessions, service+"/") {
 		out = append(out, v)
 	}
 	return out
