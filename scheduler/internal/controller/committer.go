@@ -59,6 +59,8 @@ type committer struct {
 	// history counts how often etcd went back in time, such as by a restore.
 	history int
 	retries []retryEntry
+	// onlyOwnUntil is how long the scheduler keeps to its own nodes, see keepToOwn.
+	onlyOwnUntil time.Time
 	// pausedUntil is set after a failed transaction.
 	pausedUntil time.Time
 }

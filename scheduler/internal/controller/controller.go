@@ -120,7 +120,7 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 		if own != c.own {
 			c.own = own
 			c.state.queueOwned(own)
-			c.state.preferOwn(own)
+			c.state.preferOwn(own, false)
 		}
 		if wait := c.pausedUntil.Sub(now); wait > 0 {
 			return wait
@@ -162,6 +162,7 @@ func (c *Controller) catchUp(now time.Time) {
 func (c *Controller) requeue(now time.Time) {
 	c.state.releaseBlocked(now)
 	c.queueRetries(now)
+	c.useAllNodes(now)
 	c.resumeSearch(now)
 	if now.Sub(c.resynced) >= resync {
 		c.resynced = now
@@ -183,6 +184,9 @@ func (c *Controller) next(now time.Time) time.Duration {
 	at(c.state.refresh)
 	at(c.nextSearch())
 	at(c.resynced.Add(resync))
+	if c.state.preference.onlyOwn {
+		at(c.onlyOwnUntil)
+	}
 	if len(c.state.balanced) > 0 {
 		at(c.balancer.due)
 	}

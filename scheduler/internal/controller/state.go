@@ -32,9 +32,8 @@ type state struct {
 	queues  map[fleet.NodeID]*nodeQueue
 	// nominated are the resources that evictions free for waiting instances. The model is
 	// charged with them.
-	nominated map[fleet.InstanceID]place.Hold
-	// prefers returns true for the nodes that the model prefers, see preferOwn.
-	prefers func(fleet.NodeID) bool
+	nominated  map[fleet.InstanceID]place.Hold
+	preference preference
 	// balanced are the groups that allow moves.
 	balanced map[fleet.GroupName]struct{}
 	// queued is the number of assumptions that are not sent yet.
@@ -99,8 +98,8 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	before := *s
 	*s = *newState(before.maxCPU)
 	s.blocked, s.arrived, s.stops = before.blocked, before.arrived, before.stops
-	s.snap, s.queues, s.capacityVersion, s.prefers = snap, before.queues, before.capacityVersion+1, before.prefers
-	s.model.Prefer(s.prefers)
+	s.snap, s.queues, s.capacityVersion, s.preference = snap, before.queues, before.capacityVersion+1, before.preference
+	s.model.Prefer(s.preference.to, s.preference.onlyOwn)
 	for _, l := range s.queues {
 		l.restart(rewound)
 		s.forget(l)

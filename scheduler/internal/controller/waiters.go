@@ -94,20 +94,6 @@ func (s *state) queueOwned(own *store.Ownership) {
 	}
 }
 
-// preferOwn prefers the nodes whose names hash to an owned shard, while other schedulers
-// own other shards. Otherwise equal nodes would be best for all schedulers at the same
-// moment, and only the first placement on each would succeed.
-func (s *state) preferOwn(own *store.Ownership) {
-	s.prefers = nil
-	if own.Count() < fleet.ShardCount {
-		s.prefers = func(n fleet.NodeID) bool {
-			_, ours := own.Fence(fleet.GroupName(n))
-			return ours
-		}
-	}
-	s.model.Prefer(s.prefers)
-}
-
 // retryClasses queues one instance of each class if resources may have become free.
 func (s *state) retryClasses() {
 	if s.retriedVersion == s.capacityVersion {

@@ -68,8 +68,8 @@ func TestARankingKeptSaysWhatAFreshOneSays(t *testing.T) {
 				now = now.Add(2 * time.Minute)
 				both(func(m *place.Model) { m.Expire(now) })
 			case 5:
-				own := maybe(t, "own", anyNode)
-				both(func(m *place.Model) { m.Prefer(func(n fleet.NodeID) bool { return n >= own }) })
+				own, onlyOwn := maybe(t, "own", anyNode), rapid.Bool().Draw(t, "onlyOwn")
+				both(func(m *place.Model) { m.Prefer(func(n fleet.NodeID) bool { return n >= own }, onlyOwn) })
 			default:
 				r := drawAsked(t, n, plans)
 				c, u := kept.Place(&r)

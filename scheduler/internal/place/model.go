@@ -43,8 +43,9 @@ type Node struct {
 	// failures are the recent failures on the node, oldest first. The slice is replaced,
 	// never modified.
 	failures []failure
-	// preferred means that the model prefers the node, see Model.Prefer.
+	// preferred means that the model prefers the node; share is the score it gets for that.
 	preferred bool
+	share     int64
 	// busyAbove is the bound of SetMaxCPU when the load is above it, else 0.
 	busyAbove float64
 	// slot is the node's index in Model.slots.
@@ -89,8 +90,9 @@ type Model struct {
 	// failing are the nodes with failures; expired is the time of the last scan by Expire.
 	failing []*Node
 	expired time.Time
-	// prefers is the argument of Prefer.
+	// prefers and apart are the arguments of Prefer. A nil prefers means no preference.
 	prefers func(fleet.NodeID) bool
+	apart   bool
 	// maxCPU is the argument of SetMaxCPU.
 	maxCPU float64
 }
@@ -110,7 +112,7 @@ func (m *Model) SetNode(n Node, blocked []int) {
 	before := have.blocked
 	n.usable, _ = n.Room.Of(n.Capacity) // capacityFilter reports this error
 	n.used, n.ports, n.instances, n.alone, n.groups = have.used, have.ports, have.instances, have.alone, have.groups
-	n.failures, n.slot, n.facts, n.preferred = have.failures, have.slot, have.facts, have.preferred
+	n.failures, n.slot, n.facts, n.preferred, n.share = have.failures, have.slot, have.facts, have.preferred, have.share
 	if n.busyAbove = 0; m.maxCPU > 0 && n.CPULoad > m.maxCPU {
 		n.busyAbove = m.maxCPU
 	}
@@ -147,7 +149,7 @@ func (m *Model) node(id fleet.NodeID) *Node {
 		return n
 	}
 	n := &Node{ID: id, groups: map[fleet.GroupName]tally{}, slot: len(m.slots)}
-	n.preferred = m.isPreferred(id)
+	n.preferred, n.share = m.isPreferred(id)
 	if last := len(m.unused) - 1; last >= 0 {
 		n.slot, m.unused = m.unused[last], m.unused[:last]
 		n.facts = m.slots[n.slot].facts + 1

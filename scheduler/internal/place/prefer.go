@@ -7,16 +7,26 @@ import (
 // Prefer makes the model prefer the nodes for which to returns true. Schedulers that share
 // the nodes prefer different ones, so that they rarely choose the same node at the same
 // moment. A preferred node wins only over nodes with the same score and as much free
-// memory. A nil to prefers no node. The result of to must not change until the next call of
-// Prefer.
-func (m *Model) Prefer(to func(fleet.NodeID) bool) {
-	m.prefers = to
+// memory. With apart it wins over every other node, unless the group has preferences or
+// failed there. A nil to prefers no node. The result of to must not change until the next
+// call of Prefer.
+func (m *Model) Prefer(to func(fleet.NodeID) bool, apart bool) {
+	m.prefers, m.apart = to, apart
 	for _, n := range m.nodes {
-		if preferred := m.isPreferred(n.ID); preferred != n.preferred {
-			n.preferred = preferred
+		if preferred, share := m.isPreferred(n.ID); preferred != n.preferred || share != n.share {
+			n.preferred, n.share = preferred, share
 			m.newFacts(n)
 		}
 	}
 }
 
-func (m *Model) isPreferred(id fleet.NodeID) bool { return m.prefers != nil && m.prefers(id) }
+// isPreferred reports whether the model prefers a node, and the score the node gets for it.
+func (m *Model) isPreferred(id fleet.NodeID) (preferred bool, share int64) {
+	if m.prefers == nil || !m.prefers(id) {
+		return false, 0
+	}
+	if m.apart {
+		return true, unit
+	}
+	return true, 0
+}

@@ -17,21 +17,23 @@ func TestAModelPrefersItsOwnNodes(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		prefers fleet.NodeID
+		apart   bool
 		nodes   []place.Node
 		ask     func(*place.Request)
 		want    fleet.NodeID
 	}{
-		{"of equal nodes it chooses its own", "a", []place.Node{node("a"), node("b")}, nil, "a"},
-		{"whichever that is", "b", []place.Node{node("a"), node("b")}, nil, "b"},
-		{"a node that is a little better wins over its own", "b", []place.Node{node("a"), node("b", loaded(0.001))}, nil, "a"},
-		{"a node with more free memory wins over its own", "b", []place.Node{node("a", sized(1000)), node("b", sized(900))}, nil, "a"},
-		{"what a group prefers comes first", "a", []place.Node{node("a", inZone("east")), node("b", inZone("west"))}, preferring, "b"},
-		{"it does not choose a cordoned node", "a", []place.Node{node("a", func(n *place.Node) { n.Cordoned = true }), node("b")}, nil, "b"},
+		{"of equal nodes it chooses its own", "a", false, []place.Node{node("a"), node("b")}, nil, "a"},
+		{"whichever that is", "b", false, []place.Node{node("a"), node("b")}, nil, "b"},
+		{"a node that is a little better wins over its own", "b", false, []place.Node{node("a"), node("b", loaded(0.001))}, nil, "a"},
+		{"a node with more free memory wins over its own", "b", false, []place.Node{node("a", sized(1000)), node("b", sized(900))}, nil, "a"},
+		{"it keeps apart", "b", true, []place.Node{node("a"), node("b", loaded(0.9))}, nil, "b"},
+		{"what a group prefers comes first", "a", true, []place.Node{node("a", inZone("east")), node("b", inZone("west"))}, preferring, "b"},
+		{"it does not choose a cordoned node", "a", true, []place.Node{node("a", func(n *place.Node) { n.Cordoned = true }), node("b")}, nil, "b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := place.NewModel()
 			m.SetNode(c.nodes[0], nil)
-			m.Prefer(func(n fleet.NodeID) bool { return n == c.prefers })
+			m.Prefer(func(n fleet.NodeID) bool { return n == c.prefers }, c.apart)
 			m.SetNode(c.nodes[1], nil) // it also applies to nodes that join later
 			var asked []func(*place.Request)
 			if c.ask != nil {
@@ -44,18 +46,21 @@ func TestAModelPrefersItsOwnNodes(t *testing.T) {
 	}
 }
 
-func TestPreferNilRestoresTheDefault(t *testing.T) {
+func TestAModelThatPrefersNothingAnyMoreIsAsOneThatNeverDid(t *testing.T) {
 	m, never := model(node("a"), node("b")), model(node("a"), node("b"))
-	m.Prefer(func(n fleet.NodeID) bool { return n == "a" })
-	m.Prefer(nil)
+	m.Prefer(func(n fleet.NodeID) bool { return n == "a" }, true)
+	if c := chosen(t, m, request()); c.Score.Parts()["share"] == 0 {
+		t.Errorf("the score does not say why: %v", c.Score.Parts())
+	}
+	m.Prefer(nil, true)
 	if got, want := chosen(t, m, request()), chosen(t, never, request()); got.Node != want.Node || got.Score != want.Score {
 		t.Errorf("it chose %s, scored %v, the other %s", got.Node, got.Score.Parts(), want.Node)
 	}
 }
 
-func TestAFailingPreferredNodeIsAvoided(t *testing.T) {
+func TestANodeThatKeepsFailingIsAvoidedHoweverMuchTheModelPrefersIt(t *testing.T) {
 	m := model(node("a"), node("b"))
-	m.Prefer(func(n fleet.NodeID) bool { return n == "a" })
+	m.Prefer(func(n fleet.NodeID) bool { return n == "a" }, true)
 	r := request()
 	for range 5 {
 		m.Failed("a", r.Group, r.Plan.GroupRevision, time.Unix(1_000_000, 0))

@@ -28,7 +28,7 @@ func newReplicas(t *rapid.T, count int, nodes []place.Node) *replicas {
 	for n := range count {
 		m := model(nodes...)
 		if count > 1 {
-			m.Prefer(func(id fleet.NodeID) bool { return int(id[len(id)-1])%count == n })
+			m.Prefer(func(id fleet.NodeID) bool { return int(id[len(id)-1])%count == n }, false)
 		}
 		r.models = append(r.models, m)
 	}

@@ -12,7 +12,8 @@ import (
 // does not matter and equal scores compare equal.
 const unit = 1_000_000
 
-// The parts of a score: those with a weight, in the order of fleet.ScoreParts, and two more.
+// The parts of a score: those with a weight, in the order of fleet.ScoreParts, and three
+// more.
 const (
 	partMemory = iota
 	partCPU
@@ -25,7 +26,8 @@ const (
 	weighted      // the number of parts with a weight
 	partPreferred = weighted
 	partFailures  = weighted + 1
-	partCount     = weighted + 2
+	partShare     = weighted + 2
+	partCount     = weighted + 3
 )
 
 // partNames are the names that explanations use.
@@ -33,12 +35,12 @@ var partNames = [partCount]string{
 	partMemory: string(fleet.ScoreMemory), partCPU: string(fleet.ScoreCPU), partInstances: string(fleet.ScoreInstances),
 	partPorts: string(fleet.ScorePorts), partSpread: string(fleet.ScoreSpread), partOwn: string(fleet.ScoreOwn),
 	partPacked: string(fleet.ScorePacked), partWarm: string(fleet.ScoreWarm),
-	partPreferred: "preferred", partFailures: "failures",
+	partPreferred: "preferred", partFailures: "failures", partShare: "share",
 }
 
 // Score says how well a node suits, in parts that add up to the total. Each weighted part
 // is its share of all weights times a value from 0 to 1, so these parts add up to at most
-// 1. Preferences and failures come on top. Score is comparable.
+// 1. Preferences, failures and the preferred share come on top. Score is comparable.
 type Score struct {
 	parts [partCount]int32
 	// counted has a bit for each part that was set.
@@ -144,6 +146,9 @@ func (q *question) lasting(n *Node, s *Score) {
 	}
 	if len(q.prefer) > 0 {
 		s.set(partPreferred, preferred(n, q.prefer))
+	}
+	if n.share > 0 && len(q.prefer) == 0 { // else the share could hide a preference
+		s.set(partShare, n.share)
 	}
 	if n.fails(q.Group, q.revision) {
 		s.set(partFailures, failurePenalty)
