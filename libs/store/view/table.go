@@ -58,7 +58,8 @@ func kindTables() map[Kind]kindTable {
 		KindReportPart: {2, nil, (*Snapshot).applyReportPart},
 		KindPlan:       table(1, func(s *Snapshot) *Table[string, *fleet.StoredPlan] { return &s.Plans }),
 		KindTemplateHead: {
-			2, []func(*Snapshot){forks(func(s *Snapshot) *Table[string, *content.TemplateHead] { return &s.TemplateHeads })},
+			2,
+			[]func(*Snapshot){forks(func(s *Snapshot) *Table[string, *content.TemplateHead] { return &s.TemplateHeads })},
 			func(s *Snapshot, c *Change, raw store.Change) error {
 				s.definers = new(definers)
 				return set(s.TemplateHeads, c.Key[0]+"/"+c.Key[1], c, raw)
@@ -107,7 +108,8 @@ func kindTables() map[Kind]kindTable {
 		KindRevokedNode:  table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.RevokedNode] { return &s.RevokedNodes }),
 		KindJoinToken:    table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.JoinToken] { return &s.JoinTokens }),
 		KindSession: {
-			2, []func(*Snapshot){
+			2,
+			[]func(*Snapshot){
 				forks(func(s *Snapshot) *Table[fleet.NodeID, *fleet.NodeSession] { return &s.NodeSessions }),
 				forks(func(s *Snapshot) *Table[string, *cluster.Session] { return &s.Sessions }),
 			},
