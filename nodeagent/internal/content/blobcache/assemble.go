@@ -22,8 +22,8 @@ type chunkLocation struct {
 }
 
 // assemble builds a large file from its chunks: those of an earlier attempt, those that another
-// cached file has, such as an older version of it, and the rest, which it fetches. It verifies
-// the hash of the whole file, and those of single chunks only if the whole is corrupt.
+// cached file has, such as an older version of it, and the rest, which it fetches. It hashes
+// each byte once, for the whole file. It hashes single chunks only if the whole is corrupt.
 func (c *Cache) assemble(ctx context.Context, e content.ManifestEntry, path string, index chunkIndex) error {
 	if err := checkChunks(e); err != nil {
 		return err
@@ -40,17 +40,17 @@ func (c *Cache) assemble(ctx context.Context, e content.ManifestEntry, path stri
 		if err := p.complete(ctx); err != nil {
 			return err
 		}
-		whole, err := p.hash(0, e.Size)
-		if err != nil {
+		if whole, err := p.sum(); err != nil {
 			return err
-		}
-		if whole == e.SHA256 {
+		} else if whole == e.SHA256 {
 			return p.commit(path)
 		}
-		damaged, err := p.verifyChunks(ctx)
+		whole, damaged, err := p.verifyChunks(ctx)
 		switch {
 		case err != nil:
 			return err
+		case whole == e.SHA256: // an earlier read returned something else
+			return p.commit(path)
 		case damaged == 0:
 			c.remove(p.name)
 			return errs.WrapAs(errs.Unavailable, "blobcache.assemble", fmt.Errorf("the chunks of %s add up to a file with hash %s", e.SHA256, whole))
@@ -123,9 +123,9 @@ func (c *Cache) addChunks(e content.ManifestEntry, wanted map[string]bool, found
 	}
 }
 
-// chunkSources returns the files to keep until missing files were assembled from them, and
-// their size in bytes: at least half of it is reused. It skips the wanted files, which stay anyway.
-func (c *Cache) chunkSources(files, missing []content.ManifestEntry, found map[string]chunkLocation) (paths []string, size int64) {
+// chunkSources returns the paths of files to keep until missing files were assembled from them:
+// at least half of their size is reused. It skips the wanted files, which stay anyway.
+func (c *Cache) chunkSources(files, missing []content.ManifestEntry, found map[string]chunkLocation) map[string]bool {
 	wanted, taken, given := map[string]bool{}, map[string]bool{}, map[string]int64{}
 	for _, e := range files {
 		wanted[c.path(e.SHA256)] = true
@@ -138,15 +138,15 @@ func (c *Cache) chunkSources(files, missing []content.ManifestEntry, found map[s
 			taken[ch.SHA256] = true
 		}
 	}
+	all := map[string]bool{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for path, bytes := range given {
 		if 2*bytes >= c.files.sizes[path] {
-			paths = append(paths, path)
-			size += c.files.sizes[path]
+			all[path] = true
 		}
 	}
-	return paths, size
+	return all
 }
 
 // localManifests returns the manifests that are in memory or of recently used versions, the most

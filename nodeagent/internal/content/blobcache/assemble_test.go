@@ -203,8 +203,8 @@ func TestCorruptChunkInARunIsFound(t *testing.T) {
 }
 
 // TestRewrittenBytesAreHashedAgain interrupts a correct chunk, and sends one with another
-// beginning next, which overwrites correct bytes.
-func TestInterruptedChunkIsVerified(t *testing.T) {
+// beginning next: the bytes that were hashed are overwritten.
+func TestRewrittenBytesAreHashedAgain(t *testing.T) {
 	pieces := random(1, 3, 600_000)
 	for n, first := range pieces {
 		s, dir := newTally(), t.TempDir()

@@ -17,7 +17,7 @@
 //   - A fetch buffers one block in memory, whatever the size of the file.
 //   - The cache evicts the least recently used content to stay below its limit. It never
 //     evicts content that is pinned or needed. It may exceed the limit by such content, and
-//     while a large file is assembled from another cached file.
+//     while a large file is assembled from a cached file that is evicted afterwards.
 package blobcache
 
 import (
@@ -28,6 +28,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -53,6 +54,8 @@ type Cache struct {
 	limit  int64 // in bytes; 0 means unlimited
 	slots  chan struct{}
 	blocks sync.Pool // of *[]byte, blockSize each
+	// noClone is true once the filesystem has reported that it cannot clone blocks.
+	noClone atomic.Bool
 
 	mu        sync.Mutex
 	flights   map[string]*flight // by path
@@ -82,7 +85,7 @@ func Open(dir string, source Source, limit int64) (*Cache, error) {
 	return &Cache{
 		dir: dir, source: source, limit: limit, slots: make(chan struct{}, parallel),
 		flights: map[string]*flight{}, verified: map[string]stamp{}, manifests: map[string]content.Manifest{}, contents: map[string]versionContents{},
-		files: inventory{sizes: map[string]int64{}, pins: map[string]int{}, needs: map[string]Needs{}},
+		files: inventory{sizes: map[string]int64{}, pins: map[string]int{}, needs: map[string]Needs{}, deferred: map[string]int{}},
 	}, nil
 }
 

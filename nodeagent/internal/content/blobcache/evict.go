@@ -30,9 +30,9 @@ type inventory struct {
 	pins  map[string]int // by path, the number of holders
 	// needs is content that must not be evicted, by owner.
 	needs map[string]Needs
-	// borrowed is the size in bytes of pinned files that do not count towards the limit
-	// because chunks are being copied from them.
-	borrowed int64
+	// deferred counts, by path, the fetches that still copy chunks from a file that is due
+	// for eviction.
+	deferred map[string]int
 }
 
 func (i *inventory) put(path string, size int64) {
@@ -45,8 +45,14 @@ func (i *inventory) remove(path string) {
 	delete(i.sizes, path)
 }
 
-// counted is the size of all files that count towards the limit, in bytes.
-func (i *inventory) counted() int64 { return i.total - i.borrowed }
+// retained is the size of all files that are not due for eviction, in bytes.
+func (i *inventory) retained() int64 {
+	bytes := i.total
+	for p := range i.deferred {
+		bytes -= i.sizes[p]
+	}
+	return bytes
+}
 
 // Pin keeps the manifests of versions and the content of entries in the cache until release
 // is called. Further calls of release have no effect.
@@ -87,17 +93,19 @@ func (c *Cache) pin(paths []string) (release func()) {
 	})
 }
 
-// borrow pins files while chunks are copied from them. Until release is called they do not
-// count towards the limit, so that no other content is evicted in their place.
-func (c *Cache) borrow(paths []string, size int64) (release func()) {
-	unpin := c.pin(paths)
-	count := func(bytes int64) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.files.borrowed += bytes
+// evictDeferred evicts files that evict deferred, unless another fetch still copies from them.
+func (c *Cache) evictDeferred(paths []string) {
+	if len(paths) == 0 {
+		return
 	}
-	count(size)
-	return func() { count(-size); unpin() }
+	c.mu.Lock()
+	for _, p := range paths {
+		if c.files.deferred[p]--; c.files.deferred[p] == 0 {
+			delete(c.files.deferred, p)
+		}
+	}
+	c.mu.Unlock()
+	c.evictToFit(0)
 }
 
 // missing returns the entries whose content is not cached, and how many bytes have to be
@@ -116,14 +124,20 @@ func (c *Cache) missing(entries []content.ManifestEntry) (files []content.Manife
 }
 
 // evictToFit evicts least recently used content until bytes more fit below the limit.
-func (c *Cache) evictToFit(bytes int64) {
+func (c *Cache) evictToFit(bytes int64) { c.evictToFitExcept(bytes, nil) }
+
+// evictToFitExcept is evictToFit, but defers the eviction of some files until release is
+// called. They count as evicted, so that no other file is evicted in their place.
+func (c *Cache) evictToFitExcept(bytes int64, except map[string]bool) (release func()) {
 	c.scan()
 	c.mu.Lock()
-	over := c.limit > 0 && c.files.counted()+bytes > c.limit
+	over := c.limit > 0 && c.files.retained()+bytes > c.limit
 	c.mu.Unlock()
+	var left []string
 	if over {
-		c.evict(c.limit - bytes)
+		_, left = c.evict(c.limit-bytes, except)
 	}
+	return func() { c.evictDeferred(left) }
 }
 
 // freeDisk evicts bytes of least recently used content because the disk is full. It reports
@@ -131,26 +145,36 @@ func (c *Cache) evictToFit(bytes int64) {
 func (c *Cache) freeDisk(bytes int64) bool {
 	c.scan()
 	c.mu.Lock()
-	target := c.files.counted() - bytes
+	target := c.files.retained() - bytes
 	c.mu.Unlock()
-	return c.evict(target) > 0
+	freed, _ := c.evict(target, nil)
+	return freed > 0
 }
 
 // evict removes unpinned and unneeded files, least recently used first, until at most target
-// bytes are left. It returns how many bytes it removed.
-func (c *Cache) evict(target int64) (freed int64) {
+// bytes are left. It returns how many bytes it removed. It defers the eviction of files in
+// except, and returns those that were due; they count as evicted until evictDeferred.
+func (c *Cache) evict(target int64, except map[string]bool) (freed int64, left []string) {
 	used := c.lastUses()
 	c.loadContents(c.neededVersions())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	needed := c.neededSums() // the lock is held until the end, so needs do not change
+	found := c.byLastUse(used)
 	gone := map[string]bool{}
-	for _, f := range c.byLastUse(used) {
-		if c.files.counted() <= target {
+	for _, f := range found {
+		if c.files.retained() <= target {
 			break
 		}
 		p := f.path
 		if needed[f.sum] && !c.isPartial(p) || c.files.pins[p] > 0 || c.beingFetched(p) {
+			continue
+		}
+		if except[p] {
+			c.files.deferred[p]++
+			left = append(left, p)
+		}
+		if c.files.deferred[p] > 0 {
 			continue
 		}
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -164,7 +188,7 @@ func (c *Cache) evict(target int64) (freed int64) {
 	if len(gone) > 0 {
 		c.forgetEvicted(gone)
 	}
-	return freed
+	return freed, left
 }
 
 // cachedFile is a file of the cache and the time its content was last used.

@@ -76,9 +76,9 @@ func bytesRead(t *testing.T) (n int64) {
 	return n
 }
 
-// TestFileStaysWhileItsChunksAreCopied fetches a large file that shares chunks with a cached one,
-// and checks which cached files exist during the fetch.
-func TestFileStaysWhileItsChunksAreCopied(t *testing.T) {
+// TestEvictionIsDeferredOnlyWhenWorthIt fetches a large file that shares chunks with a cached
+// one, and checks which cached files exist during the fetch.
+func TestEvictionIsDeferredOnlyWhenWorthIt(t *testing.T) {
 	old, fresh := random(1, 10, 10*kib), random(2, 10, 10*kib)
 	most, little := slices.Concat(old[:9], fresh[:1]), slices.Concat(old[:1], fresh[:9])
 	cases := map[string]struct {
@@ -92,8 +92,8 @@ func TestFileStaysWhileItsChunksAreCopied(t *testing.T) {
 		asked      int
 	}{
 		"due for eviction":        {most, 250 * kib, true, false, false, true, true, 1},
-		"used later than others":  {most, 250 * kib, false, false, false, true, true, 1},
-		"needed":                  {most, 250 * kib, true, true, false, true, true, 1},
+		"used later than others":  {most, 250 * kib, false, false, false, true, false, 1},
+		"needed":                  {most, 250 * kib, true, true, false, true, false, 1},
 		"part of the new version": {most, 250 * kib, true, false, true, true, false, 1},
 		"few chunks are shared":   {little, 250 * kib, true, false, false, false, true, 10},
 		"fits below the limit":    {most, 400 * kib, true, false, false, true, true, 1},
@@ -142,9 +142,9 @@ func TestFileStaysWhileItsChunksAreCopied(t *testing.T) {
 	}
 }
 
-// TestFileWithCopiedChunksIsNotCounted fetches something else, which evicts, while a large file is
-// assembled from a file that is due for eviction.
-func TestFileWithCopiedChunksIsNotCounted(t *testing.T) {
+// TestDeferredEvictionSparesOtherFiles fetches something else, which evicts, while a large file
+// is assembled from a file whose eviction is deferred.
+func TestDeferredEvictionSparesOtherFiles(t *testing.T) {
 	s, dir := newTally(), t.TempDir()
 	old, fresh := random(1, 20, 10*kib), random(2, 1, 10*kib)
 	c := openLimited(t, dir, s, 265*kib)

@@ -42,8 +42,8 @@ func (e *FileError) Unwrap() error { return e.Err }
 
 // Fetch ensures that the content of all regular files among the entries is cached. It fetches
 // several files concurrently, the largest first, and stops at the first failure, a *FileError.
-// It evicts content before it fetches. Files that hold chunks of the new content stay until
-// these are copied. Callers that need the content afterwards pin it first.
+// It evicts content before it fetches. Files that are due for eviction but hold chunks of the
+// new content stay until these are copied. Callers that need the content afterwards pin it first.
 func (c *Cache) Fetch(ctx context.Context, entries []content.ManifestEntry) error {
 	files, err := regular(entries)
 	if err != nil {
@@ -51,11 +51,11 @@ func (c *Cache) Fetch(ctx context.Context, entries []content.ManifestEntry) erro
 	}
 	index := c.indexChunks(files)
 	missing, bytes := c.missing(files)
-	release := func() {}
+	var chunkSources map[string]bool
 	if slices.ContainsFunc(missing, func(e content.ManifestEntry) bool { return len(e.Chunks) > 0 }) {
-		release = c.borrow(c.chunkSources(files, missing, index()))
+		chunkSources = c.chunkSources(files, missing, index())
 	}
-	c.evictToFit(bytes)
+	release := c.evictToFitExcept(bytes, chunkSources)
 	err = c.fetch(ctx, files, index)
 	release()
 	// The disk is full: evict once, and retry. Evict twice the missing size, because small
@@ -199,6 +199,16 @@ func (c *Cache) acquireSlot(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return errs.Wrap("blobcache.fetch", ctx.Err())
+	}
+}
+
+// tryAcquireSlot takes a free slot without waiting, and reports whether there was one.
+func (c *Cache) tryAcquireSlot() bool {
+	select {
+	case c.slots <- struct{}{}:
+		return true
+	default:
+		return false
 	}
 }
 

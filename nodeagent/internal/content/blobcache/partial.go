@@ -5,13 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"hash"
 	"io"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -24,6 +24,11 @@ const (
 	// small enough to share the slots fairly.
 	maxRunChunks = 16
 	maxRunBytes  = 8 << 20
+	// maxCatchUpBytes limits how much is read back and hashed at a time. It is the maximum
+	// size of a run, so that hashing keeps up with fetching.
+	maxCatchUpBytes = maxRunBytes + maxChunk
+	// cloneAlign is a multiple of the block size of filesystems that can clone blocks.
+	cloneAlign = 4 << 10
 	// blockSize is the size of transfer buffers in bytes. A block fits into the CPU cache
 	// while it is hashed and written.
 	blockSize = 256 << 10
@@ -42,6 +47,8 @@ type partial struct {
 	mu     sync.Mutex
 	chunks []chunk // in file order
 	bytes  int64   // of the written chunks
+
+	hasher fileHasher
 }
 
 // chunk is a chunk of a partial file.
@@ -65,7 +72,7 @@ func (c *Cache) partialPath(hash string) string { return filepath.Join(c.dir, pa
 
 // openPartial opens a large file for fetching. It keeps the content of an earlier attempt.
 func (c *Cache) openPartial(e content.ManifestEntry, local map[string]chunkLocation) (*partial, error) {
-	p := &partial{cache: c, name: c.partialPath(e.SHA256)}
+	p := &partial{cache: c, name: c.partialPath(e.SHA256), hasher: fileHasher{sum: sha256.New()}}
 	firsts, offset := map[string]int{}, int64(0)
 	for i, ch := range e.Chunks {
 		at := chunk{Chunk: ch, offset: offset, first: i}
@@ -107,20 +114,26 @@ func (p *partial) verifyLeftover(ctx context.Context) error {
 		if err == nil && data > at.offset {
 			continue
 		}
-		if got, err := p.hash(at.offset, at.end()); err == nil && got == at.SHA256 { // an unreadable chunk is fetched again
+		if got, err := p.hashOf(i); err == nil && got == at.SHA256 { // an unreadable chunk is fetched again
 			p.markWritten(i)
 		}
 	}
 	return nil
 }
 
-// hash returns the hash of a range of the file.
-func (p *partial) hash(from, end int64) (string, error) {
+// hashOf returns the hash of the bytes at a chunk's position.
+func (p *partial) hashOf(i int, more ...io.Writer) (string, error) {
+	h := sha256.New()
+	err := p.read(io.MultiWriter(append(more, h)...), p.chunks[i].offset, p.chunks[i].end())
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// read reads a range of the file back.
+func (p *partial) read(to io.Writer, from, end int64) error {
 	b := p.cache.block()
 	defer p.cache.blocks.Put(b)
-	h := sha256.New()
-	_, err := io.CopyBuffer(h, io.NewSectionReader(p.file, from, end-from), *b)
-	return hex.EncodeToString(h.Sum(nil)), errs.WrapAs(errs.Unavailable, "blobcache.hash", err)
+	_, err := io.CopyBuffer(to, io.NewSectionReader(p.file, from, end-from), *b)
+	return errs.WrapAs(errs.Unavailable, "blobcache.read", err)
 }
 
 // block returns a buffer of blockSize bytes from the pool.
@@ -167,29 +180,54 @@ func (p *partial) runs() (all []run) {
 	return all
 }
 
-// complete fetches or copies all missing chunks, several runs concurrently.
+// complete gets all missing chunks. One worker goes from the beginning to the end, so that the
+// file is hashed while it is written. Others help as long as slots are free.
 func (p *partial) complete(ctx context.Context) error {
-	g, within := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for _, r := range p.runs() {
-		g.Go(func() error {
-			if err := p.cache.acquireSlot(within); err != nil {
-				return err
-			}
-			defer p.cache.releaseSlot()
-			return p.completeRun(within, r)
-		})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	all := p.runs()
+	next := make(chan run, len(all))
+	for _, r := range all {
+		next <- r
 	}
-	if err := g.Wait(); err != nil {
+	work := func() (more bool) {
+		defer p.cache.releaseSlot()
+		select {
+		case r := <-next:
+			if err := p.completeRun(ctx, r); err != nil {
+				cancel(err)
+			}
+		default: // other workers took the rest
+		}
+		return len(next) > 0 && ctx.Err() == nil
+	}
+	var helpers sync.WaitGroup
+	for len(next) > 0 && p.cache.acquireSlot(ctx) == nil {
+		for range len(next) - 1 {
+			if !p.cache.tryAcquireSlot() {
+				break
+			}
+			helpers.Go(func() {
+				for work() && p.cache.tryAcquireSlot() {
+				}
+			})
+		}
+		work()
+	}
+	helpers.Wait()
+	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	return p.copyDuplicates(ctx)
 }
 
-// completeRun fetches or copies the chunks of a run.
+// completeRun gets some chunks, and hashes what is in order now.
 func (p *partial) completeRun(ctx context.Context, r run) error {
 	if p.chunks[r.first].local == nil {
-		return p.fetchRun(ctx, r)
+		if err := p.fetchRun(ctx, r); err != nil {
+			return err
+		}
+		return p.catchUp(false)
 	}
 	for i := r.first; i < r.last; i++ {
 		err := p.copyFrom(*p.chunks[i].local, i)
@@ -202,7 +240,7 @@ func (p *partial) completeRun(ctx context.Context, r run) error {
 			return err
 		}
 	}
-	return nil
+	return p.catchUp(false)
 }
 
 // fetchInstead marks a chunk to be fetched and not copied.
@@ -220,11 +258,36 @@ func (p *partial) copyFrom(from chunkLocation, i int) error {
 	}
 	defer in.Close()
 	at := p.chunks[i]
-	if _, err := p.writeFrom(io.NewSectionReader(in, from.offset, at.Size), at.offset, at.end()); err != nil {
+	cloned := p.cloneBlocks(in, from.offset, at)
+	if _, err := p.writeFromExcept(cloned, io.NewSectionReader(in, from.offset, at.Size), at.offset, at.end()); err != nil {
 		return err
 	}
 	p.markWritten(i)
 	return nil
+}
+
+// span is the byte range from from to before end.
+type span struct{ from, end int64 }
+
+// cloneBlocks lets the file share a chunk's whole blocks with the file in, which holds the
+// chunk at offset from. It returns the range it cloned. It is empty if the filesystem cannot
+// clone blocks, or the chunk is aligned differently in both files. The caller copies the rest.
+func (p *partial) cloneBlocks(in *os.File, from int64, at chunk) span {
+	of := span{(at.offset + cloneAlign - 1) / cloneAlign * cloneAlign, at.end() / cloneAlign * cloneAlign}
+	if (at.offset-from)%cloneAlign != 0 || of.from >= of.end || p.cache.noClone.Load() {
+		return span{}
+	}
+	err := unix.IoctlFileCloneRange(int(p.file.Fd()), &unix.FileCloneRange{
+		Src_fd: int64(in.Fd()), Src_offset: uint64(of.from - at.offset + from),
+		Src_length: uint64(of.end - of.from), Dest_offset: uint64(of.from),
+	})
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTTY) {
+		p.cache.noClone.Store(true) // permanent for this filesystem
+	}
+	if err != nil {
+		return span{}
+	}
+	return of
 }
 
 // copyDuplicates writes the chunks whose content is elsewhere in the file.
@@ -314,13 +377,22 @@ func transferError(err error) error {
 	return errs.WrapAs(errs.Unavailable, "blobcache.fetch", errors.Join(err, errTransfer))
 }
 
-// writeFrom copies from a reader to the range from at to end. It returns the offset it reached.
+// writeFrom copies from a reader to the range from at to end. It also hashes the bytes if they
+// are next in order. It returns the offset it reached.
 func (p *partial) writeFrom(from io.Reader, at, end int64) (int64, error) {
+	return p.writeFromExcept(span{}, from, at, end)
+}
+
+// writeFromExcept is writeFrom for a range in which the span there is already written.
+func (p *partial) writeFromExcept(there span, from io.Reader, at, end int64) (int64, error) {
 	b := p.cache.block()
 	defer p.cache.blocks.Put(b)
+	p.hasher.rewindTo(at)
 	for at < end {
-		n, err := io.ReadFull(from, (*b)[:min(end-at, blockSize)])
-		if _, err := p.file.WriteAt((*b)[:n], at); err != nil {
+		// Blocks are aligned in the file, so that whole pages are written.
+		n, err := io.ReadFull(from, (*b)[:min(end-at, blockSize-at%blockSize)])
+		p.hasher.write(at, (*b)[:n])
+		if err := p.writeExcept(there, (*b)[:n], at); err != nil {
 			return at, diskError("blobcache.write", err)
 		}
 		at += int64(n)
@@ -331,15 +403,110 @@ func (p *partial) writeFrom(from io.Reader, at, end int64) (int64, error) {
 	return at, nil
 }
 
-// verifyChunks hashes each chunk. It marks corrupt chunks, so that they are fetched next time.
-func (p *partial) verifyChunks(ctx context.Context) (damaged int, err error) {
+// writeExcept writes the bytes outside a range.
+func (p *partial) writeExcept(there span, b []byte, at int64) error {
+	end := at + int64(len(b))
+	if there.end <= at || there.from >= end {
+		_, err := p.file.WriteAt(b, at)
+		return err
+	}
+	if at < there.from {
+		if _, err := p.file.WriteAt(b[:there.from-at], at); err != nil {
+			return err
+		}
+	}
+	if there.end < end {
+		if _, err := p.file.WriteAt(b[there.end-at:], there.end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fileHasher hashes a file in order, while its chunks are written in any order.
+type fileHasher struct {
+	mu     sync.Mutex
+	sum    hash.Hash
+	offset int64 // everything before it is hashed
+}
+
+// write hashes bytes that are next in order. Others are read back and hashed later.
+func (h *fileHasher) write(at int64, b []byte) {
+	if !h.mu.TryLock() { // another chunk is being hashed
+		return
+	}
+	defer h.mu.Unlock()
+	if at == h.offset {
+		h.sum.Write(b)
+		h.offset += int64(len(b))
+	}
+}
+
+// rewindTo starts again if bytes from offset at on were hashed already, because they are about
+// to be overwritten. The hash always covers the bytes in the file.
+func (h *fileHasher) rewindTo(at int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at < h.offset {
+		h.sum.Reset()
+		h.offset = 0
+	}
+}
+
+// catchUp reads back and hashes the written bytes that are next in order. With all it hashes
+// all of them. Otherwise it returns at once if another worker does it, and hashes at most
+// maxCatchUpBytes, because writers wait for it.
+func (p *partial) catchUp(all bool) error {
+	if all {
+		p.hasher.mu.Lock()
+	} else if !p.hasher.mu.TryLock() {
+		return nil
+	}
+	defer p.hasher.mu.Unlock()
+	end := p.writtenPrefix()
+	if !all {
+		end = min(end, p.hasher.offset+maxCatchUpBytes)
+	}
+	if end <= p.hasher.offset {
+		return nil
+	}
+	if err := p.read(p.hasher.sum, p.hasher.offset, end); err != nil {
+		return err
+	}
+	p.hasher.offset = end
+	return nil
+}
+
+// writtenPrefix returns the end of the written chunks at the beginning of the file.
+func (p *partial) writtenPrefix() (end int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.chunks {
+		if !at.written {
+			break
+		}
+		end = at.end()
+	}
+	return end
+}
+
+// sum returns the hash of the whole file. All chunks must be written.
+func (p *partial) sum() (string, error) {
+	err := p.catchUp(true)
+	return hex.EncodeToString(p.hasher.sum.Sum(nil)), err
+}
+
+// verifyChunks hashes each chunk and the whole file. It marks corrupt chunks, so that they are
+// fetched next time.
+func (p *partial) verifyChunks(ctx context.Context) (whole string, damaged int, err error) {
+	sum := sha256.New()
 	for i, at := range p.chunks {
 		if ctx.Err() != nil {
-			return 0, errs.Wrap("blobcache.verifyChunks", ctx.Err())
+			return "", 0, errs.Wrap("blobcache.verifyChunks", ctx.Err())
 		}
-		got, err := p.hash(at.offset, at.end())
+		got, err := p.hashOf(i, sum)
 		if err != nil {
-			return 0, err
+			return "", 0, err
 		}
 		if got == at.SHA256 {
 			continue
@@ -354,7 +521,8 @@ func (p *partial) verifyChunks(ctx context.Context) (damaged int, err error) {
 			_ = p.cache.source.Suspect(ctx, at.SHA256)
 		}
 	}
-	return damaged, nil
+	p.hasher = fileHasher{sum: sha256.New()}
+	return hex.EncodeToString(sum.Sum(nil)), damaged, nil
 }
 
 // markMissing marks a chunk to be fetched again.

@@ -48,7 +48,8 @@ func TestChunksOfAnOlderVersionAreReused(t *testing.T) {
 	}
 }
 
-// TestChunksAreReusedAtAnyOffset moves the chunks by nothing, by a block and by other distances.
+// TestChunksAreReusedAtAnyOffset moves the chunks by nothing, by a block and by other distances,
+// because blocks can be cloned only at the same alignment.
 func TestChunksAreReusedAtAnyOffset(t *testing.T) {
 	old := slices.Concat(random(1, 5, 100_000), random(2, 3, 700_001), random(3, 4, 4096), random(4, 3, 10))
 	for _, before := range []int{0, 1, 4095, 4096, 4097, 1 << 19} {

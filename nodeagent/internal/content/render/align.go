@@ -15,44 +15,50 @@ const (
 )
 
 // align pairs each element of a sequence with the element of an older sequence that it was; -1
-// means that it is new. It pairs elements across insertions, removals and moves: equal ones and
-// similar mappings anywhere, then changed elements between the same neighbours. left is the
-// remaining budget of comparisons.
+// means that it is new. It pairs elements across insertions, removals and moves: equal ones
+// anywhere, mappings by similarity, and elements between the same pairs by position. left is
+// the remaining budget of comparisons.
 func align(now, was []*yaml.Node, left *int) []int {
-	a := alignment{pairs: slices.Repeat([]int{-1}, len(now)), taken: make([]bool, len(was))}
+	pairs := make([]int, len(now))
+	for i := range pairs {
+		pairs[i] = -1
+	}
 	from, n, m := 0, len(now), len(was)
-	for ; from < min(n, m) && looselyEqual(now[from], was[from]); from++ {
-		a.pair(from, from)
+	for from < min(n, m) && looselyEqual(now[from], was[from]) {
+		pairs[from] = from
+		from++
 	}
-	for ; n > from && m > from && looselyEqual(now[n-1], was[m-1]); n, m = n-1, m-1 {
-		a.pair(n-1, m-1)
+	for n > from && m > from && looselyEqual(now[n-1], was[m-1]) {
+		n, m = n-1, m-1
+		pairs[n] = m
 	}
-	if *left -= alignCost(now[from:n], was[from:m]); *left >= 0 {
-		a.pairSimilar(now[:n], was[:m], from)
-		a.pairBetweenNeighbours()
+	a := alignment{now: now[from:n], was: was[from:m], from: from, pairs: pairs[from:n]}
+	if *left -= a.cost(); *left >= 0 {
+		a.pairSimilar()
+		inOrder := slices.Clone(a.pairs)
+		a.pairMoved()
+		a.pairByPosition(inOrder)
 	}
-	return a.pairs
+	return pairs
 }
 
-// alignment is the result of align so far. taken marks the elements of the older sequence that
-// are paired.
+// alignment is the differing part of two sequences. pairs belongs to now; its indexes are those
+// of the whole older sequence.
 type alignment struct {
-	pairs []int
-	taken []bool
+	now, was []*yaml.Node
+	from     int
+	pairs    []int
 }
 
-func (a *alignment) pair(now, was int) { a.pairs[now], a.taken[was] = was, true }
-
-// alignCost is the number of values that are compared.
-func alignCost(now, was []*yaml.Node) int {
+func (a alignment) cost() int {
 	n, m := 0, 0
-	for _, one := range now {
+	for _, one := range a.now {
 		n += values(one)
 	}
-	for _, one := range was {
+	for _, one := range a.was {
 		m += values(one)
 	}
-	return n*len(was) + m*len(now)
+	return n*len(a.was) + m*len(a.now)
 }
 
 // values returns the number of nodes in a tree.
@@ -64,43 +70,84 @@ func values(n *yaml.Node) int {
 	return all
 }
 
-// pairSimilar pairs the elements after the first from ones, the most similar first.
-func (a *alignment) pairSimilar(now, was []*yaml.Node, from int) {
-	type candidate struct{ now, was, similarity int }
-	var all []candidate
-	for i := from; i < len(now); i++ {
-		for j := from; j < len(was); j++ {
-			if s := similarity(now[i], was[j]); s > 0 {
-				all = append(all, candidate{i, j, s})
-			}
+// pairSimilar pairs elements in order, with the maximum sum of similarities (dynamic programming,
+// as for the longest common subsequence).
+func (a alignment) pairSimilar() {
+	best := make([][]int, len(a.now)+1)
+	score := make([][]int, len(a.now))
+	for i := range best {
+		best[i] = make([]int, len(a.was)+1)
+	}
+	for i := len(a.now) - 1; i >= 0; i-- {
+		score[i] = make([]int, len(a.was))
+		for j := len(a.was) - 1; j >= 0; j-- {
+			score[i][j] = similarity(a.now[i], a.was[j])
+			best[i][j] = max(best[i+1][j], best[i][j+1], best[i+1][j+1]+score[i][j])
 		}
 	}
-	slices.SortStableFunc(all, func(x, y candidate) int { return y.similarity - x.similarity })
-	for _, c := range all {
-		if a.pairs[c.now] < 0 && !a.taken[c.was] {
-			a.pair(c.now, c.was)
+	for i, j := 0, 0; i < len(a.now) && j < len(a.was); {
+		switch {
+		case score[i][j] > 0 && best[i][j] == best[i+1][j+1]+score[i][j]:
+			a.pairs[i] = a.from + j
+			i, j = i+1, j+1
+		case best[i][j] == best[i+1][j]:
+			i++
+		default:
+			j++
 		}
 	}
 }
 
-// pairBetweenNeighbours pairs unpaired elements in order, if the older sequence has the same
-// number of unpaired ones between the same neighbours.
-func (a *alignment) pairBetweenNeighbours() {
-	before := -1 // the older element of the left neighbour
-	for begin := 0; begin < len(a.pairs); begin++ {
-		end, after := begin, len(a.taken)
-		for end < len(a.pairs) && a.pairs[end] < 0 {
-			end++
+// pairByPosition pairs the unpaired elements between two pairs of inOrder, if both sequences have
+// the same number of them.
+func (a alignment) pairByPosition(inOrder []int) {
+	i, j := 0, 0
+	for end := 0; end <= len(a.now); end++ {
+		to := len(a.was)
+		if end < len(a.now) {
+			if inOrder[end] < 0 {
+				continue
+			}
+			to = inOrder[end] - a.from
 		}
-		if end < len(a.pairs) {
-			after = a.pairs[end]
-		}
-		if after-before-1 == end-begin && !slices.Contains(a.taken[before+1:after], true) {
-			for i := begin; i < end; i++ {
-				a.pair(i, before+1+i-begin)
+		var now, was []int
+		for ; i < end; i++ {
+			if a.pairs[i] < 0 {
+				now = append(now, i)
 			}
 		}
-		begin, before = end, after
+		for ; j < to; j++ {
+			if !slices.Contains(a.pairs, a.from+j) {
+				was = append(was, a.from+j)
+			}
+		}
+		if len(now) == len(was) {
+			for k := range now {
+				a.pairs[now[k]] = was[k]
+			}
+		}
+		i, j = end+1, to+1
+	}
+}
+
+// pairMoved pairs equal elements at any position.
+func (a alignment) pairMoved() {
+	taken := make([]bool, len(a.was))
+	for _, pair := range a.pairs {
+		if pair >= 0 {
+			taken[pair-a.from] = true
+		}
+	}
+	for i, now := range a.now {
+		if a.pairs[i] >= 0 {
+			continue
+		}
+		for j, was := range a.was {
+			if !taken[j] && looselyEqual(now, was) {
+				a.pairs[i], taken[j] = a.from+j, true
+				break
+			}
+		}
 	}
 }
 
