@@ -402,7 +402,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 		Auth: g.auth, Sources: sources, Templates: g.templates, Hasher: g.hasher, PinTime: g.cfg.pinTime, Players: g.players, Stale: g.heartbeats.Stale,
 		Endings: g.endings, Shares: g.shares, WithinName: frame.WithinName, WithinPictures: frame.WithinPictures,
 	})...)
-	told := events.New(events.Config{
+	eventStreams := events.New(events.Config{
 		Store: g.cfg.Store, Log: g.events, Tickets: tickets, ClusterID: meta.ClusterID, Caller: streamCaller,
 		While: func(ctx context.Context, by account.Credential) (context.Context, func(), error) {
 			if by.Instance != "" {
@@ -420,7 +420,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 		MaxClients: g.cfg.MaxStreams, PerUser: g.cfg.UserStreams, Slog: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(workload.New(workload.Config{
-		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, HasCapacity: told.HasCapacity, Tell: g.relay.Publish, StateOf: instances.StateOf, Now: g.cfg.Now,
+		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, HasCapacity: eventStreams.HasCapacity, Tell: g.relay.Publish, StateOf: instances.StateOf, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: g.templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,
@@ -430,7 +430,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 		},
 	}).Routes()...)
 	streams := openStreams{
-		events: told,
+		events: eventStreams,
 		consoles: console.New(console.Config{
 			View: g.cfg.View, Auth: g.auth, Operations: g.operate, Tickets: tickets, Changes: g.changes,
 			Origins: func() []string { return g.settings.Now().Origins },

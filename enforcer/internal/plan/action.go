@@ -57,14 +57,14 @@ type Action struct {
 	// Restores is the original that stays when a Stop ends its replacement. It then counts
 	// as never replaced. It may be nil.
 	Restores *fleet.Instance
-	// Stays is set when a Settle ends a move whose replacement failed. Instance then counts
+	// Stays is set when a RemoveEviction ends a move whose replacement failed. Instance then counts
 	// as never replaced.
 	Stays bool
 	// Order is the order of a Stop or Order action; empty when the instance is on no node.
 	Order fleet.OrderAction
 	// Loop is the record that SetCrashLoop writes.
 	Loop fleet.CrashLoop
-	// Digest is the plan that CollectPlan deletes; Group is the group it was made for.
+	// Digest is the plan that DeletePlan deletes; Group is the group it was made for.
 	Digest string
 	Group  fleet.GroupName
 }

@@ -13,7 +13,7 @@
 //   - Instances that ended without a request are healed. The minimum covers the enforcer's
 //     own instances. An instance started by hand gets a replacement unless onCrash is
 //     stop. onCrash does not apply to ends that the platform causes, such as a reboot of
-//     the node. The minimum applies for each onCrash. With onCrash restart, the agent
+//     the node. The minimum applies with every value of onCrash. With onCrash restart, the agent
 //     restarts a crashed instance in place; when it gives up, the instance is healed.
 //   - A command that does not exist or cannot be executed is not tried again until the
 //     group, a group it inherits from or one of its templates changes, or until its

@@ -97,8 +97,8 @@ func (p *pass) inPlace(i *fleet.Instance) (out []*fleet.Instance) {
 }
 
 // stopReplacement stops the replacement of an instance that was stopped during its move, because the
-// request was meant for the place. If the replacement itself is being moved, follow stops
-// its replacement too, in the same pass.
+// request was meant for the place. If the replacement itself is being moved, stopReplacement
+// stops its replacement too, in the same pass.
 func (p *pass) stopReplacement(i *fleet.Instance) {
 	s := i.Intent.Stop
 	if p.spec().Static.Enabled || i.Intent.Desired != fleet.DesiredStopped || i.Intent.RestartPending || s == nil || s.Reason != fleet.ReasonStopRequested {

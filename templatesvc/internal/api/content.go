@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,9 +89,7 @@ func writeBlob(r *http.Request, b *versions.Blob) result {
 			http.ServeContent(w, r, "", time.Time{}, b.Stored.File)
 			return nil
 		case strings.Contains(r.Header.Get("Accept-Encoding"), "zstd"):
-			h.Set("ETag", strconv.Quote(b.Sum+".zst"))
-			h.Set("Content-Encoding", "zstd")
-			return writeFile(w, b.Stored.File)
+			return writeFile(w, b.Stored.File, "ETag", strconv.Quote(b.Sum+".zst"), "Content-Encoding", "zstd")
 		}
 		dec, err := zstd.NewReader(b.Stored.File, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 		if err != nil {
@@ -108,11 +107,14 @@ func writeRaw(w http.ResponseWriter, b *versions.Blob, r io.Reader) error {
 	return err
 }
 
-// writeFile sends a file as it is stored.
-func writeFile(w http.ResponseWriter, f *os.File) error {
+// writeFile sends a file as it is stored, with headers given as names and values.
+func writeFile(w http.ResponseWriter, f *os.File, headers ...string) error {
 	fi, err := f.Stat()
 	if err != nil {
 		return errs.WrapAs(errs.Unavailable, "api.writeFile", err)
+	}
+	for h := range slices.Chunk(headers, 2) {
+		w.Header().Set(h[0], h[1])
 	}
 	w.Header().Set("Content-Length", strconv.FormatInt(fi.Size(), 10))
 	_, err = io.Copy(w, f)

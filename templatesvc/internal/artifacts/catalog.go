@@ -79,6 +79,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	client := sources.Dialer{Idle: silence, Egress: cfg.Egress}.Client()
 	client.CheckRedirect = redirect
+	client.Transport.(*http.Transport).DisableKeepAlives = true // the policy checks each request's connection
 	return &Store{cfg: cfg, http: client, downloads: singleflight.New(maxDownloads)}, nil
 }
 

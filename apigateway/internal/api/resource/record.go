@@ -62,7 +62,7 @@ func SendDeleted(c *gin.Context, err error) {
 	c.Status(http.StatusNoContent)
 }
 
-// DryRun answers the dry run of a PUT of the record called name, with the fields that would change.
+// DryRun returns the answer to the dry run of a write of the record called name, with the fields that would change.
 func DryRun(kind, name string, exists bool, diff []FieldChange) gin.H {
 	action := "create"
 	switch {

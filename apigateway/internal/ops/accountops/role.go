@@ -114,7 +114,7 @@ func (w *RoleWrite) target(s *view.Snapshot) (auth.Role, error) {
 	case w.IfMatch != 0 && w.IfMatch != old.ModRev:
 		return old, &txn.MovedError{What: "role " + w.Name, Want: w.IfMatch, Have: old.ModRev}
 	}
-	if p := beyond(w.May, w.Permissions); p != "" {
+	if p, ok := beyond(w.May, w.Permissions); ok {
 		return old, errs.New(errs.Denied, "you lack the permission %s and so cannot give it to a role", p)
 	}
 	return old, mayTouch(old, w.May)
@@ -122,7 +122,7 @@ func (w *RoleWrite) target(s *view.Snapshot) (auth.Role, error) {
 
 // mayTouch returns Denied when the role has a permission that the caller lacks.
 func mayTouch(r auth.Role, may []account.Permission) error {
-	if p := beyond(may, r.Permissions); p != "" {
+	if p, ok := beyond(may, r.Permissions); ok {
 		return errs.New(errs.Denied, "you cannot change the role %s: it has the permission %s, which you lack", r.Name, p)
 	}
 	return nil
@@ -212,7 +212,7 @@ func giveRole(c *txn.Change, s *view.Snapshot, name string, may []account.Permis
 	if !ok {
 		return errs.Field("role", "there is no role %s", txn.Clip(name))
 	}
-	if p := beyond(may, role.Permissions); p != "" {
+	if p, ok := beyond(may, role.Permissions); ok {
 		return errs.New(errs.Denied, "you cannot give the role %s: it has the permission %s, which you lack", name, p)
 	}
 	if stored, ok := s.Roles.Get(name); ok {

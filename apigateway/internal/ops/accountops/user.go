@@ -260,20 +260,21 @@ func changeUser(c *txn.Change, s *view.Snapshot, old, to account.User, may []acc
 // within returns Denied when a user has a permission that the caller lacks.
 func within(s *view.Snapshot, u account.User, may []account.Permission) error {
 	role, _ := auth.RoleOf(s, u.Role)
-	if p := beyond(may, role.Permissions); p != "" {
+	if p, ok := beyond(may, role.Permissions); ok {
 		return errs.New(errs.Denied, "you cannot change the user %s: they have the permission %s, which you lack", u.Username, p)
 	}
 	return nil
 }
 
-// beyond returns a permission that a caller with the permissions may cannot give, or "".
-func beyond(may, permissions []account.Permission) account.Permission {
+// beyond returns the first permission that a caller with the permissions may cannot give. ok is
+// false if the caller can give them all.
+func beyond(may, permissions []account.Permission) (p account.Permission, ok bool) {
 	for _, p := range permissions {
 		if !auth.MayGive(may, p) {
-			return p
+			return p, true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // keepAdmin makes sure that another user with the role ADMIN remains at the commit, when u is

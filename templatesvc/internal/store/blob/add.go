@@ -35,7 +35,6 @@ func (s *Store) Add(ctx context.Context, r io.Reader, limit int64, stored func(s
 			return errs.Wrap("blob.Add", err)
 		}
 		stored(sum)
-		_, _ = whole.Write(b) // never fails
 		c.Chunks = append(c.Chunks, content.Chunk{SHA256: sum, Size: int64(len(b))})
 		return nil
 	}
@@ -58,6 +57,7 @@ func (s *Store) Add(ctx context.Context, r io.Reader, limit int64, stored func(s
 		if err := put(b); err != nil {
 			return content.Content{}, err
 		}
+		_, _ = whole.Write(b) // never fails
 	}
 }
 

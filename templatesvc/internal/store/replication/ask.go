@@ -30,19 +30,30 @@ func (n *neighbours) urlsNow() []string {
 	return n.urls
 }
 
-// look updates the cached URLs if they are older than freshFor.
-func (m *Mirror) look(ctx context.Context) (err error) {
-	n := &m.others
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if time.Since(n.read) < freshFor {
+// look updates the cached URLs if they are older than freshFor. It reads them without the lock,
+// so that no caller waits for etcd beyond its own context.
+func (m *Mirror) look(ctx context.Context) error {
+	if m.others.fresh() {
 		return nil
 	}
 	urls, err := m.peers(ctx)
-	if err == nil {
-		n.urls, n.read = urls, time.Now()
+	if err != nil {
+		return err
 	}
-	return err
+	m.others.set(urls)
+	return nil
+}
+
+func (n *neighbours) fresh() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Since(n.read) < freshFor
+}
+
+func (n *neighbours) set(urls []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.urls, n.read = urls, time.Now()
 }
 
 // peers reads the URLs of the other live replicas.
