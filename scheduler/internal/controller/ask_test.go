@@ -262,9 +262,9 @@ func TestEachAskerGetsACopyOfItsOwn(t *testing.T) {
 	w.run(ctl.Run)
 	w.node("n1", 25)
 	plan := &fleet.Plan{Runtime: fleet.RuntimeProcess, Resources: fleet.Resources{MemoryMiB: 10}}
-	var evictionRequest sync.WaitGroup
+	var asking sync.WaitGroup
 	for range 30 {
-		evictionRequest.Go(func() {
+		asking.Go(func() {
 			for {
 				m, err := ctl.Ask(t.Context())
 				if err != nil {
@@ -284,5 +284,5 @@ func TestEachAskerGetsACopyOfItsOwn(t *testing.T) {
 			}
 		})
 	}
-	evictionRequest.Wait()
+	asking.Wait()
 }

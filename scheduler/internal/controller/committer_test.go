@@ -76,12 +76,12 @@ func TestALostRaceRedoesOnlyTheLoser(t *testing.T) {
 	l := newLagging(t)
 	l.node("n1", 100)
 	l.node("n2", 100)
-	retryEntry, winner := l.want("loser", 1, on("n1"))[0], l.want("winner", 1, on("n2"))[0]
+	loser, winner := l.want("loser", 1, on("n1"))[0], l.want("winner", 1, on("n2"))[0]
 	l.showAll()
 	l.write(touch("n1", 0)) // another scheduler was first
 	l.pass()
 	l.wantOn(winner, "n2")
-	if nodes := l.placedOn(retryEntry); len(nodes) > 0 {
+	if nodes := l.placedOn(loser); len(nodes) > 0 {
 		t.Fatalf("the loser was placed on %v from what was known before", nodes)
 	}
 	first, err := store.Get(t.Context(), l.c, keys.Placement("n2", winner))
@@ -90,7 +90,7 @@ func TestALostRaceRedoesOnlyTheLoser(t *testing.T) {
 	}
 	l.showAll()
 	l.pass()
-	l.wantOn(retryEntry, "n1")
+	l.wantOn(loser, "n1")
 	again, err := store.Get(t.Context(), l.c, keys.Placement("n2", winner))
 	if err != nil || again.ModRev != first.ModRev {
 		t.Errorf("the winner was placed again: %v, %v", again.Rev, err)

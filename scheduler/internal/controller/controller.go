@@ -20,7 +20,7 @@ const (
 	// resync is the interval at which everything that waits is tried again without a cause.
 	// It is a safety net.
 	resync = 30 * time.Second
-	// retry is the pause after a transaction with an unknown outcome.
+	// retryPause is the pause after a transaction with an unknown outcome.
 	retryPause = 250 * time.Millisecond
 	// planSlice is how many decisions are made before answers are read again.
 	planSlice = 256

@@ -2,9 +2,9 @@
 // choose nodes for pending instances, and commits the placements.
 //
 //	view ──batches──▶ inbox ──▶ model ──place──▶ node queues ──bulks──▶ etcd
-//	                              ▲                ▲                │
-//	                              │ shown          └──── answers ◀──┘
-//	                              └──────────────────── view ◀──────┘
+//	                              ▲                ▲                      │
+//	                              │ shown          └─────── answers ◀─────┘
+//	                              └─────────────────────── view ◀─────────┘
 //
 // One goroutine owns the model and decides; it never waits for etcd. It charges each
 // decision to the model at once, as an assumption:

@@ -114,9 +114,9 @@ func TestANodeStaysAGroupsOwnWhenAnotherSchedulerTakesOver(t *testing.T) {
 	w.placeOne(alone)
 	stop()
 	w.schedule("second")
-	quotasRefused := w.await(w.want(w.group("other", nil), 1)[0], "refused", waiting(fleet.ReasonNoNodeFits))
-	if !strings.Contains(quotasRefused.Pending.Message, "n belongs to instances of alone") {
-		t.Errorf("it says %q", quotasRefused.Pending.Message)
+	refused := w.await(w.want(w.group("other", nil), 1)[0], "refused", waiting(fleet.ReasonNoNodeFits))
+	if !strings.Contains(refused.Pending.Message, "n belongs to instances of alone") {
+		t.Errorf("it says %q", refused.Pending.Message)
 	}
 	w.placeOne(alone)
 }
@@ -128,13 +128,13 @@ func TestTheOperatorsRoomReplacesTheAgents(t *testing.T) {
 	w.schedule("s")
 	g := w.group("lobby", nil)
 	w.placeOne(g)
-	quotasRefused := w.await(w.want(g, 1)[0], "refused", waiting(fleet.ReasonNoNodeFits))
-	if !strings.Contains(quotasRefused.Pending.Message, "raise its maxInstances") {
-		t.Errorf("it says %q", quotasRefused.Pending.Message)
+	refused := w.await(w.want(g, 1)[0], "refused", waiting(fleet.ReasonNoNodeFits))
+	if !strings.Contains(refused.Pending.Message, "raise its maxInstances") {
+		t.Errorf("it says %q", refused.Pending.Message)
 	}
 	d, _ := w.view.Snapshot().NodesDesired.Get("n")
 	w.commit(store.Replace(keys.NodeDesired("n"), fleet.NodeDesired{Node: "n"}, d.ModRev))
-	w.await(quotasRefused.Intent.ID, "placed", placed)
+	w.await(refused.Intent.ID, "placed", placed)
 }
 
 func TestAConstraintThatCannotBeReadSaysWhere(t *testing.T) {
@@ -142,9 +142,9 @@ func TestAConstraintThatCannotBeReadSaysWhere(t *testing.T) {
 	w.node("n", 1000)
 	w.schedule("s")
 	g := w.group("lobby", func(s *fleet.GroupSpec) { s.Where.Affinity = []string{"zone", "zone in ("} })
-	quotasRefused := w.await(w.want(g, 1)[0], "refused", waiting(fleet.ReasonBadConstraint))
-	if !strings.Contains(quotasRefused.Pending.Message, "nodeAffinity[1]: a value is missing at character 10") {
-		t.Errorf("it says %q", quotasRefused.Pending.Message)
+	refused := w.await(w.want(g, 1)[0], "refused", waiting(fleet.ReasonBadConstraint))
+	if !strings.Contains(refused.Pending.Message, "nodeAffinity[1]: a value is missing at character 10") {
+		t.Errorf("it says %q", refused.Pending.Message)
 	}
 }
 
@@ -159,13 +159,13 @@ func TestTemplatesLargerThanTheFreeDiskWaitForRoom(t *testing.T) {
 		store.Create(keys.Report("n"), reports.Report{Node: "n", DiskMiB: 9000}))
 	w.schedule("s")
 	g := w.group("lobby", func(s *fleet.GroupSpec) { s.Templates.AllOf = []content.TemplateLayer{{TemplateRef: ref}} })
-	quotasRefused := w.await(w.want(g, 1)[0], "refused", waiting(fleet.ReasonNoNodeFits))
-	if !strings.Contains(quotasRefused.Pending.Message, "the disk of n has 0 MiB free, its templates hold 3072: free 3072 MiB there") {
-		t.Errorf("it says %q", quotasRefused.Pending.Message)
+	refused := w.await(w.want(g, 1)[0], "refused", waiting(fleet.ReasonNoNodeFits))
+	if !strings.Contains(refused.Pending.Message, "the disk of n has 0 MiB free, its templates hold 3072: free 3072 MiB there") {
+		t.Errorf("it says %q", refused.Pending.Message)
 	}
 	r, _ := w.view.Snapshot().Reports.Get("n")
 	w.commit(store.Replace(keys.Report("n"), reports.Report{Node: "n", DiskMiB: 9000, DiskFreeMiB: 4000}, r.ModRev))
-	w.await(quotasRefused.Intent.ID, "placed", placed)
+	w.await(refused.Intent.ID, "placed", placed)
 }
 
 func TestReasonsOfWhateverLengthAreWritten(t *testing.T) {

@@ -2,7 +2,7 @@ package controller
 
 import "github.com/orreryhq/orrery/libs/store/view"
 
-// Kinds are the kinds of records that the service reads from the view.
+// Kinds are the kinds of records that the scheduler reads from the view.
 func Kinds() []view.Kind {
 	return []view.Kind{
 		view.KindGroup, view.KindTemplateHead, view.KindCatalog, view.KindPlan, view.KindQuota, view.KindQuotaAlloc,

@@ -41,9 +41,9 @@ func (s *state) preferOwn(own *store.Ownership, onlyOwn bool) {
 
 // keepToOwn makes the scheduler keep to its own nodes for a while after heavy loss. Otherwise
 // the slower scheduler loses everything: its own nodes stay emptier, so all others choose
-// them. With four schedulers it triples place_four_replicas_per_s.
-func (c *Controller) keepToOwn(lost, of int, now time.Time) {
-	if lost < heavyLoss || lost*muchLost <= of || c.state.snap.Nodes.Len() < onlyOwnNodes {
+// them. See place_four_replicas_per_s.
+func (c *Controller) keepToOwn(lost, of, nodes int, now time.Time) {
+	if lost < heavyLoss || lost*muchLost <= of || nodes < onlyOwnNodes {
 		return
 	}
 	c.onlyOwnUntil = now.Add(onlyOwnFor)

@@ -85,7 +85,7 @@ func (c *Controller) onCommitted(f *bulk, now time.Time) {
 		}
 	}
 	c.adapt(lost, len(f.parts))
-	c.keepToOwn(lost, len(f.parts), now)
+	c.keepToOwn(lost, len(f.parts), c.state.snap.Nodes.Len(), now)
 	c.unconfirmed = append(c.unconfirmed, f)
 	c.log.Debug("committed", "placed", placed, "lost", lost, "revision", f.rev)
 }

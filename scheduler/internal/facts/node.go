@@ -1,5 +1,5 @@
 // Package facts derives the inputs of packages place and budget from the records of a
-// snapshot: nodes, requests, holds, failures and the ledger. It is pure.
+// snapshot: nodes, requests, holds, failures and the ledger. It does no I/O.
 //
 // The controller derives the inputs of its own decisions here. A Moment is a copy of the
 // controller's model for questions, which package answer decides in the same way.

@@ -94,7 +94,6 @@ func (m *Model) rankNodes(c *class) {
 		}
 	}
 	c.ranking.weighLoad(m.joined)
-	c.ranking.measureSkew()
 	c.seen = len(m.changed)
 }
 

@@ -13,7 +13,7 @@ func (m *Model) Clone() *Model {
 	out := &Model{
 		nodes: make(map[fleet.NodeID]*Node, len(m.nodes)), classes: map[classKey]*class{},
 		joined: make([]*Node, len(m.joined)), slots: make([]*Node, len(m.slots)),
-		failing: make([]*Node, len(m.failing)), expired: m.expired, unused: slices.Clone(m.unused), prefers: m.prefers, apart: m.apart, maxCPU: m.maxCPU,
+		failing: make([]*Node, len(m.failing)), expired: m.expired, unused: slices.Clone(m.unused), prefers: m.prefers, onlyOwn: m.onlyOwn, maxCPU: m.maxCPU,
 	}
 	nodes := make([]Node, len(m.slots))
 	for i, n := range m.slots {

@@ -3,7 +3,7 @@ package place
 import "fmt"
 
 // spreadFilter enforces the maximum skew: how many more instances one value of the spread
-// label may have than another; see ranking.measureSkew. It does not apply to an instance whose
+// label may have than another; see ranking.fewest. It does not apply to an instance whose
 // data is on a node.
 var spreadFilter = Filter{
 	Name: FilterSpread,
@@ -17,7 +17,7 @@ var spreadFilter = Filter{
 			return fmt.Sprintf("set the label %s on %s", w.Spread, n.ID)
 		}
 		return fmt.Sprintf("%s=%s has %d of the group's instances, %s=%s only %d: make room there or raise spreadMaxSkew from %d",
-			w.Spread, value, q.ranking.count(n), w.Spread, q.ranking.emptiest(), q.ranking.fewest, w.MaxSkew)
+			w.Spread, value, q.ranking.count(n), w.Spread, q.ranking.emptiest(), q.ranking.fewest(), w.MaxSkew)
 	},
 	Near: func(n *Node, q *question) int {
 		if _, ok := n.Labels[q.Plan.Where.Spread]; !ok {

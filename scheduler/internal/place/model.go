@@ -90,9 +90,9 @@ type Model struct {
 	// failing are the nodes with failures; expired is the time of the last scan by Expire.
 	failing []*Node
 	expired time.Time
-	// prefers and apart are the arguments of Prefer. A nil prefers means no preference.
+	// prefers and onlyOwn are the arguments of Prefer. A nil prefers means no preference.
 	prefers func(fleet.NodeID) bool
-	apart   bool
+	onlyOwn bool
 	// maxCPU is the argument of SetMaxCPU.
 	maxCPU float64
 }

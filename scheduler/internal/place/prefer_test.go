@@ -17,7 +17,7 @@ func TestAModelPrefersItsOwnNodes(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		prefers fleet.NodeID
-		apart   bool
+		onlyOwn bool
 		nodes   []place.Node
 		ask     func(*place.Request)
 		want    fleet.NodeID
@@ -26,14 +26,14 @@ func TestAModelPrefersItsOwnNodes(t *testing.T) {
 		{"whichever that is", "b", false, []place.Node{node("a"), node("b")}, nil, "b"},
 		{"a node that is a little better wins over its own", "b", false, []place.Node{node("a"), node("b", loaded(0.001))}, nil, "a"},
 		{"a node with more free memory wins over its own", "b", false, []place.Node{node("a", sized(1000)), node("b", sized(900))}, nil, "a"},
-		{"it keeps apart", "b", true, []place.Node{node("a"), node("b", loaded(0.9))}, nil, "b"},
+		{"it keeps to its own", "b", true, []place.Node{node("a"), node("b", loaded(0.9))}, nil, "b"},
 		{"what a group prefers comes first", "a", true, []place.Node{node("a", inZone("east")), node("b", inZone("west"))}, preferring, "b"},
 		{"it does not choose a cordoned node", "a", true, []place.Node{node("a", func(n *place.Node) { n.Cordoned = true }), node("b")}, nil, "b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := place.NewModel()
 			m.SetNode(c.nodes[0], nil)
-			m.Prefer(func(n fleet.NodeID) bool { return n == c.prefers }, c.apart)
+			m.Prefer(func(n fleet.NodeID) bool { return n == c.prefers }, c.onlyOwn)
 			m.SetNode(c.nodes[1], nil) // it also applies to nodes that join later
 			var asked []func(*place.Request)
 			if c.ask != nil {

@@ -48,8 +48,9 @@ func tieBreak(g fleet.GroupName, n *Node) uint64 {
 }
 
 // ranking orders the nodes for all requests of one class. Each value of the spread label
-// has a heap of its fitting nodes. A placement changes one node and the count of its value,
-// so the next request judges only one node.
+// has a heap of its fitting nodes. Each number of instances has a heap of the best nodes of
+// the values with that number. A placement changes one node and the count of its value, so
+// the next request judges only one node.
 type ranking struct {
 	class *class
 	// known and at are indexed by slot: what the ranking knows of a node, and its index in
@@ -61,12 +62,15 @@ type ranking struct {
 	// reuse.
 	index  map[string]int32
 	unused []int32
-	// fewest is the lowest number of instances among the values that limit the skew, and
-	// fullest the highest among all values; see measureSkew.
-	fewest, fullest int
+	// levels groups the values by number of instances, fewest first. topAt maps a slot to
+	// its index in a level's heap.
+	levels []level
+	topAt  []int32
 	// alternatives counts the nodes that are not busy and could hold an instance if they
 	// were empty.
 	alternatives int
+	// spare is the memory of a deleted level, for reuse.
+	spare heap
 }
 
 // known is what a ranking knows of a node.
@@ -92,7 +96,7 @@ type known struct {
 const noValue = 0
 
 func newRanking(c *class, m *Model) *ranking {
-	k := &ranking{class: c, values: make([]value, 1), index: map[string]int32{}}
+	k := &ranking{class: c, values: []value{{unlabelled: true}}, index: map[string]int32{}}
 	k.grow(len(m.slots))
 	for _, n := range m.joined {
 		k.judge(n)
@@ -107,9 +111,9 @@ func (k *ranking) grow(slots int) {
 	}
 	have := len(k.known)
 	more := slots - have
-	k.known, k.at = slices.Grow(k.known, more)[:slots], slices.Grow(k.at, more)[:slots]
+	k.known, k.at, k.topAt = slices.Grow(k.known, more)[:slots], slices.Grow(k.at, more)[:slots], slices.Grow(k.topAt, more)[:slots]
 	for i := have; i < slots; i++ {
-		k.known[i], k.at[i] = known{value: -1}, -1
+		k.known[i], k.at[i], k.topAt[i] = known{value: -1}, -1, -1
 	}
 }
 
@@ -124,6 +128,7 @@ func (k *ranking) judge(n *Node) {
 		return
 	}
 	v := &k.values[was.value]
+	k.unfile(v)
 	if own := int32(n.groups[k.class.Group].instances); own != was.own {
 		v.count += int(own - was.own)
 		was.own = own
@@ -133,6 +138,7 @@ func (k *ranking) judge(n *Node) {
 	} else {
 		v.fits.remove(n, k.at)
 	}
+	k.file(v)
 }
 
 func (k *ranking) rank(n *Node, as *known) ranked {
@@ -162,14 +168,19 @@ func (k *ranking) learn(n *Node, was *known) {
 	if was.alternative = was.couldHold && n.busyAbove == 0; was.alternative {
 		k.alternatives++
 	}
-	k.values[was.value].join(was)
+	v := &k.values[was.value]
+	k.unfile(v)
+	v.join(was)
+	k.file(v)
 }
 
 // leave removes a node from its value.
 func (k *ranking) leave(n *Node, was *known) {
 	v := &k.values[was.value]
+	k.unfile(v)
 	v.fits.remove(n, k.at)
 	v.part(was)
+	k.file(v)
 	if v.nodes == 0 && was.value != noValue {
 		delete(k.index, v.name)
 		k.unused = append(k.unused, was.value)
@@ -179,15 +190,24 @@ func (k *ranking) leave(n *Node, was *known) {
 // best returns the best node that fits, or nil when none does.
 func (k *ranking) best() *Node {
 	var best ranked
-	for i := range k.values {
-		at := int32(i)
-		if len(k.values[i].fits) == 0 || !k.admits(at) {
-			continue
+	better := func(h heap, spread int64) {
+		if len(h) == 0 {
+			return
 		}
-		top := k.values[i].fits[0]
-		if top.total += k.spreadPart(at); best.node == nil || top.above(&best) {
+		top := h[0]
+		if top.total += spread; best.node == nil || top.above(&best) {
 			best = top
 		}
+	}
+	if k.admits(noValue) {
+		better(k.values[noValue].fits, k.spreadPart(noValue))
+	}
+	for i := range k.levels {
+		l := &k.levels[i]
+		if !k.admitsCount(l.count) {
+			break
+		}
+		better(l.tops, k.spreadOf(l.count))
 	}
 	return best.node
 }
