@@ -3,7 +3,6 @@ package commandapi
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -40,17 +39,7 @@ func (a *API) ticket(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	var ticket string
-	err := txn.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
-		ticket, err = a.cfg.Tickets.Issue(ctx, account.Ticket{Credential: who.Credential(), Stream: streamName})
-		return err
-	})
-	if err != nil {
-		server.Fail(c, err)
-		return
-	}
-	c.Header("Cache-Control", "no-store")
-	c.JSON(http.StatusOK, gin.H{"ticket": ticket, "expiresInSeconds": int(a.cfg.Tickets.TTL() / time.Second)})
+	a.cfg.Tickets.Send(c, account.Ticket{Credential: who.Credential(), Stream: streamName})
 }
 
 // opener authenticates the caller by ticket or token. It returns Denied if the caller may run no
@@ -64,11 +53,7 @@ func (a *API) opener(c *gin.Context) (account.Credential, error) {
 		}
 		return who.Credential(), a.cfg.Commands.Serves(who)
 	}
-	var record account.Ticket
-	err := txn.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
-		record, err = a.cfg.Tickets.Use(ctx, ticket, func(t account.Ticket) bool { return t.Stream == streamName })
-		return err
-	})
+	record, err := a.cfg.Tickets.Redeem(c.Request.Context(), ticket, streamName)
 	if err != nil {
 		return record.Credential, err
 	}

@@ -43,9 +43,6 @@ func NewTickets(c *store.Client, ttl time.Duration, reached func(ctx context.Con
 	return &Tickets{client: c, ttl: ttl, reached: reached}
 }
 
-// TTL returns the lifetime of a ticket.
-func (t *Tickets) TTL() time.Duration { return t.ttl }
-
 // Issue creates a ticket that opens its stream once.
 func (t *Tickets) Issue(ctx context.Context, record account.Ticket) (string, error) {
 	secret := make([]byte, ticketBytes)
@@ -79,6 +76,7 @@ func (t *Tickets) Redeem(ctx context.Context, ticket, stream string) (account.Ti
 }
 
 // Use is Redeem for streams that several kinds of ticket open: opens decides whether this one does.
+// Like Redeem it waits for etcd as long as txn.InTime allows.
 func (t *Tickets) Use(ctx context.Context, ticket string, opens func(account.Ticket) bool) (record account.Ticket, err error) {
 	err = txn.InTime(ctx, func(ctx context.Context) error {
 		record, err = t.use(ctx, ticket, opens)
