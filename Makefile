@@ -10,7 +10,7 @@ RUN ?= .
 # RACE=0 runs the tests without the race detector.
 RACE ?= 1
 # TIMEOUT bounds one package's tests.
-TIMEOUT ?= 10m
+TIMEOUT ?= 20m
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # The modules of the workspace are the folders with a go.mod, except the tools.
