@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/vm"
+	"github.com/orreryhq/orrery/libs/await"
 )
 
 const (
@@ -70,8 +71,14 @@ func TestStandaloneAsAService(t *testing.T) {
 		"name": "world", "static": true, "minInstances": 1, "maxInstances": 1, "memoryMb": 32, "stopCommand": "",
 		"command": "[ -e world ] || cat /proc/sys/kernel/random/boot_id >world; exec cat",
 	}, nil)
-	world := func() string {
-		return m.Run(fmt.Sprintf("cat /proc/%d/cwd/world", only(a.running("world", 1)).PID))
+	world := func() (text string) {
+		pid := only(a.running("world", 1)).PID
+		m.Await("the world's file", func() string { // its command may have just begun
+			out, err := m.Try(fmt.Sprintf("cat /proc/%d/cwd/world", pid))
+			text = out
+			return await.Unless(err == nil && out != "", "%q, %v", out, err)
+		})
+		return text
 	}
 	made := world()
 	m.Reboot()
