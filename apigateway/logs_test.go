@@ -274,7 +274,7 @@ func TestATokenThatIsLoggedForTheOperatorIsNotReadOverTheAPI(t *testing.T) {
 	var r *reply
 	await.That(t, "it is logged", func() string {
 		r = s.do("GET", "/api/v1/system/logs?level=WARN", nil).want(200)
-		return await.Unless(strings.Contains(r.raw, "forgot a password"), "%s", r.raw)
+		return await.Unless(strings.Contains(r.raw, "asked to reset a password"), "%s", r.raw)
 	})
 	if !strings.Contains(r.raw, `"token":"***"`) {
 		t.Error(r.raw)

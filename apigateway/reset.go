@@ -16,11 +16,11 @@ func (r PasswordReset) tell(log *slog.Logger, now func() settings.Settings) func
 	switch {
 	case r.Mail != nil:
 		return func(ctx context.Context, u account.User, token string) error {
-			return r.Mail.Send(ctx, u.Email, "Another password for Orrery", r.letter(u, token, now().Reset))
+			return r.Mail.Send(ctx, u.Email, "New password for Orrery", r.letter(u, token, now().Reset))
 		}
 	case r.Log:
 		return func(_ context.Context, u account.User, token string) error {
-			log.Warn("somebody forgot a password: the token resets it", "user", u.Username, "token", token)
+			log.Warn("a user asked to reset a password: the token resets it", "user", u.Username, "token", token)
 			return nil
 		}
 	}
@@ -36,6 +36,6 @@ func (r PasswordReset) letter(u account.User, token string, life time.Duration) 
 		page.RawQuery = query.Encode()
 		how = "Choose it here:\n\n" + page.String()
 	}
-	return fmt.Sprintf("Somebody asked for another password for the user %s. %s\n\nThis is good once, for %d minutes. If it was not you, do nothing.\n",
+	return fmt.Sprintf("A new password was requested for the user %s. %s\n\nThis works once, for %d minutes. If you did not request it, do nothing.\n",
 		u.Username, how, int(life.Minutes()))
 }

@@ -51,12 +51,12 @@ type settings struct {
 		Streams int `config:"streams" default:"2000" usage:"streams of events that are open at a time; each takes up to 64 KiB"`
 	} `config:"events"`
 	Lockout struct {
-		Failures int           `config:"failures" default:"5" usage:"wrong passwords within the window that lock a user name out; 0 locks out nobody; the same for all gateways"`
+		Failures int           `config:"failures" default:"5" usage:"wrong passwords within the window that lock a user name out; 0 disables lockouts; set the same value for all gateways"`
 		Window   time.Duration `config:"window" default:"15m" usage:"how long a wrong password counts"`
 		Duration time.Duration `config:"duration" default:"15m" usage:"how long a user name is locked out"`
 	} `config:"lockout"`
 	PasswordReset struct {
-		By  string `config:"by" usage:"how the token that resets a forgotten password reaches its user: smtp, or log for who reads the log; empty: none is reset"`
+		By  string `config:"by" usage:"how the token that resets a forgotten password reaches its user: smtp, or log for the log of the gateway; empty: passwords cannot be reset"`
 		URL string `config:"url" usage:"page the mail leads to, with ?token=; empty: the mail has the token alone"`
 	} `config:"password-reset"`
 	SMTP struct {
@@ -74,8 +74,8 @@ type settings struct {
 	Share struct {
 		Enabled bool `config:"enabled" default:"true" usage:"let users share logs, crashes and consoles by links; false also closes the links there are"`
 	} `config:"share"`
-	LogKeep     int    `config:"log.keep" default:"2000" usage:"records of this process' log kept in memory, for who reads it over the API"`
-	ClusterName string `config:"cluster.name" default:"orrery" usage:"name of the cluster, told to clients of the older API"`
+	LogKeep     int    `config:"log.keep" default:"2000" usage:"records of this process' log that are kept in memory and readable over the API"`
+	ClusterName string `config:"cluster.name" default:"orrery" usage:"name of the cluster, shown to clients of the older API"`
 }
 
 // Validate names the settings that cannot be used.

@@ -26,7 +26,7 @@ type callerKey struct{}
 // asking is the caller of a request. It is immutable.
 type asking struct {
 	by txn.Actor
-	// who is the identity; it is valid only if known is true.
+	// who is valid only if known is true.
 	who   auth.Identity
 	known bool
 	// own is the instance that sent its own token; nil for other callers.

@@ -17,11 +17,11 @@ import (
 func (*Interpreter) clusterCommands() []command {
 	nodes := []auth.Permission{auth.NodesView}
 	return []command{
-		{name: "cluster status", about: "what the cluster is called, what runs of it, and how many instances there are", needs: []auth.Permission{auth.ClusterView}, run: clusterStatus},
-		{name: "cluster nodes", about: "the nodes and how they stand", needs: nodes, run: clusterNodes},
-		{name: "cluster shutdown", args: []string{"[confirm]"}, about: "stop all instances and end all agents and gateways", needs: []auth.Permission{auth.SystemShutdown, auth.NodesShutdown}, changes: true, through: true, run: shutdownCluster},
-		{name: "node info", about: "the node this console is of", needs: nodes, run: nodeInfo},
-		{name: "node resources", about: "what instances hold of this node", needs: nodes, run: nodeResources},
+		{name: "cluster status", about: "show the name of the cluster, its live services and its instances", needs: []auth.Permission{auth.ClusterView}, run: clusterStatus},
+		{name: "cluster nodes", about: "list the nodes with their states", needs: nodes, run: clusterNodes},
+		{name: "cluster shutdown", args: []string{"[confirm]"}, about: "stop all instances, agents and gateways", needs: []auth.Permission{auth.SystemShutdown, auth.NodesShutdown}, changes: true, through: true, run: shutdownCluster},
+		{name: "node info", about: "show the node of this console", needs: nodes, run: nodeInfo},
+		{name: "node resources", about: "show the resources of this node that instances use", needs: nodes, run: nodeResources},
 	}
 }
 

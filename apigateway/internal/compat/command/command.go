@@ -193,7 +193,7 @@ func (i *Interpreter) Run(ctx context.Context, s Session, line string) error {
 	if err == nil && cmd.changes {
 		if _, failed := i.cfg.Operations.Record(ctx, s.By, "command.execute", "command", cmd.name, clip(in.line)); failed != nil {
 			// The command is done. An error would make users repeat it.
-			err = c.say("(done, but the audit could not be told: %s)", errs.MessageOf(failed))
+			err = c.say("(done, but the audit entry could not be written: %s)", errs.MessageOf(failed))
 		}
 	}
 	if unheard != nil {
@@ -362,7 +362,7 @@ func clip(s string) string {
 
 func (i *Interpreter) consoleCommands() []command {
 	return []command{
-		{name: "help", other: []string{"?"}, args: []string{"[command…]"}, about: "the commands, or those that begin with some words", run: i.help},
+		{name: "help", other: []string{"?"}, args: []string{"[command…]"}, about: "list the commands, or those that begin with the given words", run: i.help},
 		{name: "stop", other: []string{"exit"}, about: "leave this console; the gateway is stopped where it was started", run: func(context.Context, *call) error { return ErrLeave }},
 	}
 }

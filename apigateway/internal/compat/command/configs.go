@@ -17,10 +17,10 @@ import (
 func (*Interpreter) configCommands() []command {
 	see := []auth.Permission{auth.GroupsView}
 	return []command{
-		{name: "config list", about: "the configurations", needs: see, run: listConfigs},
-		{name: "config show", args: []string{"<name>"}, about: "a configuration, as the API has it", needs: see, run: showConfig},
-		{name: "config create", args: []string{"<name>", "<runtime>", "<command…>"}, about: "make a configuration, with the defaults for all else", needs: []auth.Permission{auth.GroupsCreate}, changes: true, run: createConfig},
-		{name: "config reload", about: "look at the directory of templates and all sources anew, and wait for what comes of it", needs: []auth.Permission{auth.SystemSettings}, changes: true, run: reload},
+		{name: "config list", about: "list the configurations", needs: see, run: listConfigs},
+		{name: "config show", args: []string{"<name>"}, about: "show a configuration as the API returns it", needs: see, run: showConfig},
+		{name: "config create", args: []string{"<name>", "<runtime>", "<command…>"}, about: "create a configuration; all other fields have their defaults", needs: []auth.Permission{auth.GroupsCreate}, changes: true, run: createConfig},
+		{name: "config reload", about: "read the template directory and all sources again, and wait for the result", needs: []auth.Permission{auth.SystemSettings}, changes: true, run: reload},
 	}
 }
 
@@ -81,7 +81,7 @@ func createConfig(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.say("configuration %s is made; its minimum is %d", out.After.Name, out.After.Spec.Scaling.Min)
+	return c.say("configuration %s is created; its minimum is %d", out.After.Name, out.After.Spec.Scaling.Min)
 }
 
 func reload(ctx context.Context, c *call) error {

@@ -25,17 +25,17 @@ func (*Interpreter) instanceCommands() []command {
 	see, stop := []auth.Permission{auth.InstancesView}, []auth.Permission{auth.InstancesStop}
 	start := []auth.Permission{auth.GroupsStart}
 	return []command{
-		{name: "instance list", args: []string{"[all]"}, about: "instances; all shows also those that ended a while ago", needs: see, run: listInstances},
+		{name: "instance list", args: []string{"[all]"}, about: "list instances; all also lists those that ended a while ago", needs: see, run: listInstances},
 		{name: "instance create", args: []string{"<config>", "[amount]"}, about: "start instances of a configuration, one unless an amount is given", needs: start, changes: true, run: createInstances},
-		{name: "instance start", args: []string{"<id>"}, about: "run a stopped instance again, under the same id", needs: start, changes: true, run: startInstance},
-		{name: "instance stop", args: []string{"<id>"}, about: "have an instance stop", needs: stop, changes: true, run: stopInstance(false)},
-		{name: "instance kill", args: []string{"<id>"}, about: "end an instance at once", needs: stop, changes: true, run: stopInstance(true)},
-		{name: "instance restart", args: []string{"<id>"}, about: "stop an instance and run it again, under the same id", needs: append(slices.Clone(start), stop...), changes: true, run: restartInstance},
-		{name: "instance freeze", args: []string{"<id>"}, about: "keep an instance as it is: it is not trimmed, and not replaced when it ends", needs: stop, changes: true, run: freezeInstance(true)},
-		{name: "instance unfreeze", args: []string{"<id>"}, about: "let an instance be trimmed and replaced again", needs: stop, changes: true, run: freezeInstance(false)},
-		{name: "instance info", args: []string{"<id>"}, about: "what is known of an instance", needs: see, run: showInstance},
-		{name: "instance logs", args: []string{"<id>", "[lines]"}, about: "the last lines of an instance's console, " + strconv.Itoa(defaultLines) + " unless a number is given", needs: []auth.Permission{auth.InstancesConsole}, run: showLogs},
-		{name: "instance execute", other: []string{"exec", "run", "cmd", "command"}, args: []string{"<id>", "<command…>"}, about: "type a command into an instance's console, as it is written", needs: []auth.Permission{auth.InstancesCommand}, changes: true, run: execute},
+		{name: "instance start", args: []string{"<id>"}, about: "start a stopped instance again with the same id", needs: start, changes: true, run: startInstance},
+		{name: "instance stop", args: []string{"<id>"}, about: "stop an instance", needs: stop, changes: true, run: stopInstance(false)},
+		{name: "instance kill", args: []string{"<id>"}, about: "kill an instance", needs: stop, changes: true, run: stopInstance(true)},
+		{name: "instance restart", args: []string{"<id>"}, about: "restart an instance with the same id", needs: append(slices.Clone(start), stop...), changes: true, run: restartInstance},
+		{name: "instance freeze", args: []string{"<id>"}, about: "freeze an instance: it is neither scaled down nor replaced when it ends", needs: stop, changes: true, run: freezeInstance(true)},
+		{name: "instance unfreeze", args: []string{"<id>"}, about: "allow that an instance is scaled down and replaced again", needs: stop, changes: true, run: freezeInstance(false)},
+		{name: "instance info", args: []string{"<id>"}, about: "show an instance", needs: see, run: showInstance},
+		{name: "instance logs", args: []string{"<id>", "[lines]"}, about: "show the last lines of an instance's console, " + strconv.Itoa(defaultLines) + " unless a number is given", needs: []auth.Permission{auth.InstancesConsole}, run: showLogs},
+		{name: "instance execute", other: []string{"exec", "run", "cmd", "command"}, args: []string{"<id>", "<command…>"}, about: "type a command into an instance's console, unchanged", needs: []auth.Permission{auth.InstancesCommand}, changes: true, run: execute},
 	}
 }
 
@@ -46,7 +46,7 @@ func listInstances(_ context.Context, c *call) error {
 	case "all":
 		all = true
 	default:
-		return errs.New(errs.Malformed, "%q is nothing to list: instance list, or instance list all", clip(c.arg(0)))
+		return errs.New(errs.Malformed, "%q cannot be listed: use instance list, or instance list all", clip(c.arg(0)))
 	}
 	now := c.cfg.Now()
 	rows := [][]string{{"ID", "NAME", "CONFIG", "RUNTIME", "HOST", "PORT", "STATE", ""}}

@@ -21,9 +21,9 @@ const (
 
 func (*Interpreter) keyCommands() []command {
 	return []command{
-		{name: "key list", about: "the API tokens", needs: []auth.Permission{auth.TokensView}, run: listKeys},
-		{name: "key create", args: []string{"<id>", "<ALL|PUBLIC>"}, about: "make an API token, which is shown once; PUBLIC ones may only look", needs: []auth.Permission{auth.TokensCreate}, changes: true, run: createKey},
-		{name: "key delete", args: []string{"<id>"}, about: "end an API token", needs: []auth.Permission{auth.TokensRevoke}, changes: true, run: deleteKey},
+		{name: "key list", about: "list the API tokens", needs: []auth.Permission{auth.TokensView}, run: listKeys},
+		{name: "key create", args: []string{"<id>", "<ALL|PUBLIC>"}, about: "create an API token, which is shown once; a PUBLIC one may only read", needs: []auth.Permission{auth.TokensCreate}, changes: true, run: createKey},
+		{name: "key delete", args: []string{"<id>"}, about: "delete an API token", needs: []auth.Permission{auth.TokensRevoke}, changes: true, run: deleteKey},
 	}
 }
 
@@ -70,7 +70,7 @@ func createKey(ctx context.Context, c *call) error {
 		admin, _ := auth.RoleOf(c.snapshot, auth.RoleAdmin)
 		for _, p := range admin.Permissions {
 			if !c.Who.Can(p) {
-				return errs.New(errs.Denied, "you may not make a key that may do everything, since you lack %s: make it PUBLIC", p)
+				return errs.New(errs.Denied, "you cannot create a key with all permissions, because you lack %s: make it PUBLIC", p)
 			}
 		}
 	case keyPublic:
@@ -88,7 +88,7 @@ func createKey(ctx context.Context, c *call) error {
 	if _, err := c.cfg.Operations.CreateAPIToken(ctx, c.By, record); err != nil {
 		return err
 	}
-	if err := c.say("key %s (%s) is made and good for a year; this is the only time it is shown:", name, kind); err != nil {
+	if err := c.say("key %s (%s) is created and valid for a year; it is shown only now:", name, kind); err != nil {
 		return err
 	}
 	return c.say("%s", token)
@@ -106,11 +106,11 @@ func deleteKey(ctx context.Context, c *call) error {
 		return errs.New(errs.NotFound, "there is no key %s: key list shows them", clip(c.arg(0)))
 	case 1:
 	default:
-		return errs.New(errs.Conflict, "%d keys are called %s: name the one that is meant by its record, as key list shows it", len(found), clip(c.arg(0)))
+		return errs.New(errs.Conflict, "%d keys are called %s: name one by its record, which key list shows", len(found), clip(c.arg(0)))
 	}
 	t := found[0]
 	if err := c.cfg.Operations.DeleteAPIToken(ctx, c.By, t.ID, 0); err != nil {
 		return err
 	}
-	return c.say("key %s has ended", t.Name)
+	return c.say("key %s is deleted", t.Name)
 }

@@ -43,7 +43,7 @@ func shutdownCluster(ctx context.Context, c *call) error {
 		return errs.New(errs.Malformed, "%q is no confirmation: cluster shutdown %s", clip(c.arg(0)), confirmed)
 	}
 	for _, id := range away {
-		if err := c.say("node %s is not connected: what it runs goes on", id); err != nil {
+		if err := c.say("node %s is not connected: its instances keep running", id); err != nil {
 			return err
 		}
 	}
@@ -59,10 +59,10 @@ func shutdownCluster(ctx context.Context, c *call) error {
 		return err
 	}
 	c.then = c.cfg.End
-	if err := c.say("gateway %s, which tells you this, ends", c.cfg.Replica); err != nil {
+	if err := c.say("gateway %s, which sends this message, ends", c.cfg.Replica); err != nil {
 		return err
 	}
-	return c.say("etcd and the services that decide run on: stop them where they were started")
+	return c.say("etcd, schedulers, enforcers and template services keep running: stop them where they were started")
 }
 
 // shutdownNodes asks agents to stop their instances and exit. It returns Unavailable unless all agents
@@ -82,7 +82,7 @@ func (c *call) shutdownNodes(ctx context.Context, nodes []fleet.NodeID) error {
 		}
 	}
 	if missed > 0 {
-		return errs.New(errs.Unavailable, "%d of %d nodes have not said that they end; so the gateways stay: try again, or stop those agents where they were started", missed, len(nodes))
+		return errs.New(errs.Unavailable, "%d of %d nodes did not confirm the shutdown, so the gateways keep running: try again, or stop those agents where they were started", missed, len(nodes))
 	}
 	return nil
 }

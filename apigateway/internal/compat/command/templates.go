@@ -13,12 +13,12 @@ import (
 func (*Interpreter) templateCommands() []command {
 	update := []auth.Permission{auth.TemplatesUpdate}
 	return []command{
-		{name: "template list", about: "the templates", needs: []auth.Permission{auth.TemplatesView}, run: listTemplates},
-		{name: "template sync", args: []string{"<pattern>", "[node]"}, about: "bring templates (*, group/* or group/name) to a node, or to all", needs: update, changes: true, run: syncTemplates},
-		{name: "s3 upload", args: []string{"<pattern>"}, about: "not needed: says why", needs: update, run: not("uploads to a bucket by hand; where templatesvc keeps its content in a bucket (blobs.s3), everything that is published is there already")},
-		{name: "s3 download", args: []string{"<source>"}, about: "look at a source of templates now", needs: update, changes: true, run: download},
-		{name: "extension list", about: "what the nodes can run instances with", needs: []auth.Permission{auth.ModulesView}, run: listExtensions},
-		{name: "extension reload", about: "not implemented yet", needs: []auth.Permission{auth.ModulesManage}, run: not("loading extensions anew: restart the program that has them; instances run on")},
+		{name: "template list", about: "list the templates", needs: []auth.Permission{auth.TemplatesView}, run: listTemplates},
+		{name: "template sync", args: []string{"<pattern>", "[node]"}, about: "copy templates (*, group/* or group/name) to a node, or to all nodes", needs: update, changes: true, run: syncTemplates},
+		{name: "s3 upload", args: []string{"<pattern>"}, about: "not needed; explains why", needs: update, run: not("uploads to a bucket by hand; where templatesvc keeps its content in a bucket (blobs.s3), everything that is published is there already")},
+		{name: "s3 download", args: []string{"<source>"}, about: "read a source of templates now", needs: update, changes: true, run: download},
+		{name: "extension list", about: "list the runtimes of the nodes", needs: []auth.Permission{auth.ModulesView}, run: listExtensions},
+		{name: "extension reload", about: "not implemented yet", needs: []auth.Permission{auth.ModulesManage}, run: not("reloading extensions: restart the program that has them; instances keep running")},
 	}
 }
 
@@ -85,7 +85,7 @@ func download(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.say("source %s is looked at", c.arg(0))
+	return c.say("source %s is being read", c.arg(0))
 }
 
 func listExtensions(_ context.Context, c *call) error {
@@ -100,7 +100,7 @@ func listExtensions(_ context.Context, c *call) error {
 		}
 	}
 	if len(rows) == 1 {
-		return c.say("no node has told what it can run")
+		return c.say("no node has reported its runtimes")
 	}
 	return c.table(rows)
 }

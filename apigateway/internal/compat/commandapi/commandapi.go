@@ -132,7 +132,7 @@ func (a *API) run(c *gin.Context, node fleet.NodeID) {
 	case errors.Is(err, command.ErrLeave):
 		out.Error = "there is no console to leave here; a gateway is stopped where it was started"
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		out.Error = "the command did not end within " + a.cfg.Patience.String() + ": what it has begun may go on"
+		out.Error = "the command did not end within " + a.cfg.Patience.String() + ", and its operations may still finish"
 	case err != nil:
 		_ = c.Error(err) // for the access log
 		out.Error = command.Explain(err)

@@ -92,7 +92,7 @@ func (a *API) syncFrom(c *gin.Context, source string, answer gin.H) {
 	case err != nil:
 		fail(c, err)
 	default:
-		answer["message"] = "Source " + source + " is looked at"
+		answer["message"] = "Source " + source + " is being read"
 		c.JSON(http.StatusOK, answer)
 	}
 }
