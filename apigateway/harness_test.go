@@ -8,10 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +20,6 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/content"
@@ -30,9 +27,6 @@ import (
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/store/view"
-	"github.com/orreryhq/orrery/libs/telemetry"
-	"github.com/orreryhq/orrery/libs/wire"
-	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -207,16 +201,6 @@ func (w *written) Apply(changes []store.Change, _ int64) {
 	}
 }
 
-// reply is a response; body is its decoded JSON.
-type reply struct {
-	t      testing.TB
-	what   string
-	status int
-	header http.Header
-	raw    string
-	body   any
-}
-
 // routes returns all routes of the gateway.
 func (s *site) routes() []server.Route {
 	return s.served
@@ -275,89 +259,6 @@ func (s *site) try(method, path string, body any, header ...string) (*reply, err
 	return r, nil
 }
 
-// read sets the body, which may be JSON.
-func (r *reply) read(raw []byte) {
-	r.raw = string(raw)
-	if len(raw) > 0 {
-		_ = json.Unmarshal(raw, &r.body)
-	}
-}
-
-// want checks the status. An error must have the error format of the path's API.
-func (r *reply) want(status int) *reply {
-	r.t.Helper()
-	if r.status != status {
-		r.t.Fatalf("%s: %d, want %d: %.600s", r.what, r.status, status, r.raw)
-	}
-	if status >= 400 {
-		r.enveloped()
-	}
-	return r
-}
-
-func (r *reply) enveloped() {
-	r.t.Helper()
-	path := strings.SplitN(strings.SplitN(r.what, " ", 2)[1], "?", 2)[0]
-	if server.DialectOf(path) == wire.Universe {
-		if text, ok := r.field("error").(string); !ok || text == "" {
-			r.t.Errorf("%s: not the older envelope: %s", r.what, r.raw)
-		}
-		return
-	}
-	e, _ := r.field("error").(map[string]any)
-	if e["code"] == nil || e["code"] == "" || e["message"] == nil || e["message"] == "" || e["status"] != float64(r.status) {
-		r.t.Errorf("%s: not the envelope of %d: %s", r.what, r.status, r.raw)
-	}
-	if r.header.Get("X-Request-Id") == "" {
-		r.t.Errorf("%s: no X-Request-Id", r.what)
-	}
-}
-
-// naming checks that the response contains a text.
-func (r *reply) naming(text string) *reply {
-	r.t.Helper()
-	if !strings.Contains(r.raw, text) {
-		r.t.Errorf("%s: %q is not named in %s", r.what, text, r.raw)
-	}
-	return r
-}
-
-// field returns the part of the body at a dotted path. List items are numbers.
-func (r *reply) field(path string) any {
-	at := r.body
-	for part := range strings.SplitSeq(path, ".") {
-		switch in := at.(type) {
-		case map[string]any:
-			at = in[part]
-		case []any:
-			n, err := strconv.Atoi(part)
-			if err != nil || n >= len(in) {
-				return nil
-			}
-			at = in[n]
-		default:
-			return nil
-		}
-	}
-	return at
-}
-
-// is checks the value of a field. Numbers are float64.
-func (r *reply) is(path string, want any) *reply {
-	r.t.Helper()
-	got, _ := json.Marshal(r.field(path))
-	wanted, _ := json.Marshal(want)
-	if string(got) != string(wanted) {
-		r.t.Errorf("%s: %s = %s, want %s", r.what, path, got, wanted)
-	}
-	return r
-}
-
-func (r *reply) data() []any {
-	list, _ := r.field("data").([]any)
-	return list
-}
-
 // group creates a group; fields may be nil.
 func (s *site) group(name string, fields map[string]any) *reply {
 	s.t.Helper()
@@ -366,180 +267,6 @@ func (s *site) group(name string, fields map[string]any) *reply {
 		body[k] = v
 	}
 	return s.do("POST", "/api/v1/groups", body).want(201)
-}
-
-// agent is a fake agent of a node.
-type agent struct {
-	*httptest.Server
-	mu    sync.Mutex
-	lines []string
-	typed []string
-	beats []client.Heartbeat
-	// last is the highest sequence number of each instance.
-	last map[string]int64
-	// measured has the metrics that each instance reported.
-	measured map[string]client.Measured
-	// remote has the commands received over RCON.
-	remote []string
-	// cache has the versions that it was asked to fetch. Those in broken fail.
-	cache, broken []string
-	// jars are the cached artifacts.
-	jars []client.CachedArtifact
-	// saved is the archive of an instance's configuration.
-	saved []byte
-	// more handles all other requests; nil means 404.
-	more http.HandlerFunc
-	// records are its log records. The stream breaks off after them.
-	records []telemetry.Record
-	// asked has the queries for records.
-	asked []string
-}
-
-// node registers a node with a session and a fake agent.
-func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
-	s.t.Helper()
-	a := &agent{last: map[string]int64{}, measured: map[string]client.Measured{}}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/instances/{id}", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(client.Instance{Players: 7, MaxPlayers: 20, PlayersKnown: true, TPS: 19.5, PID: 4242, Attach: "tmux attach", LastHeartbeat: time.Unix(1e9, 0).UTC()})
-	})
-	mux.HandleFunc("GET /v1/instances/{id}/log", func(w http.ResponseWriter, r *http.Request) {
-		var n int
-		_, _ = fmt.Sscan(r.URL.Query().Get("lines"), &n)
-		var out client.Log
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		for _, l := range a.lines[max(0, len(a.lines)-n):] {
-			out.Lines = append(out.Lines, client.Line{Text: l})
-		}
-		out.More = len(a.lines) > n
-		_ = json.NewEncoder(w).Encode(out)
-	})
-	mux.HandleFunc("GET /v1/instances/{id}/log/stream", func(w http.ResponseWriter, _ *http.Request) { // breaks off
-		_ = json.NewEncoder(w).Encode(client.Frame{})
-	})
-	mux.HandleFunc("POST /v1/instances/{id}/console", func(_ http.ResponseWriter, r *http.Request) {
-		var l client.ConsoleLine
-		_ = json.NewDecoder(r.Body).Decode(&l)
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.typed = append(a.typed, l.Line)
-	})
-	mux.HandleFunc("GET /v1/instances/{id}/measured", func(w http.ResponseWriter, r *http.Request) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		m, ok := a.measured[r.PathValue("id")]
-		if !ok {
-			wire.Encode(w, wire.Internal, "", errs.New(errs.NotFound, "it told none"))
-			return
-		}
-		_ = json.NewEncoder(w).Encode(m)
-	})
-	mux.HandleFunc("PUT /v1/instances/{id}/heartbeat", func(w http.ResponseWriter, r *http.Request) {
-		var h client.Heartbeat
-		_ = json.NewDecoder(r.Body).Decode(&h)
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if h.Sequence != 0 && h.Sequence <= a.last[r.PathValue("id")] {
-			wire.Encode(w, wire.Internal, "", errs.New(errs.AlreadyExists, "it is not higher"))
-			return
-		}
-		a.last[r.PathValue("id")] = h.Sequence
-		if h.Measured != nil {
-			h.Measured.At = time.Unix(1e9, 0).UTC()
-			a.measured[r.PathValue("id")] = *h.Measured
-		}
-		a.beats = append(a.beats, h)
-	})
-	mux.HandleFunc("POST /v1/instances/{id}/rcon", func(w http.ResponseWriter, r *http.Request) {
-		var b client.RemoteCommand
-		_ = json.NewDecoder(r.Body).Decode(&b)
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.remote = append(a.remote, b.Command)
-		_ = json.NewEncoder(w).Encode(client.RemoteAnswer{Answer: "you said " + b.Command, Incomplete: b.Command == "seed"})
-	})
-	mux.HandleFunc("GET /v1/instances/{id}/export", func(w http.ResponseWriter, r *http.Request) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if r.URL.Query().Get("prefix") == "none" {
-			wire.Encode(w, wire.Internal, "", errs.New(errs.NotFound, "the instance has no none"))
-			return
-		}
-		_, _ = w.Write(a.saved)
-	})
-	mux.HandleFunc("GET /v1/cache", func(w http.ResponseWriter, _ *http.Request) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		out := client.Cache{TotalBytes: int64(len(a.cache)), LimitBytes: 1 << 30, Artifacts: a.jars}
-		for _, d := range a.cache {
-			out.Versions = append(out.Versions, client.CachedVersion{Digest: d, Bytes: 1, Complete: true, UsedAt: time.Unix(1e9, 0).UTC()})
-		}
-		_ = json.NewEncoder(w).Encode(out)
-	})
-	mux.HandleFunc("POST /v1/cache/warm", func(w http.ResponseWriter, r *http.Request) {
-		var q client.WarmRequest
-		_ = json.NewDecoder(r.Body).Decode(&q)
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		var out client.WarmAnswer
-		for _, d := range q.Digests {
-			if slices.Contains(a.broken, d) {
-				out.Versions = append(out.Versions, client.WarmedVersion{Digest: d, Status: client.WarmFailed, Error: "the disk is full"})
-				continue
-			}
-			v := client.WarmedVersion{Digest: d, Status: client.WarmOK}
-			if !slices.Contains(a.cache, d) {
-				a.cache = append(a.cache, d)
-				v.Bytes = 12
-			}
-			out.Versions = append(out.Versions, v)
-		}
-		_ = json.NewEncoder(w).Encode(out)
-	})
-	mux.HandleFunc("GET /v1/logs", func(w http.ResponseWriter, r *http.Request) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.asked = append(a.asked, r.URL.RawQuery)
-		_ = json.NewEncoder(w).Encode(client.Records{Records: a.records, Size: len(a.records), Capacity: 10})
-	})
-	mux.HandleFunc("GET /v1/logs/stream", func(w http.ResponseWriter, r *http.Request) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.asked = append(a.asked, r.URL.RawQuery)
-		_ = json.NewEncoder(w).Encode(client.RecordFrame{})
-		_ = json.NewEncoder(w).Encode(client.RecordFrame{Records: a.records, Gap: true})
-	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.mu.Lock()
-		more := a.more
-		a.mu.Unlock()
-		if more == nil {
-			wire.Encode(w, wire.Internal, "", errs.New(errs.NotFound, "no route %s %s", r.Method, r.URL.Path))
-			return
-		}
-		more(w, r)
-	})
-	a.Server = httptest.NewServer(mux)
-	s.t.Cleanup(a.Close)
-	s.commit(
-		store.Create(keys.Node(id), fleet.Node{
-			ID: id, Address: "10.0.0.1", AgentURL: a.URL, Capacity: capacity, JoinedAt: time.Now(),
-			Runtimes: []fleet.NodeRuntime{{Name: fleet.RuntimeProcess, Offered: true}},
-		}),
-		store.Create(keys.NodeSession(id), fleet.NodeSession{Node: id, StartedAt: time.Now()}),
-	)
-	return a
-}
-
-// loseNode ends a node's session.
-func (s *site) loseNode(id fleet.NodeID) {
-	s.t.Helper()
-	session, err := store.Get(s.t.Context(), s.store, keys.NodeSession(id))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.commit(store.Remove(keys.NodeSession(id), session.ModRev))
 }
 
 // start starts an instance of a group and returns its ID.
