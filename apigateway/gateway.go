@@ -420,7 +420,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 		MaxClients: g.cfg.MaxStreams, PerUser: g.cfg.UserStreams, Slog: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(workload.New(workload.Config{
-		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, HasCapacity: eventStreams.HasCapacity, Tell: g.relay.Publish, StateOf: instances.StateOf, Now: g.cfg.Now,
+		Operations: g.operate, Auth: g.auth, Players: g.players, Tickets: tickets, HasCapacity: eventStreams.HasCapacity, Tell: g.relay.Publish, Now: g.cfg.Now,
 	}).Routes()...)
 	frame.Add(universe.New(universe.Config{
 		Operations: g.operate, Templates: g.templates, Sources: sources, NodeID: g.cfg.NodeID, ClusterName: g.cfg.ClusterName,

@@ -9,6 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/stream/events"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -56,7 +57,7 @@ func (a *API) listInstances(c *gin.Context, wanted func(*fleet.Instance) bool) {
 }
 
 func (a *API) backendOf(s *view.Snapshot, i *fleet.Instance, now time.Time) backend {
-	out := backend{InstanceID: i.Intent.Name, Group: i.Intent.Group, State: a.cfg.StateOf(i.State())}
+	out := backend{InstanceID: i.Intent.Name, Group: i.Intent.Group, State: events.StateOf(i.State())}
 	out.NodeID, out.NodeAddress, out.Port = placeOf(s, i)
 	out.PlayerCount = playersOf(s, i)
 	if st := i.Status; st != nil && !st.StartedAt.IsZero() {

@@ -45,9 +45,7 @@ type Config struct {
 	HasCapacity func(*gin.Context, account.Credential) bool
 	// Tell sends a live event to the clients of all gateways.
 	Tell func(events.Event)
-	// StateOf returns a state's name for existing plugins.
-	StateOf func(fleet.State) string
-	Now     func() time.Time
+	Now  func() time.Time
 }
 
 // API serves the calls of instances.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/stream/events"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/scheduler/client"
@@ -124,7 +125,7 @@ func (a *API) explain(c *gin.Context) {
 	reason, message := i.Why()
 	out := explanation{
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Generation: i.Intent.Generation,
-		State: StateOf(i.State()), Reason: string(reason), Message: message, Revision: s.Rev, Chain: append(chainOf(s, i), pausedFor(s, i, a.cfg.Operations.Now())...),
+		State: events.StateOf(i.State()), Reason: string(reason), Message: message, Revision: s.Rev, Chain: append(chainOf(s, i), pausedFor(s, i, a.cfg.Operations.Now())...),
 	}
 	if i.State() == fleet.Offline {
 		out.Reason = reasonNodeLost

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orreryhq/orrery/apigateway/internal/stream/events"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
@@ -78,32 +79,11 @@ type instanceTemplate struct {
 // reasonNodeLost is the reason for the loss of a node in this API.
 const reasonNodeLost = "NODE_LOST"
 
-// StateOf returns the name of a state in this API.
-func StateOf(s fleet.State) string {
-	switch s {
-	case fleet.Unplaced:
-		return "SCHEDULED"
-	case fleet.Preparing:
-		return "PREPARING"
-	case fleet.Starting:
-		return "STARTING"
-	case fleet.Online:
-		return "RUNNING"
-	case fleet.Stopping:
-		return "STOPPING"
-	case fleet.Stopped:
-		return "STOPPED"
-	case fleet.Crashed, fleet.Failed, fleet.Offline:
-		return "CRASHED"
-	}
-	return "CRASHED"
-}
-
 // InstanceOf shows an instance of a snapshot.
 func InstanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) Instance {
 	reason, message := i.Why()
 	out := Instance{
-		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, State: StateOf(i.State()),
+		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, State: events.StateOf(i.State()),
 		Ports: []instancePort{}, CreatedAt: i.Intent.CreatedAt, Revision: i.Intent.GroupRevision,
 		Reason: string(reason), Message: message, Generation: i.Intent.Generation, Desired: i.Intent.Desired, Frozen: i.Intent.Frozen,
 		Origin: i.Intent.Origin, Replaces: i.Intent.Replaces, ReplacedBy: i.Intent.ReplacedBy,
@@ -261,7 +241,7 @@ func (f instanceFilter) matchesNothing() bool {
 func (f instanceFilter) selects(i *fleet.Instance) bool {
 	s := i.State()
 	return (f.group == "" || i.Intent.Group == f.group) && (f.node == "" || i.Node() == f.node && i.Shown() != nil) &&
-		(f.state == "" || strings.EqualFold(f.state, StateOf(s)) || strings.EqualFold(f.state, string(s)))
+		(f.state == "" || strings.EqualFold(f.state, events.StateOf(s)) || strings.EqualFold(f.state, string(s)))
 }
 
 // listingOf returns the instances that a filter selects, by group and ordinal, the newest of a name

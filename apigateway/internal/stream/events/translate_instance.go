@@ -21,7 +21,7 @@ func (t *translator) instance(id fleet.InstanceID, before, after *fleet.Instance
 		return
 	}
 	reason, message := after.Why()
-	for _, step := range stepsBetween(v1State(before), v1State(after), restartedInPlace(before, after)) {
+	for _, step := range stepsBetween(stateName(before), stateName(after), restartedInPlace(before, after)) {
 		fields := Fields{"oldState": step.from, "newState": step.to, "reason": v1Reason(reason), "message": message}
 		if step.from == "" {
 			fields["oldState"] = nil
@@ -51,12 +51,17 @@ func instanceEvent(typ Type, i *fleet.Instance, fields Fields) Event {
 	return Event{Type: typ, Group: i.Intent.Group, Fields: fields}
 }
 
-// v1State returns an instance's state in API v1, "" for none.
-func v1State(i *fleet.Instance) string {
+// stateName returns the name of an instance's state in API v1, "" without an instance.
+func stateName(i *fleet.Instance) string {
 	if i == nil {
 		return ""
 	}
-	switch i.State() {
+	return StateOf(i.State())
+}
+
+// StateOf returns the name of a state in API v1.
+func StateOf(s fleet.State) string {
+	switch s {
 	case fleet.Unplaced:
 		return "SCHEDULED"
 	case fleet.Preparing:
@@ -72,7 +77,7 @@ func v1State(i *fleet.Instance) string {
 	case fleet.Crashed, fleet.Failed, fleet.Offline:
 		return "CRASHED"
 	}
-	return ""
+	return "CRASHED"
 }
 
 // step is a change of state in API v1. from is "" for the first state.

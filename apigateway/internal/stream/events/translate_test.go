@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/orreryhq/orrery/apigateway/internal/api/instances"
 	"github.com/orreryhq/orrery/apigateway/internal/stream/events"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
@@ -397,7 +396,7 @@ func TestAClientOnlySeesTransitionsThatItHoldsPossible(t *testing.T) {
 				}
 				shown = to
 			}
-			if want := instances.StateOf(after.State()); shown != want {
+			if want := events.StateOf(after.State()); shown != want {
 				t.Fatalf("%s is shown as %q, want %q", after.State(), shown, want)
 			}
 			before = after

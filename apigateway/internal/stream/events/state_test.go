@@ -1,4 +1,4 @@
-package instances
+package events
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-func TestEveryStateHasAWord(t *testing.T) {
+func TestEveryStateHasAName(t *testing.T) {
 	want := map[fleet.State]string{
 		fleet.Unplaced: "SCHEDULED", fleet.Preparing: "PREPARING", fleet.Starting: "STARTING", fleet.Online: "RUNNING", fleet.Stopping: "STOPPING",
 		fleet.Stopped: "STOPPED", fleet.Crashed: "CRASHED", fleet.Failed: "CRASHED", fleet.Offline: "CRASHED",
