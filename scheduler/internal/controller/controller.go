@@ -129,7 +129,7 @@ func (c *Controller) pass(ctx context.Context, now time.Time) time.Duration {
 		if c.state.snap.Rev < c.own.Epoch() {
 			return resync
 		}
-		c.requeue(now)
+		c.retryDue(now)
 		planned := c.plan(now)
 		sent := c.send(ctx, now)
 		c.rebalance(now)
@@ -158,8 +158,8 @@ func (c *Controller) catchUp(now time.Time) {
 	c.compare()
 }
 
-// requeue queues the instances that may fit now although they did not before.
-func (c *Controller) requeue(now time.Time) {
+// retryDue queues the instances that may fit now although they did not before.
+func (c *Controller) retryDue(now time.Time) {
 	c.state.releaseBlocked(now)
 	c.queueRetries(now)
 	c.useAllNodes(now)

@@ -330,7 +330,7 @@ func TestEveryNoteThatCameTooSoonIsStillDue(t *testing.T) {
 	if l.ctl.inProgress > 0 || l.ctl.state.refresh.IsZero() {
 		t.Fatalf("%d transactions are under way, the next notes at %v", l.ctl.inProgress, l.ctl.state.refresh)
 	}
-	l.ctl.requeue(l.ctl.state.refresh)
+	l.ctl.retryDue(l.ctl.state.refresh)
 	if n := len(l.ctl.notes); n != len(ids) {
 		t.Errorf("%d of %d notes written when due", n, len(ids))
 	}
