@@ -119,7 +119,7 @@ func TestAClusterIsShutDownOnceUnderItsKey(t *testing.T) {
 	}
 	const path, command = "/api/commands/execute", `{"command":"cluster shutdown confirm"}`
 	a.do("POST", path, command, keyed, "k").want(200).is("success", false).is("output.0", "node node-1 stops its instances, and its agent ends").
-		naming("node node-2 may have heard it").naming("so the gateways stay")
+		naming("node node-2 may have heard it").naming("so the gateways keep running")
 	times(1, 1)
 	a.do("POST", path, command, keyed, "k").want(409).naming("system.shutdown of cluster: 2 nodes").naming("its outcome is unknown")
 	times(1, 1)
