@@ -17,6 +17,7 @@ import (
 )
 
 func TestTheConfiguredPasswordIsTheAdmins(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	r := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "Admin", "password": adminPassword}).want(200)
 	r.is("user.role", "ADMIN").is("user.username", "admin")
@@ -30,6 +31,7 @@ func TestTheConfiguredPasswordIsTheAdmins(t *testing.T) {
 }
 
 func TestAGeneratedPasswordIsWrittenOnceAndKept(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	file := filepath.Join(t.TempDir(), "password")
 	generated := func(c *Config) { c.AdminPassword, c.AdminPasswordFile = "", file }
@@ -52,6 +54,7 @@ func TestAGeneratedPasswordIsWrittenOnceAndKept(t *testing.T) {
 }
 
 func TestPasswordFileIsRemovedAfterPasswordChange(t *testing.T) {
+	t.Parallel()
 	etcd, dir := storetest.Start(t), t.TempDir()
 	file := filepath.Join(dir, "password")
 	first := newSiteOn(t, etcd, func(c *Config) { c.AdminPassword, c.AdminPasswordFile = "", file })
@@ -123,6 +126,7 @@ func TestConcurrentStartKeepsOnlyTheValidPasswordFile(t *testing.T) {
 }
 
 func TestGatewaysThatStartTogetherAgreeOnUserAndKey(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	a, b := newSiteOn(t, etcd), newSiteOn(t, etcd)
 	token := a.login("admin", adminPassword)
@@ -130,6 +134,7 @@ func TestGatewaysThatStartTogetherAgreeOnUserAndKey(t *testing.T) {
 }
 
 func TestWrongClusterSecretIsReported(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	g, err := New(Config{
 		Store: s.store, View: newUnstartedView(s), Log: s.gateway.cfg.Log, Listen: "127.0.0.1:0", Replica: "other",
@@ -144,6 +149,7 @@ func TestWrongClusterSecretIsReported(t *testing.T) {
 }
 
 func TestFailedLoginRevealsNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t).as("")
 	wrong := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "admin", "password": "wrong"}).want(401)
 	unknown := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "nobody", "password": "wrong"}).want(401)
@@ -161,6 +167,7 @@ func TestFailedLoginRevealsNothing(t *testing.T) {
 }
 
 func TestOnlyPublicRoutesAnswerWithoutAToken(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	anonymous := s.as("")
 	public := 0
@@ -184,6 +191,7 @@ func TestOnlyPublicRoutesAnswerWithoutAToken(t *testing.T) {
 }
 
 func TestBuiltInRolesHaveTheirPermissions(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -230,6 +238,7 @@ func TestBuiltInRolesHaveTheirPermissions(t *testing.T) {
 }
 
 func TestATokenIsJudgedByThePresentUser(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	vera := s.user("vera", "VIEWER")
 	vera.do("POST", "/api/v1/groups", `{"name":"a"}`).want(403)
@@ -258,6 +267,7 @@ func TestATokenIsJudgedByThePresentUser(t *testing.T) {
 }
 
 func TestAnAPITokenIsShownOnceAndWorksUntilDeleted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	r := s.do("POST", "/api/v1/api-tokens", map[string]any{"name": "ci", "expiresInSeconds": 3600}).want(201)
 	token, _ := r.field("token").(string)
@@ -286,6 +296,7 @@ func TestAnAPITokenIsShownOnceAndWorksUntilDeleted(t *testing.T) {
 }
 
 func TestLoginLimitRefusesBeforeChecking(t *testing.T) {
+	t.Parallel()
 	s := newSiteOn(t, storetest.Start(t), func(c *Config) { c.Limits = Limits{} })
 	for n := range 10 { // different names, so that none is locked out
 		s.do("POST", "/api/v1/auth/login", map[string]string{"username": fmt.Sprintf("user%d", n), "password": "wrong"}).want(401)
@@ -298,6 +309,7 @@ func TestLoginLimitRefusesBeforeChecking(t *testing.T) {
 }
 
 func TestAnonymousRequestsAreLimited(t *testing.T) {
+	t.Parallel()
 	s := newSiteOn(t, storetest.Start(t), func(c *Config) { c.Limits = Limits{} })
 	token := s.login("admin", adminPassword)
 	for range 100 {
@@ -317,6 +329,7 @@ func TestAnonymousRequestsAreLimited(t *testing.T) {
 }
 
 func TestUnknownRouteIs404InItsDialect(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	for _, path := range []string{
@@ -336,6 +349,7 @@ func TestUnknownRouteIs404InItsDialect(t *testing.T) {
 }
 
 func TestEveryAnswerCarriesItsIDs(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	a, b := s.do("GET", "/api/v1/groups", nil, "X-Correlation-Id", "build-7.3"), s.do("GET", "/api/v1/groups", nil)
 	if a.header.Get("X-Correlation-Id") != "build-7.3" || a.header.Get("X-Request-Id") == b.header.Get("X-Request-Id") || b.header.Get("X-Correlation-Id") == "" {
@@ -348,6 +362,7 @@ func TestEveryAnswerCarriesItsIDs(t *testing.T) {
 }
 
 func TestBrowsersOfAllowedOriginsMayCall(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	any := newSiteOn(t, etcd, func(c *Config) { c.Origins = []string{"*"} })
 	r := any.do("OPTIONS", "/api/v1/groups/lobby", nil, "Origin", "https://a.example", "Access-Control-Request-Method", "PATCH").want(204)
@@ -371,6 +386,7 @@ func TestBrowsersOfAllowedOriginsMayCall(t *testing.T) {
 }
 
 func TestByDefaultOnlyPagesOfTheGatewaysOwnOriginCall(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	host := strings.TrimPrefix(s.url, "http://")
 	login := `{"username":"admin","password":"wrong"}`
@@ -410,6 +426,7 @@ func TestByDefaultOnlyPagesOfTheGatewaysOwnOriginCall(t *testing.T) {
 }
 
 func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	big := `{"name":"` + strings.Repeat("x", 1<<20) + `"}`
 	s.do("POST", "/api/v1/groups", big).want(413)
@@ -419,6 +436,7 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 }
 
 func TestHealthAndReadiness(t *testing.T) {
+	t.Parallel()
 	s := newSite(t).as("")
 	for _, path := range []string{"/livez", "/health", "/api/v1/system/health", "/readyz", "/ready", "/api/v1/system/ready"} {
 		s.do("GET", path, nil).want(200)
@@ -434,6 +452,7 @@ func TestHealthAndReadiness(t *testing.T) {
 }
 
 func TestTheGatewayAnnouncesItself(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	await.That(t, "a session", func() string {
 		if list := s.view.Snapshot().ServiceSessions("apigateway"); len(list) == 1 && list[0].URL == s.url {
@@ -444,6 +463,7 @@ func TestTheGatewayAnnouncesItself(t *testing.T) {
 }
 
 func TestUserAndNameLimitsAreSharedByGateways(t *testing.T) {
+	t.Parallel()
 	edit := func(c *Config) { c.Limits.Users, c.Limits.Names, c.Lockout.Failures = 20, 6, -1 }
 	a := newSite(t, edit)
 	b := newSiteOn(t, a.etcd, edit).as(a.token)

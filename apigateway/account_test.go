@@ -19,6 +19,7 @@ const (
 )
 
 func TestPreferencesAreStoredUnchanged(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	bob := a.user("bob", "VIEWER")
@@ -76,6 +77,7 @@ func sameJSON(t *testing.T, a, b string) bool {
 }
 
 func TestPlayerIsLinkedToOneUserOnly(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	bob, ann := a.user("bob", "VIEWER"), a.user("ann", "VIEWER")

@@ -35,6 +35,7 @@ func (s *site) told() (all []string) {
 }
 
 func TestAuditRecordsBeforeAndAfter(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.do("PUT", "/api/v1/quotas/all", `{"selector":{"a":"b"},"limit":{"instances":5}}`).want(201)
@@ -84,6 +85,7 @@ func TestAuditRecordsBeforeAndAfter(t *testing.T) {
 }
 
 func TestAuditHidesProtectedValues(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.defining("lobby",
 		content.Variable{Key: "KEY", Type: content.VariableString, Scope: content.ScopeGroup, Visibility: "ADMIN"},
@@ -144,6 +146,7 @@ func (r *reply) resources() (out []string) {
 }
 
 func TestTheAuditIsReadByThePageAndFiltered(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	began := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
 	s.entries(began, 10)
@@ -178,6 +181,7 @@ func TestTheAuditIsReadByThePageAndFiltered(t *testing.T) {
 }
 
 func TestAuditCursorIgnoresNewEntries(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	began := time.Now().Add(-time.Hour)
 	s.entries(began, 7)
@@ -197,6 +201,7 @@ func TestAuditCursorIgnoresNewEntries(t *testing.T) {
 }
 
 func TestAuditEntryHasTokenRequestAndRevision(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	key := s.as(s.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`).want(201).field("token").(string))
 	id := s.do("GET", "/api/v1/api-tokens", nil).data()[0].(map[string]any)["id"]
@@ -211,6 +216,7 @@ func TestAuditEntryHasTokenRequestAndRevision(t *testing.T) {
 }
 
 func TestUnconfirmedCommandIsAuditedAsFailed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	agent := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
@@ -221,6 +227,7 @@ func TestUnconfirmedCommandIsAuditedAsFailed(t *testing.T) {
 }
 
 func TestAuditIsTruncatedAboveItsLimit(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	const most = 10_000
 	s.entries(time.Now().Add(-5*time.Hour), most+most/20)
@@ -248,6 +255,7 @@ func (s *site) becomes(action string, times int) {
 }
 
 func TestInstancesAndStrangersDoNotEvictUserEntries(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	for class, mark := range map[account.AuditClass]account.AuditMark{
@@ -279,6 +287,7 @@ func TestInstancesAndStrangersDoNotEvictUserEntries(t *testing.T) {
 }
 
 func TestAuditExpiresAfterNinetyDaysExceptLastChange(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.entries(time.Now().Add(-100*24*time.Hour), 5)
 	s.entries(time.Now().Add(-89*24*time.Hour), 2)
@@ -301,6 +310,7 @@ func TestAuditExpiresAfterNinetyDaysExceptLastChange(t *testing.T) {
 }
 
 func TestLoginFloodIsAuditedOnce(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
 	from(s, "198.51.100.7", "admin", adminPassword).want(200)
 	s.do("GET", "/api/v1/audit?action=auth.login", nil).want(200).is("data.0.username", "admin").is("data.0.ipAddress", "198.51.100.7").
@@ -325,6 +335,7 @@ func TestLoginFloodIsAuditedOnce(t *testing.T) {
 }
 
 func TestTokenUseFromNewAddressIsAuditedOnce(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
 	ci, made := s.key(`{"name":"ci"}`)
 	for range 2 {
@@ -340,6 +351,7 @@ func TestTokenUseFromNewAddressIsAuditedOnce(t *testing.T) {
 }
 
 func TestReadsOfConsolesAndFilesAreAuditedOnceAnHour(t *testing.T) {
+	t.Parallel()
 	b := secretive(t)
 	id := b.there["/api/v1/services/:id"]
 	for range 3 {
@@ -361,6 +373,7 @@ func TestReadsOfConsolesAndFilesAreAuditedOnceAnHour(t *testing.T) {
 }
 
 func TestEachEntryIsCopiedToTheSink(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "audit.log")
 	s := newSite(t, func(c *Config) { c.AuditSink = file })
 	s.group("lobby", nil)

@@ -217,6 +217,7 @@ func (b *besieged) changes(t *testing.T) []change {
 }
 
 func TestEveryMutatingRouteIsAuditedOnce(t *testing.T) {
+	t.Parallel()
 	b := besiege(t)
 	watcher := b.as(b.login("admin", adminPassword))
 	entries := func() float64 {

@@ -40,6 +40,7 @@ func (s *site) show(user, content string) *reply {
 }
 
 func TestAvatarIsPublicOnEveryGateway(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	b := second(t, s.site)
 	bob, stranger := s.user("bob", "VIEWER"), b.as("")
@@ -81,6 +82,7 @@ func TestAvatarIsPublicOnEveryGateway(t *testing.T) {
 }
 
 func TestAvatarUploadsAreRateLimited(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	second(t, s.site) // each gateway has its own rate limit
 	await.That(t, "the gateway knows of another", func() string {
@@ -110,6 +112,7 @@ func (s *shelf) keeps(want int) {
 }
 
 func TestInvalidAvatarIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	bob := s.user("bob", "VIEWER")
 	before := s.revision()

@@ -16,6 +16,7 @@ import (
 )
 
 func TestTheCatalogIsKeptByPlatform(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	const versions = "/api/v1/catalog/paper/versions"
 	hash := strings.Repeat("ab", 32)
@@ -74,6 +75,7 @@ func TestTheCatalogIsKeptByPlatform(t *testing.T) {
 }
 
 func TestBlankVersionUsesRecommendedOne(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
 	hash := strings.Repeat("cd", 32)
@@ -97,6 +99,7 @@ func TestBlankVersionUsesRecommendedOne(t *testing.T) {
 }
 
 func TestVersionWithoutHashGetsItFromFirstDownload(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	var content atomic.Value // of "", the host has nothing
 	content.Store("")
@@ -150,6 +153,7 @@ func TestVersionWithoutHashGetsItFromFirstDownload(t *testing.T) {
 }
 
 func TestVersionIsStoredWithoutTemplateService(t *testing.T) {
+	t.Parallel()
 	s := newSite(t) // without templatesvc
 	r := s.do("POST", "/api/v1/catalog/paper/versions", `{"version":"2","downloadUrl":"https://x.example/2.jar"}`).want(201).is("sha256", "")
 	if !strings.Contains(r.header.Get("Warning"), "the version has no hash yet") {
@@ -164,6 +168,7 @@ func TestVersionIsStoredWithoutTemplateService(t *testing.T) {
 }
 
 func TestDeadDownloadHostDoesNotTripBreaker(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	gone := httptest.NewServer(http.NotFoundHandler())
 	dead := gone.URL + "/x.jar"

@@ -11,6 +11,7 @@ import (
 // Tokens are valid for at least a day, so a gateway must accept tokens from one whose clock is off by
 // half a day.
 func TestTokensWorkDespiteClockSkew(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	var sites []*site
 	for _, ahead := range []time.Duration{0, 12 * time.Hour, -11 * time.Hour} {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestClusterListsMembersAndLeases(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	started := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestTheCompositionOfAnInstanceIsShown(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for _, ref := range []string{"base", "g/maps", "lobby"} {
 		s.template(ref)
@@ -47,6 +48,7 @@ func TestTheCompositionOfAnInstanceIsShown(t *testing.T) {
 }
 
 func TestTheSameCompositionHasTheSameHashWhateverTheGroupsRevision(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
 	s.group("lobby", map[string]any{"command": "run"})
@@ -72,6 +74,7 @@ func TestTheSameCompositionHasTheSameHashWhateverTheGroupsRevision(t *testing.T)
 }
 
 func TestWhatWasHiddenWhenAnInstanceWasMadeStaysHiddenInItsComposition(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
 	s.defining("lobby",
@@ -93,6 +96,7 @@ func TestWhatWasHiddenWhenAnInstanceWasMadeStaysHiddenInItsComposition(t *testin
 }
 
 func TestWhichFilesHavePlaceholdersReplacedByDefault(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/groups", map[string]any{"name": "plain", "command": "run"}).want(201).is("fileModifications", configfile.DefaultFileModifications())
 	s.do("POST", "/api/v1/groups", map[string]any{"name": "none", "command": "run", "fileModifications": []string{}}).want(201).is("fileModifications", []any{})
@@ -103,6 +107,7 @@ func TestWhichFilesHavePlaceholdersReplacedByDefault(t *testing.T) {
 }
 
 func TestACustomImageInTheEnvironmentIsEnoughForAConfigurationInDocker(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	body := map[string]any{"runtime": "docker", "command": "run", "nodes": []string{"*"}}
 	s.do("PUT", "/api/configurations/uni", body).want(422)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestMatchingETagReturns304(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.do("POST", "/api/v1/networks", `{"name":"main","lobbyGroup":"lobby"}`).want(201)
@@ -36,6 +37,7 @@ func TestMatchingETagReturns304(t *testing.T) {
 }
 
 func TestLiveFiguresNeverReturn304(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("n1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
@@ -52,6 +54,7 @@ func TestLiveFiguresNeverReturn304(t *testing.T) {
 }
 
 func TestPartialETagNeverReturns304(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	admin, vera := s.site, s.user("vera", "VIEWER")
 	s.drop("default/lobby", map[string]string{"a.txt": "a"})

@@ -41,6 +41,7 @@ func opens(s *site, origin string) bool {
 }
 
 func TestSettingsApplyOnEveryGateway(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.do("GET", "/api/v1/cluster/config", nil).want(200).is("activeVersion", 0).is("patch", map[string]any{}).
@@ -91,6 +92,7 @@ func TestSettingsApplyOnEveryGateway(t *testing.T) {
 }
 
 func TestUnknownSettingIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/cluster/config", `{"parentVersion":0,"patch":{"security":{"rateLimiting":{"loginsPerMinute":100}}}}`).want(201)
 	before := s.revision()
@@ -136,6 +138,7 @@ func TestUnknownSettingIsRefused(t *testing.T) {
 }
 
 func TestOriginsAreAddedAndRemovedWhileTheGatewayServes(t *testing.T) {
+	t.Parallel()
 	s := newSiteOn(t, storetest.Start(t), func(c *Config) { c.Origins = []string{"https://a.example"} })
 	s = s.as(s.login("admin", adminPassword))
 	if allowed(s, "https://b.example") != "" || opens(s, "https://b.example") {
@@ -158,6 +161,7 @@ func TestOriginsAreAddedAndRemovedWhileTheGatewayServes(t *testing.T) {
 }
 
 func TestAnAnswerThatLeavesAllOriginsAllowedSaysSo(t *testing.T) {
+	t.Parallel()
 	s := newSiteOn(t, storetest.Start(t), func(c *Config) { c.Origins = []string{"*"} })
 	s = s.as(s.login("admin", adminPassword))
 	const path = "/api/v1/admin/cors/origins"
@@ -177,6 +181,7 @@ func TestAnAnswerThatLeavesAllOriginsAllowedSaysSo(t *testing.T) {
 }
 
 func TestSubnetsAreEnforcedWithoutSelfLockout(t *testing.T) {
+	t.Parallel()
 	behind := func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} }
 	a := newSiteOn(t, storetest.Start(t), behind)
 	a = a.as(a.login("admin", adminPassword))
@@ -219,6 +224,7 @@ func TestSubnetsAreEnforcedWithoutSelfLockout(t *testing.T) {
 }
 
 func TestForwardedAddressIsUntrustedByDefault(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/cluster/config", `{"parentVersion":0,"patch":{"security.rateLimiting.perIpPerMinute":3}}`).want(201)
 	var last *reply
@@ -233,6 +239,7 @@ func TestForwardedAddressIsUntrustedByDefault(t *testing.T) {
 }
 
 func TestConcurrentSettingsVersionsCreateOne(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	var all sync.WaitGroup
@@ -254,6 +261,7 @@ func TestConcurrentSettingsVersionsCreateOne(t *testing.T) {
 }
 
 func TestTheLatestHundredVersionsAreKeptAndTheActiveOne(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for n := range 101 {
 		s.do("POST", "/api/v1/cluster/config", fmt.Sprintf(`{"parentVersion":%d,"patch":{"security.rateLimiting.loginsPerMinute":%d}}`, n, 1000+n)).want(201)
@@ -272,6 +280,7 @@ func TestTheLatestHundredVersionsAreKeptAndTheActiveOne(t *testing.T) {
 }
 
 func TestInvalidNetworksPreventStart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for field, edit := range map[string]func(*Config){
 		"network.allowed-subnets": func(c *Config) { c.AllowedSubnets = []string{"10.0.0.0/33"} },
@@ -286,6 +295,7 @@ func TestInvalidNetworksPreventStart(t *testing.T) {
 }
 
 func TestHowLongLoginsLastAndWhenTheyAreLockedOutIsSetForAllGateways(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.do("GET", "/api/v1/cluster/config", nil).want(200).is("effective.security.jwtExpirationMinutes", 1440).

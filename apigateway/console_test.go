@@ -10,6 +10,7 @@ import (
 )
 
 func TestBrokenConsoleStreamsBackOff(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})

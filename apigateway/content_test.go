@@ -114,6 +114,7 @@ func (b *besieged) contents(who *site) map[account.Permission][]string {
 }
 
 func TestNoRouteShowsContentWithoutItsPermission(t *testing.T) {
+	t.Parallel()
 	b := secretive(t)
 	for p, routes := range b.contents(b.site) {
 		if least := map[account.Permission]int{auth.InstancesFiles: 2, auth.TemplatesContent: 6, auth.GroupsEnv: 10}[p]; len(routes) < least {
@@ -142,6 +143,7 @@ func TestNoRouteShowsContentWithoutItsPermission(t *testing.T) {
 }
 
 func TestAPutOfACallerWhoCannotReadTheEnvironmentKeepsIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", map[string]any{"env": map[string]string{"KEY": "hush-env"}})
 	blind := s.without("blind", auth.GroupsEnv)
@@ -166,6 +168,7 @@ func TestAPutOfACallerWhoCannotReadTheEnvironmentKeepsIt(t *testing.T) {
 // Roles and tokens from before the separate content permissions keep the content that their holder
 // could change or command, and lose content that the holder could only read.
 func TestRolesAndTokensOfEarlierVersionsKeepTheContentTheyCouldChange(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	looks := []account.Permission{auth.GroupsView, auth.TemplatesView, auth.InstancesView, auth.InstancesConsole}
 	changes := append(slices.Clone(looks), auth.GroupsUpdate, auth.TemplatesUpdate, auth.InstancesCommand)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestNodesAreListedAndCordoned(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 200, DiskMiB: 9})
 	s.node("node-2", fleet.Resources{MemoryMiB: 1})
@@ -64,6 +65,7 @@ func TestNodesAreListedAndCordoned(t *testing.T) {
 }
 
 func TestANodeIsCordonedWhileItIsBeingFilled(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	ctx, stop := context.WithCancel(t.Context())
@@ -84,6 +86,7 @@ func TestANodeIsCordonedWhileItIsBeingFilled(t *testing.T) {
 }
 
 func TestUncordoningBarsNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)

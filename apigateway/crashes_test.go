@@ -37,6 +37,7 @@ func (r *reply) ids() string {
 }
 
 func TestCrashesAreListedNewestFirstAndFiltered(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("GET", "/api/v1/crashes", nil).want(200).is("total", 0).is("data", []any{})
 	s.crash(1, 3*time.Hour, nil)
@@ -74,6 +75,7 @@ func TestCrashesAreListedNewestFirstAndFiltered(t *testing.T) {
 }
 
 func TestACrashIsShownWithItsTailThoughItsNodeIsGone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	c := s.crash(1, time.Hour, func(c *reports.Crash) { c.Exit = &fleet.Exit{} })
 	s.do("GET", "/api/v1/crashes/"+c.ID, nil).want(200).is("id", c.ID).is("exitCode", nil).is("logTail", []string{"starting", c.Cause}).is("logTailTruncated", true)
@@ -81,6 +83,7 @@ func TestACrashIsShownWithItsTailThoughItsNodeIsGone(t *testing.T) {
 }
 
 func TestTrendsCountWhatTheListShows(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for n := range 5 {
 		s.crash(n, time.Duration(n)*10*time.Hour+time.Minute, func(c *reports.Crash) {
@@ -105,6 +108,7 @@ func TestTrendsCountWhatTheListShows(t *testing.T) {
 }
 
 func TestACrashLoopIsShownAndReset(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	const path = "/api/v1/groups/lobby/crash-loop/reset"
@@ -141,6 +145,7 @@ func TestACrashLoopIsShownAndReset(t *testing.T) {
 }
 
 func TestAPauseThatIsOverIsNotExplained(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	past := time.Now().UTC().Add(-time.Hour)
@@ -156,6 +161,7 @@ func TestAPauseThatIsOverIsNotExplained(t *testing.T) {
 }
 
 func TestNonCrashReasonsInBothDialects(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)

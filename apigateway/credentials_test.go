@@ -33,6 +33,7 @@ func (i *inside) soon(method, path string, status int) {
 }
 
 func TestAShortTokenTakesThePlaceOfTheOneBeforeOnEveryGateway(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -69,6 +70,7 @@ func TestAShortTokenTakesThePlaceOfTheOneBeforeOnEveryGateway(t *testing.T) {
 }
 
 func TestAShortTokenIsNoLoginsAndALoginsIsNone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
@@ -103,6 +105,7 @@ func TestAShortTokenIsNoLoginsAndALoginsIsNone(t *testing.T) {
 }
 
 func TestRevokedCredentialsOfAnInstanceAreNoGoodOnAnyGatewayAndForGood(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})

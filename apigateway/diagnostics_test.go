@@ -15,6 +15,7 @@ import (
 )
 
 func TestDiagnosticsAreCompleteAndRedacted(t *testing.T) {
+	t.Parallel()
 	var log *slog.Logger
 	s := newSite(t, logging(0), func(c *Config) {
 		c.APIURL, c.Version, log = "https://ops:hunter2@gateway.example", "1.2.3", c.Log

@@ -13,6 +13,7 @@ import (
 )
 
 func TestShutdownAnswersRequestsInFlight(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	address := strings.TrimPrefix(s.url, "http://")
 	var late []net.Conn
@@ -54,6 +55,7 @@ func refused(t *testing.T, address string) {
 }
 
 func TestSilentConnectionDelaysShutdownBriefly(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {

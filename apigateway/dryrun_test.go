@@ -9,6 +9,7 @@ import (
 )
 
 func TestADryRunIsNeverARealChange(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	c, err := contractOf()

@@ -16,6 +16,7 @@ import (
 )
 
 func TestAddressesOfEarlierSourcesEnterTheAllowListOnceAndAreReported(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	var earlier []store.Write
@@ -66,6 +67,7 @@ func TestAddressesOfEarlierSourcesEnterTheAllowListOnceAndAreReported(t *testing
 }
 
 func TestTheAllowListTakesHostsAndNetworks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/cluster/config", `{"parentVersion":0,"patch":{"network":{"allowedEgress":["Git.Internal","10.1.2.3/8","fd00::7"]}}}`).want(201)
 	s.do("GET", "/api/v1/cluster/config", nil).want(200).is("effective.network.allowedEgress", []string{"10.0.0.0/8", "fd00::7/128", "git.internal"})

@@ -58,6 +58,7 @@ func (s *site) socketOf(id string) *websocket.Conn {
 }
 
 func TestStreamsEndWhenPermissionIsLost(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.group("lobby", nil)

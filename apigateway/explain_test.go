@@ -69,6 +69,7 @@ func (s *site) note(id fleet.InstanceID) {
 }
 
 func TestAWaitingInstanceIsExplainedByItsScheduler(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	id := s.start("lobby")
@@ -93,6 +94,7 @@ func TestAWaitingInstanceIsExplainedByItsScheduler(t *testing.T) {
 }
 
 func TestExplainNamesPendingEvictions(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("low", nil)
 	s.group("vip", nil)
@@ -114,6 +116,7 @@ func TestExplainNamesPendingEvictions(t *testing.T) {
 }
 
 func TestExplainWithoutSchedulerShowsStoredReason(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.note(s.start("lobby"))
@@ -136,6 +139,7 @@ func TestExplainWithoutSchedulerShowsStoredReason(t *testing.T) {
 }
 
 func TestAPlacedInstanceIsExplainedWithOrWithoutItsScheduler(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 400})
 	s.group("lobby", nil)
@@ -153,6 +157,7 @@ func TestAPlacedInstanceIsExplainedWithOrWithoutItsScheduler(t *testing.T) {
 }
 
 func TestAStopSaysWhoAndByWhichRule(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 400})
 	s.group("lobby", nil)
@@ -183,6 +188,7 @@ func TestAStopSaysWhoAndByWhichRule(t *testing.T) {
 }
 
 func TestSimulationFallsBackToAnotherScheduler(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	a := s.scheduler("lobby")
 	a.simulation = client.Simulation{Revision: 7}
@@ -195,6 +201,7 @@ func TestSimulationFallsBackToAnotherScheduler(t *testing.T) {
 }
 
 func TestSimulationsPassThroughAndBadOnesDoNot(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	a := s.scheduler("lobby")
 	a.simulation = client.Simulation{Revision: 7, Placed: 1, Instances: []client.Outcome{{Name: "lobby-1", Group: "lobby", Effect: client.EffectPlaced, Node: "n1", Port: 30000}}}

@@ -75,6 +75,7 @@ func (s *site) often() {
 const declaring = `{"kind":"git","url":"https://host/r.git","declares":true}`
 
 func TestADeclaredGroupIsMadeKeptAndRemoved(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.often()
 	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201).is("declares", true)
@@ -110,6 +111,7 @@ func TestADeclaredGroupIsMadeKeptAndRemoved(t *testing.T) {
 }
 
 func TestADeclarationTouchesNoGroupOfAnother(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.often()
 	for _, name := range []string{"one", "two"} {
@@ -175,6 +177,7 @@ func entry(url string) string {
 }
 
 func TestADeclaredCatalogIsMadeKeptAndRemoved(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.often()
 	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
@@ -236,6 +239,7 @@ func TestADeclaredCatalogIsMadeKeptAndRemoved(t *testing.T) {
 }
 
 func TestADeclarationTouchesNoEntryOfAnother(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.often()
 	for _, name := range []string{"one", "two"} {
@@ -272,6 +276,7 @@ func TestADeclarationTouchesNoEntryOfAnother(t *testing.T) {
 }
 
 func TestAnOrderToRemoveCountsForWhatItsSourceMadeAlone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.often()
 	for _, name := range []string{"one", "two"} {
@@ -290,6 +295,7 @@ func TestAnOrderToRemoveCountsForWhatItsSourceMadeAlone(t *testing.T) {
 }
 
 func TestStaleDeclarationsAreRemoved(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.often()
 	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
@@ -319,6 +325,7 @@ func TestStaleDeclarationsAreRemoved(t *testing.T) {
 }
 
 func TestOnlyWhoMayDeleteGroupsConfirmsTheirRemoval(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
 	operator := s.user("otto", "OPERATOR")
@@ -339,6 +346,7 @@ func TestOnlyWhoMayDeleteGroupsConfirmsTheirRemoval(t *testing.T) {
 }
 
 func TestTheDirectoriesOfTemplatesAreShownAndConfirmedAsASource(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("GET", "/api/v1/template-sources/directory", nil).want(404)
 	s.do("POST", "/api/v1/template-sources/directory/sync", nil).want(404)
@@ -359,6 +367,7 @@ func TestTheDirectoriesOfTemplatesAreShownAndConfirmedAsASource(t *testing.T) {
 }
 
 func TestARemovalThatIsNoLongerDeclaredRemovesNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/v1/template-sources/main", declaring).want(201)
 	s.declare("main", "lobby", `{"command":"run"}`)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestBoundsThatCameLaterBlockNoChangeOfOtherThings(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	stored := func(name fleet.GroupName, edit func(*fleet.GroupSpec)) {
 		g := fleet.Group{Name: name, Revision: 1, CreatedAt: time.Now().UTC(), UpdatedAt: time.Now().UTC(), Spec: fleet.DefaultSpec()}

@@ -3,6 +3,7 @@ package apigateway
 import "testing"
 
 func TestAGroupWithAnUnknownReferenceOrModeIsRefusedWithTheFieldAndTheValue(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	before := s.revision()
@@ -27,6 +28,7 @@ func TestAGroupWithAnUnknownReferenceOrModeIsRefusedWithTheFieldAndTheValue(t *t
 }
 
 func TestAGroupThatIsAFallbackIsNotDeleted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.group("geyser", nil)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestAGroupOfANameAloneHasTheDefaults(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	r := s.do("POST", "/api/v1/groups", `{"name":"lobby"}`).want(201)
 	for path, want := range map[string]any{
@@ -42,6 +43,7 @@ func TestAGroupOfANameAloneHasTheDefaults(t *testing.T) {
 }
 
 func TestWhatTheStockClientSendsIsAccepted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.template("base-lobby")
 	r := s.do("POST", "/api/v1/groups", `{"name":"lobby","platform":"paper","platformVersion":"1.21","jarFile":"server.jar","templates":["base-lobby"],
@@ -90,6 +92,7 @@ func fullGroup(s *site) *reply {
 }
 
 func TestEveryFieldComesBackAsItWasSent(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	r := fullGroup(s)
 	var sent, got map[string]any
@@ -116,6 +119,7 @@ func TestEveryFieldComesBackAsItWasSent(t *testing.T) {
 }
 
 func TestWritingBackWhatWasReadChangesNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	read := fullGroup(s)
 	before := s.revision()
@@ -128,6 +132,7 @@ func TestWritingBackWhatWasReadChangesNothing(t *testing.T) {
 }
 
 func TestARemotePasswordIsShownToWhoMaySetItAndToNobodyElse(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	const path, secret = "/api/v1/groups/lobby", "open-sesame"
 	ports := []map[string]any{{"name": "admin", "protocol": "tcp", "port": 25600}}
@@ -163,6 +168,7 @@ func TestARemotePasswordIsShownToWhoMaySetItAndToNobodyElse(t *testing.T) {
 }
 
 func TestAPatchChangesWhatItSaysAndNothingElse(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	fullGroup(s)
 	patch := func(body string) *reply {
@@ -196,6 +202,7 @@ func TestAPatchChangesWhatItSaysAndNothingElse(t *testing.T) {
 }
 
 func TestPutReplacesOrCreates(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/v1/groups/lobby", `{"memoryMb":7}`).want(201).is("memoryMb", 7)
 	s.do("PUT", "/api/v1/groups/lobby", `{"name":"lobby","minInstances":1}`).want(200).is("memoryMb", 1024).is("minInstances", 1).is("revision", 2)
@@ -208,6 +215,7 @@ func TestPutReplacesOrCreates(t *testing.T) {
 }
 
 func TestAChangeBasedOnAnOldReadIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	tag := s.do("POST", "/api/v1/groups", `{"name":"lobby"}`).want(201).header.Get("ETag")
 	moved := s.do("PATCH", "/api/v1/groups/lobby", `{"memoryMb":5}`, "If-Match", tag).want(200).header.Get("ETag")
@@ -221,6 +229,7 @@ func TestAChangeBasedOnAnOldReadIsRefused(t *testing.T) {
 }
 
 func TestADryRunTellsTheDifferenceAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", map[string]any{"env": map[string]string{"A": "1"}})
 	s.start("lobby")
@@ -246,6 +255,7 @@ func TestADryRunTellsTheDifferenceAndChangesNothing(t *testing.T) {
 }
 
 func TestADryRunTellsWhereWhatWouldBeStartedWouldGo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", map[string]any{"minInstances": 1, "maxInstances": 9})
 	s.start("lobby")
@@ -278,6 +288,7 @@ func TestADryRunTellsWhereWhatWouldBeStartedWouldGo(t *testing.T) {
 }
 
 func TestADryRunThatIsNotUnderstoodIsNotARealOne(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	before := s.revision()
@@ -292,6 +303,7 @@ func TestADryRunThatIsNotUnderstoodIsNotARealOne(t *testing.T) {
 }
 
 func TestAGroupOthersReferToIsNotDeleted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("base", nil)
 	s.group("child", map[string]any{"parent": "base"})
@@ -319,6 +331,7 @@ func TestAGroupOthersReferToIsNotDeleted(t *testing.T) {
 }
 
 func TestScaleSetsTheBounds(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", map[string]any{"maxInstances": 4})
 	s.do("POST", "/api/v1/groups/lobby/scale", `{"targetInstances":3}`).want(200).is("minInstances", 3).is("maxInstances", 4)
@@ -339,6 +352,7 @@ func TestScaleSetsTheBounds(t *testing.T) {
 }
 
 func TestBadInputIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.group("other", map[string]any{"dependsOn": []string{"lobby"}, "parent": "lobby"})
@@ -520,6 +534,7 @@ func TestBadInputIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
 }
 
 func TestATemplateThatWentDoesNotBlockOtherChanges(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.template("a")
 	s.group("lobby", map[string]any{"templates": []string{"a"}})
@@ -530,6 +545,7 @@ func TestATemplateThatWentDoesNotBlockOtherChanges(t *testing.T) {
 }
 
 func TestListsComeInPages(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for i := range 5 {
 		s.group(fmt.Sprintf("g%d", i), nil)
@@ -547,6 +563,7 @@ func TestListsComeInPages(t *testing.T) {
 }
 
 func TestAGroupIsTheSameInBothDialects(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/configurations/older", `{"command":"run","ramMB":64,"minimumServiceCount":2,"shutdownGraceSeconds":3,"availablePorts":{"min":5,"max":9},"properties":{"a":"b"}}`).want(204)
 	s.do("GET", "/api/v1/groups/older", nil).want(200).is("memoryMb", 64).is("minInstances", 2).is("maxInstances", 0).
@@ -556,6 +573,7 @@ func TestAGroupIsTheSameInBothDialects(t *testing.T) {
 }
 
 func TestAQuotaBelowWhatIsHeldIsAcceptedAndExplained(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", map[string]any{"memoryMb": 64})

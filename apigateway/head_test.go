@@ -10,6 +10,7 @@ import (
 )
 
 func TestHeadMatchesGetWithoutBody(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	for _, r := range s.routes() {
@@ -43,6 +44,7 @@ func TestHeadMatchesGetWithoutBody(t *testing.T) {
 }
 
 func TestHeadDoesNotReadWhatCanBeReadOnce(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	link := s.do("POST", "/api/v1/system/logs/share", `{"burnAfterRead":true}`).want(201).field("url")
 	text, _ := link.(string)
@@ -59,6 +61,7 @@ func TestHeadDoesNotReadWhatCanBeReadOnce(t *testing.T) {
 }
 
 func TestA405NamesTheMethod(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for method, name := range map[string]string{"TRACE": "TRACE", "get": "get", "FOO": "FOO", strings.Repeat("X", 100): "XXX", "!": "this method"} {
 		r, err := s.try(method, "/api/v1/groups", nil)

@@ -25,6 +25,7 @@ func (s *site) changes(path string) (all []string) {
 }
 
 func TestHistoryListsChangesWithAuthor(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	operator := s.user("otto", "OPERATOR")
 	s.group("lobby", nil)
@@ -55,6 +56,7 @@ func TestHistoryListsChangesWithAuthor(t *testing.T) {
 }
 
 func TestHistoryShowsEarlierState(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	before := s.revision()
@@ -117,6 +119,7 @@ func TestHistoryShowsEarlierState(t *testing.T) {
 }
 
 func TestAChangeThatIsTooLargeToBeKeptSaysSo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	first := s.revision()
@@ -127,6 +130,7 @@ func TestAChangeThatIsTooLargeToBeKeptSaysSo(t *testing.T) {
 }
 
 func TestConflictNamesLastAuthor(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	other := s.user("otto", "ADMIN")
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -147,6 +151,7 @@ func TestConflictNamesLastAuthor(t *testing.T) {
 }
 
 func TestOtherGatewayReadsOwnWrites(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	for n := range 20 {
@@ -170,6 +175,7 @@ func TestOtherGatewayReadsOwnWrites(t *testing.T) {
 }
 
 func TestLostRevisionDoesNotBlockRequests(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("kept", nil)
 	kept := s.revision()

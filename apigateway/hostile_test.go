@@ -272,6 +272,7 @@ var unread = []string{
 }
 
 func TestNoRouteIsMovedByAHostileRequest(t *testing.T) {
+	t.Parallel()
 	b := besiege(t)
 	for _, attack := range []struct {
 		rule string
@@ -408,6 +409,7 @@ func (b *besieged) sendQueries(r server.Route) {
 }
 
 func TestAFieldThatNobodyKnowsIsNamedInAWarningAndDoesNotMatter(t *testing.T) {
+	t.Parallel()
 	b := besiege(t)
 	for _, r := range b.routes() {
 		if !lenient(r) || b.jsonBody(r) == nil {
@@ -424,6 +426,7 @@ func TestAFieldThatNobodyKnowsIsNamedInAWarningAndDoesNotMatter(t *testing.T) {
 }
 
 func TestOfTenParallelCreatesOfOneNameOneMakesIt(t *testing.T) {
+	t.Parallel()
 	b := besiege(t)
 	archive, archiveHeader := form(t, map[string]string{"name": "three"}, "a.zip", zipped(t, member{name: "z.txt", content: "z"}))
 	uploads := map[string]struct {
@@ -487,6 +490,7 @@ func (b *besieged) createTenTimes(t *testing.T, r server.Route, body string, hea
 }
 
 func TestOfTenParallelPutsOfOneConfigurationOneMakesIt(t *testing.T) {
+	t.Parallel()
 	b := besiege(t)
 	before, _ := b.do("GET", "/api/v1/audit", nil).want(200).field("total").(float64)
 	var all sync.WaitGroup

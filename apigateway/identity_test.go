@@ -41,6 +41,7 @@ func eventually(t *testing.T, s *site, method, path string, status int) {
 }
 
 func TestAUserOfANewRoleMayDoWhatItSaysOnEveryGateway(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.do("POST", "/api/v1/roles", `{"name":"builder","permissions":["groups.view","groups.create"]}`).want(201).
@@ -77,6 +78,7 @@ func TestAUserOfANewRoleMayDoWhatItSaysOnEveryGateway(t *testing.T) {
 }
 
 func TestALoginThatEndedSinceItWasJudgedIsNotRefreshed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"VIEWER"}`).want(201)
 	for password, end := range map[string]func(bob *site){
@@ -100,6 +102,7 @@ func TestALoginThatEndedSinceItWasJudgedIsNotRefreshed(t *testing.T) {
 }
 
 func TestARoleThatIsLeftWithoutPermissionsIsStillThere(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"R"}`).want(201)
@@ -112,6 +115,7 @@ func TestARoleThatIsLeftWithoutPermissionsIsStillThere(t *testing.T) {
 }
 
 func TestEachChangeOfAnIdentityIsAuditedWithWhatItWasAndIs(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
 	s.do("PATCH", "/api/v1/roles/R", `{"permissions":["nodes.view"]}`).want(200)
@@ -143,6 +147,7 @@ func TestEachChangeOfAnIdentityIsAuditedWithWhatItWasAndIs(t *testing.T) {
 }
 
 func TestPermissionsCannotBeEscalated(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"CLERK","permissions":["users.view","users.create","users.update","users.delete","roles.manage"]}`).want(201)
 	s.do("POST", "/api/v1/users", `{"username":"clerk","password":"correct horse","role":"CLERK"}`).want(201)
@@ -178,6 +183,7 @@ func TestPermissionsCannotBeEscalated(t *testing.T) {
 }
 
 func TestInvalidUsersAndRolesAreRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"R"}`).want(201)
@@ -224,6 +230,7 @@ func TestInvalidUsersAndRolesAreRefused(t *testing.T) {
 }
 
 func TestABuiltInRoleIsAsItWasWhenItGetsItsOwnPermissionsAgain(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	r := s.do("GET", "/api/v1/roles/OPERATOR", nil).want(200)
 	if r.header.Get("ETag") != "" {
@@ -244,6 +251,7 @@ func TestABuiltInRoleIsAsItWasWhenItGetsItsOwnPermissionsAgain(t *testing.T) {
 }
 
 func TestWhoIsGivenARoleLeavesItsETagAsItIs(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	etag := s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201).header.Get("ETag")
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"R"}`).want(201)
@@ -256,6 +264,7 @@ func TestWhoIsGivenARoleLeavesItsETagAsItIs(t *testing.T) {
 }
 
 func TestNoRoleIsDeletedThatSomebodyWasGivenMeanwhile(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"VIEWER"}`).want(201)
@@ -285,6 +294,7 @@ func TestNoRoleIsDeletedThatSomebodyWasGivenMeanwhile(t *testing.T) {
 }
 
 func TestWhoMayLessTakesNothingFromARoleThatMayMore(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"SUPER","permissions":["system.shutdown","groups.view"]}`).want(201)
 	s.do("POST", "/api/v1/roles", `{"name":"CLERK","permissions":["roles.manage","groups.view"]}`).want(201)
@@ -294,6 +304,7 @@ func TestWhoMayLessTakesNothingFromARoleThatMayMore(t *testing.T) {
 }
 
 func TestAnotherPasswordEndsAllLoginsAndAnotherNameTakesTheTokensAlong(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
 	old := s.as(s.login("bob", "correct horse"))
@@ -318,6 +329,7 @@ func TestAnotherPasswordEndsAllLoginsAndAnotherNameTakesTheTokensAlong(t *testin
 }
 
 func TestATokenMadeWhileItsUserGoesIsNotTheNextOnesOfTheName(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"MAKER","permissions":["tokens.create","groups.view"]}`).want(201)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"MAKER"}`).want(201)
@@ -336,6 +348,7 @@ func TestATokenMadeWhileItsUserGoesIsNotTheNextOnesOfTheName(t *testing.T) {
 }
 
 func TestATokenIsDeletedAlsoWhileItsUseIsNoted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for range 10 {
 		id := s.do("POST", "/api/v1/api-tokens", `{"name":"busy"}`).want(201).field("id").(string)
@@ -365,6 +378,7 @@ func TestATokenIsDeletedAlsoWhileItsUseIsNoted(t *testing.T) {
 }
 
 func TestTwoAdminsCannotRemoveEachOther(t *testing.T) {
+	t.Parallel()
 	for range 2 {
 		s := newSite(t)
 		s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
@@ -404,6 +418,7 @@ var alsoNeeds = map[string]account.Permission{
 }
 
 func TestEveryRouteWantsAllThePermissionsItSaysAndNoOthers(t *testing.T) {
+	t.Parallel()
 	s := &holding{newSite(t), map[string]*site{}}
 	admin, _ := auth.RoleOf(s.view.Snapshot(), auth.RoleAdmin)
 	for _, r := range s.routes() {
@@ -437,6 +452,7 @@ func TestEveryRouteWantsAllThePermissionsItSaysAndNoOthers(t *testing.T) {
 }
 
 func TestARotatedKeyIsAcceptedOnceMoreOnEveryGateway(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	first := a.do("GET", "/api/v1/auth/keys", nil).want(200).is("previous", nil)
@@ -464,6 +480,7 @@ func TestARotatedKeyIsAcceptedOnceMoreOnEveryGateway(t *testing.T) {
 }
 
 func TestAPasswordIsHashedAnewAtALoginWhenItWasHashedOtherwise(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.passwordCost = auth.Cost{} })
 	user, err := store.Get(t.Context(), s.store, keys.User("admin"))
 	if err != nil {
@@ -494,6 +511,7 @@ func TestAPasswordIsHashedAnewAtALoginWhenItWasHashedOtherwise(t *testing.T) {
 }
 
 func TestChangingOnesOwnPasswordAnswersWithATokenThatWorks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
 	bob := s.as(s.login("bob", "correct horse"))
@@ -518,6 +536,7 @@ func TestChangingOnesOwnPasswordAnswersWithATokenThatWorks(t *testing.T) {
 }
 
 func TestATokenIsGoodAtAGatewayThatHasYetToSeeTheChangeItIsOf(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
 	old := s.as(s.login("bob", "correct horse"))
@@ -541,6 +560,7 @@ func TestATokenIsGoodAtAGatewayThatHasYetToSeeTheChangeItIsOf(t *testing.T) {
 }
 
 func TestATokenThatAGatewayCannotJudgeYetIsNotRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
 	old := s.as(s.login("bob", "correct horse"))
@@ -551,6 +571,7 @@ func TestATokenThatAGatewayCannotJudgeYetIsNotRefused(t *testing.T) {
 }
 
 func TestATokenOfALaterEpochThanTheUsersIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"ADMIN"}`).want(201)
 	old := s.as(s.login("bob", "correct horse"))

@@ -39,6 +39,7 @@ var replaced = map[string][2]string{
 }
 
 func TestStaleIfMatchIsRefused(t *testing.T) {
+	t.Parallel()
 	b := besiege(t)
 	b.there["/api/v1/admin/tokens/:id"], _ = b.do("POST", "/api/v1/admin/tokens", `{"nodeId":"two"}`).want(201).field("tokenId").(string)
 	b.there["/api/v1/api-tokens/:id"], _ = b.do("POST", "/api/v1/api-tokens", `{"name":"x"}`).want(201).field("id").(string)
@@ -106,6 +107,7 @@ func takesHeader(c *openapitest.Contract, op object, header string) bool {
 }
 
 func TestAVersionOfTheSettingsIsToldWithItsOwnETag(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	const subnets, config = "/api/v1/admin/network/allowed-subnets", "/api/v1/cluster/config"
 	etags := func(r *reply) string { return r.want(200).header.Get("ETag") }
@@ -139,6 +141,7 @@ func TestAVersionOfTheSettingsIsToldWithItsOwnETag(t *testing.T) {
 }
 
 func TestAPutCanSayWhetherThereMayBeOne(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	for _, c := range []struct{ path, body string }{
@@ -173,6 +176,7 @@ func TestAPutCanSayWhetherThereMayBeOne(t *testing.T) {
 }
 
 func TestOfSeveralConditionsTheFirstIsNotTakenForAll(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	etag := s.do("GET", "/api/v1/groups/lobby", nil).want(200).header.Get("ETag")
@@ -194,6 +198,7 @@ func TestOfSeveralConditionsTheFirstIsNotTakenForAll(t *testing.T) {
 }
 
 func TestCurrentIfMatchIsAccepted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("gone", fleet.Resources{MemoryMiB: 1024, CPU: 100})
 	s.loseNode("gone")

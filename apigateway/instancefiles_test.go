@@ -12,6 +12,7 @@ import (
 )
 
 func TestFilesOfAnInstanceAreShownAsItsAgentReadsThem(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	agent := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)

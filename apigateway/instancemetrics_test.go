@@ -9,6 +9,7 @@ import (
 )
 
 func TestWhatAServerOrAProxyMeasuresIsReadOnAnyGateway(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	agent := a.node("node-1", fleet.Resources{MemoryMiB: 4096})

@@ -17,6 +17,7 @@ import (
 )
 
 func TestStartAsksForAsManyAsSaid(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", map[string]any{"maxInstances": 5})
 	s.defining("lobby", content.Variable{Key: "mode", Type: content.VariableString, Scope: content.ScopeInstance})
@@ -66,6 +67,7 @@ func (s *site) largeValues(template string) map[string]string {
 }
 
 func TestAStartWithLargeValuesTakesSeveralTransactions(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", map[string]any{"maxInstances": 100})
 	values := s.largeValues("lobby")
@@ -90,6 +92,7 @@ func TestAStartWithLargeValuesTakesSeveralTransactions(t *testing.T) {
 }
 
 func TestParallelStartsNeverExceedTheMaximum(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	other := newSiteOn(t, s.etcd).as(s.token)
 	s.group("lobby", map[string]any{"maxInstances": 12})
@@ -131,6 +134,7 @@ func TestParallelStartsNeverExceedTheMaximum(t *testing.T) {
 }
 
 func TestFiftyAtOnceFitWhateverTheStoreTakes(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("many", map[string]any{"maxInstances": 0})
 	s.do("POST", "/api/v1/groups/many/start", `{"count":50}`).want(200).is("count", 50)
@@ -141,6 +145,7 @@ func TestFiftyAtOnceFitWhateverTheStoreTakes(t *testing.T) {
 }
 
 func TestWhatNoNodeCanEverHoldIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("huge", map[string]any{"memoryMb": 100_000})
 	s.start("huge") // accepted, because no node has joined
@@ -165,6 +170,7 @@ func TestWhatNoNodeCanEverHoldIsRefused(t *testing.T) {
 }
 
 func TestStoppingIsIdempotentAndWaitsForLostNodes(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -193,6 +199,7 @@ func TestStoppingIsIdempotentAndWaitsForLostNodes(t *testing.T) {
 }
 
 func TestARestartKeepsTheInstance(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", map[string]any{"maxInstances": 2})
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -221,6 +228,7 @@ func TestARestartKeepsTheInstance(t *testing.T) {
 }
 
 func TestOnlyAFinishedRecordIsRemoved(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -245,6 +253,7 @@ func TestOnlyAFinishedRecordIsRemoved(t *testing.T) {
 }
 
 func TestAnInstanceShowsWhatIsKnownOfIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.template("base")
 	s.group("lobby", map[string]any{"templates": []string{"base"}, "memoryMb": 64, "maxPlayers": 9})
@@ -290,6 +299,7 @@ func TestAnInstanceShowsWhatIsKnownOfIt(t *testing.T) {
 }
 
 func TestALineReachesTheConsoleAsItIs(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	a := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -330,6 +340,7 @@ func TestALineReachesTheConsoleAsItIs(t *testing.T) {
 }
 
 func TestAnAgentThatDoesNotAnswerIsUnavailable(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	a := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -346,6 +357,7 @@ func TestAnAgentThatDoesNotAnswerIsUnavailable(t *testing.T) {
 }
 
 func TestAnInstanceMaySpeakForItselfOnly(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	a := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -369,6 +381,7 @@ func TestAnInstanceMaySpeakForItselfOnly(t *testing.T) {
 }
 
 func TestAServerSaysFromInsideThatItIsReadyAndForItselfOnly(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	a := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -406,6 +419,7 @@ func TestAServerSaysFromInsideThatItIsReadyAndForItselfOnly(t *testing.T) {
 }
 
 func TestACommandGoesOverTheRemoteConsoleWhereThereIsOne(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", map[string]any{
 		"additionalPorts": []map[string]any{{"name": "admin", "port": 7000}}, "rcon": map[string]any{"port": "admin", "password": "x"},
@@ -430,6 +444,7 @@ func TestACommandGoesOverTheRemoteConsoleWhereThereIsOne(t *testing.T) {
 }
 
 func TestTemplatesAndTheirVersions(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.template("base")
 	s.template("g/n")
@@ -447,6 +462,7 @@ func TestTemplatesAndTheirVersions(t *testing.T) {
 }
 
 func TestEveryMutationIsInTheAuditOnce(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -476,6 +492,7 @@ func TestEveryMutationIsInTheAuditOnce(t *testing.T) {
 }
 
 func TestEventsNeedATicketOrAToken(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	r := s.do("POST", "/api/v1/events/ticket", nil).want(200)
 	if r.field("ticket") == nil {
@@ -487,6 +504,7 @@ func TestEventsNeedATicketOrAToken(t *testing.T) {
 }
 
 func TestAStaticGroupStartsItsOwnInstancesAgain(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("world", map[string]any{"static": true, "staticInstanceNames": []string{"a", "b"}})
 	first := s.start("world")
@@ -499,6 +517,7 @@ func TestAStaticGroupStartsItsOwnInstancesAgain(t *testing.T) {
 }
 
 func TestListsShowOneInstanceOfANameAndNoneThatEndedMoreThanAMinuteAgo(t *testing.T) {
+	t.Parallel()
 	var ahead atomic.Int64
 	s := newSite(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -541,6 +560,7 @@ func TestListsShowOneInstanceOfANameAndNoneThatEndedMoreThanAMinuteAgo(t *testin
 }
 
 func TestListsShowAnInstanceForAMinuteAfterItsEndWhateverItsNodesClockSays(t *testing.T) {
+	t.Parallel()
 	var ahead atomic.Int64
 	s := newSite(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})

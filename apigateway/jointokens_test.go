@@ -15,6 +15,7 @@ import (
 )
 
 func TestAJoinTokenIsShownOnceAndItsNodeIsPendingOnEveryGateway(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -54,6 +55,7 @@ func TestAJoinTokenIsShownOnceAndItsNodeIsPendingOnEveryGateway(t *testing.T) {
 }
 
 func TestAJoinTokenIsKeptForNobodyWhoAsksAgain(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	made := s.do("POST", "/api/v1/admin/tokens", `{"nodeId":"node-2"}`, keyed, "k").want(201)
 	token, _ := made.field("token").(string)
@@ -67,6 +69,7 @@ func TestAJoinTokenIsKeptForNobodyWhoAsksAgain(t *testing.T) {
 }
 
 func TestAnExpiredJoinTokenIsShownAsThatAndGivesWay(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	old := cluster.JoinToken{ID: "old", Node: "node-1", Hash: "x", CreatedAt: time.Now().Add(-2 * time.Hour), ExpiresAt: time.Now().Add(-time.Hour)}
 	older := old
@@ -95,6 +98,7 @@ func (s *site) revisionSeen() {
 }
 
 func TestOfManyWhoAskForTokensOfOneNodeOneGetsIt(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	var wg sync.WaitGroup
@@ -123,6 +127,7 @@ func TestOfManyWhoAskForTokensOfOneNodeOneGetsIt(t *testing.T) {
 }
 
 func TestABadWishForAJoinTokenIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	before := s.revision()
 	for body, want := range map[string]struct {

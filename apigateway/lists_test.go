@@ -27,6 +27,7 @@ func (i *inside) list(path string) (all []map[string]any) {
 }
 
 func TestServersAndProxiesAreToldOfServersGroupsAndPlayersAndOfNoSecrets(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", map[string]any{"env": map[string]string{"PASSWORD": "hunter2"}, "maxPlayers": 40, "maintenance": true, "maintenanceMessage": "soon"})

@@ -19,6 +19,7 @@ func tries(s *site, user, password string) *reply {
 }
 
 func TestFiveWrongPasswordsLockANameOutOnEveryGateway(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	for _, name := range []string{"admin", "nobody"} {
@@ -50,6 +51,7 @@ func TestFiveWrongPasswordsLockANameOutOnEveryGateway(t *testing.T) {
 }
 
 func TestPasswordChangeAndDeletionEndLockout(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	vera := map[string]string{"username": "vera", "password": "correct horse", "role": "VIEWER"}
 	s.do("POST", "/api/v1/users", vera).want(201)
@@ -70,6 +72,7 @@ func TestPasswordChangeAndDeletionEndLockout(t *testing.T) {
 }
 
 func TestARightPasswordForgetsTheWrongOnesAndALockEndsByItself(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Lockout = Lockout{Failures: 3, Duration: time.Second} })
 	for range 3 {
 		tries(s, "admin", "wrong").want(401)
@@ -89,6 +92,7 @@ func TestARightPasswordForgetsTheWrongOnesAndALockEndsByItself(t *testing.T) {
 }
 
 func TestOfManyPasswordsAtOnceThatLockANameOutNoneIsCountedTwice(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	var all sync.WaitGroup
 	var wrong, locked atomic.Int32
@@ -115,6 +119,7 @@ func TestOfManyPasswordsAtOnceThatLockANameOutNoneIsCountedTwice(t *testing.T) {
 }
 
 func TestWithoutALockoutNothingIsCounted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Lockout.Failures = -1 })
 	for range 6 {
 		tries(s, "admin", "wrong").want(401)
@@ -132,6 +137,7 @@ func from(s *site, address, user, password string) *reply {
 }
 
 func TestAStrangerLocksOutTheirOwnNetworkAndNotAnAdministratorAtAKnownAddress(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
 	const home, cafe = "198.51.100.7", "198.51.100.8"
 	from(s, home, "admin", adminPassword).want(200)
@@ -156,6 +162,7 @@ func TestAStrangerLocksOutTheirOwnNetworkAndNotAnAdministratorAtAKnownAddress(t 
 }
 
 func TestEachWrongPasswordDelaysTheNextOneByTwoSecondsAtMost(t *testing.T) {
+	t.Parallel()
 	var waited []time.Duration
 	s := newSite(t, func(c *Config) {
 		c.TrustedProxies = []string{"127.0.0.1/32"}
@@ -174,6 +181,7 @@ func TestEachWrongPasswordDelaysTheNextOneByTwoSecondsAtMost(t *testing.T) {
 }
 
 func TestOfIPv6ThePrefixOfAHostIsLockedOut(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
 	for n := range 5 {
 		from(s, fmt.Sprint("2001:db8:1:2::", n+1), "admin", "wrong").want(401)

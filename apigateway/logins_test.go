@@ -33,6 +33,7 @@ func (s *site) refresh(token any) *reply {
 }
 
 func TestARefreshTokenIsReplacedRepeatedForAMinuteAndThenEndsItsLogin(t *testing.T) {
+	t.Parallel()
 	s, wait := ahead(t)
 	b := second(t, s)
 	first := tries(s.as(""), "admin", adminPassword).want(200)
@@ -63,6 +64,7 @@ func TestARefreshTokenIsReplacedRepeatedForAMinuteAndThenEndsItsLogin(t *testing
 }
 
 func TestOfManyRefreshesAtOnceAllGetTheSameSuccessor(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	token := tries(s.as(""), "admin", adminPassword).want(200).field("refreshToken")
 	var all sync.WaitGroup
@@ -77,6 +79,7 @@ func TestOfManyRefreshesAtOnceAllGetTheSameSuccessor(t *testing.T) {
 }
 
 func TestALoginEndsThirtyDaysAfterTheSignInHoweverItIsRefreshed(t *testing.T) {
+	t.Parallel()
 	s, wait := ahead(t)
 	by := tries(s.as(""), "admin", adminPassword).want(200)
 	older := s.as(fmt.Sprint(by.field("token")))
@@ -99,6 +102,7 @@ func TestALoginEndsThirtyDaysAfterTheSignInHoweverItIsRefreshed(t *testing.T) {
 
 // Tokens of earlier versions have no sign-in time, and their logins have no record.
 func TestALoginOfAnEarlierVersionEndsThirtyDaysAfterTheUpgrade(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	key, err := store.Get(t.Context(), s.store, keys.SealedKey("jwt"))
 	if err != nil || key.LoginsSince.IsZero() {
@@ -135,6 +139,7 @@ func TestALoginOfAnEarlierVersionEndsThirtyDaysAfterTheUpgrade(t *testing.T) {
 }
 
 func TestUsersListAndEndTheirSessions(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	vera := s.user("vera", "VIEWER")
 	phone := s.as(s.login("vera", adminPassword))
@@ -159,6 +164,7 @@ func TestUsersListAndEndTheirSessions(t *testing.T) {
 }
 
 func TestOneUserHasSoManySessionsAndTheLeastRecentlyUsedMakesRoom(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.user("vera", "VIEWER")
 	vera, _ := s.view.Snapshot().Users.Get("vera")
@@ -181,6 +187,7 @@ func TestOneUserHasSoManySessionsAndTheLeastRecentlyUsedMakesRoom(t *testing.T) 
 }
 
 func TestAnotherPasswordEndsAPITokensIfAsked(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	vera := s.user("vera", "ADMIN")
 	ci, _ := vera.key(`{"name":"ci"}`)
@@ -201,6 +208,7 @@ func TestAnotherPasswordEndsAPITokensIfAsked(t *testing.T) {
 }
 
 func TestAnAPITokenIsGoodForAYearUnlessItsMakerSaysOtherwise(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	_, made := s.key(`{"name":"a"}`)
 	at, err := time.Parse(time.RFC3339, fmt.Sprint(made.field("expiresAt")))

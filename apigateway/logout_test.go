@@ -17,6 +17,7 @@ func refreshed(s *site) *site {
 }
 
 func TestALogoutEndsAllTokensOfItsLoginOnEveryGateway(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	bob := a.user("bob", "VIEWER")
@@ -37,6 +38,7 @@ func TestALogoutEndsAllTokensOfItsLoginOnEveryGateway(t *testing.T) {
 }
 
 func TestLogoutsOfOneHourShareALeaseThatOutlivesTheirTokens(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for range 3 {
 		s.as(s.login("admin", adminPassword)).do("POST", "/api/v1/auth/logout", nil).want(200)
@@ -69,6 +71,7 @@ func TestLogoutsOfOneHourShareALeaseThatOutlivesTheirTokens(t *testing.T) {
 }
 
 func TestOneLogoutTooManyEndsAllLoginsOfItsUserAndIsKeptNoMore(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	bob := s.user("bob", "VIEWER")
 	other := s.as(s.login("bob", adminPassword))

@@ -45,6 +45,7 @@ func (r *reply) messages() (out []string) {
 }
 
 func TestTheLogsOfAllGatewaysAreOneList(t *testing.T) {
+	t.Parallel()
 	a := newSite(t, logging(0))
 	b := newSiteOn(t, a.etcd, logging(0)).as(a.token)
 	for _, s := range []*site{a, b} {
@@ -100,6 +101,7 @@ func TestTheLogsOfAllGatewaysAreOneList(t *testing.T) {
 }
 
 func TestAGatewayThatDoesNotAnswerIsNamedWithTheReason(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) {
 		c.Records = telemetry.NewRing("apigateway/"+c.Replica, 0)
 		c.Log = slog.New(c.Records.Handler(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -131,6 +133,7 @@ func TestAGatewayThatDoesNotAnswerIsNamedWithTheReason(t *testing.T) {
 }
 
 func TestLogRecordsNeedClusterSecret(t *testing.T) {
+	t.Parallel()
 	a := newSite(t, logging(0))
 	b := newSiteOn(t, a.etcd, logging(0), func(c *Config) {
 		c.AllowedSubnets, c.TrustedProxies = []string{"10.0.0.0/8"}, []string{"127.0.0.0/8"}
@@ -211,6 +214,7 @@ func awaitLogged(t *testing.T, said *await.Text, want ...string) {
 }
 
 func TestALogIsFollowedFromItsTailAndResumed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, logging(50))
 	log := s.gateway.cfg.Log
 	log.Info("test 1")
@@ -242,6 +246,7 @@ func TestALogIsFollowedFromItsTailAndResumed(t *testing.T) {
 }
 
 func TestATicketForALogIsGoodOnceAndForThatLog(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, logging(0))
 	anonymous := s.as("")
 	ticket := func(path string) string { return fmt.Sprint(s.do("POST", path, nil).want(200).field("ticket")) }
@@ -256,6 +261,7 @@ func TestATicketForALogIsGoodOnceAndForThatLog(t *testing.T) {
 }
 
 func TestLogStreamEndsWhenPermissionIsLost(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, logging(0))
 	s.do("POST", "/api/v1/roles", `{"name":"READER","permissions":["system.logs.view"]}`).want(201)
 	reader := s.user("rita", "READER")
@@ -268,6 +274,7 @@ func TestLogStreamEndsWhenPermissionIsLost(t *testing.T) {
 }
 
 func TestATokenThatIsLoggedForTheOperatorIsNotReadOverTheAPI(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, logging(0), func(c *Config) { c.Reset.Log = true })
 	s.do("PATCH", "/api/v1/users/admin", `{"email":"admin@example.org"}`).want(200)
 	s.as("").do("POST", "/api/v1/auth/password-reset/request", `{"email":"admin@example.org"}`).want(http.StatusAccepted)
@@ -282,6 +289,7 @@ func TestATokenThatIsLoggedForTheOperatorIsNotReadOverTheAPI(t *testing.T) {
 }
 
 func TestNodeLogsWorkOnAnyGateway(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	node := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.do("GET", "/api/v1/nodes/node-1/logs", nil).want(200).is("records", []string{}).is("nodeId", "node-1")

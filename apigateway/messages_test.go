@@ -29,6 +29,7 @@ func (i *inside) send(content string) *reply {
 }
 
 func TestAReplyNamesItsMessageByATextOrANumber(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
@@ -59,6 +60,7 @@ func TestAReplyNamesItsMessageByATextOrANumber(t *testing.T) {
 }
 
 func TestServersDoNotSpeakForProxies(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
@@ -79,6 +81,7 @@ func TestServersDoNotSpeakForProxies(t *testing.T) {
 }
 
 func TestAMessageWaitsForItsPlayersProxyUntilThatHasIt(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -117,6 +120,7 @@ func TestAMessageWaitsForItsPlayersProxyUntilThatHasIt(t *testing.T) {
 }
 
 func TestAServerSendsNoMessageOfAPlayerWhoIsOnAnother(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
@@ -133,6 +137,7 @@ func TestAServerSendsNoMessageOfAPlayerWhoIsOnAnother(t *testing.T) {
 }
 
 func TestMessagesAreLimitedAndValidated(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)

@@ -23,6 +23,7 @@ func networkGroups(s *site) {
 }
 
 func TestANetworkIsTheSameOnEveryGateway(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	networkGroups(a)
@@ -63,6 +64,7 @@ func TestANetworkIsTheSameOnEveryGateway(t *testing.T) {
 }
 
 func TestInvalidNetworkIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	networkGroups(s)
 	s.do("POST", "/api/v1/networks", mainNetwork).want(201)
@@ -96,6 +98,7 @@ func TestInvalidNetworkIsRefused(t *testing.T) {
 }
 
 func TestOneOfTheCatalogsProxiesMayBeAProxyOfANetwork(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/catalog/FOREIGN/versions", `{"version":"1","downloadUrl":"https://x.example/1.jar","sha256":"`+strings.Repeat("a", 64)+`","category":"PROXY"}`).want(201)
 	s.group("lobby", nil)
@@ -104,6 +107,7 @@ func TestOneOfTheCatalogsProxiesMayBeAProxyOfANetwork(t *testing.T) {
 }
 
 func TestNoNetworkNamesAGroupThatIsDeletedAtTheSameTime(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	for n := range 10 {
@@ -127,6 +131,7 @@ func TestNoNetworkNamesAGroupThatIsDeletedAtTheSameTime(t *testing.T) {
 }
 
 func TestAGroupWhoseDeletionWasDecidedBeforeItWasNamedStays(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	for n, naming := range []struct{ path, body string }{ // the first mark, and how it moves

@@ -25,6 +25,7 @@ func (s *site) static(group fleet.GroupName, node fleet.NodeID, fields map[strin
 }
 
 func TestANodeWithDataIsDeletedOnlyWhenItsDataIsDiscarded(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.node("node-2", fleet.Resources{MemoryMiB: 4096})
@@ -55,6 +56,7 @@ func TestANodeWithDataIsDeletedOnlyWhenItsDataIsDiscarded(t *testing.T) {
 }
 
 func TestAnInstanceStartsWithoutItsDataOnlyOnceThatIsLost(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	id := s.static("survival", "node-1", nil)
@@ -83,6 +85,7 @@ func TestAnInstanceStartsWithoutItsDataOnlyOnceThatIsLost(t *testing.T) {
 }
 
 func TestTheAuditSaysThatAStoppedInstanceStartsWithoutItsData(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	id := s.static("survival", "node-1", nil)

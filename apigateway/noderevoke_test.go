@@ -12,6 +12,7 @@ import (
 )
 
 func TestARevokedNodeIsCordonedAndListedOnEveryGatewayUntilItIsLetAgain(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -52,6 +53,7 @@ func TestARevokedNodeIsCordonedAndListedOnEveryGatewayUntilItIsLetAgain(t *testi
 }
 
 func TestABarThatIsOverIsNotListedAndGoes(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.commit(
 		store.Create(keys.RevokedNode("node-1"), cluster.RevokedNode{Node: "node-1", Until: time.Now().Add(-time.Minute)}),
@@ -68,6 +70,7 @@ func TestABarThatIsOverIsNotListedAndGoes(t *testing.T) {
 }
 
 func TestTokensOfInstancesOnARevokedNodeAreNoGoodOnAnyGatewayUntilItIsLetAgain(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -112,6 +115,7 @@ func TestTokensOfInstancesOnARevokedNodeAreNoGoodOnAnyGatewayUntilItIsLetAgain(t
 }
 
 func TestANodeIsNotOpenedWhileItIsRevoked(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.do("POST", "/api/v1/nodes/node-1/revoke-cert", nil).want(200)

@@ -29,6 +29,7 @@ func room(memory, cpu, disk int, factor float64, instances int) map[string]any {
 }
 
 func TestANodeShowsWhatItHasAndWhatOfItMayBeUsed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 400, DiskMiB: 1000})
 	s.settings("node-1", map[string]string{"rack": "a"}, fleet.NodeRoom{Reserved: fleet.Resources{MemoryMiB: 1024, CPU: 100}, CPUFactor: 2, MaxInstances: 9})
@@ -43,6 +44,7 @@ func TestANodeShowsWhatItHasAndWhatOfItMayBeUsed(t *testing.T) {
 }
 
 func TestANodeWithNonsenseCapacityIsExplained(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: -5, CPU: 1 << 40, DiskMiB: 7})
 	r := s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("effectiveCapacity", map[string]int{"memoryMb": 0, "cpu": 0, "diskMb": 7})
@@ -50,6 +52,7 @@ func TestANodeWithNonsenseCapacityIsExplained(t *testing.T) {
 }
 
 func TestAPatchOfANodeReplacesItsSettings(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 400})
 	s.settings("node-1", map[string]string{"rack": "a", "old": "1"}, fleet.NodeRoom{MaxInstances: 9, Reserved: fleet.Resources{CPU: 50}})
@@ -75,6 +78,7 @@ func TestAPatchOfANodeReplacesItsSettings(t *testing.T) {
 }
 
 func TestAChangedNodeBarsWhatWasDecidedBefore(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	for _, body := range []string{`{"labels":{"a":"b"}}`, `{"room":{"maxInstances":1}}`, `{"labels":null}`} {
@@ -87,6 +91,7 @@ func TestAChangedNodeBarsWhatWasDecidedBefore(t *testing.T) {
 }
 
 func TestWritingBackWhatWasReadOfANodeChangesNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096, CPU: 100})
 	s.settings("node-1", map[string]string{"rack": "a", "an odd": "label of the agent"}, fleet.NodeRoom{CPUFactor: 1.25})
@@ -107,6 +112,7 @@ func TestWritingBackWhatWasReadOfANodeChangesNothing(t *testing.T) {
 }
 
 func TestAChangeOfANodeBasedOnAnOldReadIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	tag := s.do("GET", "/api/v1/nodes/node-1", nil).want(200).header.Get("ETag")
@@ -122,6 +128,7 @@ func TestAChangeOfANodeBasedOnAnOldReadIsRefused(t *testing.T) {
 }
 
 func TestABadPatchOfANodeIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.node("node-2", fleet.Resources{MemoryMiB: 4096})
@@ -169,6 +176,7 @@ func TestABadPatchOfANodeIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
 }
 
 func TestANodeIsShownWithItsHostsMemoryAndWhatIsKnownOfIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("totalMemoryMb", 4096).is("hostInfo.cpuPhysicalCores", nil).is("hostInfo.cpuMaxFreqHz", nil).is("hostInfo.javaVersion", "")
@@ -181,6 +189,7 @@ func TestANodeIsShownWithItsHostsMemoryAndWhatIsKnownOfIt(t *testing.T) {
 }
 
 func TestACordonTellsSinceWhichRevisionItHolds(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	before := s.revision()
@@ -192,6 +201,7 @@ func TestACordonTellsSinceWhichRevisionItHolds(t *testing.T) {
 }
 
 func TestANodeWhoseReportsAreOverdueIsUnreachableUntilItReports(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	said := s.stream("/api/v1/events/stream?types=NODE_HEARTBEAT_STALE,NODE_HEARTBEAT_RESUMED")

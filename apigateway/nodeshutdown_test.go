@@ -13,6 +13,7 @@ import (
 )
 
 func TestANodeIsShutDownByItsAgent(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	agent := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	asked := []client.Shutdown{}

@@ -13,6 +13,7 @@ import (
 )
 
 func TestUnimplementedRoutesDoNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 1024})

@@ -23,6 +23,7 @@ import (
 const keyed = "Idempotency-Key"
 
 func TestAPostIsCarriedOutOnceOnWhicheverGatewayItIsSentAgain(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.group("arena", nil)
@@ -75,6 +76,7 @@ func TestAPostIsCarriedOutOnceOnWhicheverGatewayItIsSentAgain(t *testing.T) {
 }
 
 func TestARequestThatChangedNothingMayBeSentAgain(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/groups/lobby/start", nil, keyed, "k").want(404)
 	s.do("POST", "/api/v1/groups", `{"name":"lobby"}`).want(201)
@@ -89,6 +91,7 @@ func TestARequestThatChangedNothingMayBeSentAgain(t *testing.T) {
 }
 
 func TestAUsersKeysAreToldFromOthers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	sent := func(who *site, key string) string {
 		t.Helper()
@@ -131,6 +134,7 @@ func (s *site) operations() map[string]bool {
 }
 
 func TestTheSameRequestAtTheSameTimeIsCarriedOutOnce(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.group("lobby", map[string]any{"maxInstances": 100})
@@ -162,6 +166,7 @@ func TestTheSameRequestAtTheSameTimeIsCarriedOutOnce(t *testing.T) {
 }
 
 func TestRetryDoesNotRepeatOneTimeSecret(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`, keyed, "k").want(201)
 	s.do("POST", "/api/v1/api-tokens", `{"name":"ci"}`, keyed, "k").want(409).is("error.code", "SHOWN_ONCE").naming("api-token.create")
@@ -173,6 +178,7 @@ func TestRetryDoesNotRepeatOneTimeSecret(t *testing.T) {
 }
 
 func TestARequestIsNotCarriedOutAgainWhereItsAnswerIsLost(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/groups", `{"name":"lobby"}`, keyed, "k").want(201)
 	op := s.remembered()
@@ -197,6 +203,7 @@ func TestARequestIsNotCarriedOutAgainWhereItsAnswerIsLost(t *testing.T) {
 }
 
 func TestFailedRequestMayReuseItsKey(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 1024}).Close() // its agent does not respond
 	s.group("lobby", nil)
@@ -210,6 +217,7 @@ func TestFailedRequestMayReuseItsKey(t *testing.T) {
 }
 
 func TestOfOneCommandAtTheSameTimeOneLineIsTyped(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	agent := a.node("node-1", fleet.Resources{MemoryMiB: 1024})
@@ -250,6 +258,7 @@ func TestOfOneCommandAtTheSameTimeOneLineIsTyped(t *testing.T) {
 }
 
 func TestUncertainCommandIsNotRepeated(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	agent := s.node("node-1", fleet.Resources{MemoryMiB: 1024})
 	var asked atomic.Int32
@@ -284,6 +293,7 @@ func TestUncertainCommandIsNotRepeated(t *testing.T) {
 }
 
 func TestUncertainCommandIsNotReportedDone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	var asked atomic.Int32
 	agent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { // types the line, but breaks off the response
@@ -311,6 +321,7 @@ func TestUncertainCommandIsNotReportedDone(t *testing.T) {
 }
 
 func TestACommandThatIsSentAgainIsAnsweredAsItWasUnlessItShowsASecret(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
@@ -329,6 +340,7 @@ func TestACommandThatIsSentAgainIsAnsweredAsItWasUnlessItShowsASecret(t *testing
 }
 
 func TestAStartThatFailsHalfWayTellsHowManyThereAre(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	faulty, faults := etcd.Faulty(t)
 	if _, err := faulty.Join(t.Context(), time.Now()); err != nil {

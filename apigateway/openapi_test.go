@@ -11,6 +11,7 @@ import (
 )
 
 func TestEveryRouteIsDescribedAndNothingElseIs(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	c, err := contractOf()
 	if err != nil {
@@ -66,6 +67,7 @@ func asksFor(t *testing.T, name string, op object, d server.Demand) {
 }
 
 func TestTheDocumentIsServedAndKnownByItsETag(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Version = "1.2.3" }).as("")
 	r := s.do("GET", "/openapi.json", nil).want(200).is("openapi", "3.1.0").is("info.version", "1.2.3")
 	etag := r.header.Get("ETag")

@@ -8,6 +8,7 @@ import (
 )
 
 func TestWithoutEtcdAWriteIsRefusedWithWhatToDo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)

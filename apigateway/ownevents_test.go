@@ -41,6 +41,7 @@ func comes(t *testing.T, said *await.Text, text string, never ...string) {
 }
 
 func TestAnInstanceSeesTheEventsOfItsOwnNetworkAndNobodyElsesPlayers(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 8192})
@@ -78,6 +79,7 @@ func TestAnInstanceSeesTheEventsOfItsOwnNetworkAndNobodyElsesPlayers(t *testing.
 }
 
 func TestTheStreamOfAnInstanceEndsWithItsTokens(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -101,6 +103,7 @@ func TestTheStreamOfAnInstanceEndsWithItsTokens(t *testing.T) {
 }
 
 func TestAnInstanceHasFewStreamsAndNoTicketForMore(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
@@ -132,6 +135,7 @@ func meet(t *testing.T, a, b *site) {
 }
 
 func TestWhatAnInstanceSaysReachesTheStreamsOfAllGatewaysAndOfItsNeighboursAlone(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	meet(t, a, b)
@@ -187,6 +191,7 @@ func TestWhatAnInstanceSaysReachesTheStreamsOfAllGatewaysAndOfItsNeighboursAlone
 }
 
 func TestPeerEventsNeedClusterSecret(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	said := s.stream("/api/v1/events/stream")
 	tell := func(by *site, to, typ string) *reply {
@@ -213,6 +218,7 @@ func TestPeerEventsNeedClusterSecret(t *testing.T) {
 }
 
 func TestTheRequestsOfAnInstanceAreBoundedAndCountForItAlone(t *testing.T) {
+	t.Parallel()
 	var later atomic.Int64
 	begin := time.Now()
 	s := newSite(t, func(c *Config) { c.Now = func() time.Time { return begin.Add(time.Duration(later.Load())) } })
@@ -237,6 +243,7 @@ func TestTheRequestsOfAnInstanceAreBoundedAndCountForItAlone(t *testing.T) {
 }
 
 func TestOfTheFiguresAnInstanceSendsFewAreToldOfAndAllAreTaken(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	s := newSite(t, func(c *Config) { c.Now = func() time.Time { return now } })
 	s.node("node-1", fleet.Resources{MemoryMiB: 1024})

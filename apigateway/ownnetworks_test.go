@@ -7,6 +7,7 @@ import (
 )
 
 func TestAProxyIsToldOfAllNetworks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	for _, g := range []string{"lobby", "games"} {

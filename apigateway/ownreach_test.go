@@ -52,6 +52,7 @@ var ownRoutes = map[string]string{
 }
 
 func TestAnInstancesTokenReachesItsOwnRoutesAndNoOthers(t *testing.T) {
+	t.Parallel()
 	b := besiege(t)
 	b.group("games", nil)
 	b.do("PUT", "/api/v1/networks/net", `{"name":"net","lobbyGroup":"lobby","memberGroups":["games"]}`).want(200)
@@ -110,6 +111,7 @@ func ifAny(body string) any {
 }
 
 func TestAServerSeesAndMovesOnlyPlayersOnItselfAndOnItsNetworks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
 	for _, g := range []string{"lobby", "games", "bank"} {

@@ -26,6 +26,7 @@ func scheduling(made chan<- *fleet.Instance) func(*Config) {
 }
 
 func TestAStartTellsWhatWasPlacedAndWhyTheRestWaits(t *testing.T) {
+	t.Parallel()
 	made, stop, ended := make(chan *fleet.Instance, 1000), make(chan struct{}), make(chan struct{})
 	s := newSite(t, scheduling(made))
 	s.node("n1", fleet.Resources{MemoryMiB: 1 << 20, CPU: 1 << 16})

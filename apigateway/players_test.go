@@ -75,6 +75,7 @@ func (s *site) publish(node fleet.NodeID, id players.PlayerID, told ...players.P
 }
 
 func TestAPlayerIsKnownAtOnceWhereItWasToldAndSoonOnEveryGateway(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -113,6 +114,7 @@ func TestAPlayerIsKnownAtOnceWhereItWasToldAndSoonOnEveryGateway(t *testing.T) {
 }
 
 func TestAPlayerBehindAProxyCountsOnceInAllFigures(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
 	s.group("lobby", nil)
@@ -155,6 +157,7 @@ func TestAPlayerBehindAProxyCountsOnceInAllFigures(t *testing.T) {
 }
 
 func TestFiguresCountNoPlayersOfAnInstanceThatIsOffline(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
@@ -168,6 +171,7 @@ func TestFiguresCountNoPlayersOfAnInstanceThatIsOffline(t *testing.T) {
 }
 
 func TestPlayersOfAnInstanceThatLivesNoMoreAreNotThere(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)
@@ -180,6 +184,7 @@ func TestPlayersOfAnInstanceThatLivesNoMoreAreNotThere(t *testing.T) {
 }
 
 func TestInvalidPlayerIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	a := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)

@@ -17,6 +17,7 @@ import (
 const acme = `{"selector":{"tenant":"acme"},"limit":{"memoryMb":1024,"cpu":200,"instances":4},"reserved":{"memoryMb":512}}`
 
 func TestAQuotaIsMadeReadReplacedAndRemoved(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("GET", "/api/v1/quotas", nil).want(200).is("total", 0).is("data", []any{})
 	made := s.do("PUT", "/api/v1/quotas/acme", acme).want(201)
@@ -48,6 +49,7 @@ func TestAQuotaIsMadeReadReplacedAndRemoved(t *testing.T) {
 }
 
 func TestAChangedQuotaBarsWhatWasDecidedUnderIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for _, body := range []string{acme, `{"selector":{"tenant":"acme"},"limit":{"instances":2}}`} {
 		before := s.revision()
@@ -61,6 +63,7 @@ func TestAChangedQuotaBarsWhatWasDecidedUnderIt(t *testing.T) {
 }
 
 func TestAQuotaShowsWhatItsGroupsHold(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	for name, tenant := range map[string]string{"one": "acme", "two": "acme", "other": "umbra"} {
@@ -94,6 +97,7 @@ func TestAQuotaShowsWhatItsGroupsHold(t *testing.T) {
 }
 
 func TestAChangeOfAQuotaBasedOnAnOldReadIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	tag := s.do("PUT", "/api/v1/quotas/acme", acme).want(201).header.Get("ETag")
 	next := `{"selector":{"tenant":"acme"},"limit":{"instances":2}}`
@@ -106,6 +110,7 @@ func TestAChangeOfAQuotaBasedOnAnOldReadIsRefused(t *testing.T) {
 }
 
 func TestABadQuotaIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/v1/quotas/acme", acme).want(201)
 	before := s.revision()
@@ -151,6 +156,7 @@ func TestABadQuotaIsRefusedByNameAndLeavesNoTrace(t *testing.T) {
 }
 
 func TestAChangedQuotaGetsThroughWhilePlacementsTouchIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/v1/quotas/acme", acme).want(201)
 	ctx, stop := context.WithCancel(t.Context())

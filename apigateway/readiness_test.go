@@ -14,6 +14,7 @@ func (s *site) readinessOf(group string) any {
 }
 
 func TestReadinessFollowsPlatformAndCommandUntilSomebodyChoosesOne(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for _, c := range []struct{ name, body, want string }{
 		{"stock", `{"platform":"paper","platformVersion":"1.21","jarFile":"server.jar"}`, "any"},
@@ -51,6 +52,7 @@ func TestReadinessFollowsPlatformAndCommandUntilSomebodyChoosesOne(t *testing.T)
 }
 
 func TestAGroupWrittenBackAsItWasReadHasChosenNoReadiness(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for _, c := range []struct{ name, body, after string }{
 		{"stock", `{"platform":"PAPER"}`, "any"}, {"unnamed", `{}`, "none"},
@@ -68,6 +70,7 @@ func TestAGroupWrittenBackAsItWasReadHasChosenNoReadiness(t *testing.T) {
 }
 
 func TestAConfigurationWithACommandHasNoReadinessUntilAPlatformIsNamedAlone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/configurations/lobby", `{"command":"./run","platform":"PAPER"}`).want(204)
 	if got := s.readinessOf("lobby"); got != "none" {
@@ -77,6 +80,7 @@ func TestAConfigurationWithACommandHasNoReadinessUntilAPlatformIsNamedAlone(t *t
 }
 
 func TestProxiesSeeAServerOnceItIsReady(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("games", map[string]any{"platform": "PAPER"})

@@ -19,6 +19,7 @@ import (
 )
 
 func TestAReloadWaitsForEverySourceAndTellsWhatIsOther(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/node/reload", nil).want(200).is("templates", []string{}).is("configurations", []string{}).is("problems", []string{}).naming("no source")
 	s.do("PUT", "/api/v1/template-sources/repo", declaring).want(201)
@@ -59,6 +60,7 @@ func TestAReloadWaitsForEverySourceAndTellsWhatIsOther(t *testing.T) {
 }
 
 func TestAGatewayTellsOfItself(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.NodeID, c.ClusterName, c.Version = "node-1", "test", "1.2.3" })
 	bare := s.do("GET", "/api/node", nil).want(200).is("id", "node-1").is("clusterName", "test").is("version", "1.2.3").is("master", true).is("port", 0)
 	for _, number := range []string{"apiPort", "uptimeMs", "system.availableProcessors", "system.systemLoadAverage", "system.freeMemory", "system.totalMemory", "system.maxMemory", "systemStats.maxMemory", "uptime"} {
@@ -87,6 +89,7 @@ func TestAGatewayTellsOfItself(t *testing.T) {
 }
 
 func TestMetricsAreForWhoMaySeeThemUnlessTheyArePublic(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.as("").do("GET", "/api/metrics", nil).want(401)
 	r := s.user("vera", "VIEWER").do("GET", "/api/metrics", nil).want(200).naming("orrery_apigateway_http_requests_total")
@@ -100,6 +103,7 @@ func TestMetricsAreForWhoMaySeeThemUnlessTheyArePublic(t *testing.T) {
 }
 
 func TestAReloadReadsADirectoryOfConfigurations(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	write := func(name, text string) {
 		t.Helper()
@@ -144,6 +148,7 @@ func TestAReloadReadsADirectoryOfConfigurations(t *testing.T) {
 }
 
 func TestAReloadShowsEditsAndRemovalsOfConfigurationsAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	file := func(i int) string { return filepath.Join(s.configurations, fmt.Sprintf("c%d.json", i)) }
 	write := func(i, ram int) {
@@ -177,6 +182,7 @@ func TestAReloadShowsEditsAndRemovalsOfConfigurationsAtOnce(t *testing.T) {
 }
 
 func TestAReloadWaitsForWhatIsTakenOverFromASourceThatHasGone(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	for i := range 30 {
 		if err := os.WriteFile(filepath.Join(s.configurations, fmt.Sprintf("c%d.json", i)), []byte(`{"minimumServiceCount":0}`), 0o600); err != nil {

@@ -15,6 +15,7 @@ import (
 var toldToken = regexp.MustCompile(`user=(\S+) token=(\S+)`)
 
 func TestAForgottenPasswordIsResetOnceByItsToken(t *testing.T) {
+	t.Parallel()
 	log := new(await.Text)
 	edit := func(c *Config) { c.Log, c.Reset.Log = slog.New(slog.NewTextHandler(log, nil)), true }
 	a := newSite(t, edit)
@@ -72,12 +73,14 @@ func TestAForgottenPasswordIsResetOnceByItsToken(t *testing.T) {
 }
 
 func TestPasswordResetNeedsDelivery(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/auth/password-reset/request", `{"email":"x"}`).want(404).is("error.code", "NOT_ENABLED")
 	s.do("POST", "/api/v1/auth/password-reset/complete", `{"token":"x","newPassword":"correct horse"}`).want(404).is("error.code", "NOT_ENABLED")
 }
 
 func TestALetterLeadsToThePageOrHasTheToken(t *testing.T) {
+	t.Parallel()
 	u := account.User{Username: "bob"}
 	if got := (PasswordReset{URL: "https://a.example/reset?lang=en"}).letter(u, "T0", time.Hour); !strings.Contains(got, "\nhttps://a.example/reset?lang=en&token=T0\n") {
 		t.Error(got)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestAGroupInheritsWhatItsInstancesAreMadeOf(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("n1", fleet.Resources{MemoryMiB: 1 << 16, CPU: 1600})
 	s.group("base", map[string]any{
@@ -42,6 +43,7 @@ func TestAGroupInheritsWhatItsInstancesAreMadeOf(t *testing.T) {
 }
 
 func TestNoGroupIsItsOwnAncestorNorHasTooMany(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("g0", nil)
 	for n := 1; n <= compose.MaxAncestors; n++ {
@@ -58,6 +60,7 @@ func TestNoGroupIsItsOwnAncestorNorHasTooMany(t *testing.T) {
 }
 
 func TestAValueThatItsParentsTemplatesHideIsHiddenInTheChildToo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("n1", fleet.Resources{MemoryMiB: 1 << 16, CPU: 1600})
 	s.group("top", map[string]any{"command": "run", "variableValues": map[string]string{"DB_HOST": "10.0.0.7", "MOTD": "hi"}})

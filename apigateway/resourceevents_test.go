@@ -29,6 +29,7 @@ func resources(said *await.Text) (all, ids []string) {
 }
 
 func TestEveryChangeWithoutATypeOfItsOwnIsToldToWhoMaySeeIt(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	viewer := b.as(a.user("vera", "VIEWER").token)

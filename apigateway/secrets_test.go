@@ -56,6 +56,7 @@ func (s *site) nowhere(text string) {
 }
 
 func TestSecretsAreStoredAndNeverShown(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	const path = "/api/v1/secrets/db"
 	first := s.do("PUT", path, map[string]any{"value": recognisable, "values": map[string]string{"user": recognisable}}).want(201).
@@ -101,6 +102,7 @@ func TestSecretsAreStoredAndNeverShown(t *testing.T) {
 }
 
 func TestAListOfSecretsReadsNoMoreThanItsPage(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for _, name := range []string{"a", "b", "c"} {
 		s.do("PUT", "/api/v1/secrets/"+name, map[string]any{"value": "x"}).want(201)
@@ -123,6 +125,7 @@ func TestAListOfSecretsReadsNoMoreThanItsPage(t *testing.T) {
 }
 
 func TestAPlainValueOfASecretIsSealedOnItsWayIn(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
 	free := content.Variable{Key: "FREE", Type: content.VariableString, Scope: content.ScopeGroup}
@@ -195,6 +198,7 @@ func TestAPlainValueOfASecretIsSealedOnItsWayIn(t *testing.T) {
 }
 
 func TestAValueOfWhatWasASecretAndIsDefinedNoMoreIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
 	s.defining("base/db", secretVariable("DB", content.ScopeInstance))
@@ -215,6 +219,7 @@ func TestAValueOfWhatWasASecretAndIsDefinedNoMoreIsRefused(t *testing.T) {
 }
 
 func TestValuesAreHeldToWhatTemplatesDefine(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	least := int64(3)
 	s.defining("lobby",
@@ -243,6 +248,7 @@ func TestValuesAreHeldToWhatTemplatesDefine(t *testing.T) {
 }
 
 func TestAValueThatNoTemplateDefinesIsRefusedWhereOneDefinesAny(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
 	s.template("lobby")
@@ -266,6 +272,7 @@ func TestAValueThatNoTemplateDefinesIsRefusedWhereOneDefinesAny(t *testing.T) {
 }
 
 func TestValuesForAdministratorsAreHiddenFromOthersAndKept(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.defining("lobby", content.Variable{Key: "KEY", Type: content.VariableString, Scope: content.ScopeGroup, Visibility: "ADMIN"})
 	s.group("lobby", map[string]any{"command": "run", "templates": []string{"lobby"}, "variableValues": map[string]string{"KEY": "mine"}}).
@@ -287,6 +294,7 @@ func TestValuesForAdministratorsAreHiddenFromOthersAndKept(t *testing.T) {
 }
 
 func TestARepositoryRefersToSecretsAndHasNone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.often()
 	s.defining("lobby", secretVariable("DB", content.ScopeGroup))
@@ -302,6 +310,7 @@ func TestARepositoryRefersToSecretsAndHasNone(t *testing.T) {
 }
 
 func TestOnlyWhoMayChangeGroupsRefersToSecretsAtAStart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192, CPU: 400})
 	s.defining("lobby", secretVariable("ONE", content.ScopeInstance), content.Variable{Key: "TEXT", Type: content.VariableString, Scope: content.ScopeInstance})

@@ -33,6 +33,7 @@ func (s *site) leaking(n int) string {
 }
 
 func TestACrashIsSharedWithoutItsSecretsAndReadOnce(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	id := a.leaking(1)
@@ -69,6 +70,7 @@ func TestACrashIsSharedWithoutItsSecretsAndReadOnce(t *testing.T) {
 }
 
 func TestOfManyReadersOnTwoGatewaysOneGetsWhatIsReadOnce(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	r := a.do("POST", "/api/v1/crashes/"+a.leaking(1)+"/share", nil).want(201)
@@ -93,6 +95,7 @@ func TestOfManyReadersOnTwoGatewaysOneGetsWhatIsReadOnce(t *testing.T) {
 }
 
 func TestAPageThatCanBeReadOnceIsNotReadByWhoLooksAtTheLink(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	r := s.do("POST", "/api/v1/crashes/"+s.leaking(1)+"/share", nil).want(201)
 	anybody, page := s.as(""), r.linkOf("url")
@@ -117,6 +120,7 @@ func TestAPageThatCanBeReadOnceIsNotReadByWhoLooksAtTheLink(t *testing.T) {
 }
 
 func TestAShareThatIsAskedForTwiceIsMadeAndToldOnce(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	path := "/api/v1/crashes/" + s.leaking(1) + "/share"
 	s.do("POST", path, nil, "Idempotency-Key", "k").want(201)
@@ -125,6 +129,7 @@ func TestAShareThatIsAskedForTwiceIsMadeAndToldOnce(t *testing.T) {
 }
 
 func TestASharedPageRunsNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	r := s.do("POST", "/api/v1/crashes/"+s.leaking(1)+"/share", `{"expiry":"never","burnAfterRead":false}`).want(201).is("expiresAt", nil)
 	for range 2 {
@@ -147,6 +152,7 @@ func TestASharedPageRunsNothing(t *testing.T) {
 }
 
 func TestAShareIsRevokedDeletedAndExpires(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	crash := s.leaking(1)
 	share := func(body string) (id, link string, r *reply) {
@@ -193,6 +199,7 @@ func TestAShareIsRevokedDeletedAndExpires(t *testing.T) {
 }
 
 func TestAPrivateShareIsForWhoMayShare(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	r := s.do("POST", "/api/v1/crashes/"+s.leaking(1)+"/share", `{"isPrivate":true}`).want(201).is("isPrivate", true)
 	s.as("").do("GET", r.linkOf("rawUrl"), nil).want(401)
@@ -202,6 +209,7 @@ func TestAPrivateShareIsForWhoMayShare(t *testing.T) {
 }
 
 func TestSharesAreToldToWhoMaySeeWhatTheyAreOf(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, logging(0))
 	s.gateway.cfg.Log.Warn("something to share")
 	const private = `{"isPrivate":true}`
@@ -236,6 +244,7 @@ func TestSharesAreToldToWhoMaySeeWhatTheyAreOf(t *testing.T) {
 }
 
 func TestASharedDiagnosisWithLogsIsForWhoMaySeeLogs(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, logging(0))
 	s.gateway.cfg.Log.Warn("something of the log")
 	s.do("POST", "/api/v1/roles", `{"name":"KEEPER","permissions":["share.invoke","share.revoke","system.settings"]}`).want(201)
@@ -256,6 +265,7 @@ func TestASharedDiagnosisWithLogsIsForWhoMaySeeLogs(t *testing.T) {
 }
 
 func TestWhoMaySeeAndShareSharesAndOthersDoNot(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, logging(0))
 	s.group("lobby", nil)
 	node := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -298,6 +308,7 @@ func TestWhoMaySeeAndShareSharesAndOthersDoNot(t *testing.T) {
 }
 
 func TestDisabledSharingBlocksCreateAndRead(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	r := a.do("POST", "/api/v1/crashes/"+a.leaking(1)+"/share", nil).want(201)
 	off := newSiteOn(t, a.etcd, func(c *Config) { c.NoShares = true }).as(a.token)
@@ -309,6 +320,7 @@ func TestDisabledSharingBlocksCreateAndRead(t *testing.T) {
 }
 
 func TestWhatBecameOfAShareIsToldForAMonthFromItsEndAndTakesNoRoom(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	const day = 24 * time.Hour
 	now := time.Now()
@@ -333,6 +345,7 @@ func TestWhatBecameOfAShareIsToldForAMonthFromItsEndAndTakesNoRoom(t *testing.T)
 }
 
 func TestSharesThatHaveEndedPushOutNoneThatCanBeRead(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	now := time.Now()
 	active := strings.Repeat("A", 26)
@@ -359,6 +372,7 @@ func TestSharesThatHaveEndedPushOutNoneThatCanBeRead(t *testing.T) {
 }
 
 func TestSharesThatCannotBeReadHideNoOthersAndMakeRoomFirst(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	now := time.Now()
 	id := func(n int) string { return strings.Repeat(string(rune('A'+n)), 26) }
@@ -401,6 +415,7 @@ func TestSharesThatCannotBeReadHideNoOthersAndMakeRoomFirst(t *testing.T) {
 }
 
 func TestThereAreSoManySharesAndTheOldestMakeRoom(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.leaking(1)
 	first := fmt.Sprint(s.do("POST", "/api/v1/crashes/abc001-1-1/share", nil).want(201).field("shareId"))

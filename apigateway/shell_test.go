@@ -14,6 +14,7 @@ import (
 )
 
 func TestACommandIsAnsweredWithAllItSays(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -36,6 +37,7 @@ func TestACommandIsAnsweredWithAllItSays(t *testing.T) {
 }
 
 func TestACommandThatIsNotDoneSaysWhy(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	before := s.revision()
@@ -100,6 +102,7 @@ func (s *site) ends(conn *websocket.Conn) (websocket.StatusCode, string) {
 }
 
 func TestAConsoleRunsWhatItIsSentLineByLine(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	conn, _, err := s.dial("/api/console", http.Header{"Authorization": {"Bearer " + s.token}})
@@ -120,6 +123,7 @@ func TestAConsoleRunsWhatItIsSentLineByLine(t *testing.T) {
 }
 
 func TestAConsoleCompletesALineThatEndsInATab(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.start("lobby")
@@ -153,6 +157,7 @@ func TestAConsoleCompletesALineThatEndsInATab(t *testing.T) {
 }
 
 func TestAConsoleIsOpenedByHeaderTicketOrSubprotocol(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	ticket := func() string {
 		return s.do("POST", "/api/console/ticket", nil).want(200).field("ticket").(string)
@@ -193,6 +198,7 @@ func TestAConsoleIsOpenedByHeaderTicketOrSubprotocol(t *testing.T) {
 }
 
 func TestAConsoleEndsWithTheTokenThatOpenedIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["groups.view"]}`).want(201)
 	s.do("POST", "/api/v1/users", `{"username":"bob","password":"correct horse","role":"R"}`).want(201)
@@ -216,6 +222,7 @@ func TestAConsoleEndsWithTheTokenThatOpenedIt(t *testing.T) {
 }
 
 func TestConsoleNeedsACommandPermission(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("POST", "/api/v1/roles", `{"name":"R","permissions":["events.view"]}`).want(201)
 	eve := s.user("eve", "R")
@@ -244,6 +251,7 @@ func TestConsoleNeedsACommandPermission(t *testing.T) {
 }
 
 func TestOneUserTakesNoMoreThanHalfOfTheConsoles(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	viewer := s.user("vera", "VIEWER")
 	for range commandapi.DefaultMaxConsoles / 2 {
@@ -263,6 +271,7 @@ func TestOneUserTakesNoMoreThanHalfOfTheConsoles(t *testing.T) {
 }
 
 func TestATicketOfAScopedTokenMayNoMoreThanTheToken(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	made := s.do("POST", "/api/commands/execute", `{"command":"key create look PUBLIC"}`).want(200).is("success", true)
 	out := made.field("output").([]any)
@@ -284,6 +293,7 @@ func TestATicketOfAScopedTokenMayNoMoreThanTheToken(t *testing.T) {
 }
 
 func TestAConsoleEndsWithTheGatewayAndSaysSo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	conn, _, err := s.dial("/api/console", http.Header{"Authorization": {"Bearer " + s.token}})
 	if err != nil {

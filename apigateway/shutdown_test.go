@@ -13,6 +13,7 @@ import (
 )
 
 func TestAReplicaThatIsAskedToEndsAndTheOtherServesOn(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	b.do("GET", "/api/v1/system/settings", nil).want(200).is("replica", b.gateway.cfg.Replica).is("metricsEnabled", true).is("schedulerInterval", 0).
@@ -28,6 +29,7 @@ func TestAReplicaThatIsAskedToEndsAndTheOtherServesOn(t *testing.T) {
 }
 
 func TestTheEndOfAReplicaThatWasAskedToIsNoFailure(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	cfg := s.gateway.cfg
 	cfg.View, cfg.Replica, cfg.Metrics = newUnstartedView(s), "other", nil
@@ -58,6 +60,7 @@ func TestTheEndOfAReplicaThatWasAskedToIsNoFailure(t *testing.T) {
 }
 
 func TestACommandShutsTheWholeClusterDown(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	agent := a.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -98,6 +101,7 @@ func TestACommandShutsTheWholeClusterDown(t *testing.T) {
 }
 
 func TestAClusterIsShutDownOnceUnderItsKey(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	var asked [2]atomic.Int32
 	for n, name := range []fleet.NodeID{"node-1", "node-2"} {

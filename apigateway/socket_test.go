@@ -28,6 +28,7 @@ func (s *site) dial(path string, header http.Header, protocols ...string) (*webs
 }
 
 func TestALiveLogIsOpenedBySubprotocolToo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -50,6 +51,7 @@ func TestALiveLogIsOpenedBySubprotocolToo(t *testing.T) {
 }
 
 func TestARefusedWebSocketIsToldWhyInTheEnvelopeOfItsPath(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Origins = []string{"https://a.example"} })
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})

@@ -34,6 +34,7 @@ func (s *site) looked(name string, st content.SourceStatus) {
 }
 
 func TestAHashIsTakenInUpperCaseToo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/v1/template-sources/web", `{"kind":"http","url":"https://host/a.zip","template":"g/t","sha256":"`+strings.Repeat("AB", 32)+`"}`).want(201).is("sha256", strings.Repeat("ab", 32))
 	s.do("PUT", "/api/v1/template-sources/web", `{"kind":"http","url":"https://host/a.jar","template":"g/t","file":"a.jar","hashUrl":"https://host/a.jar.sha256"}`).want(200).
@@ -43,6 +44,7 @@ func TestAHashIsTakenInUpperCaseToo(t *testing.T) {
 }
 
 func TestTheStorageOfALayerIsASourceThatPublishesIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/v1/template-sources/web", `{"kind":"http","url":"https://host/a.zip","template":"g/t"}`).want(201)
 	s.templateFrom("web", "g/t")
@@ -70,6 +72,7 @@ func TestTheStorageOfALayerIsASourceThatPublishesIt(t *testing.T) {
 }
 
 func TestASourceIsMadeReadReplacedAndRemoved(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("GET", "/api/v1/template-sources", nil).want(200).is("total", 0)
 	s.do("GET", "/api/v1/template-sources/repo", nil).want(404)
@@ -115,6 +118,7 @@ func TestASourceIsMadeReadReplacedAndRemoved(t *testing.T) {
 }
 
 func TestABadSourceIsRefusedByField(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/v1/template-sources/repo", repository).want(201)
 	before := s.revision()
@@ -138,6 +142,7 @@ func TestABadSourceIsRefusedByField(t *testing.T) {
 }
 
 func TestASourceIsLookedAtWhenAskedOrCalled(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/v1/template-sources/repo", repository).want(201)
 	s.do("PUT", "/api/v1/template-sources/quiet", `{"kind":"git","url":"https://host/r.git"}`).want(201)

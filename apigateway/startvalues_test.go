@@ -17,6 +17,7 @@ func (s *site) startWith(key, value string) *reply {
 }
 
 func TestOnlyDeclaredVariablesAreGivenAtStart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", map[string]any{"command": `java -Dmotd="%motd%" -jar server.jar %text%`, "variableValues": map[string]string{"free": "x"}, "maxInstances": 100})
 	declared := []content.Variable{
@@ -68,6 +69,7 @@ func TestOnlyDeclaredVariablesAreGivenAtStart(t *testing.T) {
 }
 
 func TestAStartIsRefusedWhereAValueWouldBeCode(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", map[string]any{"maxInstances": 100})
 	s.defining("lobby", content.Variable{Key: "X", Type: content.VariableString, Scope: content.ScopeInstance})
@@ -95,6 +97,7 @@ func TestAStartIsRefusedWhereAValueWouldBeCode(t *testing.T) {
 }
 
 func TestWhoMayOnlyStartReachesNothingElse(t *testing.T) {
+	t.Parallel()
 	s := &holding{newSite(t), map[string]*site{}}
 	s.group("lobby", map[string]any{"command": "./run %X%"})
 	s.defining("lobby", content.Variable{Key: "X", Type: content.VariableString, Scope: content.ScopeInstance}, secretVariable("pw", content.ScopeInstance))

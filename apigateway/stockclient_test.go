@@ -26,6 +26,7 @@ import (
 var stock = []string{"User-Agent", "Go-http-client/1.1", "Accept", ""}
 
 func TestOnlyTheStockClientReadsTheInstancesOfAGroupAsAnArray(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.group("arena", nil)
@@ -366,6 +367,7 @@ func stocked(t *testing.T) *site {
 }
 
 func TestEveryCommandOfTheStockClientGetsWhatItReads(t *testing.T) {
+	t.Parallel()
 	s := stocked(t)
 	kept := map[string]string{}
 	filledIn := func(text string) string {

@@ -56,6 +56,7 @@ func (s *site) upgraded(path string) (net.Conn, *bufio.Reader) {
 }
 
 func TestStalledBodyAndIdleConsolesDoNotBlockShutdown(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	cfg := s.gateway.cfg
 	cfg.View, cfg.Replica, cfg.Metrics, cfg.Records = newUnstartedView(s), "other", nil, nil
@@ -110,6 +111,7 @@ func TestStalledBodyAndIdleConsolesDoNotBlockShutdown(t *testing.T) {
 }
 
 func TestShutdownClosesConsolesWithReason(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})

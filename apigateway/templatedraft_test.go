@@ -16,6 +16,7 @@ import (
 )
 
 func TestStagedEditsArePublishedAsOneVersion(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
@@ -59,6 +60,7 @@ func TestStagedEditsArePublishedAsOneVersion(t *testing.T) {
 }
 
 func TestADraftGoesWithItsUserNotWithTheName(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
@@ -73,6 +75,7 @@ func TestADraftGoesWithItsUserNotWithTheName(t *testing.T) {
 }
 
 func TestVariablesAreDefinedAndFound(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
@@ -115,6 +118,7 @@ func TestVariablesAreDefinedAndFound(t *testing.T) {
 }
 
 func TestDefaultsForAdministratorsAreKeptAndNoneIsReplacedByItsMask(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
@@ -162,6 +166,7 @@ func TestDefaultsForAdministratorsAreKeptAndNoneIsReplacedByItsMask(t *testing.T
 }
 
 func TestWhoIsNotShownAValueGetsRidOfItsDefinitionByNoWay(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
@@ -180,6 +185,7 @@ func TestWhoIsNotShownAValueGetsRidOfItsDefinitionByNoWay(t *testing.T) {
 }
 
 func TestDefinitionsAreComputedFromWhatTheyReplace(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
@@ -238,6 +244,7 @@ func (s *shelf) through(see func(*http.Request)) {
 }
 
 func TestWhatDiffersBetweenVersionsIsTold(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)

@@ -35,6 +35,7 @@ func (s *site) records() string {
 }
 
 func TestADryRunOfACreateTellsTheTemplateAsItWouldBe(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const body = `{"name":"lobby","platform":"paper"}`
 	dry := s.do("POST", "/api/v1/templates?dryRun=true", body).want(200)
@@ -46,6 +47,7 @@ func TestADryRunOfACreateTellsTheTemplateAsItWouldBe(t *testing.T) {
 }
 
 func TestADryRunOfATemplatesChangeAsksForNoMoreThanTheChange(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
@@ -60,6 +62,7 @@ func TestADryRunOfATemplatesChangeAsksForNoMoreThanTheChange(t *testing.T) {
 }
 
 func TestADryRunOfATemplatesChangeWritesNothing(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)

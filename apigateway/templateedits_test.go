@@ -47,6 +47,7 @@ func form(t *testing.T, fields map[string]string, files ...string) (body string,
 }
 
 func TestATemplateIsMadeEditedAndDeletedThroughV1(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	r := s.do("POST", "/api/v1/templates", `{"name":"lobby","description":"first","platform":"PAPER"}`).want(201)
@@ -106,6 +107,7 @@ func TestATemplateIsMadeEditedAndDeletedThroughV1(t *testing.T) {
 }
 
 func TestAFileOfTextHasItsLimits(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	put := func(body string) *reply {
@@ -124,6 +126,7 @@ func TestAFileOfTextHasItsLimits(t *testing.T) {
 }
 
 func TestWhoReadAFileAndWritesItLateIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	const url = "/api/v1/templates/lobby/files/content?path=a"
@@ -155,6 +158,7 @@ func TestWhoReadAFileAndWritesItLateIsRefused(t *testing.T) {
 }
 
 func TestVersionsAreListedRolledBackAndDeleted(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
@@ -192,6 +196,7 @@ func TestVersionsAreListedRolledBackAndDeleted(t *testing.T) {
 }
 
 func TestFilesAreUploadedImportedAndExportedThroughV1(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	const one = "/api/v1/templates/lobby"
@@ -239,6 +244,7 @@ func TestFilesAreUploadedImportedAndExportedThroughV1(t *testing.T) {
 }
 
 func TestAFormSaysWhereItsFilesGoBeforeThem(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	const one = "/api/v1/templates/lobby"
@@ -275,6 +281,7 @@ func TestAFormSaysWhereItsFilesGoBeforeThem(t *testing.T) {
 }
 
 func TestTheLastTemplateOfAGroupThatIsUsedStays(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	for _, name := range []string{"pool/p", "pool/q", "one/x"} {
 		s.do("POST", "/api/v1/templates", map[string]any{"name": name}).want(201)
@@ -293,6 +300,7 @@ func TestTheLastTemplateOfAGroupThatIsUsedStays(t *testing.T) {
 }
 
 func TestFilesAreWrittenThroughTheOlderDialect(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const files = "/api/templates/my/arena/files/"
 	s.do("DELETE", files+"a", nil).want(404)
@@ -327,6 +335,7 @@ func TestFilesAreWrittenThroughTheOlderDialect(t *testing.T) {
 }
 
 func TestNoPathThatIsWrittenLeadsOut(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("PATCH", "/api/templates/my/lobby/files/a", "inside").want(200)
 	before := s.do("GET", "/api/v1/templates/my%2Flobby", nil).want(200).field("hash")
@@ -360,6 +369,7 @@ func TestNoPathThatIsWrittenLeadsOut(t *testing.T) {
 }
 
 func TestOnlyWhoMayChangesTemplates(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("PATCH", "/api/templates/default/lobby/files/a", "x").want(200)
 	viewer, operator := s.user("vera", "VIEWER"), s.user("otto", "OPERATOR")
@@ -395,6 +405,7 @@ func TestOnlyWhoMayChangesTemplates(t *testing.T) {
 }
 
 func TestAnUploadThatBreaksOffLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("PATCH", "/api/templates/default/lobby/files/a", "whole").want(200)
 	for range 8 { // more often than the breaker's threshold
@@ -435,6 +446,7 @@ func (r *trickle) Read(p []byte) (int, error) {
 }
 
 func TestAnUploadIsPassedOnAsItComes(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	body := &trickle{pieces: make(chan string)}
 	answered := make(chan *http.Response, 1)
@@ -472,6 +484,7 @@ func TestAnUploadIsPassedOnAsItComes(t *testing.T) {
 }
 
 func TestAnExportKeepsTheDefinitionsOfVariables(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	const one = "/api/v1/templates/lobby"

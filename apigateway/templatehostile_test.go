@@ -54,6 +54,7 @@ func tarred(t *testing.T, h tar.Header) string {
 }
 
 func TestAHostileArchiveIsRefusedByNameInBothDialects(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	s.do("PUT", "/api/v1/templates/lobby/files/content?path=a", `{"content":"one"}`).want(200)

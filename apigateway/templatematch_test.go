@@ -10,6 +10,7 @@ import (
 )
 
 func TestAChangeOfATemplateThatMovedMeanwhileIs412(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
@@ -63,6 +64,7 @@ func TestAChangeOfATemplateThatMovedMeanwhileIs412(t *testing.T) {
 }
 
 func TestATemplatesChangeSentAgainWithItsKeyIsMadeOnce(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`, "Idempotency-Key", "k").want(201)
@@ -87,6 +89,7 @@ func TestATemplatesChangeSentAgainWithItsKeyIsMadeOnce(t *testing.T) {
 }
 
 func TestAKeyThatWasAnotherChangesIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	const refused = "was given within the hour to another change"
@@ -125,6 +128,7 @@ func TestAKeyThatWasAnotherChangesIsRefused(t *testing.T) {
 }
 
 func TestWhatIsMadeOfABodyMayDifferWhenItIsSentAgain(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
@@ -155,6 +159,7 @@ func TestWhatIsMadeOfABodyMayDifferWhenItIsSentAgain(t *testing.T) {
 }
 
 func TestALongListOfATemplateComesInPages(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	const one = "/api/v1/templates/lobby"
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestWhatASourceOwnsIsNotChangedThroughTheAPIInEitherDialect(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.drop("g/t", map[string]string{"f": "one"})
 	s.do("PUT", "/api/v1/template-sources/bucket", `{"kind":"s3","url":"http://127.0.0.1:1","bucket":"templates","paused":true}`).want(201)

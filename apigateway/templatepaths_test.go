@@ -8,6 +8,7 @@ import (
 )
 
 func TestNoPathOfATemplateLeadsOut(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
 	s.do("PUT", "/api/v1/templates/lobby/files/content?path=a", `{"content":"1"}`).want(200)

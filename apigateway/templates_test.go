@@ -103,6 +103,7 @@ var hostile = []string{
 }
 
 func TestATemplatesFilesAreShown(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	h := s.drop("default/lobby", map[string]string{
 		"server.properties": "port=%PORT%\nmotd=%motd% on %NODE_ID%\n", "plugins/a.yml": "Hello: 1\n", "plugins/b.jar": "\x00\x01", "odd/a+b c%.txt": "ü",
@@ -162,6 +163,7 @@ func TestATemplatesFilesAreShown(t *testing.T) {
 }
 
 func TestTheOlderDialectShowsATemplatesFiles(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.drop("my/lobby", map[string]string{"server.properties": "port=1\n", "plugins/b.jar": "\x00\x01", "odd/a+b c%.txt": "ü", "files/files": "f"})
 	s.do("GET", "/api/templates/my/lobby", nil).want(200).is("group", "my").is("name", "lobby").is("path", "templates/my/lobby")
@@ -181,6 +183,7 @@ func TestTheOlderDialectShowsATemplatesFiles(t *testing.T) {
 }
 
 func TestNoPathLeadsOutOfATemplate(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.drop("my/lobby", map[string]string{"a": "inside"})
 	if err := os.WriteFile(filepath.Join(s.dir, "secret"), []byte("outside"), 0o600); err != nil {
@@ -206,6 +209,7 @@ func TestNoPathLeadsOutOfATemplate(t *testing.T) {
 }
 
 func TestAnOlderVersionsFilesAreShown(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	old := s.drop("default/lobby", map[string]string{"a": "one"})
 	now := s.drop("default/lobby", map[string]string{"a": "two", "b": ""})
@@ -224,6 +228,7 @@ func TestAnOlderVersionsFilesAreShown(t *testing.T) {
 }
 
 func TestHiddenTemplatesAndFiltersOfTheList(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for _, ref := range []string{"lobby", "_hidden", "my/arena", "_shared/base"} {
 		s.template(ref)
@@ -252,6 +257,7 @@ func TestHiddenTemplatesAndFiltersOfTheList(t *testing.T) {
 }
 
 func TestWhatATemplateSaysOfItselfIsBoundedWhereverItIsSaid(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	s.drop("default/lobby", map[string]string{"a": "b"})
 	for field, value := range map[string]string{"description": strings.Repeat("x", 100_000), "platform": `a\u0000b`} {
@@ -280,6 +286,7 @@ var reaching = map[string]string{
 }
 
 func TestTemplatesOfUsersPicturesAreOutOfReachOfWhoMayDoEverythingToTemplates(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	data := client.New(client.Config{Secret: secret, Resolve: func() []string { return []string{s.view.Snapshot().ServiceSessions("templatesvc")[0].URL} }})
 	if _, err := data.PutFile(t.Context(), client.Change{Ref: content.AvatarTemplate, Create: true, Path: "a", Asked: client.Asked{Author: "a"}}, 0, false, strings.NewReader("picture")); err != nil {
@@ -332,6 +339,7 @@ func TestTemplatesOfUsersPicturesAreOutOfReachOfWhoMayDoEverythingToTemplates(t 
 }
 
 func TestFilesCannotBeReadWhileNoTemplateServiceRuns(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.template("lobby")
 	for _, what := range []string{"files", "files/content?path=a", "files/download?path=a", "search?q=a", "variables/scan"} {
@@ -345,6 +353,7 @@ func TestFilesCannotBeReadWhileNoTemplateServiceRuns(t *testing.T) {
 }
 
 func TestUnknownTemplateSuggestsNames(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.published("games/lobby")
 	s.do("GET", "/api/v1/templates/lobby", nil).want(404).naming("default/lobby").naming("games/lobby")

@@ -27,6 +27,7 @@ func packed(t *testing.T, files ...string) []byte {
 }
 
 func TestARunningInstancesConfigurationIsSavedToATemplate(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newSite(t))
 	n := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", map[string]any{"memoryMb": 64})

@@ -25,6 +25,7 @@ func (s *site) published(ref string) string {
 }
 
 func TestTemplatesAreBroughtToNodesAndEachTellsWhatCameOfIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	fine, half := s.node("node-1", fleet.Resources{MemoryMiB: 1}), s.node("node-2", fleet.Resources{MemoryMiB: 1})
 	s.node("node-3", fleet.Resources{MemoryMiB: 1})
@@ -70,6 +71,7 @@ func TestTemplatesAreBroughtToNodesAndEachTellsWhatCameOfIt(t *testing.T) {
 }
 
 func TestASyncBringsWhatTheGatewayHasYetToSee(t *testing.T) {
+	t.Parallel()
 	first := newSite(t)
 	n := first.node("node-1", fleet.Resources{MemoryMiB: 1})
 	first.published("g/a")
@@ -110,6 +112,7 @@ func TestASyncBringsWhatTheGatewayHasYetToSee(t *testing.T) {
 }
 
 func TestNodeCacheIsListedAndWarmed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	n := s.node("node-1", fleet.Resources{MemoryMiB: 1})
 	a, b, base := s.published("default/a"), s.published("g/b"), s.published("default/base")
@@ -151,6 +154,7 @@ func TestNodeCacheIsListedAndWarmed(t *testing.T) {
 }
 
 func TestOneTemplateIsSyncedInTheOlderDialect(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 1})
 	s.published("g/a")
@@ -179,6 +183,7 @@ func TestOneTemplateIsSyncedInTheOlderDialect(t *testing.T) {
 }
 
 func TestTheCacheOfANodeNamesOldVersionsAndTheCatalogsArtifacts(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	n := s.node("node-1", fleet.Resources{MemoryMiB: 1})
 	at := time.Unix(1e9, 0).UTC()

@@ -11,6 +11,7 @@ import (
 )
 
 func TestJSONForATerminalEndsWithANewline(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	raw := func(path, agent string, header ...string) string {
@@ -38,6 +39,7 @@ func TestJSONForATerminalEndsWithANewline(t *testing.T) {
 }
 
 func TestAPackedAnswerForATerminalIsOneGzipStream(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
 	s.group("lobby", nil)
@@ -65,6 +67,7 @@ func TestAPackedAnswerForATerminalIsOneGzipStream(t *testing.T) {
 }
 
 func TestTheFirstPageSaysWhereToGoFromThere(t *testing.T) {
+	t.Parallel()
 	s := newSite(t).as("")
 	for accept, media := range map[string]string{"text/html,*/*;q=0.8": "text/html", "*/*": "text/plain", "": "text/plain"} {
 		r := s.do("GET", "/", nil, "Accept", accept).want(200)

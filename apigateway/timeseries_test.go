@@ -14,6 +14,7 @@ import (
 )
 
 func TestHowTheFleetDidIsKeptByEachGateway(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("GET", "/api/v1/overview/timeseries?buckets=12", nil).want(200).is("windowMs", 3600000).is("bucketWidthMs", 300000).is("buckets", 12).
 		is("series.players.11", 0).is("series.instances.11", 0).is("series.onlineNodes.11", 0).is("series.players.10", nil)
@@ -28,6 +29,7 @@ func TestHowTheFleetDidIsKeptByEachGateway(t *testing.T) {
 }
 
 func TestHowANodeAndItsInstancesDidIsAskedOfTheirAgent(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	agent := s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.node("node-2", fleet.Resources{MemoryMiB: 4096})
@@ -72,6 +74,7 @@ func TestHowANodeAndItsInstancesDidIsAskedOfTheirAgent(t *testing.T) {
 }
 
 func TestTheSummaryCountsWhatThereIs(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)

@@ -16,6 +16,7 @@ func (s *site) key(body string) (*site, *reply) {
 }
 
 func TestAnAPITokenMayWhatItsScopesAndItsUserMayAndNoMore(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	operator := s.user("olga", "OPERATOR")
 	s.do("POST", "/api/v1/roles", `{"name":"MAKER","permissions":["tokens.view","tokens.create","groups.view","nodes.view"]}`).want(201)
@@ -57,6 +58,7 @@ func TestAnAPITokenMayWhatItsScopesAndItsUserMayAndNoMore(t *testing.T) {
 }
 
 func TestARefusalSaysWhetherTheRoleLacksThePermissionOrOnlyTheTokensScopes(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	vera := s.user("vera", "VIEWER")
@@ -88,6 +90,7 @@ func TestARefusalSaysWhetherTheRoleLacksThePermissionOrOnlyTheTokensScopes(t *te
 }
 
 func TestAnAPITokenDoesNotMakeItsUserSomebodyItCouldLogInAs(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	token, _ := s.key(`{"name":"x","scopes":["users.update","users.delete"]}`)
 	before := s.revision()
@@ -100,6 +103,7 @@ func TestAnAPITokenDoesNotMakeItsUserSomebodyItCouldLogInAs(t *testing.T) {
 }
 
 func TestAnAPITokenMakesOthersOnlyWhenItIsForThatAndNoneThatOutliveIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	all, made := s.key(`{"name":"all"}`)
 	made.is("scopes", nil)
@@ -115,6 +119,7 @@ func TestAnAPITokenMakesOthersOnlyWhenItIsForThatAndNoneThatOutliveIt(t *testing
 }
 
 func TestAPublicTokenReadsAHundredTimesAMinute(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	public, made := s.key(`{"name":"page","kind":"PUBLIC"}`)
 	made.is("kind", "PUBLIC")
@@ -135,6 +140,7 @@ func TestAPublicTokenReadsAHundredTimesAMinute(t *testing.T) {
 }
 
 func TestWhenATokenWasLastUsedIsWrittenOnceAnHour(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	ci, made := s.key(`{"name":"ci"}`)
 	path := "/api/v1/api-tokens/" + fmt.Sprint(made.field("id"))

@@ -23,6 +23,7 @@ func (i *inside) pending() []any {
 }
 
 func TestATransferIsPendingAtThePlayersProxyUntilThePlayerIsThere(t *testing.T) {
+	t.Parallel()
 	a := newSite(t)
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
@@ -80,6 +81,7 @@ func TestATransferIsPendingAtThePlayersProxyUntilThePlayerIsThere(t *testing.T) 
 }
 
 func TestATransferToAGroupIsToTheOneWithTheFewestPlayers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	s.group("lobby", nil)

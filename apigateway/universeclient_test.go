@@ -86,6 +86,7 @@ var universeEndpoints = []stockStep{
 }
 
 func TestEveryEndpointOfUniverseAnswersWithWhatItsClientsRead(t *testing.T) {
+	t.Parallel()
 	s := stocked(t)
 	kept := map[string]string{}
 	filledIn := func(text string) string { return strings.ReplaceAll(text, "{instance}", kept["instance"]) }

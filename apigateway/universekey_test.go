@@ -28,6 +28,7 @@ func listed(r *reply, field string) []string {
 }
 
 func TestAnInstanceSeesTheConfigurationsAndInstancesOfItsNetworksWithUniversesKey(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
 	for _, g := range []string{"bank", "games", "lobby", "vault"} {
@@ -63,6 +64,7 @@ func TestAnInstanceSeesTheConfigurationsAndInstancesOfItsNetworksWithUniversesKe
 }
 
 func TestUniversesKeyShowsNoEnvironmentAndNoPropertyWithASecret(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
 	s.do("PUT", "/api/v1/secrets/forwarding", `{"value":"hush"}`).want(201)
@@ -84,6 +86,7 @@ func TestUniversesKeyShowsNoEnvironmentAndNoPropertyWithASecret(t *testing.T) {
 }
 
 func TestRequestsWithUniversesKeyNeverCountAsAnonymous(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Limits.Anonymous = 5 })
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
 	s.group("lobby", nil)
@@ -103,6 +106,7 @@ func TestRequestsWithUniversesKeyNeverCountAsAnonymous(t *testing.T) {
 }
 
 func TestAConfigurationWithoutACommandHasNone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.do("PUT", "/api/configurations/bare", `{"command":""}`).want(204)
 	s.do("GET", "/api/configurations/bare", nil).want(200).is("command", "")
@@ -114,6 +118,7 @@ func TestAConfigurationWithoutACommandHasNone(t *testing.T) {
 }
 
 func TestOfEightCreatesOfAStaticConfigurationOneIsDone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	other := second(t, s)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
@@ -148,6 +153,7 @@ func TestOfEightCreatesOfAStaticConfigurationOneIsDone(t *testing.T) {
 }
 
 func TestAFrozenInstanceIsShownSoAndStaysInUniversesList(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Hour) } })
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
 	s.group("lobby", map[string]any{"static": true})
@@ -168,6 +174,7 @@ func TestAFrozenInstanceIsShownSoAndStaysInUniversesList(t *testing.T) {
 }
 
 func TestAnInstanceThatEndsDuringItsRequestStillSeesOnlyItsNetworks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.node("node-1", fleet.Resources{MemoryMiB: 8192})
 	s.group("lobby", nil)

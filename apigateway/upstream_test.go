@@ -14,6 +14,7 @@ import (
 )
 
 func TestACallIsForItsRequestWhichTakesItAlongWhenItIsGone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	arrived, gone := make(chan string, 1), make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

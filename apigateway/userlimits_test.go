@@ -6,6 +6,7 @@ import (
 )
 
 func TestTicketsAreLimitedPerUserByDefault(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.group("lobby", nil)
 	s.start("lobby")
@@ -32,6 +33,7 @@ func TestTicketsAreLimitedPerUserByDefault(t *testing.T) {
 }
 
 func TestEveryTicketOfAUserIsCounted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for _, r := range s.gateway.frame.Routes() {
 		if strings.HasSuffix(r.Path, "/ticket") && !r.Demand.Self() && !r.Tickets {
@@ -41,6 +43,7 @@ func TestEveryTicketOfAUserIsCounted(t *testing.T) {
 }
 
 func TestEventStreamsAreLimitedPerUserByDefault(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	vera := s.user("vera", "VIEWER")
 	const most = 100

@@ -39,6 +39,7 @@ func alertRules(t *testing.T) (all []rule) {
 }
 
 func TestAlertsAreAboutMetricsAndLabelsThatExist(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, catGroup("lobby", map[string]any{"minInstances": 1}))

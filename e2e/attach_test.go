@@ -35,6 +35,7 @@ type attachMessage struct {
 }
 
 func TestAnAttachedConsoleTakesLinesVerbatimAndShowsThem(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "shutdownGraceSeconds": 1, "command": `printf 'hi\n\377\n'; cat`})
@@ -89,6 +90,7 @@ func TestAnAttachedConsoleTakesLinesVerbatimAndShowsThem(t *testing.T) {
 }
 
 func TestALiveLogShowsEachLineOnceAndClosesWithTheReason(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "shutdownGraceSeconds": 1, "command": `seq 1 1500; read go; seq 1501 4000; read go`})
@@ -121,6 +123,7 @@ func TestALiveLogShowsEachLineOnceAndClosesWithTheReason(t *testing.T) {
 }
 
 func TestALiveLogWantsAKeyAndAnInstance(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	url := "ws" + strings.TrimPrefix(c.API(), "http") + "/api/instances/abcdef/live-log"

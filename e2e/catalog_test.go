@@ -15,6 +15,7 @@ import (
 )
 
 func TestAnInstanceRunsTheJarOfTheCatalog(t *testing.T) {
+	t.Parallel()
 	const jar = "PK\x03\x04 not really a jar \x00\xff"
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, jar) }))
 	t.Cleanup(site.Close)

@@ -40,6 +40,7 @@ func even(on map[string]int, n int) bool {
 }
 
 func TestAGroupGoesWhereItsProfileAndPreferencesSay(t *testing.T) {
+	t.Parallel()
 	_, admin := newTrio(t)
 	for _, c := range []struct {
 		rule string
@@ -82,6 +83,7 @@ func TestAGroupGoesWhereItsProfileAndPreferencesSay(t *testing.T) {
 }
 
 func TestAConfigurationOfTheOlderDialectGoesToTheAllowedNodeWithMostFreeMemory(t *testing.T) {
+	t.Parallel()
 	_, admin := newTrio(t)
 	createGroup(t, admin, catGroup("holder", fields{"nodes": []string{"node-1"}, "memoryMb": 100, "minInstances": 1}))
 	admin.AwaitRunning("holder", 1)
@@ -108,6 +110,7 @@ func TestAConfigurationOfTheOlderDialectGoesToTheAllowedNodeWithMostFreeMemory(t
 }
 
 func TestEveryInstanceHasItsOwnPortsAndIsToldThem(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, catGroup("ported", fields{
@@ -152,6 +155,7 @@ func TestEveryInstanceHasItsOwnPortsAndIsToldThem(t *testing.T) {
 }
 
 func TestANodeWhereARevisionKeepsFailingIsAvoidedAndNotForbidden(t *testing.T) {
+	t.Parallel()
 	_, admin := newTrio(t)
 	spec := catGroup("picky", fields{
 		"command": `[ "$ORRERY_NODE" = node-3 ] && exit 7; exec cat`, "onCrash": "stop",
@@ -215,6 +219,7 @@ func accounts(t *testing.T, admin *cluster.Client, id string) (problem string) {
 }
 
 func TestTwentyGroupsScaledAtOnceNeverExceedAMaximumOrANode(t *testing.T) {
+	t.Parallel()
 	_, admin := newTrio(t)
 	const groups, wanted = 20, 3 // 60 instances of 15 MiB; 13 fit on each node
 	for g := range groups {

@@ -17,6 +17,7 @@ import (
 // The test needs no container engine, because etcd's own flags read the environment
 // variables that the file sets.
 func TestTheComposeFileBoundsEtcdsHistoryAndDatabase(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +61,7 @@ func TestTheComposeFileBoundsEtcdsHistoryAndDatabase(t *testing.T) {
 }
 
 func TestTheComposeFileNeedsNothingThatAFreshCloneLacks(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +89,7 @@ func TestTheComposeFileNeedsNothingThatAFreshCloneLacks(t *testing.T) {
 }
 
 func TestOnlyTheGatewaysOfTheComposeFileSeeTheFirstPassword(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +137,7 @@ func runInit(t *testing.T, secrets, admin string, env ...string) (printed string
 }
 
 func TestTheSecretsOfComposeAreMadeOnceOrTakenFromTheEnvironment(t *testing.T) {
+	t.Parallel()
 	secrets, admin := t.TempDir(), t.TempDir()
 	run := func(env ...string) (printed, secret, password string) {
 		t.Helper()
@@ -174,6 +178,7 @@ func TestTheSecretsOfComposeAreMadeOnceOrTakenFromTheEnvironment(t *testing.T) {
 }
 
 func TestSecretsOfComposeThatCannotBeWrittenAreAFailure(t *testing.T) {
+	t.Parallel()
 	full := filepath.Join(t.TempDir(), "full.sh") // every write fails, as on a full disk
 	if err := os.WriteFile(full, []byte("trap '' XFSZ; ulimit -f 0\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -205,6 +210,7 @@ func TestSecretsOfComposeThatCannotBeWrittenAreAFailure(t *testing.T) {
 }
 
 func TestImagesThatComposeBuildsSayTheVersionOfTheirSources(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)
@@ -278,6 +284,7 @@ func TestImagesThatComposeBuildsSayTheVersionOfTheirSources(t *testing.T) {
 }
 
 func TestAgentsInContainersRunInstancesAsAnotherUser(t *testing.T) {
+	t.Parallel()
 	dockerfile, err := os.ReadFile("../deployments/docker/Dockerfile")
 	if err != nil {
 		t.Fatal(err)

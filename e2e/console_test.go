@@ -32,6 +32,7 @@ func openConsole(t *testing.T, c cluster.Cluster, admin *cluster.Client, ref, la
 func isEnd(e sse) bool { return e.name == "end" }
 
 func TestAConsoleIsSeenAsItIsWrittenAndTellsTheEnd(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "shutdownGraceSeconds": 1, "command": `printf '\033[31mred\033[0m\r\n'; cat`})
@@ -65,6 +66,7 @@ func TestAConsoleIsSeenAsItIsWrittenAndTellsTheEnd(t *testing.T) {
 }
 
 func TestAConsoleIsResumedAfterEverythingRestarted(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := cluster.Start(t, cluster.Options{DataDir: dir, KeepInstances: true})
 	admin := cluster.Login(t, c)
@@ -105,6 +107,7 @@ func TestAConsoleIsResumedAfterEverythingRestarted(t *testing.T) {
 }
 
 func TestAConsoleIsOpenedByItsOwnTicketOnly(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "shutdownGraceSeconds": 1, "command": "echo hi; cat", "minInstances": 2})
@@ -135,6 +138,7 @@ func TestAConsoleIsOpenedByItsOwnTicketOnly(t *testing.T) {
 }
 
 func TestAConsolesHistoryIsPagedSearchedAndDated(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, map[string]any{"name": "talk", "memoryMb": 16, "shutdownGraceSeconds": 1, "command": "seq 1 1000; cat"})
@@ -176,6 +180,7 @@ func TestAConsolesHistoryIsPagedSearchedAndDated(t *testing.T) {
 }
 
 func TestAServerThatReadsNothingCostsNobodyElseItsConsole(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, map[string]any{"name": "deaf", "memoryMb": 16, "shutdownGraceSeconds": 0, "command": "exec sleep 1000"})

@@ -51,6 +51,7 @@ func damage(t *testing.T, paths []string) {
 }
 
 func TestDamagedContentIsFoundHealedAndNeverStartedFrom(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	source := rand.NewChaCha8([32]byte{1}) // incompressible, so that it is stored unchanged

@@ -187,6 +187,7 @@ func (d *desk) leavers() map[fleet.InstanceID]fleet.Eviction {
 }
 
 func TestHighPriorityGetsTheRoomOfTheCheapestAndOfNobodyElse(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.node("n1", 100)
 	d.group("data", 2, func(s *fleet.GroupSpec) { s.Static.Enabled = true })
@@ -231,6 +232,7 @@ func TestHighPriorityGetsTheRoomOfTheCheapestAndOfNobodyElse(t *testing.T) {
 }
 
 func TestANewNodeAmongTenFullOnesIsFilledAndNobodyWhoPlaysNoticesIt(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	var nodes []fleet.NodeID
 	for n := range 10 {
@@ -293,6 +295,7 @@ func TestANewNodeAmongTenFullOnesIsFilledAndNobodyWhoPlaysNoticesIt(t *testing.T
 }
 
 func TestWhoMadeRoomSaysForWhomAndWaitsInItsTurn(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{MemoryMiB: 100, CPU: 400})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, catGroup("low", map[string]any{"memoryMb": 30, "minInstances": 3}))

@@ -42,6 +42,7 @@ func (w workloads) answers(t *testing.T, i cluster.Instance) {
 // Dragonfly is a real third-party Bedrock server. It uses UDP, reads a TOML file and has no
 // console.
 func TestARealGameServerIsRunReplacedAndScaled(t *testing.T) {
+	t.Parallel()
 	w := buildWorkloads(t)
 	c := cluster.Start(t, cluster.Options{MemoryMiB: 10_000, CPU: 10_000})
 	admin := cluster.Login(t, c)

@@ -58,6 +58,7 @@ func startOne(t *testing.T, admin *cluster.Client, group string) string {
 }
 
 func TestAnInstanceSaysWhyItWaitsIsHereAndHasStopped(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{MemoryMiB: 100, CPU: 400})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, catGroup("wide", map[string]any{"memoryMb": 60}))
@@ -142,6 +143,7 @@ func views(admin *cluster.Client) map[string]func(id string) shown {
 }
 
 func TestAReasonToWaitIsInEveryViewWithinASecond(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{MemoryMiB: 100, CPU: 400})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, catGroup("wide", map[string]any{"memoryMb": 60}))
@@ -168,6 +170,7 @@ func TestAReasonToWaitIsInEveryViewWithinASecond(t *testing.T) {
 }
 
 func TestWhatIsSimulatedIsWhatHappens(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{MemoryMiB: 100, CPU: 400})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, catGroup("lobby", map[string]any{"maxInstances": 0, "memoryMb": 30}))

@@ -71,6 +71,7 @@ func fileOf(t *testing.T, i cluster.Instance, name string) []byte {
 }
 
 func TestARepositoryMakesAGroupChangesItsFilesAndRemovesIt(t *testing.T) {
+	t.Parallel()
 	repository := newWorktree(t)
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
@@ -122,6 +123,7 @@ func TestARepositoryMakesAGroupChangesItsFilesAndRemovesIt(t *testing.T) {
 }
 
 func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
+	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "the jar of "+r.URL.Path) }))
 	t.Cleanup(site.Close)
 	tools := t.TempDir() // a fake java that runs while the jar exists

@@ -22,6 +22,7 @@ func figuresOf(admin *cluster.Client, path string) (f figures) {
 }
 
 func TestPlayersStandInEveryViewAndAServerThatHangsIsReplaced(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, arenaGroup(t, c, "lobby", map[string]any{
@@ -59,6 +60,7 @@ func says(path string, sequence int) string {
 }
 
 func TestAServerIsReadyWhenItSaysSoFromInside(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, map[string]any{

@@ -16,6 +16,7 @@ import (
 )
 
 func TestOneInstanceFromRequestToProcessAndBack(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, arenaGroup(t, c, "lobby", nil))
@@ -26,7 +27,7 @@ func TestOneInstanceFromRequestToProcessAndBack(t *testing.T) {
 		t.Errorf("count %d", started.Count)
 	}
 	i := admin.AwaitState("lobby-1", "RUNNING")
-	if i.UID == "" || i.Port < 21000 || i.PID == 0 || i.Node != "node-1" {
+	if i.UID == "" || i.Port == 0 || i.PID == 0 || i.Node != "node-1" {
 		t.Errorf("instance %+v", i)
 	}
 	status := pingArena(t, i.Port)
@@ -70,6 +71,7 @@ func TestOneInstanceFromRequestToProcessAndBack(t *testing.T) {
 }
 
 func TestAKilledServerIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, arenaGroup(t, c, "game", map[string]any{"minInstances": 3}))
@@ -95,6 +97,7 @@ func TestAKilledServerIsReplacedAtOnce(t *testing.T) {
 }
 
 func TestScaleConvergesBothWays(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, arenaGroup(t, c, "fleet", nil))
@@ -123,6 +126,7 @@ func TestScaleConvergesBothWays(t *testing.T) {
 }
 
 func TestFiftyParallelStartsGetDistinctPortsAndExactAccounting(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{MemoryMiB: 50 * 32, CPU: 10000})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, arenaGroup(t, c, "many", map[string]any{"maxInstances": 0}))
@@ -163,6 +167,7 @@ func TestFiftyParallelStartsGetDistinctPortsAndExactAccounting(t *testing.T) {
 }
 
 func TestAStopLeavesNothingOfAStubbornTree(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	arena := cluster.Program(t, "./examples/arena/cmd/arena")
@@ -186,6 +191,7 @@ func TestAStopLeavesNothingOfAStubbornTree(t *testing.T) {
 }
 
 func TestACrashLoopIsPausedAndSaysSo(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, map[string]any{"name": "broken", "command": "echo no such world >&2; exit 3", "minInstances": 1})
@@ -214,6 +220,7 @@ func TestACrashLoopIsPausedAndSaysSo(t *testing.T) {
 }
 
 func TestACrashIsRecordedFromProcessToAPI(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, map[string]any{
@@ -263,6 +270,7 @@ func TestACrashIsRecordedFromProcessToAPI(t *testing.T) {
 }
 
 func TestACommandThatDoesNotExistIsNamedInTheAPI(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, map[string]any{"name": "wrong", "command": "nosuchcommand --now", "portRangeStart": 23100, "portRangeEnd": 23110})
@@ -279,6 +287,7 @@ func TestACommandThatDoesNotExistIsNamedInTheAPI(t *testing.T) {
 }
 
 func TestRestartingTheControlPlaneAdoptsWhatRuns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first := cluster.Start(t, cluster.Options{DataDir: dir, KeepInstances: true})
 	admin := cluster.Login(t, first)
@@ -324,6 +333,7 @@ func mapped(in []cluster.Instance, f func(cluster.Instance) string) []string {
 }
 
 func TestPortsOfStrangersAreAvoidedWithoutAPause(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	for port := 23000; port < 23004; port++ { // more than the crashes that pause a group

@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/cluster"
@@ -17,6 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	await.Parallel(6)
 	code := m.Run()
 	cluster.Cleanup()
 	os.Exit(code)
@@ -28,16 +31,40 @@ func arenaGroup(t *testing.T, c cluster.Cluster, name string, extra map[string]a
 	cluster.WriteTemplate(t, c, "demo/"+name, map[string]string{
 		"server.properties": "server-port=%PORT%\nmotd=%INSTANCE_NAME% of %GROUP%\nmax-players=%MAX_PLAYERS%\nlevel-name=world\n",
 	})
+	first, last := ports(t)
 	spec := map[string]any{
 		"name": name, "command": "exec " + cluster.Program(t, "./examples/arena/cmd/arena"),
 		"templates": []string{"demo/" + name}, "fileModifications": []string{"server.properties"},
 		"readiness": map[string]any{"type": "port"}, "memoryMb": 32, "maxPlayers": 7,
-		"portRangeStart": 21000, "portRangeEnd": 21999, "shutdownGraceSeconds": 10,
+		"portRangeStart": first, "portRangeEnd": last, "shutdownGraceSeconds": 10,
 	}
 	for k, v := range extra {
 		spec[k] = v
 	}
 	return spec
+}
+
+// portsPerTest is the number of ports that a test's servers may use. Tests run in parallel on one
+// host.
+const portsPerTest = 150
+
+var (
+	portsMu sync.Mutex
+	portsOf = map[string]int{} // the first port of each test
+)
+
+// ports returns the first and the last port of the servers of a test.
+func ports(t *testing.T) (first, last int) {
+	t.Helper()
+	test, _, _ := strings.Cut(t.Name(), "/")
+	portsMu.Lock()
+	defer portsMu.Unlock()
+	first, known := portsOf[test]
+	if !known {
+		first = 10000 + portsPerTest*len(portsOf)
+		portsOf[test] = first
+	}
+	return first, first + portsPerTest - 1
 }
 
 // createGroup creates a group once its templates have been published.

@@ -228,6 +228,7 @@ var exclusions = []excluded{
 }
 
 func TestWhatNoNodeMayRunSaysWhyInEveryViewAndRunsOnceTheCauseIsGone(t *testing.T) {
+	t.Parallel()
 	shared := newPair(t)
 	var took []time.Duration
 	for n, x := range exclusions {
@@ -282,6 +283,7 @@ func (p *pair) saysWhy(i cluster.Instance, filter, says string) {
 }
 
 func TestAGroupThatAsksForLessRunsWhatWaitedForMore(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	createGroup(t, p.admin, catGroup("greedy", fields{"memoryMb": 5000, "minInstances": 1, "nodeAffinity": []string{"rack=r9"}}))
 	waiting := p.waits("greedy")

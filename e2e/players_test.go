@@ -24,6 +24,7 @@ func saysWith(path string, sequence int, body string) string {
 }
 
 func TestPlayersAreWhereTheirServersTellAndGoWithThem(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	const steve, alex = "069a79f4-44e9-4726-a5be-fca90e38aaf5", "61699b2e-d327-4a01-9f1e-0ea8c3f06bc6"
@@ -146,6 +147,7 @@ func whereabouts(admin *cluster.Client) map[string]string {
 }
 
 func TestAThousandPlayersOfTenServersAreTheSameOnEveryGateway(t *testing.T) {
+	t.Parallel()
 	const servers, each = 10, 100
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)

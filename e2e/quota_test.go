@@ -42,6 +42,7 @@ func (p *pair) told(path string) string {
 }
 
 func TestAGroupsQuotaHoldsNewOnesBackAndTouchesNoneThatRun(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	createGroup(t, p.admin, catGroup("team", fields{"minInstances": 3, "quota": fields{"instances": 2}}))
 	two := p.admin.AwaitRunning("team", 2)
@@ -62,6 +63,7 @@ func TestAGroupsQuotaHoldsNewOnesBackAndTouchesNoneThatRun(t *testing.T) {
 }
 
 func TestATenantsQuotaBoundsItsGroupsTogether(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.admin.Do("PUT", "/api/v1/quotas/acme", `{"selector":{"tenant":"acme"},"limit":{"memoryMb":40}}`).OK(201)
 	for _, name := range []string{"red", "blue"} {
@@ -91,6 +93,7 @@ func TestATenantsQuotaBoundsItsGroupsTogether(t *testing.T) {
 }
 
 func TestWhatIsReservedIsLeftFreeForThoseItIsReservedFor(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	// 1,050 of the 1,100 MiB on two nodes are reserved, which leaves 50 for others.
 	createGroup(t, p.admin, catGroup("vip", fields{"memoryMb": 50, "reserved": fields{"memoryMb": 1050}}))

@@ -21,6 +21,7 @@ func catGroup(name string, extra map[string]any) map[string]any {
 }
 
 func TestTenParallelCreatesOfOneNameGiveOne201(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	ctx := cluster.Bounded(t)
@@ -51,6 +52,7 @@ func TestTenParallelCreatesOfOneNameGiveOne201(t *testing.T) {
 }
 
 func TestWhatNoNodeCouldHoldIsRefusedWithoutATrace(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{MemoryMiB: 100, CPU: 400})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, catGroup("huge", map[string]any{"memoryMb": 101}))
@@ -78,6 +80,7 @@ func TestWhatNoNodeCouldHoldIsRefusedWithoutATrace(t *testing.T) {
 }
 
 func TestACommandToAnInstanceThatDoesNotRunIsAConflict(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, catGroup("quiet", nil))
@@ -96,6 +99,7 @@ func TestACommandToAnInstanceThatDoesNotRunIsAConflict(t *testing.T) {
 }
 
 func TestARuntimeNoNodeOffersIsWaitedForAndNamed(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	runtime := unofferedRuntime(t, admin)
@@ -119,6 +123,7 @@ func TestARuntimeNoNodeOffersIsWaitedForAndNamed(t *testing.T) {
 }
 
 func TestInstancesStartedByHandAreLeftAloneByTheMinimum(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, catGroup("mixed", map[string]any{"minInstances": 1}))

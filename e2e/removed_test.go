@@ -12,6 +12,7 @@ import (
 // A template may be removed while instances that use it start. They get all of it, and
 // later starts fail because it does not exist.
 func TestATemplateThatGoesWhileInstancesStartGivesAllOfItOrNothing(t *testing.T) {
+	t.Parallel()
 	const starts = 10
 	// The directory keeps another template, because an empty directory removes nothing.
 	data := t.TempDir()

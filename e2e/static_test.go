@@ -13,6 +13,7 @@ import (
 )
 
 func TestAStaticInstanceKeepsItsDataAndNeverRunsTwice(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	lock := filepath.Join(t.TempDir(), "lock")

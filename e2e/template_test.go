@@ -16,6 +16,7 @@ import (
 )
 
 func TestARolledBackTemplateGivesTheBytesOfBefore(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	write := func(content string) { cluster.WriteTemplate(t, c, "keep/it", map[string]string{"file.bin": content}) }
@@ -83,6 +84,7 @@ func archive(t *testing.T, files int, text string) []byte {
 }
 
 func TestEachOfAHundredStartsHasOneVersion(t *testing.T) {
+	t.Parallel()
 	const starts, files = 100, 20
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)

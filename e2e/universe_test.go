@@ -24,6 +24,7 @@ type universeInstance struct {
 }
 
 func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{CPU: 10000, MemoryMiB: 20000})
 	admin := cluster.Login(t, c)
 	cluster.WriteTemplate(t, c, "layers/base", map[string]string{"a.txt": "base", "only-base.txt": "base", "plain.txt": "%PORT%", "bin.dat": "\x00\xff\x01"})
@@ -131,6 +132,7 @@ func TestAConfigurationOfTheOlderDialectRunsWithItsTemplates(t *testing.T) {
 }
 
 func TestAMinimumOfTheOlderDialectIsKept(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t, cluster.Options{CPU: 10000, MemoryMiB: 20000})
 	admin := cluster.Login(t, c)
 	admin.Do("PUT", "/api/configurations/kept", map[string]any{

@@ -86,6 +86,7 @@ func (s *site) endAll(id fleet.InstanceID) {
 }
 
 func TestResumeWithoutJournalEntryAdoptsProcess(t *testing.T) {
+	t.Parallel()
 	spoil := map[string]func(path string) error{
 		"cut short":          func(path string) error { return os.Truncate(path, 20) },
 		"empty":              func(path string) error { return os.Truncate(path, 0) },
@@ -133,6 +134,7 @@ func TestResumeWithoutJournalEntryAdoptsProcess(t *testing.T) {
 }
 
 func TestResumedInstanceKeepsTokenAcrossRestart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	plan := basic(`echo "$ORRERY_TOKEN" >>tokens; echo >up; sleep 1000`)
@@ -156,6 +158,7 @@ func TestResumedInstanceKeepsTokenAcrossRestart(t *testing.T) {
 }
 
 func TestResumedInstanceObeysPendingOrder(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
@@ -168,6 +171,7 @@ func TestResumedInstanceObeysPendingOrder(t *testing.T) {
 }
 
 func TestUnreportedProcessIsAdopted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
@@ -181,6 +185,7 @@ func TestUnreportedProcessIsAdopted(t *testing.T) {
 }
 
 func TestUnjournalledStartIsAdopted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
@@ -197,6 +202,7 @@ func TestUnjournalledStartIsAdopted(t *testing.T) {
 }
 
 func TestExitIsKnownWithoutJournal(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("read go; exit 37")).PID
@@ -215,6 +221,7 @@ func TestExitIsKnownWithoutJournal(t *testing.T) {
 }
 
 func TestHostRestartIsNotACrash(t *testing.T) {
+	t.Parallel()
 	for _, entry := range []string{"whole", "cut short"} {
 		t.Run(entry, func(t *testing.T) {
 			s := newSite(t)
@@ -259,6 +266,7 @@ func TestHostRestartIsNotACrash(t *testing.T) {
 }
 
 func TestReusedPIDIsNotSignalled(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	s.online("aaaaaa", basic("sleep 1000"))
@@ -274,6 +282,7 @@ func TestReusedPIDIsNotSignalled(t *testing.T) {
 }
 
 func TestEntriesOfAnotherNodeAreReportedAndIgnored(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
@@ -300,6 +309,7 @@ func TestEntriesOfAnotherNodeAreReportedAndIgnored(t *testing.T) {
 }
 
 func TestNodeIDBelongsToItsDirectoryUntilDeletion(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
@@ -329,6 +339,7 @@ func TestNodeIDBelongsToItsDirectoryUntilDeletion(t *testing.T) {
 }
 
 func TestCopyOfUsedDataDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	before := s.online("aaaaaa", basic("sleep 1000"))

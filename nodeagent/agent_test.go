@@ -11,6 +11,7 @@ import (
 func taking(c *nodeagent.Config) { c.StopInstancesOnExit = true }
 
 func TestPlacedInstanceRunsUntilOrderedToStop(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`echo ready; read line; echo "got $line"; echo data >file; exit 0`)
@@ -32,6 +33,7 @@ func TestPlacedInstanceRunsUntilOrderedToStop(t *testing.T) {
 }
 
 func TestUnrequestedShutdownKeepsInstancesRunning(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	s.place("aaaaaa", 1, basic("sleep 1000"), 0)

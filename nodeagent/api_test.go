@@ -23,6 +23,7 @@ import (
 )
 
 func TestConsoleLinesArriveInOrderAndUnchanged(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("cat")
@@ -62,6 +63,7 @@ func TestConsoleLinesArriveInOrderAndUnchanged(t *testing.T) {
 }
 
 func TestLiveFiguresAndHeartbeats(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	st := s.online("aaaaaa", basic("sleep 1000"))
@@ -95,6 +97,7 @@ func TestLiveFiguresAndHeartbeats(t *testing.T) {
 }
 
 func TestAPIRequiresClusterSecret(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	n, err := store.Get(t.Context(), s.store, keys.Node(node))
@@ -124,6 +127,7 @@ func TestAPIRequiresClusterSecret(t *testing.T) {
 }
 
 func TestNodeRecordDescribesNode(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	n, err := store.Get(t.Context(), s.store, keys.Node(node))
@@ -142,6 +146,7 @@ func TestNodeRecordDescribesNode(t *testing.T) {
 }
 
 func TestEnvironmentAndPlaceholders(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("env | sort >env; echo %PORT% %NOPE% >command; sleep 1000")
@@ -187,6 +192,7 @@ func TestEnvironmentAndPlaceholders(t *testing.T) {
 }
 
 func TestReportHasRoomAndCachedTemplates(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	room := fleet.NodeRoom{Reserved: fleet.Resources{MemoryMiB: 512}, CPUFactor: 2, MaxInstances: 7}
 	with := func(c *nodeagent.Config) { taking(c); c.Room = room }
@@ -216,6 +222,7 @@ func TestReportHasRoomAndCachedTemplates(t *testing.T) {
 }
 
 func TestReportIsRepeatedAtAnnouncedInterval(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	var ahead atomic.Int64
 	s.start(func(c *nodeagent.Config) {
@@ -232,6 +239,7 @@ func TestReportIsRepeatedAtAnnouncedInterval(t *testing.T) {
 }
 
 func TestWarmFillsCacheAndCacheListsIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(func(c *nodeagent.Config) { c.CacheMiB = 5 })
 	layer := s.library.add("base", map[string]string{"a": "12345", "b": "2"})
@@ -264,6 +272,7 @@ func TestWarmFillsCacheAndCacheListsIt(t *testing.T) {
 }
 
 func TestNextGenerationIsPrefetchedDuringStop(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`read line; until [ -e go ]; do sleep 0.02; done`)
@@ -288,6 +297,7 @@ func TestNextGenerationIsPrefetchedDuringStop(t *testing.T) {
 }
 
 func TestCacheKeepsContentOfRunningInstancesAcrossAgents(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	plan := basic("read line")

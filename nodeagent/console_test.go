@@ -84,6 +84,7 @@ func (w *watcher) ended() client.End {
 }
 
 func TestFollowReportsEndAndReason(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	s.online(s.id(1), basic("echo hello; read line; echo \"got $line\"; printf unfinished; exit 3"))
@@ -105,6 +106,7 @@ func TestFollowReportsEndAndReason(t *testing.T) {
 }
 
 func TestFollowMissesNothingAcrossAgents(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	s.online(s.id(1), basic("n=0; while [ $n -lt 20000 ]; do n=$((n+1)); echo $n; done; read stop"))
@@ -129,6 +131,7 @@ func TestFollowMissesNothingAcrossAgents(t *testing.T) {
 }
 
 func TestOutputFloodSlowsNeitherServerNorAgent(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	s.online(s.id(1), basic("read go; yes 0123456789 | head -n 3000000; echo done"))
@@ -147,6 +150,7 @@ func TestOutputFloodSlowsNeitherServerNorAgent(t *testing.T) {
 }
 
 func TestSlowViewersDoNotBlockServer(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	const lines = 3_000_000

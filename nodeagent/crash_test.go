@@ -45,6 +45,7 @@ func (s *site) printed(c reports.Crash) []string {
 }
 
 func TestCrashIsRecordedWithLastOutput(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`seq 600; echo "panic: out of luck"; exit 2`)
@@ -67,6 +68,7 @@ func TestCrashIsRecordedWithLastOutput(t *testing.T) {
 }
 
 func TestCrashCauseIsLastOutput(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`echo "java.lang.IllegalStateException: a plugin is not there"; sleep 3; echo "ERROR: cannot write the world"; exit 3`)
@@ -81,6 +83,7 @@ func TestCrashCauseIsLastOutput(t *testing.T) {
 }
 
 func TestSIGKILLCrashGivesAdvice(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`echo "WARN: failed to load a plugin"; sleep 1000`)
@@ -100,6 +103,7 @@ func TestSIGKILLCrashGivesAdvice(t *testing.T) {
 }
 
 func TestRestartsInPlaceAreRecordedSeparately(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`if [ -e second ]; then echo "panic: two"; exit 3; fi; touch second; echo "java.lang.OutOfMemoryError: one"; exit 1`)
@@ -117,6 +121,7 @@ func TestRestartsInPlaceAreRecordedSeparately(t *testing.T) {
 }
 
 func TestStopIsNotACrash(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	s.online("aaaaaa", basic(`sleep 1000`))
@@ -131,6 +136,7 @@ func TestStopIsNotACrash(t *testing.T) {
 }
 
 func TestStartTimeoutIsRecorded(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`sleep 1000`)
@@ -143,6 +149,7 @@ func TestStartTimeoutIsRecorded(t *testing.T) {
 }
 
 func TestCrashesDuringOutageAreRecordedOnceAfterIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	kill := s.spawn()
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -177,6 +184,7 @@ func TestCrashesDuringOutageAreRecordedOnceAfterIt(t *testing.T) {
 }
 
 func TestUnrunnableCommandIsNamed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	for n, c := range []struct {

@@ -235,6 +235,7 @@ func (p *post) next() {
 }
 
 func TestCutOffExclusiveInstanceEndsBeforeSession(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.start(p.over)
 	p.run(stubborn)
@@ -256,6 +257,7 @@ func TestCutOffExclusiveInstanceEndsBeforeSession(t *testing.T) {
 }
 
 func TestGuardEndsExclusiveInstanceOfKilledAgent(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	_, kill := p.agent()
 	p.run(func(plan *fleet.Plan) { plan.OnCrash = fleet.CrashRestart })
@@ -270,6 +272,7 @@ func TestGuardEndsExclusiveInstanceOfKilledAgent(t *testing.T) {
 }
 
 func TestGuardEndsExclusiveInstanceOfFrozenAgent(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	pid, kill := p.agent()
 	p.run(func(plan *fleet.Plan) { plan.OnCrash = fleet.CrashRestart })
@@ -288,6 +291,7 @@ func TestGuardEndsExclusiveInstanceOfFrozenAgent(t *testing.T) {
 }
 
 func TestExclusiveInstanceIsAdoptedWithinDeadline(t *testing.T) {
+	t.Parallel()
 	const slow = 2 * exclusiveTTL // another process must start and join within it
 	p := newPost(t)
 	_, kill := p.spawnAt(p.wire.Endpoint(), "TEST_TTL="+slow.String())
@@ -325,6 +329,7 @@ func (p *post) guardPID() int {
 }
 
 func TestKilledGuardIsReplaced(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	_, kill := p.agent()
 	before := p.run(nil)
@@ -345,6 +350,7 @@ func TestKilledGuardIsReplaced(t *testing.T) {
 }
 
 func TestInstanceEndsWhenGuardsAreKilledRepeatedly(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.start(p.over)
 	p.run(nil)
@@ -358,6 +364,7 @@ func TestInstanceEndsWhenGuardsAreKilledRepeatedly(t *testing.T) {
 }
 
 func TestExpiredExclusiveInstanceIsKilledFirst(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	_, kill := p.agent()
 	pid := p.run(nil).PID
@@ -375,6 +382,7 @@ func TestExpiredExclusiveInstanceIsKilledFirst(t *testing.T) {
 }
 
 func TestExclusiveInstanceNeedsGuard(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.start(func(c *nodeagent.Config) { c.Guard, c.StopInstancesOnExit = nil, true })
 	p.place(p.one, 1, beating(exclusive), 0)
@@ -387,6 +395,7 @@ func TestExclusiveInstanceNeedsGuard(t *testing.T) {
 }
 
 func TestExclusiveStartIsWithheldAfterSessionEnd(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	begun, let := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "let")
 	p.start(func(c *nodeagent.Config) {
@@ -412,6 +421,7 @@ func TestExclusiveStartIsWithheldAfterSessionEnd(t *testing.T) {
 }
 
 func TestCrashedExclusiveInstanceWaitsForStore(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart} {
 		t.Run(string(policy), func(t *testing.T) {
 			p := newPost(t)
@@ -441,6 +451,7 @@ func TestCrashedExclusiveInstanceWaitsForStore(t *testing.T) {
 }
 
 func TestRevokedSessionEndsExclusiveInstances(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.start(p.over)
 	p.run(nil)
@@ -456,6 +467,7 @@ func TestRevokedSessionEndsExclusiveInstances(t *testing.T) {
 }
 
 func TestDirectoryOfLaterRunIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	p := newPost(t)
 	p.start(p.over)
 	p.place(p.one, 2, beating(exclusive), 0)
@@ -499,6 +511,7 @@ func TestDirectoryOfLaterRunIsLeftAlone(t *testing.T) {
 }
 
 func TestMovedExclusiveInstanceIsNotRestarted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	one := s.id(1)

@@ -18,6 +18,7 @@ import (
 )
 
 func TestExportOfRunningInstance(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`echo "added=yes" >> server.properties; echo "mine" > own.txt; echo '!' >> deep/changed; printf 'motd: hi\nport: "25000"\nby: patch\n' > settings.yml; printf 'a\0b' > data.bin; echo "$ORRERY_TOKEN" > token; touch done; read line`)
@@ -64,6 +65,7 @@ func TestExportOfRunningInstance(t *testing.T) {
 }
 
 func TestExportHidesRestrictedVariables(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`printf 'hook=%s\nmode=%s\nregion=%s\n' "$HOOK" "$MODE" "$REGION" >own.txt; echo 'added=yes' >>web.properties; mkdir north-two; touch north-two/done; read line`)

@@ -43,6 +43,7 @@ func (s *site) pidFrom(id fleet.InstanceID, file string) int {
 }
 
 func TestExitCodeIsKnownAfterAgentWasKilled(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	kill := s.spawn()
 	go1 := filepath.Join(t.TempDir(), "go")
@@ -60,6 +61,7 @@ func TestExitCodeIsKnownAfterAgentWasKilled(t *testing.T) {
 }
 
 func TestStopEndsTreeThatIgnoresTERM(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`trap "" TERM HUP
@@ -76,6 +78,7 @@ while :; do sleep 1; done`)
 }
 
 func TestInstancesOfKilledAgentAreAdopted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	kill := s.spawn()
 	port := freePort(t)
@@ -99,6 +102,7 @@ func TestInstancesOfKilledAgentAreAdopted(t *testing.T) {
 }
 
 func TestPortInUseFailsStartAndIsBlocked(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"tcp", "udp"} {
 		t.Run(network, func(t *testing.T) {
 			s := newSite(t)
@@ -133,6 +137,7 @@ func TestPortInUseFailsStartAndIsBlocked(t *testing.T) {
 }
 
 func TestEmptyCommandFailsBeforePortCheck(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(" %NOTHING% ")
@@ -168,6 +173,7 @@ func hold(t *testing.T, network string) (port int, release func()) {
 }
 
 func TestStopOfUnstartedInstanceStartsNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	marker := filepath.Join(t.TempDir(), "started")
 	s.order("aaaaaa", 1, fleet.OrderStop)
@@ -180,6 +186,7 @@ func TestStopOfUnstartedInstanceStartsNothing(t *testing.T) {
 }
 
 func TestOrdersOfOtherGenerationsAreIgnored(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	s.place("aaaaaa", 2, basic("sleep 100"), 0)
@@ -192,6 +199,7 @@ func TestOrdersOfOtherGenerationsAreIgnored(t *testing.T) {
 }
 
 func TestCrashReportsExit(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	s.place("aaaaaa", 1, basic("echo last words; exit 3"), 0)
@@ -220,6 +228,7 @@ func TestCrashReportsExit(t *testing.T) {
 }
 
 func TestRestartingGroupRestartsInPlace(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`if [ -e once ]; then sleep 100; fi; touch once; exit 1`)
@@ -232,6 +241,7 @@ func TestRestartingGroupRestartsInPlace(t *testing.T) {
 }
 
 func TestSlowStartFails(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := server()
@@ -243,6 +253,7 @@ func TestSlowStartFails(t *testing.T) {
 }
 
 func TestFailedPreparationHasReason(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("true")
@@ -268,6 +279,7 @@ func TestFailedPreparationHasReason(t *testing.T) {
 }
 
 func TestShutdownStopsInstancesIfConfigured(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	s.place("aaaaaa", 1, server(), freePort(t))
@@ -283,6 +295,7 @@ func TestShutdownStopsInstancesIfConfigured(t *testing.T) {
 }
 
 func TestShutdownKeepsInstancesByDefault(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	s.place("aaaaaa", 1, server(), freePort(t))
@@ -300,6 +313,7 @@ func TestShutdownKeepsInstancesByDefault(t *testing.T) {
 }
 
 func TestDataDirectoryBelongsToOneAgent(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	second, err := nodeagent.New(s.config())
@@ -312,6 +326,7 @@ func TestDataDirectoryBelongsToOneAgent(t *testing.T) {
 }
 
 func TestOutageKeepsInstancesAndRestartsCrashed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	s.online("aaaaaa", basic("echo $$ >pid; sleep 1000"))
@@ -334,6 +349,7 @@ func TestOutageKeepsInstancesAndRestartsCrashed(t *testing.T) {
 }
 
 func TestLostSessionIsReplacedWithoutEffect(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	before := s.online("aaaaaa", basic("sleep 1000"))
@@ -353,6 +369,7 @@ func TestLostSessionIsReplacedWithoutEffect(t *testing.T) {
 }
 
 func TestInstanceWithoutRecordKeepsRunning(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	pid := s.online("aaaaaa", basic("sleep 1000")).PID
@@ -364,6 +381,7 @@ func TestInstanceWithoutRecordKeepsRunning(t *testing.T) {
 }
 
 func TestHigherGenerationFollowsEndOfLower(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := server()
@@ -387,6 +405,7 @@ func TestHigherGenerationFollowsEndOfLower(t *testing.T) {
 }
 
 func TestAbandonedInstanceIsNotStarted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.write(keys.Status("aaaaaa"), fleet.Status{
 		Instance: "aaaaaa", Group: "lobby", Node: node, Generation: 1, State: fleet.Offline, Reason: fleet.ReasonNodeLost,
@@ -400,6 +419,7 @@ func TestAbandonedInstanceIsNotStarted(t *testing.T) {
 }
 
 func TestFailedJournalWriteIsRetried(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	id := s.id(1)
@@ -421,6 +441,7 @@ func TestFailedJournalWriteIsRetried(t *testing.T) {
 }
 
 func TestRefusedKillIsRetried(t *testing.T) {
+	t.Parallel()
 	for action, signal := range map[fleet.OrderAction]string{fleet.OrderKill: "TERM", fleet.OrderStop: "KILL"} {
 		t.Run(string(action), func(t *testing.T) {
 			s := newSite(t)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestFilesHideSecretsAlsoAfterEnd(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.keepSecret(t, "db", recognisable)
 	s.start(nil)
@@ -58,6 +59,7 @@ func TestFilesHideSecretsAlsoAfterEnd(t *testing.T) {
 }
 
 func TestFilesHideRestrictedVariables(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	id := s.id(1)

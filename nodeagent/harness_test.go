@@ -26,6 +26,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
@@ -51,6 +52,7 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv("ORRERY_TEST_MODE"); mode != "" {
 		os.Exit(child(mode))
 	}
+	await.Parallel(6)
 	goleak.VerifyTestMain(m)
 }
 
@@ -183,6 +185,7 @@ func (s *site) begin(change func(*nodeagent.Config)) (*nodeagent.Agent, chan err
 		if err := <-ended; err != nil {
 			s.t.Errorf("the agent ended with %v", err)
 		}
+		proctest.AwaitUnlocked(s.t, filepath.Join(cfg.DataDir, "lock"))
 	}
 	s.t.Cleanup(s.stop)
 	return a, ended

@@ -70,6 +70,7 @@ func watched() fleet.Plan {
 }
 
 func TestReadyByConsoleLine(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic(`echo "Done (0s)! is not at the start"; read line; echo "Done (1s)! For help, type help"; sleep 1000`)
@@ -85,6 +86,7 @@ func TestReadyByConsoleLine(t *testing.T) {
 }
 
 func TestReadyByHeartbeat(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("sleep 1000")
@@ -124,6 +126,7 @@ func TestReadyByHeartbeat(t *testing.T) {
 }
 
 func TestReadyByPingOrHeartbeat(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("sleep 1000")
@@ -150,6 +153,7 @@ func TestReadyByPingOrHeartbeat(t *testing.T) {
 }
 
 func TestSequenceNumbersSurviveAgentUntilNextRun(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	id := s.id(1)
@@ -220,6 +224,7 @@ func TestHeartbeatDuringLaunchCounts(t *testing.T) {
 }
 
 func TestStartTimeoutSaysWhatWasAwaited(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("sleep 1000")
@@ -232,6 +237,7 @@ func TestStartTimeoutSaysWhatWasAwaited(t *testing.T) {
 }
 
 func TestImpossibleCheckFailsStart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	for n, c := range []struct {
@@ -253,6 +259,7 @@ func TestImpossibleCheckFailsStart(t *testing.T) {
 }
 
 func TestPingsCountPlayers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	port, b := freePort(t), &bedrock{}
@@ -273,6 +280,7 @@ func TestPingsCountPlayers(t *testing.T) {
 }
 
 func TestUnhealthyServerIsRestarted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	port, b := freePort(t), &bedrock{}
@@ -298,6 +306,7 @@ func TestUnhealthyServerIsRestarted(t *testing.T) {
 }
 
 func TestUnhealthyServerIsOnlyReportedIfConfigured(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	port, b := freePort(t), &bedrock{}
@@ -317,6 +326,7 @@ func TestUnhealthyServerIsOnlyReportedIfConfigured(t *testing.T) {
 }
 
 func TestMissingHeartbeatsCountOnlyWhileReachable(t *testing.T) {
+	t.Parallel()
 	var open atomic.Bool
 	var asked atomic.Int64
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -344,6 +354,7 @@ func TestMissingHeartbeatsCountOnlyWhileReachable(t *testing.T) {
 }
 
 func TestNextAgentKnowsPlayers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	id := s.id(1)
@@ -374,6 +385,7 @@ func TestNextAgentKnowsPlayers(t *testing.T) {
 }
 
 func TestRunEndsAfterMaxLifetime(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("sleep 1000")
@@ -449,6 +461,7 @@ func (s *site) administered(id fleet.InstanceID, port int, password string) {
 }
 
 func TestAdoptedInstanceKeepsBuiltVariables(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	port := freePort(t)
@@ -468,6 +481,7 @@ func TestAdoptedInstanceKeepsBuiltVariables(t *testing.T) {
 }
 
 func TestRCONCommand(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	port := freePort(t)

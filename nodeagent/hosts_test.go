@@ -55,6 +55,7 @@ func TestContainerIsProbedAtPublishedPort(t *testing.T) {
 }
 
 func TestServerIsProbedAtAdvertisedAddress(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(advertised)
 	plan := asked(server())

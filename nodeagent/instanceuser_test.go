@@ -11,6 +11,7 @@ import (
 )
 
 func TestInstanceUserCannotReadAgentSecret(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Log("only an agent that is root runs instances as others")
 		return
@@ -40,6 +41,7 @@ func TestInstanceUserCannotReadAgentSecret(t *testing.T) {
 }
 
 func TestUnusableInstanceUserIsRefused(t *testing.T) {
+	t.Parallel()
 	c := newSite(t).config()
 	c.InstanceUser = "no-such-user"
 	if os.Geteuid() != 0 {

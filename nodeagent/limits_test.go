@@ -25,6 +25,7 @@ func (s *site) limits() fleet.NodeLimits {
 }
 
 func TestNodeRecordListsEnforcedLimits(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	l := s.limits()
@@ -42,6 +43,7 @@ func TestNodeRecordListsEnforcedLimits(t *testing.T) {
 }
 
 func TestOutOfMemoryIsReportedWithLimit(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	if !s.limits().Holds(fleet.LimitMemory) {
@@ -66,6 +68,7 @@ func TestOutOfMemoryIsReportedWithLimit(t *testing.T) {
 }
 
 func TestDiskLimitEndsInstance(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	neighbour, id := s.id(1), s.id(2)
@@ -85,6 +88,7 @@ func TestDiskLimitEndsInstance(t *testing.T) {
 }
 
 func TestConfinedInstanceHasUserAndDirectory(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Log("only an agent that is root runs instances as others")
 		return
@@ -106,6 +110,7 @@ func TestConfinedInstanceHasUserAndDirectory(t *testing.T) {
 }
 
 func TestConfinedInstanceCannotReadOtherGroup(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Log("only an agent that is root runs instances as others")
 		return
@@ -141,6 +146,7 @@ func TestConfinedInstanceCannotReadOtherGroup(t *testing.T) {
 }
 
 func TestUnreadableDirectoryIsNamed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	above := filepath.Dir(s.dir) // the agent itself sets the modes below
@@ -172,6 +178,7 @@ func open(t *testing.T, dir string) {
 }
 
 func TestFullJavaHeapRaisesMemoryLimit(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	plan := basic("exec cat # java -Xmx256M -jar server.jar")

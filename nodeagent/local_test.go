@@ -45,6 +45,7 @@ func (s *site) awaitAgent(what string, ok func(client.Agent) bool) client.Agent 
 }
 
 func TestLocalSocketIsForOwnerOnly(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	fi, err := os.Stat(filepath.Join(s.dir, client.SocketName))
@@ -61,6 +62,7 @@ func TestLocalSocketIsForOwnerOnly(t *testing.T) {
 }
 
 func TestSocketOfDeadAgentIsReplaced(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	kill := s.spawn()
 	s.awaitAgent("the agent", func(client.Agent) bool { return true })
@@ -79,6 +81,7 @@ func TestSocketOfDeadAgentIsReplaced(t *testing.T) {
 }
 
 func TestSocketWorksInDeepDirectory(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.dir = filepath.Join(s.dir, strings.Repeat("deep/", 40), "node")
 	s.start(taking)
@@ -88,6 +91,7 @@ func TestSocketWorksInDeepDirectory(t *testing.T) {
 }
 
 func TestInvalidLocalRequestIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	s.online(s.id(0), basic("sleep 1000"))
@@ -147,6 +151,7 @@ func TestInvalidLocalRequestIsRefused(t *testing.T) {
 }
 
 func TestLocalStopIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	s.place(s.id(0), 1, basic("sleep 1000"), 0)
@@ -170,6 +175,7 @@ func TestLocalStopIsReportedAtOnce(t *testing.T) {
 }
 
 func TestUnjournalledLocalStopFails(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	for n := range 3 {

@@ -69,6 +69,7 @@ func awaitOrphans(t *testing.T, reg *prometheus.Registry, want float64) {
 }
 
 func TestStrayIsReportedAndEndedAfterGrace(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	pid := stray(t, s)
 	var log logbook
@@ -93,6 +94,7 @@ func TestStrayIsReportedAndEndedAfterGrace(t *testing.T) {
 }
 
 func TestOrphanIsStoppedByPolicyAfterGrace(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	reg := prometheus.NewRegistry()
 	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics, c.OrphanGrace = reg, 500*time.Millisecond })
@@ -109,6 +111,7 @@ func TestOrphanIsStoppedByPolicyAfterGrace(t *testing.T) {
 }
 
 func TestOrphanIsLeftAloneWhile(t *testing.T) {
+	t.Parallel()
 	grace := func(c *nodeagent.Config) { c.OrphanGrace = 50 * time.Millisecond }
 	never := func(c *nodeagent.Config) { c.OrphanGrace = 0 }
 	nothing := func(*testing.T, *site) {}
@@ -154,6 +157,7 @@ func TestOrphanIsLeftAloneWhile(t *testing.T) {
 }
 
 func TestRunsAfterBackupAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		ttl  time.Duration
@@ -198,6 +202,7 @@ func TestRunsAfterBackupAreLeftAlone(t *testing.T) {
 // The agent joined before the backup was made, so the node's record does not show that the store
 // has lost data. Its report does.
 func TestRestoreDuringAgentDowntimeIsDetected(t *testing.T) {
+	t.Parallel()
 	for _, bump := range []int{0, 1000} {
 		t.Run(fmt.Sprintf("revision raised by %d", bump), func(t *testing.T) {
 			s := newSite(t)
@@ -261,6 +266,7 @@ func (s *site) restore(backup string, bump int) {
 // The backup contains the session, so the agent does not join again. Its status is newer than the
 // restored placement, and an order for that generation stops it.
 func TestRestoreMakesAgentReportAgain(t *testing.T) {
+	t.Parallel()
 	for _, bump := range []int{0, 1000} {
 		t.Run(fmt.Sprintf("revision raised by %d", bump), func(t *testing.T) {
 			s := newSite(t)
@@ -289,6 +295,7 @@ func TestRestoreMakesAgentReportAgain(t *testing.T) {
 // An operator deleted the node while it was offline, which abandoned all its instances. The agent
 // returns and finds no record of itself or of its instances.
 func TestDeletedNodeStopsInstancesAfterGrace(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		// known is whether the deletion is recorded, and for the agent's record.
@@ -350,6 +357,7 @@ func TestDeletedNodeStopsInstancesAfterGrace(t *testing.T) {
 }
 
 func TestTooManyOrphansAreNotStopped(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	var log logbook
 	reg := prometheus.NewRegistry()
@@ -375,6 +383,7 @@ func TestTooManyOrphansAreNotStopped(t *testing.T) {
 }
 
 func TestOutageEndsNoOrphan(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	reg := prometheus.NewRegistry()
 	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics, c.OrphanGrace = reg, 1500*time.Millisecond })

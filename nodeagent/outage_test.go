@@ -38,6 +38,7 @@ func (s *site) fill(n int, change func(n int, p *fleet.Plan)) map[fleet.Instance
 }
 
 func TestOutageRestartsOnlyCrashed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	figures := prometheus.NewRegistry()
 	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics = figures })
@@ -108,6 +109,7 @@ func gather(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 }
 
 func TestAgentStartsWithoutStore(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	kill := s.spawn()
 	counting := basic(`while read x; do echo "got $x"; done <&0 & while :; do n=$((n+1)); echo "line $n"; sleep 0.05; done`)
@@ -172,6 +174,7 @@ func TestAgentStartsWithoutStore(t *testing.T) {
 }
 
 func TestHostRestartWaitsForJoin(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	kill := s.spawn()
 	before := s.fill(2, func(_ int, p *fleet.Plan) { p.OnCrash = fleet.CrashRestart })
@@ -207,6 +210,7 @@ func TestHostRestartWaitsForJoin(t *testing.T) {
 }
 
 func TestLocalStopIsReportedAfterOutage(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	kill := s.spawn()
 	before := s.fill(3, func(_ int, p *fleet.Plan) { p.OnCrash = fleet.CrashRestart })
@@ -237,6 +241,7 @@ func TestLocalStopIsReportedAfterOutage(t *testing.T) {
 }
 
 func TestRebootWithoutStorePreparesFromJournal(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	plan := basic("cat motd; sleep 1000")
@@ -264,6 +269,7 @@ func TestRebootWithoutStorePreparesFromJournal(t *testing.T) {
 }
 
 func TestMassStopAfterOutageIsObeyedAndLogged(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	s.fill(6, nil)
@@ -282,6 +288,7 @@ func TestMassStopAfterOutageIsObeyedAndLogged(t *testing.T) {
 }
 
 func TestEmptiedStoreStopsNothing(t *testing.T) {
+	t.Parallel()
 	ways := map[string]func(*site){
 		"etcd was replaced by an empty one": func(s *site) {
 			s.etcd.Stop()
@@ -317,6 +324,7 @@ func TestEmptiedStoreStopsNothing(t *testing.T) {
 }
 
 func TestNewerSchemaIsReportedWithoutHarm(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	before := s.fill(1, nil)[s.id(0)]

@@ -41,6 +41,7 @@ func (s *site) stored() []string {
 }
 
 func TestMeasuredIsKnownUntilRunEnds(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	id := s.id(1)
@@ -76,6 +77,7 @@ func (s *site) awaitPlayers(want ...string) {
 }
 
 func TestPlayersAreStoredUntilRunEnds(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	id := s.id(1)
@@ -118,6 +120,7 @@ func TestPlayersAreStoredUntilRunEnds(t *testing.T) {
 }
 
 func TestPlayerMoveRewritesOnlyParts(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	id, n := s.id(1), 2

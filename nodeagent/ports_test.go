@@ -106,6 +106,7 @@ func (s *site) awaitUnblocked() {
 }
 
 func TestKilledServerRestartsOnItsPort(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"tcp", "tcp without SO_REUSEADDR", "udp"} {
 		t.Run(kind, func(t *testing.T) {
 			s := newSite(t)
@@ -142,6 +143,7 @@ func TestKilledServerRestartsOnItsPort(t *testing.T) {
 
 // A new instance may use any port of the range: the scheduler picks another one at once.
 func TestNewInstanceDoesNotWaitForLeftovers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	port := freePort(t)
@@ -167,6 +169,7 @@ func TestNewInstanceDoesNotWaitForLeftovers(t *testing.T) {
 }
 
 func TestAgentRestartDuringPortWaitKeepsDirectory(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	port, id := freePort(t), s.id(1)
@@ -190,6 +193,7 @@ func TestAgentRestartDuringPortWaitKeepsDirectory(t *testing.T) {
 }
 
 func TestStopEndsPortWait(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	port := freePort(t)

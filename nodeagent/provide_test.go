@@ -13,6 +13,7 @@ import (
 )
 
 func TestNodeVariablesOverrideProvidedValues(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil { // regardless of the umask

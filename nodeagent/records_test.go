@@ -15,6 +15,7 @@ import (
 )
 
 func TestAgentLogIsReadable(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(func(c *nodeagent.Config) {
 		taking(c)
@@ -39,6 +40,7 @@ func TestAgentLogIsReadable(t *testing.T) {
 }
 
 func TestAgentLogIsFollowedAndResumed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	ring := telemetry.NewRing("nodeagent/x", 0)
 	log := slog.New(ring.Handler(slog.NewTextHandler(io.Discard, nil)))

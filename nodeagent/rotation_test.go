@@ -36,6 +36,7 @@ func (s *site) crashed(id fleet.InstanceID, n int) reports.Crash {
 }
 
 func TestRestartInPlaceKeepsBuiltSecrets(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	secretsDir := t.TempDir()
 	give := func(value string) {
@@ -104,6 +105,7 @@ func TestRestartInPlaceKeepsBuiltSecrets(t *testing.T) {
 }
 
 func TestCrashOfEarlierAgentIsMasked(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.keepSecret(t, "db", recognisable)
 	s.start(nil)
@@ -153,6 +155,7 @@ func (s *site) rejournal(id fleet.InstanceID, change func(*journal.Entry)) {
 }
 
 func TestUnknownSecretsKeepNoOutput(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.keepSecret(t, "db", recognisable)
 	s.start(nil)
@@ -181,6 +184,7 @@ func TestUnknownSecretsKeepNoOutput(t *testing.T) {
 }
 
 func TestSecretCutByTailIsNotKept(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	const value = "abcdefghijKLMNOPQRST"
 	s.keepSecret(t, "db", value)

@@ -49,6 +49,7 @@ func parent(t *testing.T, pid int) int {
 }
 
 func TestTerminalIsRunAdoptedWrittenToAndStopped(t *testing.T) {
+	t.Parallel()
 	for _, name := range []fleet.RuntimeName{fleet.RuntimeTmux, fleet.RuntimeScreen} {
 		t.Run(string(name), func(t *testing.T) {
 			contract.Needs(t, string(name))
@@ -118,6 +119,7 @@ func TestStopCancelsLaunch(t *testing.T) {
 }
 
 func TestMultiplexerEndIsReported(t *testing.T) {
+	t.Parallel()
 	for _, name := range []fleet.RuntimeName{fleet.RuntimeTmux, fleet.RuntimeScreen} {
 		t.Run(string(name), func(t *testing.T) {
 			contract.Needs(t, string(name))
@@ -167,6 +169,7 @@ func TestNodeWithoutMultiplexerRefuses(t *testing.T) {
 }
 
 func TestRemovedMultiplexerKeepsInstancesKnown(t *testing.T) {
+	t.Parallel()
 	contract.Needs(t, "tmux")
 	s := newSite(t)
 	s.dir = shortDir(t)
@@ -216,6 +219,7 @@ func TestRuntimeDetectionIgnoresCancel(t *testing.T) {
 }
 
 func TestNodePortPlaceholderIsAgentPort(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(taking)
 	s.online("aaaaaa", basic("echo %NODE_PORT% >port; exec sleep 1000"))

@@ -80,6 +80,7 @@ func (s *site) leaks(t *testing.T, text string, but ...string) (places []string)
 const recognisable = "xK9-recognisable-Value"
 
 func TestSecretsAreResolvedAtStartAndNotStored(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	secretsDir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(secretsDir, "env"), []byte(recognisable+"-env\n"), 0o600); err != nil {
@@ -136,6 +137,7 @@ func TestSecretsAreResolvedAtStartAndNotStored(t *testing.T) {
 }
 
 func TestMissingSecretFailsStart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	for n, c := range []struct{ ref, says string }{
@@ -158,6 +160,7 @@ func TestMissingSecretFailsStart(t *testing.T) {
 }
 
 func TestOutageRestartsInstanceWithSecrets(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.keepSecret(t, "db", recognisable)
 	s.start(taking)
@@ -176,6 +179,7 @@ func TestOutageRestartsInstanceWithSecrets(t *testing.T) {
 }
 
 func TestSealedSecretsOfForgottenInstancesAreRemoved(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.keepSecret(t, "db", recognisable)
 	s.start(nil)

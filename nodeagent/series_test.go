@@ -9,6 +9,7 @@ import (
 )
 
 func TestSeriesOfNodeAndInstances(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	w, err := series.ParseWindow("15m", "10")

@@ -16,6 +16,7 @@ import (
 )
 
 func TestShutdownRequestStopsInstances(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	a, ended := s.begin(nil) // configured to leave its instances running
 	select {

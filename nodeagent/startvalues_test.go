@@ -23,6 +23,7 @@ func (s *site) given(id fleet.InstanceID, plan fleet.Plan, port int, values map[
 const evil = `x'; touch pwned; "$(touch pwned)"` + " `touch pwned` %PORT% %%"
 
 func TestStartValueIsNotCode(t *testing.T) {
+	t.Parallel()
 	for _, name := range []fleet.RuntimeName{fleet.RuntimeProcess, fleet.RuntimeTmux, fleet.RuntimeScreen} {
 		t.Run(string(name), func(t *testing.T) {
 			if name != fleet.RuntimeProcess {
@@ -61,6 +62,7 @@ func TestStartValueIsNotCode(t *testing.T) {
 }
 
 func TestUnsafeStartValueFailsStart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.start(nil)
 	program := s.library.add("programs", map[string]string{"run.sh": "echo %X%\n", "tool": "#!/bin/sh\necho %X%\n", "user_jvm_args.txt": "-Xmx%X%\n", "options.cfg": "-Xmx%X%\n", "run": "echo %X%\n"})

@@ -39,6 +39,7 @@ func usageMetrics(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 }
 
 func TestUsageIsReportedEverywhere(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	reg := prometheus.NewRegistry()
 	s.start(func(c *nodeagent.Config) { taking(c); c.Metrics = reg })

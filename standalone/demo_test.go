@@ -11,6 +11,7 @@ import (
 )
 
 func TestAfterThePasswordWasChangedNoHintReadsItsFile(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "admin-password")
 	var out strings.Builder
 	announce(t.Context(), &out, stack.Ready{API: "http://127.0.0.1:1", User: "admin", PasswordFile: file}, flags{demo: true}, "Ctrl-C ends it.")
@@ -25,6 +26,7 @@ func TestAfterThePasswordWasChangedNoHintReadsItsFile(t *testing.T) {
 }
 
 func TestPrintedLinesWorkWithAnyDataDirectory(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), `it's "a" $HOME`)
 	file := filepath.Join(dir, "admin-password")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -47,6 +49,7 @@ func TestPrintedLinesWorkWithAnyDataDirectory(t *testing.T) {
 }
 
 func TestTheDemoRunsInAnyDataDirectory(t *testing.T) {
+	t.Parallel()
 	server := filepath.Join(t.TempDir(), "it's a server")
 	if err := os.Symlink("/bin/echo", server); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestStopInstancesParses(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		want stopMode
@@ -33,6 +34,7 @@ func TestStopInstancesParses(t *testing.T) {
 }
 
 func TestWhenInstancesOutliveTheProgram(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		mode    stopMode
@@ -59,6 +61,7 @@ func TestWhenInstancesOutliveTheProgram(t *testing.T) {
 }
 
 func TestOnlyTheMainProcessOfAServiceIsOne(t *testing.T) {
+	t.Parallel()
 	for value, want := range map[string]bool{"": false, "41": false, "42": true, "042": false} {
 		if got := ownService(func(string) string { return value }, 42); got != want {
 			t.Errorf("SYSTEMD_EXEC_PID=%q in process 42: %v, want %v", value, got, want)
@@ -81,6 +84,7 @@ func asService(t *testing.T, cmd *exec.Cmd, host string) {
 }
 
 func TestARestartedServiceKeepsItsInstances(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := launch(t, data, []string{"-demo"}, func(cmd *exec.Cmd) { asService(t, cmd, "degraded") }).login()
 	before := p.running(3)

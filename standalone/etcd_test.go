@@ -109,6 +109,7 @@ func overSocket(endpoint string) *http.Transport {
 const readAll = `{"key":"AA==","range_end":"AA=="}`
 
 func TestEtcdListensOnNothingButASocketOfItsUser(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "a b") // etcd's clients do not unescape the path of a socket
 	p := start(t, data)
 	for _, address := range listeners(t, p.cmd.Process.Pid) {
@@ -188,6 +189,7 @@ func clientTLS(t *testing.T, dir string, certificate bool) *tls.Config {
 }
 
 func TestEtcdListenDemandsACertificate(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := start(t, data, "-etcd-listen", "127.0.0.1:0")
 	dir := p.ready.EtcdCertificates
@@ -299,6 +301,7 @@ func earlierEtcd(t *testing.T, dir string) {
 }
 
 func TestStandaloneStartsOnDataOfOtherListeners(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	earlierEtcd(t, filepath.Join(data, "etcd"))
 	for _, args := range [][]string{nil, {"-etcd-listen", "127.0.0.1:0"}, {"-etcd-listen", ":0"}, nil} {

@@ -10,6 +10,7 @@ import (
 )
 
 func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -56,6 +57,7 @@ func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
 }
 
 func TestVersionAndHelpAnswerAndEnd(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		flag string
 		want []string

@@ -24,6 +24,7 @@ func withoutInotify(c *exec.Cmd) {
 }
 
 func TestWithoutInotifyTemplatesAndConsolesAreFollowedAllTheSame(t *testing.T) {
+	t.Parallel()
 	probe := exec.Command("true")
 	withoutInotify(probe)
 	if out, err := probe.CombinedOutput(); err != nil && os.Getenv("ORRERY_CI") == "" {

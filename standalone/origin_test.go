@@ -70,6 +70,7 @@ func address(t *testing.T, text string) netip.AddrPort {
 }
 
 func TestAPageOfAnotherOriginGetsNothingFromAnyListenerAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	p := start(t, t.TempDir())
 	state := func() (out []string) {
 		for _, path := range []string{"/api/v1/groups", "/api/v1/users", "/api/v1/templates", "/api/v1/api-tokens", "/api/v1/cluster/config/versions"} {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestAProgramOfItsDirectoryBringsTemplates(t *testing.T) {
+	t.Parallel()
 	programs := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(programs, "content", "games", "lobby"), 0o755); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 )
 
 func TestFreshStartIsReadyAndEmpty(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := start(t, data, "-node", "vega.one", "-memory", "512", "-cpu", "150")
 
@@ -57,6 +58,7 @@ func TestFreshStartIsReadyAndEmpty(t *testing.T) {
 }
 
 func TestStaleReadyFileIsRemovedAtStart(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	stale := filepath.Join(data, "ready.json")
 	if err := os.WriteFile(stale, []byte(`{"pid":1}`), 0o600); err != nil {
@@ -74,6 +76,7 @@ func TestStaleReadyFileIsRemovedAtStart(t *testing.T) {
 }
 
 func TestItStartsWhileTheAdminIsLockedOut(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := start(t, data)
 	for range 5 {
@@ -102,6 +105,7 @@ func TestRelativeDataDirectoryIsAnnouncedAbsolute(t *testing.T) {
 }
 
 func TestSecondStandaloneOnOneDirectoryNamesTheFirst(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := start(t, data)
 	want := "standalone: the data directory " + data + " is in use by another standalone (pid " +

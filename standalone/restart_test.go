@@ -32,6 +32,7 @@ func port(t *testing.T, data string, i instance) int {
 }
 
 func TestDemoRunsThreeServersEachWithItsOwnPortAndFile(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := start(t, data, "-demo")
 	ports := map[int]bool{}
@@ -60,6 +61,7 @@ func TestDemoRunsThreeServersEachWithItsOwnPortAndFile(t *testing.T) {
 }
 
 func TestDemoRunsOnAfterAStartWithoutIt(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := start(t, data, "-demo")
 	p.running(3)
@@ -74,6 +76,7 @@ func TestDemoRunsOnAfterAStartWithoutIt(t *testing.T) {
 }
 
 func TestDemoKeepsWhatItsOwnerMadeOfIt(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := start(t, data, "-demo")
 	p.running(3)
@@ -103,6 +106,7 @@ func TestDemoKeepsWhatItsOwnerMadeOfIt(t *testing.T) {
 }
 
 func TestInstancesRunOnAndAreAdopted(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		end  func(*program)
@@ -140,6 +144,7 @@ func TestInstancesRunOnAndAreAdopted(t *testing.T) {
 }
 
 func TestAStartThatFailsLeavesInstancesAlone(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := start(t, data, "-demo")
 	before := p.running(3)
@@ -165,6 +170,7 @@ func TestAStartThatFailsLeavesInstancesAlone(t *testing.T) {
 }
 
 func TestAnotherClusterSecretIsRefused(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := start(t, data)
 	p.stop()

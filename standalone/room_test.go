@@ -12,6 +12,7 @@ import (
 )
 
 func TestAStartWarnsWhenEtcdHasNoSpace(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := start(t, data)
 	cli, err := clientv3.New(clientv3.Config{Endpoints: []string{p.ready.Etcd}, Logger: zap.NewNop()})

@@ -55,6 +55,7 @@ func holding(t *testing.T, data, text string) (files []string) {
 }
 
 func TestAValueOfASecretIsInTheInstancesFilesAndNowhereElse(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	p := &answers{program: start(t, data, "-debug")}
 

@@ -61,6 +61,7 @@ func newForgetful(t *testing.T, services ...*templatesvc.Service) *forgetful {
 }
 
 func TestAChangeWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, _ := w.start("a")
 	b, _ := w.start("b")

@@ -60,6 +60,7 @@ func (w *world) forgetDirectories() {
 }
 
 func TestReplicasOnOneBucketServeTheSameAfterTheDeathOfOne(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	server, bucket := newBucket(t)
 	b, _ := w.startWith(templatesvc.Config{Replica: "b", BlobDir: t.TempDir(), Bucket: bucket, Copies: 2})
@@ -93,6 +94,7 @@ func TestReplicasOnOneBucketServeTheSameAfterTheDeathOfOne(t *testing.T) {
 }
 
 func TestContentOfADirectoryIsMovedToABucket(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	server, bucket := newBucket(t)
 	w.write("world.dat", large(t), 0o644)
@@ -127,6 +129,7 @@ func TestContentOfADirectoryIsMovedToABucket(t *testing.T) {
 }
 
 func TestKeysInAnEndpointAreRefusedAndNotShown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, err := templatesvc.New(templatesvc.Config{
 		Store: w.c, BlobDir: w.blobs, ClusterSecret: secret, Replica: "a", Log: slog.New(slog.DiscardHandler),

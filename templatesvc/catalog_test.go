@@ -78,6 +78,7 @@ func (w *world) kept() (names []string) {
 }
 
 func TestAnArtifactIsDownloadedOnceAndServed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s, _ := w.start("a")
 	url, asked := shop(t)
@@ -103,6 +104,7 @@ func TestAnArtifactIsDownloadedOnceAndServed(t *testing.T) {
 }
 
 func TestEveryURLOfAHashIsTried(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s, _ := w.start("a")
 	url, asked := shop(t)
@@ -134,6 +136,7 @@ func TestEveryURLOfAHashIsTried(t *testing.T) {
 }
 
 func TestWhatAURLHasInsteadOfAnArtifactIsToldAndNeverStored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s, _ := w.start("a")
 	url, _ := shop(t)
@@ -166,6 +169,7 @@ func TestWhatAURLHasInsteadOfAnArtifactIsToldAndNeverStored(t *testing.T) {
 }
 
 func TestAURLIsPinnedToWhatItHas(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s, _ := w.start("a")
 	url, asked := shop(t)

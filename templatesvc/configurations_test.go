@@ -72,6 +72,7 @@ func files(t *testing.T, names string) (dir string) {
 }
 
 func TestAFileThatIsNotThereAtALookRemovesNoGroup(t *testing.T) {
+	t.Parallel()
 	d := newDeclaring(t)
 	dir := files(t, "abc")
 	d.over(dir, "one", 0)
@@ -105,6 +106,7 @@ func TestAFileThatIsNotThereAtALookRemovesNoGroup(t *testing.T) {
 }
 
 func TestAUserWhoAsksForALookSeesRemovalsAtOnce(t *testing.T) {
+	t.Parallel()
 	d := newDeclaring(t)
 	d.source.Attended = true
 	dir := files(t, "abcdefg")
@@ -156,6 +158,7 @@ func TestAUserWhoAsksForALookSeesRemovalsAtOnce(t *testing.T) {
 }
 
 func TestAFileThatStaysAwayRemovesItsGroupThoughNobodyAsks(t *testing.T) {
+	t.Parallel()
 	d := newDeclaring(t)
 	dir := files(t, "abc")
 	stop := d.over(dir, "one", time.Hour)
@@ -176,6 +179,7 @@ func TestAFileThatStaysAwayRemovesItsGroupThoughNobodyAsks(t *testing.T) {
 }
 
 func TestAnotherDirectoryOfConfigurationsRemovesNothing(t *testing.T) {
+	t.Parallel()
 	for rule, other := range map[string]func(t *testing.T, dir string) string{
 		"a copy that is behind, of another replica": func(t *testing.T, _ string) string { return files(t, "d") },
 		"one that is put into its place": func(t *testing.T, dir string) string {
@@ -211,6 +215,7 @@ func TestAnotherDirectoryOfConfigurationsRemovesNothing(t *testing.T) {
 }
 
 func TestALookThatFailedLeavesTheUsersRequestForTheNextOne(t *testing.T) {
+	t.Parallel()
 	d := newDeclaring(t)
 	dir := files(t, "abc")
 	stop := d.over(dir, "one", time.Hour)

@@ -18,6 +18,7 @@ import (
 )
 
 func TestALargeFileIsServedWholeAndInChunks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	large, err := io.ReadAll(io.LimitReader(rand.NewChaCha8([32]byte{}), 3<<20))
 	if err != nil {
@@ -74,6 +75,7 @@ func get(t *testing.T, url, encoding, ranges string) (*http.Response, []byte) {
 }
 
 func TestABlobIsServedAsItLies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	text := strings.Repeat("level=1\n", 10_000)
 	w.write("text", text, 0o644)
@@ -96,6 +98,7 @@ func TestABlobIsServedAsItLies(t *testing.T) {
 }
 
 func TestSeveralBlobsComeInOneAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	noise, err := io.ReadAll(io.LimitReader(rand.NewChaCha8([32]byte{}), 300_000))
 	if err != nil {
@@ -147,6 +150,7 @@ func TestSeveralBlobsComeInOneAnswer(t *testing.T) {
 }
 
 func TestACorruptBlobIsNotServed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	s, _ := w.start("a")
@@ -163,6 +167,7 @@ func TestACorruptBlobIsNotServed(t *testing.T) {
 }
 
 func TestContentThatNothingRefersToIsRemoved(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	w.write("shared", "shared", 0o644)

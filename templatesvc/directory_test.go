@@ -30,6 +30,7 @@ func (w *world) other(t *testing.T, name string) {
 }
 
 func TestOnlyItsOwnTemplatesAreRetracted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	drop(t, w.dir, "g/stays")
@@ -123,6 +124,7 @@ func (w *world) settles(want string) {
 }
 
 func TestADirectoryThatLosesMostOrAllIsHeldUntilItIsConfirmed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	drop(t, w.dir, "g/a", "g/b", "g/c", "g/d", "g/e", "g/f")
 	w.start("a")
@@ -158,6 +160,7 @@ func TestADirectoryThatLosesMostOrAllIsHeldUntilItIsConfirmed(t *testing.T) {
 }
 
 func TestAnotherDirectoryAtTheSamePathRemovesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	drop(t, w.dir, "g/a", "g/b")
 	_, stop := w.start("a")
@@ -207,6 +210,7 @@ func TestAnotherDirectoryAtTheSamePathRemovesNothing(t *testing.T) {
 }
 
 func TestReplicasWhoseDirectoriesDifferDoNotFight(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	drop(t, w.dir, "g/t", "g/mine")
 	w.start("a")
@@ -259,6 +263,7 @@ func TestReplicasWhoseDirectoriesDifferDoNotFight(t *testing.T) {
 }
 
 func TestWhatAnotherSourcePublishesIsNotTakenOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	theirs := content.TemplateHead{TemplateRef: ref, Digest: "1", SourceDigest: "1", Origin: "my-repository"}
 	if _, err := w.c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.TemplateHead(ref), theirs)}}); err != nil {
@@ -274,6 +279,7 @@ func TestWhatAnotherSourcePublishesIsNotTakenOver(t *testing.T) {
 }
 
 func TestAFileThatIsBeingWrittenIsNotPublished(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	s, _ := w.start("a")
@@ -305,6 +311,7 @@ func TestAFileThatIsBeingWrittenIsNotPublished(t *testing.T) {
 }
 
 func TestATemplateThatIsBeingCopiedIsNotPublishedByALookAtAll(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.still = 20 * time.Second // new templates wait three times as long, limited to a minute
 	drop(t, w.dir, "g/whole")
@@ -322,6 +329,7 @@ func TestATemplateThatIsBeingCopiedIsNotPublishedByALookAtAll(t *testing.T) {
 }
 
 func TestTheDirectoryTellsWhatItRefusesByName(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	drop(t, w.dir, "g/t", "g/bad name", "g/link")
 	if err := os.Symlink("/etc/hostname", filepath.Join(w.dir, "g", "link", "out")); err != nil {
@@ -346,6 +354,7 @@ func TestTheDirectoryTellsWhatItRefusesByName(t *testing.T) {
 }
 
 func TestAServiceWithoutADirectoryPublishesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	w.start("a")
@@ -355,6 +364,7 @@ func TestAServiceWithoutADirectoryPublishesNothing(t *testing.T) {
 }
 
 func TestAfterAStartWhatIsEmptyMayBeUnmounted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	drop(t, w.dir, "g/a", "g/b", "mounted/c", "other/d", "other/e")
 	_, stop := w.start("a")

@@ -67,6 +67,7 @@ func (d desk) files(digest string) string {
 }
 
 func TestEachEditIsAVersionWithItsAuthor(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	first := d.put("a/b", "one")
 	second := d.put("a/b", "two")
@@ -90,6 +91,7 @@ func TestEachEditIsAVersionWithItsAuthor(t *testing.T) {
 }
 
 func TestARefusedEditChangesNothing(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.put("a", "one")
 	before, _ := d.head()
@@ -131,6 +133,7 @@ func TestARefusedEditChangesNothing(t *testing.T) {
 }
 
 func TestTenEditsAtOnceAreTenVersions(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	base := d.put("counter", "0")
 	list, err := d.Files(t.Context(), base, "", false)
@@ -170,6 +173,7 @@ func TestTenEditsAtOnceAreTenVersions(t *testing.T) {
 }
 
 func TestAnExportedTemplateIsImportedAsItWas(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.put("bin/run", "x")
 	if _, err := d.PutFile(t.Context(), by("bin/run"), 0o755, false, strings.NewReader("#!/bin/sh\n")); err != nil {
@@ -202,6 +206,7 @@ func TestAnExportedTemplateIsImportedAsItWas(t *testing.T) {
 }
 
 func TestAnUploadedFormIsOneVersion(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	d.put("dir/old", "stays")
 	packed, err := d.Archive(t.Context(), d.put("dir/two", "2"), "dir", "zip")
@@ -249,6 +254,7 @@ func TestAnUploadedFormIsOneVersion(t *testing.T) {
 }
 
 func TestAFormThatBreaksOffIsRefusedAsThat(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	before := d.put("a", "1")
 	kind, body := formOf(t, map[string]string{"f": strings.Repeat("text ", 100)})
@@ -270,6 +276,7 @@ func TestAFormThatBreaksOffIsRefusedAsThat(t *testing.T) {
 }
 
 func TestAFormWithAFileTwiceIsRefused(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
@@ -288,6 +295,7 @@ func TestAFormWithAFileTwiceIsRefused(t *testing.T) {
 }
 
 func TestWhatALinkLeadsToIsExportedAsTheDirectoryItself(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)
@@ -352,6 +360,7 @@ func formOf(t *testing.T, files map[string]string, fields ...string) (kind strin
 }
 
 func TestATemplateIsMadeOfAForm(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	made := d.put("a", "x")
 	packed, err := d.Archive(t.Context(), made, "", "tar.gz")
@@ -375,6 +384,7 @@ func TestATemplateIsMadeOfAForm(t *testing.T) {
 }
 
 func TestAnEditUnderAUsedNameIsToldByItsContent(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	packed := func(content string) io.Reader {
 		body, err := d.Archive(t.Context(), d.put("f", content), "", "tar.gz")
@@ -435,6 +445,7 @@ func TestAnEditUnderAUsedNameIsToldByItsContent(t *testing.T) {
 }
 
 func TestWhatIsSavedOfAnInstanceMayHaveChangedWhenItIsAskedForAgain(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	tarOf := func(content string) io.Reader {
 		body, err := d.Archive(t.Context(), d.put("f", content), "", "tar")

@@ -25,6 +25,7 @@ func (w *world) allow(entries ...string) {
 }
 
 func TestASourceInAPrivateNetworkIsRefusedUntilTheListNamesIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	w.allow()
@@ -46,6 +47,7 @@ func TestASourceInAPrivateNetworkIsRefusedUntilTheListNamesIt(t *testing.T) {
 }
 
 func TestTheCatalogDownloadsNothingFromAPrivateNetwork(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.allow("10.0.0.0/8")
 	b := []byte("a jar")

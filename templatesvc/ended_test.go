@@ -26,6 +26,7 @@ func (w *world) forget(name string) {
 }
 
 func TestWhatADeletedSourcePublishedIsAnybodys(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	b := zipOf(t, "f", "one")
@@ -72,6 +73,7 @@ func TestWhatADeletedSourcePublishedIsAnybodys(t *testing.T) {
 }
 
 func TestATemplateOfADirectoryIsDeletedThere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	_, stop := w.start("a")

@@ -9,6 +9,7 @@ import (
 )
 
 func TestWhatIsDroppedIntoAnEmptyDirectoryGoesWithItsOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.start("a") // while the directory is empty
 	w.write("f", "one", 0o644)

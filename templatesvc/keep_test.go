@@ -13,6 +13,7 @@ import (
 )
 
 func TestWhatIsCountedOfContentIsThereFromTheStart(t *testing.T) {
+	t.Parallel()
 	w, figures := newWorld(t), prometheus.NewRegistry()
 	w.startWith(templatesvc.Config{Replica: "a", BlobDir: w.blobs, Metrics: figures})
 	answer := httptest.NewRecorder()

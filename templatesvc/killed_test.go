@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(replicaVariable); what != "" {
 		os.Exit(runReplica(strings.Fields(what)))
 	}
+	await.Parallel(4)
 	os.Exit(m.Run())
 }
 
@@ -79,6 +80,7 @@ func startReplica(t *testing.T, etcd *storetest.Cluster, blobs, name string) rep
 }
 
 func TestAPublisherThatIsKilledLeavesTheOldHead(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.StartCluster(t, 1)
 	w := &world{t: t, c: etcd.Client(t), blobs: t.TempDir()}
 	victim := startReplica(t, etcd, w.blobs, "a")

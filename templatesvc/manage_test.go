@@ -11,6 +11,7 @@ import (
 var bob = client.Asked{Author: "bob"}
 
 func TestATemplatesLifeOverItsAPI(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s, _ := w.start("a")
 	c := clientOf(s)
@@ -45,6 +46,7 @@ func TestATemplatesLifeOverItsAPI(t *testing.T) {
 }
 
 func TestVersionsAreComparedAndDeletedOverTheAPI(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	s, _ := w.start("a")

@@ -71,6 +71,7 @@ func (w *world) awaitContent(s *templatesvc.Service, digest, name, want string) 
 }
 
 func TestAVersionIsServedAfterTheDeathOfTheReplicaThatTookIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b, _ := w.replica("b", t.TempDir())
 	c, _ := w.replica("c", t.TempDir())
@@ -90,6 +91,7 @@ func TestAVersionIsServedAfterTheDeathOfTheReplicaThatTookIt(t *testing.T) {
 }
 
 func TestAReplicaThatWasAwayCatchesUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("world.dat", large(t), 0o644)
 	w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 2})
@@ -103,6 +105,7 @@ func TestAReplicaThatWasAwayCatchesUp(t *testing.T) {
 }
 
 func TestWhatNobodyHadIsCopiedSoonAfterSomebodyHasIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("world.dat", large(t), 0o644)
 	_, stop := w.startWith(templatesvc.Config{Replica: "a", Dir: w.dir, BlobDir: w.blobs, Copies: 1})
@@ -118,6 +121,7 @@ func TestWhatNobodyHadIsCopiedSoonAfterSomebodyHasIt(t *testing.T) {
 }
 
 func TestReplicasThatShareADirectoryAreOneDisk(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.replica("b", w.blobs)
 	w.write("f", "one", 0o644)
@@ -129,6 +133,7 @@ func TestReplicasThatShareADirectoryAreOneDisk(t *testing.T) {
 }
 
 func TestACorruptBlobIsHealedFromAPeer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.replica("b", t.TempDir())
 	w.write("f", "one", 0o644)
@@ -147,6 +152,7 @@ func TestACorruptBlobIsHealedFromAPeer(t *testing.T) {
 }
 
 func TestAReplicaReadsWhatItsDiskLacks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	blobs := t.TempDir()
 	b, _ := w.replica("b", blobs)

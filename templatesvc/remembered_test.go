@@ -17,6 +17,7 @@ import (
 )
 
 func TestACopyOfADirectoryRemovesNothingThatItNeverHad(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	drop(t, w.dir, "g/a")
 	_, stop := w.start("a")
@@ -35,6 +36,7 @@ func TestACopyOfADirectoryRemovesNothingThatItNeverHad(t *testing.T) {
 }
 
 func TestADirectoryRemovesNothingOfACopyThatHasToldNothingYet(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	drop(t, w.dir, "g/a")
 	w.start("a")
@@ -53,6 +55,7 @@ func TestADirectoryRemovesNothingOfACopyThatHasToldNothingYet(t *testing.T) {
 }
 
 func TestAStartForgetsNoRemoval(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ahead = -12 * time.Hour // the clock of the first run is wrong
 	drop(t, w.dir, "g/a", "g/b", "g/c", "g/d", "g/e", "g/f")
@@ -91,6 +94,7 @@ func (w *world) forgets(replica string) {
 }
 
 func TestWhatADirectoryHeldIsKnownAfterAStartBesideAnotherReplica(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	drop(t, w.dir, "g/a", "g/b", "g/c")
 	_, stop := w.start("a")
@@ -113,6 +117,7 @@ func TestWhatADirectoryHeldIsKnownAfterAStartBesideAnotherReplica(t *testing.T) 
 }
 
 func TestAStartUnderAnotherNameForgetsNoDirectory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	drop(t, w.dir, "g/a", "g/b", "g/c", "g/d", "g/e", "g/f")
 	gone := func(names ...string) {

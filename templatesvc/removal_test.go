@@ -66,6 +66,7 @@ func (w *world) follow(s *content.TemplateSource) (dir string, ask func()) {
 }
 
 func TestALookThatWouldRemoveMostIsHeldAsAWholeUntilItIsConfirmed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	var source content.TemplateSource
@@ -94,6 +95,7 @@ func TestALookThatWouldRemoveMostIsHeldAsAWholeUntilItIsConfirmed(t *testing.T) 
 }
 
 func TestAHeldCommitRetractsNoTemplateThoughOnlyItsGroupsAreMany(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	source := content.TemplateSource{Declares: true}
@@ -124,6 +126,7 @@ func TestAHeldCommitRetractsNoTemplateThoughOnlyItsGroupsAreMany(t *testing.T) {
 }
 
 func TestTheCatalogThatARepositoryDeclaresIsRecordedAndItsRemovalHeld(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	source := content.TemplateSource{Declares: true}
@@ -181,6 +184,7 @@ func TestTheCatalogThatARepositoryDeclaresIsRecordedAndItsRemovalHeld(t *testing
 }
 
 func TestALookThatFailsHalfWayRemovesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	var source content.TemplateSource
@@ -206,6 +210,7 @@ func TestALookThatFailsHalfWayRemovesNothing(t *testing.T) {
 }
 
 func TestASourceThatIsReplacedOrMadeAnewRemovesOnlyWhatIsConfirmed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	source := content.TemplateSource{Path: "one"}
@@ -252,6 +257,7 @@ func TestASourceThatIsReplacedOrMadeAnewRemovesOnlyWhatIsConfirmed(t *testing.T)
 }
 
 func TestAConfirmationCountsForWhatWasShownAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	source := content.TemplateSource{Path: "one"}

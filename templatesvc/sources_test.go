@@ -110,6 +110,7 @@ func hashOf(b []byte) string {
 }
 
 func TestASourceOfAnArtifactIsPublishedAndFollowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	one, two := zipOf(t, "f", "one"), zipOf(t, "f", "two")
 	web := &server{files: map[string][]byte{"/one.zip": one, "/two.zip": two}}
@@ -167,6 +168,7 @@ func TestASourceOfAnArtifactIsPublishedAndFollowed(t *testing.T) {
 }
 
 func TestAnArtifactWithoutAHashFollowsItsURL(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	var body, hash atomic.Value
@@ -230,6 +232,7 @@ func newRepository(t *testing.T) (dir string, git func(args ...string), commit f
 }
 
 func TestTheTemplatesOfARepositoryComeAndGo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	repository, git, commit := newRepository(t)
@@ -273,6 +276,7 @@ func TestTheTemplatesOfARepositoryComeAndGo(t *testing.T) {
 }
 
 func TestASourceTakesNoTemplateOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := zipOf(t, "f", "one")
 	s := httptest.NewServer(&server{files: map[string][]byte{"/a.zip": b}})
@@ -291,6 +295,7 @@ func TestASourceTakesNoTemplateOver(t *testing.T) {
 }
 
 func TestASourceHasOneOwnerAndAnotherAfterIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	one, two := zipOf(t, "f", "one"), zipOf(t, "f", "two")
@@ -337,6 +342,7 @@ func TestASourceHasOneOwnerAndAnotherAfterIt(t *testing.T) {
 }
 
 func TestDeclaredGroupsAreRecordedAndTheirRemovalOrdered(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	repository, git, commit := newRepository(t)
@@ -426,6 +432,7 @@ func TestDeclaredGroupsAreRecordedAndTheirRemovalOrdered(t *testing.T) {
 }
 
 func TestACommitRemovesTheLastGroupWithItsLastTemplate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir = ""
 	repository, git, commit := newRepository(t)
@@ -460,6 +467,7 @@ func TestACommitRemovesTheLastGroupWithItsLastTemplate(t *testing.T) {
 }
 
 func TestNoSourceHasWhatIsOrrerysOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	own := content.AvatarTemplate.String()
 	drop(t, w.dir, own, "g/t")

@@ -17,6 +17,7 @@ var clashes = map[string]struct{ one, other, told string }{
 }
 
 func TestADirectoryWithTwoNamesThatAreOneElsewhereIsRefusedWithBoth(t *testing.T) {
+	t.Parallel()
 	for name, c := range clashes {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -43,6 +44,7 @@ func TestADirectoryWithTwoNamesThatAreOneElsewhereIsRefusedWithBoth(t *testing.T
 }
 
 func TestARepositoryWithTwoNamesThatAreOneElsewhereIsRefusedWithBoth(t *testing.T) {
+	t.Parallel()
 	for name, c := range clashes {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -170,6 +170,7 @@ func contentOf(t *testing.T, c *client.Client, digest, name string) (string, con
 }
 
 func TestADroppedInTemplateIsPublishedAndServed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s, _ := w.start("a")
 	binary := "\x00\xff" + strings.Repeat("compressible ", 1000)
@@ -182,6 +183,7 @@ func TestADroppedInTemplateIsPublishedAndServed(t *testing.T) {
 }
 
 func TestAnEditIsAVersionAndTheSameContentIsNone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	_, stop := w.start("a")
@@ -202,6 +204,7 @@ func TestAnEditIsAVersionAndTheSameContentIsNone(t *testing.T) {
 }
 
 func TestARollbackStaysUntilTheDirectoryChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	s, stop := w.start("a")
@@ -234,6 +237,7 @@ func TestARollbackStaysUntilTheDirectoryChanges(t *testing.T) {
 }
 
 func TestATemplateIsRetractedOnlyWithItsOwnDirectory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	_, stop := w.start("a")
@@ -270,6 +274,7 @@ func TestATemplateIsRetractedOnlyWithItsOwnDirectory(t *testing.T) {
 }
 
 func TestALinkThatLeadsOutIsNotPublished(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	w.start("a")
@@ -294,6 +299,7 @@ func TestALinkThatLeadsOutIsNotPublished(t *testing.T) {
 }
 
 func TestReadersSeeOneVersionWhileOthersArePublished(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("a", "0", 0o644)
 	w.write("b", "0", 0o644)
@@ -336,6 +342,7 @@ func TestReadersSeeOneVersionWhileOthersArePublished(t *testing.T) {
 }
 
 func TestStrangersAreRefusedAndAnotherReplicaHelps(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	s, _ := w.start("a")
@@ -362,6 +369,7 @@ func TestStrangersAreRefusedAndAnotherReplicaHelps(t *testing.T) {
 }
 
 func TestACorruptManifestIsNotServed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	s, _ := w.start("a")
@@ -375,6 +383,7 @@ func TestACorruptManifestIsNotServed(t *testing.T) {
 }
 
 func TestAHeadSaysHowLargeItsFilesAre(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("f", "one", 0o644)
 	s, _ := w.start("a")

@@ -15,6 +15,7 @@ import (
 )
 
 func TestAVersionsFilesAreListedReadAndSearched(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s, _ := w.start("a")
 	w.write("server.properties", "port=%PORT%\nmotd=Hello %WHO%\n", 0o644)
@@ -70,6 +71,7 @@ func TestAVersionsFilesAreListedReadAndSearched(t *testing.T) {
 }
 
 func TestWhatAVersionDoesNotHoldIsAskedOfOneReplica(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, _ := w.start("a")
 	b, _ := w.start("b")
@@ -101,6 +103,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestAnExportOfWhatIsLostSaysWhichFileItIs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("first", "one", 0o644)
 	w.write("plugins/lost.yml", "two", 0o644)

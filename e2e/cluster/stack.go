@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
@@ -25,6 +26,8 @@ type inProcess struct {
 
 func startStack(t testing.TB, o Options) Local {
 	t.Helper()
+	in := func(name string) string { return filepath.Join(o.DataDir, name) }
+	proctest.AwaitUnlocked(t, in("lock"), in("etcd/member/wal/*.wal"), in("node/lock"))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	c := &inProcess{dir: o.DataDir, cancel: cancel, done: make(chan error, 1), t: t}
 	ready := make(chan stack.Ready, 1)

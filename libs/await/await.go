@@ -4,7 +4,9 @@ package await
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -39,4 +41,16 @@ func Unless(ok bool, format string, args ...any) string {
 		return ""
 	}
 	return cmp.Or(fmt.Sprintf(format, args...), "nothing")
+}
+
+// Parallel lets up to n tests of the package run at once, unless the flag -parallel is set. Call it
+// in TestMain of a package whose tests mostly wait.
+func Parallel(n int) {
+	const name = "test.parallel"
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	if !given {
+		_ = flag.Set(name, strconv.Itoa(n)) // it fails only for text that is not a number
+	}
 }

@@ -21,6 +21,7 @@ func allocPart(n int, rev int64) store.Part {
 }
 
 func TestFailedPartDoesNotAffectOthers(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	taken, err := c.Commit(t.Context(), store.Txn{Writes: allocPart(1, 0).Writes})
 	if err != nil {
@@ -43,6 +44,7 @@ func TestFailedPartDoesNotAffectOthers(t *testing.T) {
 }
 
 func TestALostFenceRefusesEveryPart(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	shard := keys.Shard("scheduler", 1)
 	rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(shard, cluster.Shard{})}})
@@ -62,6 +64,7 @@ func TestALostFenceRefusesEveryPart(t *testing.T) {
 }
 
 func TestBulkLimitsFitDefaultEtcd(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	limit, size := c.BulkLimits()
 	var b store.Bulk
@@ -91,6 +94,7 @@ func TestBulkLimitsFitDefaultEtcd(t *testing.T) {
 }
 
 func TestBulkIsRefusedInAnotherCluster(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	if _, err := c.Join(t.Context(), time.Now()); err != nil {

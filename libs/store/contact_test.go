@@ -52,6 +52,7 @@ func (deaf) Reset([]store.KeyValue, int64) {}
 func (deaf) Apply([]store.Change, int64)   {}
 
 func TestOutageIsLoggedOnce(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	log := &lines{}
 	c, err := store.Dial([]string{etcd.Endpoint}, store.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -88,6 +89,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 }
 
 func TestEtcdLostWhileOpeningWatchIsAway(t *testing.T) {
+	t.Parallel()
 	for name, connected := range map[string]bool{
 		"no connection for the stream":                false,
 		"the connection lost before the first answer": true,

@@ -181,6 +181,7 @@ func scrawl(ctx context.Context, c *store.Client, i int) {
 }
 
 func TestFollowersMissAndRepeatNothing(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.StartCluster(t, 3)
 	c := etcd.Client(t)
 	prefix := keys.Root + "allocs/"
@@ -235,6 +236,7 @@ func TestFollowersMissAndRepeatNothing(t *testing.T) {
 }
 
 func TestFollowerSurvivesFullOutage(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.StartCluster(t, 3)
 	c := etcd.Client(t)
 	prefix := keys.Root + "allocs/"
@@ -254,6 +256,7 @@ func TestFollowerSurvivesFullOutage(t *testing.T) {
 }
 
 func TestLargeWatchResponseArrivesComplete(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	prefix := keys.Root + "allocs/"

@@ -42,6 +42,7 @@ func (p *tape) Apply(changes []store.Change, rev int64) {
 }
 
 func TestHistoryDeliversStateAndChanges(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	k := keys.Alloc("n1")
@@ -79,6 +80,7 @@ func TestHistoryDeliversStateAndChanges(t *testing.T) {
 }
 
 func TestHistoryUpToLatestRevisionEnds(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	r1 := put(t, c, store.Create(keys.Alloc("n1"), fleet.Alloc{Node: "n1"}))
@@ -111,6 +113,7 @@ func (b *beginner) Reset(kvs []store.KeyValue, rev int64) {
 }
 
 func TestFollowDuringHistoryMissesNothing(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c, faults := etcd.Faulty(t)
 	healthy := etcd.Client(t)
@@ -157,6 +160,7 @@ func TestFollowDuringHistoryMissesNothing(t *testing.T) {
 }
 
 func TestCompactedHistoryIsReported(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	r1 := put(t, c, store.Create(keys.Alloc("n1"), fleet.Alloc{Node: "n1"}))
@@ -168,6 +172,7 @@ func TestCompactedHistoryIsReported(t *testing.T) {
 }
 
 func TestTooDeepRecordIsRefused(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	k := keys.Preferences("u-1")
 	for levels, kept := range map[int]bool{190: true, 9_990: false} {
@@ -180,6 +185,7 @@ func TestTooDeepRecordIsRefused(t *testing.T) {
 }
 
 func TestCreateForExpires(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	k := keys.Ticket("abc")
 	if err := store.CreateFor(t.Context(), c, k, account.Ticket{Credential: account.Credential{User: "ann"}, Stream: "events"}, time.Second); err != nil {

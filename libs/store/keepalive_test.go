@@ -37,6 +37,7 @@ func renewals(ctx context.Context, s *store.Session, times int) error {
 }
 
 func TestSessionsSurviveOneHungMember(t *testing.T) {
+	t.Parallel()
 	const nodes, ttl = 16, 6 * time.Second
 	etcd := storetest.StartProcesses(t, 3)
 	leader := etcd.Leader(t)

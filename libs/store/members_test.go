@@ -18,6 +18,7 @@ import (
 )
 
 func TestSessionsOutliveTheLossOfLeaders(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.StartCluster(t, 3)
 	c := etcd.Client(t)
 	k := keys.NodeSession("n1")
@@ -85,6 +86,7 @@ func commitAnyway(ctx context.Context, c *store.Client, id fleet.NodeID) error {
 }
 
 func TestWritesDuringLeaderLossHappenOnce(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.StartCluster(t, 3)
 	c := etcd.Client(t)
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestMemoryEvictsFromLargestOwner(t *testing.T) {
+	t.Parallel()
 	c := storetest.Start(t).Client(t)
 	forgotten := 0
 	m := store.NewMemory(c, keys.Operations(), store.MemoryConfig{

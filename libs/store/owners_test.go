@@ -90,6 +90,7 @@ func (o *owners) written(n int, c store.Change) {
 }
 
 func TestOnlyOwnersWrite(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	observer := etcd.Client(t)
 	from, err := observer.Revision(t.Context())

@@ -21,6 +21,7 @@ func pauses(n int, listed bool, fails int) []time.Duration {
 }
 
 func TestRelistsAreSpread(t *testing.T) {
+	t.Parallel()
 	const clients, parts = 1000, 10
 	var crowd [parts]int
 	for _, d := range pauses(clients, true, 0) {
@@ -37,6 +38,7 @@ func TestRelistsAreSpread(t *testing.T) {
 }
 
 func TestFirstListIsNotDelayed(t *testing.T) {
+	t.Parallel()
 	for _, d := range pauses(100, false, 0) {
 		if d > firstPause {
 			t.Fatalf("a pause of %v", d)
@@ -45,6 +47,7 @@ func TestFirstListIsNotDelayed(t *testing.T) {
 }
 
 func TestPausesGrowWithFailuresUpToABound(t *testing.T) {
+	t.Parallel()
 	for fails := range 40 {
 		for _, d := range pauses(50, true, fails) {
 			if d <= 0 || d > lastPause {
@@ -55,6 +58,7 @@ func TestPausesGrowWithFailuresUpToABound(t *testing.T) {
 }
 
 func TestEqualSeedsPauseAlike(t *testing.T) {
+	t.Parallel()
 	a, b := pauses(20, true, 0), pauses(20, true, 0)
 	for i := range a {
 		if a[i] != b[i] {

@@ -150,6 +150,7 @@ func write(ctx context.Context, c *store.Client, f store.Fence, id fleet.Instanc
 }
 
 func TestReplicasShareShardsEvenly(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	a := play(t, etcd, "a", time.Minute)
 	shared(t, a)
@@ -180,6 +181,7 @@ func TestReplicasShareShardsEvenly(t *testing.T) {
 }
 
 func TestCleanStopReleasesShardsAtOnce(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	a, b, c := play(t, etcd, "a", time.Minute), play(t, etcd, "b", time.Minute), play(t, etcd, "c", time.Minute)
 	shared(t, a, b, c)
@@ -193,6 +195,7 @@ func TestCleanStopReleasesShardsAtOnce(t *testing.T) {
 }
 
 func TestPausedOwnerIsReplacedAndFenced(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	a, b := play(t, etcd, "a", time.Second), play(t, etcd, "b", time.Second)
 	shared(t, a, b)
@@ -225,6 +228,7 @@ func TestPausedOwnerIsReplacedAndFenced(t *testing.T) {
 }
 
 func TestReleasedShardIsFenced(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	a := play(t, etcd, "a", time.Minute)
 	shared(t, a)
@@ -254,6 +258,7 @@ func TestReleasedShardIsFenced(t *testing.T) {
 }
 
 func TestUnclaimedShardIsTakenOver(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	a := play(t, etcd, "a", time.Second)
 	shared(t, a)
@@ -272,6 +277,7 @@ func TestUnclaimedShardIsTakenOver(t *testing.T) {
 }
 
 func TestReplicaRegainsItsShare(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	a, b, c := play(t, etcd, "a", 2*time.Second), play(t, etcd, "b", 2*time.Second), play(t, etcd, "c", 2*time.Second)
 	shared(t, a, b, c)
@@ -283,6 +289,7 @@ func TestReplicaRegainsItsShare(t *testing.T) {
 }
 
 func TestReplicaReopensRemovedSession(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	a := play(t, etcd, "a", time.Minute)
 	shared(t, a)
@@ -296,6 +303,7 @@ func TestReplicaReopensRemovedSession(t *testing.T) {
 // After an outage, etcd extends every lease by a whole TTL. The test keeps the former lease alive
 // forever, so a replica that waits for its expiry never finishes.
 func TestReplicaRevokesItsFormerSession(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	a := play(t, etcd, "a", time.Second)
 	shared(t, a)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestUncompactedHistoryIsAWarning(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	made := time.Unix(1e9, 0)
@@ -46,6 +47,7 @@ func TestUncompactedHistoryIsAWarning(t *testing.T) {
 }
 
 func TestAlarmAndNearlyFullQuotaAreWarnings(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		status *etcdserverpb.StatusResponse

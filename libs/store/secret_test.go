@@ -42,6 +42,7 @@ func wantRefused(t *testing.T, err error) {
 }
 
 func TestAnotherSecretIsRefused(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	for _, secret := range []string{"", ownSecret, ownSecret, ""} {
 		if err := joinWith(t, etcd, secret); err != nil {
@@ -75,6 +76,7 @@ func keptIn(t *testing.T, etcd *storetest.Etcd) cluster.SecretFingerprint {
 }
 
 func TestARefusedClientChangesNothing(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	if err := joinWith(t, etcd, ownSecret); err != nil {
 		t.Fatal(err)
@@ -90,6 +92,7 @@ func TestARefusedClientChangesNothing(t *testing.T) {
 }
 
 func TestConcurrentFirstJoinsAgreeOnOneSecret(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	var mu sync.Mutex
 	joined := map[string]int{}
@@ -117,6 +120,7 @@ func TestConcurrentFirstJoinsAgreeOnOneSecret(t *testing.T) {
 // TestFirstJoinAfterUpgradeRequiresSecret covers clusters from before fingerprints. Their signing key
 // is encrypted with the secret.
 func TestFirstJoinAfterUpgradeRequiresSecret(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	if err := joinWith(t, etcd, ""); err != nil {
 		t.Fatal(err)
@@ -142,6 +146,7 @@ func TestFirstJoinAfterUpgradeRequiresSecret(t *testing.T) {
 
 // TestRejoinComparesSecretAgain covers an etcd that is replaced while a client runs.
 func TestRejoinComparesSecretAgain(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c, err := store.Dial([]string{etcd.Endpoint}, store.Options{Secret: ownSecret})
 	if err != nil {

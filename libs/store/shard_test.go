@@ -35,6 +35,7 @@ func owns(t *testing.T, r *store.Replica, n int) {
 }
 
 func TestShardsClaimedWithALostAnswerAreOwned(t *testing.T) {
+	t.Parallel()
 	c, faults := storetest.Start(t).Faulty(t)
 	lost := faults.LoseAnswer(keys.Shards("scheduler").String(), true)
 	r := &store.Replica{
@@ -57,6 +58,7 @@ func TestShardsClaimedWithALostAnswerAreOwned(t *testing.T) {
 }
 
 func TestFailedClaimsAreRetried(t *testing.T) {
+	t.Parallel()
 	c, faults := storetest.Start(t).Faulty(t)
 	faults.Refuse(keys.Shards("scheduler").String())
 	r := &store.Replica{
@@ -67,6 +69,7 @@ func TestFailedClaimsAreRetried(t *testing.T) {
 }
 
 func TestSecondReplicaClaimsReleasedShards(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	replica := func(name string) *store.Replica {
 		return &store.Replica{Client: c, Self: cluster.Session{Service: "enforcer", Replica: name}, Claim: true, Log: slog.New(slog.DiscardHandler)}
@@ -106,6 +109,7 @@ func (s seen) Handle(_ context.Context, r slog.Record) error {
 func (s seen) Enabled(context.Context, slog.Level) bool { return true }
 
 func TestReplicaWaitsForSessionOfSameName(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	complained := make(chan struct{}, 1)
@@ -141,6 +145,7 @@ func TestReplicaWaitsForSessionOfSameName(t *testing.T) {
 }
 
 func TestRestartedReplicaWaitsForPredecessor(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	self := cluster.Session{Service: "scheduler", Replica: "a"}
 	left, err := store.OpenSession(t.Context(), c, keys.Session("scheduler", "a"), self, 3*time.Second, false)
@@ -167,6 +172,7 @@ func TestRestartedReplicaWaitsForPredecessor(t *testing.T) {
 }
 
 func TestEqualForeignRecordIsNoProofOfCommit(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c, faults := etcd.Faulty(t)
 	alloc := store.Create(keys.Alloc("n1"), fleet.Alloc{Node: "n1"})
@@ -181,6 +187,7 @@ func TestEqualForeignRecordIsNoProofOfCommit(t *testing.T) {
 }
 
 func TestALostAnswerIsReadBack(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c, faults := etcd.Faulty(t)
 	if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.Alloc("old"), fleet.Alloc{Node: "old"})}}); err != nil {

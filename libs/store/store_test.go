@@ -21,6 +21,7 @@ import (
 )
 
 func TestFencedWriteIsRefused(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	ctx := t.Context()
@@ -60,6 +61,7 @@ func TestFencedWriteIsRefused(t *testing.T) {
 }
 
 func TestAZeroFenceOwnsNothing(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	_, err := c.Commit(t.Context(), store.Txn{
 		Fences: []store.Fence{{}},
@@ -71,6 +73,7 @@ func TestAZeroFenceOwnsNothing(t *testing.T) {
 }
 
 func TestEveryWriteCompares(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	ctx := t.Context()
 	k := keys.Group("lobby")
@@ -103,6 +106,7 @@ func TestEveryWriteCompares(t *testing.T) {
 }
 
 func TestGuardsAreCheckedAndNamed(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	ctx := t.Context()
 	create := func(id fleet.InstanceID, guards ...store.Guard) error {
@@ -119,6 +123,7 @@ func TestGuardsAreCheckedAndNamed(t *testing.T) {
 }
 
 func TestTenParallelCreatesGiveOneWinner(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	var (
 		wg   sync.WaitGroup
@@ -213,6 +218,7 @@ func (r *recorder) waitFor(t *testing.T, what string, cond func() bool) {
 }
 
 func TestFollowerRelistsAfterCompaction(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	rec := newRecorder()
@@ -261,6 +267,7 @@ func TestFollowerRelistsAfterCompaction(t *testing.T) {
 }
 
 func TestASessionTakenOverEndsTheFirst(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	ctx := t.Context()
 	k := keys.NodeSession("n1")
@@ -284,6 +291,7 @@ func TestASessionTakenOverEndsTheFirst(t *testing.T) {
 }
 
 func TestRevokeSessionChecksRevision(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	ctx := t.Context()
 	k := keys.NodeSession("n1")
@@ -312,6 +320,7 @@ func TestRevokeSessionChecksRevision(t *testing.T) {
 }
 
 func TestSessionSignalsRenewal(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	s, err := store.OpenSession(t.Context(), c, keys.NodeSession("n1"), fleet.NodeSession{Node: "n1"}, time.Second, false)
 	if err != nil {
@@ -332,6 +341,7 @@ func TestSessionSignalsRenewal(t *testing.T) {
 }
 
 func TestClosingASessionRemovesItsKeysAtOnce(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	ctx := t.Context()
 	s, err := store.OpenSession(ctx, c, keys.Session("enforcer", "a"), cluster.Session{}, time.Minute, false)
@@ -348,6 +358,7 @@ func TestClosingASessionRemovesItsKeysAtOnce(t *testing.T) {
 }
 
 func TestANewerSchemaIsRefused(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	meta, err := c.Join(t.Context(), time.Unix(1, 0))
@@ -367,6 +378,7 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 }
 
 func TestListReadsPastOnePage(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	const n = 4500
@@ -387,6 +399,7 @@ func TestListReadsPastOnePage(t *testing.T) {
 }
 
 func TestListPart(t *testing.T) {
+	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -414,6 +427,7 @@ func TestListPart(t *testing.T) {
 }
 
 func TestGetAll(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	var last int64
 	for _, name := range []string{"a", "b", "c"} {

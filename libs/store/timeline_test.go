@@ -70,6 +70,7 @@ func other(t *testing.T) string {
 }
 
 func TestRestoredEtcdIsDetected(t *testing.T) {
+	t.Parallel()
 	etcd, c := joined(t)
 	prefix := keys.Root + "allocs/"
 	put(t, c, store.Create(keys.Alloc("kept"), fleet.Alloc{}))
@@ -101,6 +102,7 @@ func TestRestoredEtcdIsDetected(t *testing.T) {
 }
 
 func TestForeignClusterIsNotUsed(t *testing.T) {
+	t.Parallel()
 	for name, data := range map[string]func(*testing.T) string{
 		"another cluster's": other,
 		"an empty one":      func(t *testing.T) string { return t.TempDir() },
@@ -144,6 +146,7 @@ func TestForeignClusterIsNotUsed(t *testing.T) {
 }
 
 func TestRejoinBindsToCurrentCluster(t *testing.T) {
+	t.Parallel()
 	etcd, c := joined(t)
 	w := follow(t, "the follower", c, keys.Root+"allocs/")
 	exchange(t, etcd, other(t))
@@ -153,6 +156,7 @@ func TestRejoinBindsToCurrentCluster(t *testing.T) {
 }
 
 func TestNewerSchemaStopsWrites(t *testing.T) {
+	t.Parallel()
 	etcd, c := joined(t)
 	have, err := etcd.Raw().Get(t.Context(), keys.Meta().String())
 	if err != nil {
@@ -181,6 +185,7 @@ func TestNewerSchemaStopsWrites(t *testing.T) {
 }
 
 func TestReformattedMetaRecordIsAccepted(t *testing.T) {
+	t.Parallel()
 	etcd, c := joined(t)
 	meta := join(t, c)
 	if _, err := etcd.Raw().Put(t.Context(), keys.Meta().String(), fmt.Sprintf(`{"schema":%d,"clusterId":%q,"note":"moved"}`, keys.Schema, meta.ClusterID)); err != nil {
@@ -193,6 +198,7 @@ func TestReformattedMetaRecordIsAccepted(t *testing.T) {
 }
 
 func TestMaxOpsLeavesRoomForMetaComparison(t *testing.T) {
+	t.Parallel()
 	_, c := joined(t)
 	var txn store.Txn
 	for i := range c.MaxOps() {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestTouchInvalidatesEarlierDecisions(t *testing.T) {
+	t.Parallel()
 	c, faults := storetest.Start(t).Faulty(t)
 	alloc := fleet.Alloc{Node: "n1"}
 	key, group := keys.Alloc("n1"), keys.Group("lobby")

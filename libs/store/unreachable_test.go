@@ -16,6 +16,7 @@ import (
 )
 
 func TestUnreachableMarksUnansweredCalls(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name        string
 		err         error

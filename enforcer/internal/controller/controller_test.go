@@ -16,13 +16,17 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	await.Parallel(4)
+	goleak.VerifyTestMain(m)
+}
 
 func minimum(n int) func(*fleet.Group) {
 	return func(g *fleet.Group) { g.Spec.Scaling.Min = n }
 }
 
 func TestKeepsTheMinimum(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("lobby", minimum(3))
@@ -47,6 +51,7 @@ func TestKeepsTheMinimum(t *testing.T) {
 }
 
 func TestManyAreMadeInSeveralTransactions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("big", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Scaling.Max = 300, 0 })
@@ -56,6 +61,7 @@ func TestManyAreMadeInSeveralTransactions(t *testing.T) {
 }
 
 func TestStopBelowTheMinimumIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("lobby", minimum(1))
@@ -74,6 +80,7 @@ func TestStopBelowTheMinimumIsReplacedAtOnce(t *testing.T) {
 }
 
 func TestCrashesAreReplacedThenDelayedThenPaused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("lobby", minimum(1))
@@ -102,6 +109,7 @@ func TestCrashesAreReplacedThenDelayedThenPaused(t *testing.T) {
 }
 
 func TestAPauseEndsByItself(t *testing.T) {
+	t.Parallel()
 	l := plan.DefaultLimits()
 	l.CrashLimit, l.PauseFirst, l.Quiet = 1, 200*time.Millisecond, 200*time.Millisecond
 	w := newWorld(t)
@@ -114,6 +122,7 @@ func TestAPauseEndsByItself(t *testing.T) {
 }
 
 func TestACrashedManualInstanceIsReplacedOnceAndKeepsItsOrigin(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("arena", minimum(0))
@@ -130,6 +139,7 @@ func TestACrashedManualInstanceIsReplacedOnceAndKeepsItsOrigin(t *testing.T) {
 }
 
 func TestAStaticInstanceComesBackAsItself(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	id := w.static()
 	w.crash(id)
@@ -144,6 +154,7 @@ func TestAStaticInstanceComesBackAsItself(t *testing.T) {
 }
 
 func TestARestartIsANewGenerationOnceItHasEnded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("arena", minimum(0))
@@ -163,6 +174,7 @@ func TestARestartIsANewGenerationOnceItHasEnded(t *testing.T) {
 }
 
 func TestADeletedGroupStopsItsInstancesThenGoes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("lobby", minimum(2))
@@ -183,6 +195,7 @@ func TestADeletedGroupStopsItsInstancesThenGoes(t *testing.T) {
 }
 
 func TestFinishedRecordsGoWhenTheirTimeIsOver(t *testing.T) {
+	t.Parallel()
 	l := plan.DefaultLimits()
 	l.KeepFor, l.PlanFor = 300*time.Millisecond, time.Millisecond
 	w := newWorld(t)
@@ -202,6 +215,7 @@ func TestFinishedRecordsGoWhenTheirTimeIsOver(t *testing.T) {
 }
 
 func TestOnlyTheNewestRecordsAreKept(t *testing.T) {
+	t.Parallel()
 	l := plan.DefaultLimits()
 	l.KeepRecords = 2
 	w := newWorld(t)
@@ -222,6 +236,7 @@ func TestOnlyTheNewestRecordsAreKept(t *testing.T) {
 }
 
 func TestAMissingGroupOrdersNothingButStopsAreCarriedOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.group("lobby", minimum(0))
 	a, b := w.create("lobby"), w.create("lobby")
@@ -272,6 +287,7 @@ func actions(t *testing.T, c *Controller, k plan.Kind) float64 {
 }
 
 func TestEnforcersShareTheGroupsAndTakeOverFromOneThatCloses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, stop := w.enforcer("a", plan.DefaultLimits())
 	w.share(a)
@@ -300,6 +316,7 @@ func TestEnforcersShareTheGroupsAndTakeOverFromOneThatCloses(t *testing.T) {
 }
 
 func TestWhatAJoiningEnforcerIsGivenItLooksAtAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, _ := w.enforcer("a", plan.DefaultLimits())
 	w.share(a)
@@ -331,6 +348,7 @@ func TestWhatAJoiningEnforcerIsGivenItLooksAtAtOnce(t *testing.T) {
 }
 
 func TestAnOwnerThatLostItsShardActsOnlyUnderANewOwnership(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("lobby", minimum(1))
@@ -357,6 +375,7 @@ func TestAnOwnerThatLostItsShardActsOnlyUnderANewOwnership(t *testing.T) {
 // After a restore of etcd, the node reports a later generation than the placed one, and
 // ignores orders and placements of earlier generations.
 func TestAfterARestoreOrdersAndNextGenerationsAreAboveWhatTheNodeReports(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	id := w.static()
 	i, _ := w.view.Snapshot().Instances.Get(id)
@@ -379,6 +398,7 @@ func TestAfterARestoreOrdersAndNextGenerationsAreAboveWhatTheNodeReports(t *test
 // After a restore of etcd, the intent has no placement, or its placement is on a different
 // node from the one that runs it.
 func TestWhatANodeRunsWithoutAPlacementIsStoppedThereWhenAskedTo(t *testing.T) {
+	t.Parallel()
 	for name, elsewhere := range map[string]bool{"it has no placement": false, "an earlier generation is placed elsewhere": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestRecordedCrashesAreBoundedInTheStore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l := plan.DefaultLimits()
 	l.CrashRecords = 5
@@ -41,6 +42,7 @@ func TestRecordedCrashesAreBoundedInTheStore(t *testing.T) {
 }
 
 func TestAPauseHoldsUnderTheNextOwnerAndEndsWhenItIsReset(t *testing.T) {
+	t.Parallel()
 	l := plan.DefaultLimits()
 	l.CrashLimit = 1
 	w := newWorld(t)

@@ -33,6 +33,7 @@ func (w *world) untilSettled(id fleet.InstanceID) *fleet.Instance {
 }
 
 func TestWhatMakesRoomIsStoppedAsNoCrashAndWaitsForRoomItself(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("low", func(g *fleet.Group) { g.Spec.Scaling.Min = 1 })
@@ -59,6 +60,7 @@ func TestWhatMakesRoomIsStoppedAsNoCrashAndWaitsForRoomItself(t *testing.T) {
 }
 
 func TestWhatIsMovedServesUntilItsReplacementDoes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("lobby", func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Scaling.Max, g.Spec.Rebalance = 1, 1, true })
@@ -88,6 +90,7 @@ func TestWhatIsMovedServesUntilItsReplacementDoes(t *testing.T) {
 }
 
 func TestAnEvictionOfOneWithPlayersIsVoid(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	limits := plan.DefaultLimits()
 	w.group("low", func(*fleet.Group) {})
@@ -103,6 +106,7 @@ func TestAnEvictionOfOneWithPlayersIsVoid(t *testing.T) {
 }
 
 func TestNoEvictionAndNoCredentialOutlivesItsInstance(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(w *world, victim fleet.InstanceID){
 		"its group is deleted": func(w *world, _ fleet.InstanceID) {
 			w.change("low", func(g *fleet.Group) { g.Deleting = true })

@@ -13,6 +13,7 @@ import (
 )
 
 func TestWhatWaitsFollowsWhatAParentAsksOfNodes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.group("servers", func(g *fleet.Group) { g.Spec.Where.Nodes = []fleet.NodeID{"away"} })
 	w.group("proxies", func(g *fleet.Group) { g.Spec.Parent = "servers"; g.Spec.Where.Nodes = nil })
@@ -38,6 +39,7 @@ func TestWhatWaitsFollowsWhatAParentAsksOfNodes(t *testing.T) {
 }
 
 func TestGroupsBelowThoseThatChangedAreLookedAt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for name, parent := range map[fleet.GroupName]fleet.GroupName{"servers": "", "proxies": "servers", "lobby": "proxies", "arena": "", "duel": "arena"} {
 		w.group(name, func(g *fleet.Group) { g.Spec.Parent = parent })
@@ -59,6 +61,7 @@ func TestGroupsBelowThoseThatChangedAreLookedAt(t *testing.T) {
 }
 
 func TestACommandThatDoesNotExistIsTriedAgainWhenATemplateIsPublished(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ref := content.TemplateRef{Group: "default", Name: "lobby"}
 	for _, digest := range []string{"one", "two"} {

@@ -29,6 +29,7 @@ func (w *world) untilState(id fleet.InstanceID, state fleet.State) *fleet.Instan
 }
 
 func TestALostNodesInstancesAreReplacedAndTheSurplusGoesWhenItReturns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.enforcer("a", plan.DefaultLimits())
 	w.group("lobby", func(g *fleet.Group) { g.Spec.Scaling.Min = 1 })
@@ -58,6 +59,7 @@ func TestALostNodesInstancesAreReplacedAndTheSurplusGoesWhenItReturns(t *testing
 }
 
 func TestAStaticInstanceWaitsForItsNode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	id := w.static()
 	w.lose()
@@ -70,6 +72,7 @@ func TestAStaticInstanceWaitsForItsNode(t *testing.T) {
 }
 
 func TestAStaticInstanceMovesWhereItsGroupSaysSo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	id := w.static(func(g *fleet.Group) { g.Spec.OnNodeLoss = fleet.NodeLossReplace })
 	w.lose()
@@ -90,6 +93,7 @@ func TestAStaticInstanceMovesWhereItsGroupSaysSo(t *testing.T) {
 }
 
 func TestANodeThatWasBackMeanwhileIsLeftForItsNewLossOnly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	id := w.static(func(g *fleet.Group) { g.Spec.OnNodeLoss = fleet.NodeLossReplace })
 	w.lose()
@@ -108,6 +112,7 @@ func TestANodeThatWasBackMeanwhileIsLeftForItsNewLossOnly(t *testing.T) {
 
 // The node joins and leaves again after the plan and before its transaction arrives.
 func TestANextGenerationComparesThatTheLostNodeHasNotJoinedAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.group("world", func(g *fleet.Group) { g.Spec.Static.Enabled, g.Spec.OnNodeLoss = true, fleet.NodeLossReplace })
 	id := w.create("world")
@@ -133,6 +138,7 @@ func TestANextGenerationComparesThatTheLostNodeHasNotJoinedAgain(t *testing.T) {
 }
 
 func TestReleasedInstancesMoveAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	id := w.static(func(g *fleet.Group) { g.Spec.OnNodeLoss = fleet.NodeLossReplace })
 	s := w.view.Snapshot()
@@ -148,6 +154,7 @@ func TestReleasedInstancesMoveAtOnce(t *testing.T) {
 }
 
 func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	record, _ := w.view.Snapshot().Nodes.Get(node)
 	id := w.static()
@@ -173,6 +180,7 @@ func TestADeletedNodeGivesUpWhatItHeldAndGoes(t *testing.T) {
 }
 
 func TestAPlacementUnderWayKeepsADeletedNode(t *testing.T) {
+	t.Parallel()
 	for _, before := range []bool{false, true} { // whether anything was placed there before
 		w := newWorld(t)
 		w.commit(store.Create(keys.NodeDesired(node), fleet.NodeDesired{Node: node, Deleted: true}))
@@ -192,6 +200,7 @@ func TestAPlacementUnderWayKeepsADeletedNode(t *testing.T) {
 }
 
 func TestADeletedNodeThatSomethingLeavesIsLookedAt(t *testing.T) {
+	t.Parallel()
 	on := func(n fleet.NodeID) *fleet.Instance {
 		return &fleet.Instance{Placement: &fleet.Placement{Node: n, Generation: 1}, Intent: fleet.Intent{Generation: 1}}
 	}
@@ -222,6 +231,7 @@ func TestADeletedNodeThatSomethingLeavesIsLookedAt(t *testing.T) {
 }
 
 func TestWhenAMassOutageEndsEveryGroupIsLookedAt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	limits := plan.DefaultLimits()
 	limits.MassLossNodes = 2

@@ -38,6 +38,7 @@ func figures(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 }
 
 func TestMetricsCountWhatWasDone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	reg := prometheus.NewRegistry()
 	l := plan.DefaultLimits()
@@ -93,6 +94,7 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 }
 
 func TestMetricsByGroupAreBoundedAndKeepWhatNeedsAttention(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	reg := prometheus.NewRegistry()
 	v := view.New(w.client, nil, Kinds()...)

@@ -12,6 +12,7 @@ import (
 // A loss begins when this process sees it. The time since an earlier loss whose end it
 // missed does not count.
 func TestAnEarlierLossDoesNotCountForALaterOne(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.lose()
 	gone := w.view.Snapshot()
@@ -50,6 +51,7 @@ func TestAnEarlierLossDoesNotCountForALaterOne(t *testing.T) {
 }
 
 func TestWhatCountsAsLostNow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.group("lobby", minimum(0))
 	w.lose()
@@ -88,6 +90,7 @@ func TestWhatCountsAsLostNow(t *testing.T) {
 }
 
 func TestAMassOutageIsRememberedWhenItIsOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.group("lobby", minimum(0))
 	w.place(w.create("lobby"))
@@ -107,6 +110,7 @@ func TestAMassOutageIsRememberedWhenItIsOver(t *testing.T) {
 }
 
 func TestARemovedNodeIsForgotten(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []view.Kind{view.KindNode, view.KindNodeDesired} {
 		w := newWorld(t)
 		w.lose()

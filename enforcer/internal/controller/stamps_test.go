@@ -99,6 +99,7 @@ func (w *skewed) planned(after time.Duration) string {
 }
 
 func TestNoClockDecidesWhatIsDone(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		rule string
 		do   func(*skewed)
@@ -152,6 +153,7 @@ func TestNoClockDecidesWhatIsDone(t *testing.T) {
 
 // A newly started enforcer does not know the age of anything.
 func TestAnEnforcerThatStartsKillsNobodyForATimeFromBefore(t *testing.T) {
+	t.Parallel()
 	for _, skew := range []time.Duration{-12 * time.Hour, 0, 140 * time.Second, 12 * time.Hour} {
 		w := newSkewed(t, 0, skew, skew)
 		w.status(time.Minute, fleet.Starting, fleet.ReasonProcessStarted)
@@ -172,6 +174,7 @@ func TestAnEnforcerThatStartsKillsNobodyForATimeFromBefore(t *testing.T) {
 // A crash with a future time, reported before the enforcer started, counts as happening at
 // that moment and only once.
 func TestATimeInTheFutureIsNotAlwaysNow(t *testing.T) {
+	t.Parallel()
 	w := newSkewed(t, 0, 12*time.Hour, 0)
 	w.status(time.Minute, fleet.Crashed, fleet.ReasonExited, 50*time.Second)
 	w.stamps = newStamps()
@@ -182,6 +185,7 @@ func TestATimeInTheFutureIsNotAlwaysNow(t *testing.T) {
 }
 
 func TestTimesOfRemovedRecordsAreForgotten(t *testing.T) {
+	t.Parallel()
 	w := newSkewed(t, 0, time.Hour, time.Hour)
 	w.status(time.Minute, fleet.Starting, fleet.ReasonProcessStarted)
 	if len(w.stamps.known) == 0 {

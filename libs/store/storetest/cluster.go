@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
@@ -48,6 +50,7 @@ func StartCluster(t testing.TB, n int) *Cluster {
 
 func (c *Cluster) launch(t testing.TB, m *member) {
 	t.Helper()
+	proctest.AwaitUnlocked(t, filepath.Join(m.dir, walFiles))
 	server, err := embed.StartEtcd(memberOptions{Name: m.name, Dir: m.dir, Client: m.client.url(), Peer: m.peer.url(), Initial: c.initial}.config())
 	if err != nil {
 		t.Fatalf("starting member %s: %v", m.name, err)

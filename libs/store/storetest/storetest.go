@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
 )
 
@@ -161,6 +163,10 @@ func config(dir string) *embed.Config {
 	return cfg
 }
 
+// walFiles are etcd's write-ahead logs below its directory. It ends the whole process if one is
+// locked.
+const walFiles = "member/wal/*.wal"
+
 // Restart starts a stopped etcd again with the same endpoint and data.
 func (e *Etcd) Restart(t testing.TB) {
 	t.Helper()
@@ -177,6 +183,7 @@ func (e *Etcd) serve(t testing.TB) *embed.Etcd {
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls("http://127.0.0.1:0"), urls(e.Endpoint)
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(peerURL), urls(peerURL)
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	proctest.AwaitUnlocked(t, filepath.Join(e.dir, walFiles))
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		t.Fatalf("starting etcd: %v", err)

@@ -83,6 +83,7 @@ func (w *world) crowd() {
 }
 
 func TestAWaitingInstancesExplanationIsTheDecisionRecomputedFromItsRevision(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, seen := w.answering()
 	w.crowd()
@@ -117,6 +118,7 @@ func TestAWaitingInstancesExplanationIsTheDecisionRecomputedFromItsRevision(t *t
 }
 
 func TestAPlacedInstanceIsExplainedByTheDecisionForIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.crowd()
@@ -155,6 +157,7 @@ func (w *world) simulate(ask *client.Client, q client.Question) (out client.Simu
 }
 
 func TestWhatIsSimulatedIsWhatIsPlacedAtThatRevision(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*fleet.GroupSpec){
 		"a plain group":        func(*fleet.GroupSpec) {},
 		"a group that spreads": func(s *fleet.GroupSpec) { s.Where.Spread = "zone" },
@@ -197,6 +200,7 @@ func TestWhatIsSimulatedIsWhatIsPlacedAtThatRevision(t *testing.T) {
 }
 
 func TestAQuestionThatCannotBeAnsweredSaysWhy(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, _ := w.answering()
 	for name, c := range map[string]struct {
@@ -228,6 +232,7 @@ func TestAQuestionThatCannotBeAnsweredSaysWhy(t *testing.T) {
 }
 
 func TestNobodyAsksWithoutTheSecret(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.answering()
 	at, _ := w.view.Snapshot().Sessions.Get("scheduler/a")
@@ -239,6 +244,7 @@ func TestNobodyAsksWithoutTheSecret(t *testing.T) {
 }
 
 func TestAnAskerDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	v := view.New(w.c, nil, controller.Kinds()...)
 	ctl := controller.New(controller.Config{Store: w.c, View: v, Owned: func() *store.Ownership { return nil }, Log: slog.New(slog.DiscardHandler)})
@@ -255,6 +261,7 @@ func TestAnAskerDoesNotWaitForEver(t *testing.T) {
 }
 
 func TestEachAskerGetsACopyOfItsOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	v := view.New(w.c, nil, controller.Kinds()...)
 	ctl := controller.New(controller.Config{Store: w.c, View: v, Owned: func() *store.Ownership { return nil }, Log: slog.New(slog.DiscardHandler)})

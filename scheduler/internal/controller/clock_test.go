@@ -15,6 +15,7 @@ import (
 )
 
 func TestAMoveCountsFromWhenItWasSeen(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	for _, skew := range []time.Duration{-12 * time.Hour, 0, 12 * time.Hour} {
 		s := newState(0)
@@ -35,6 +36,7 @@ func TestAMoveCountsFromWhenItWasSeen(t *testing.T) {
 }
 
 func TestAStopCountsFromWhenItWasSeen(t *testing.T) {
+	t.Parallel()
 	c := storetest.New(t)
 	stored := fleet.StoredPlan{Plan: fleet.Plan{Stop: fleet.Stop{GraceSeconds: 5}}}
 	if _, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{store.Create(keys.Plan("plan"), stored)}}); err != nil {
@@ -72,6 +74,7 @@ func TestAStopCountsFromWhenItWasSeen(t *testing.T) {
 }
 
 func TestAFailureCountsFromWhenItWasSeen(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	for _, skew := range []time.Duration{-12 * time.Hour, 0, 12 * time.Hour} {
 		i := &fleet.Instance{

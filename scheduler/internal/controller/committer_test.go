@@ -73,6 +73,7 @@ func (l *lagging) wantIdle(waiting int) {
 }
 
 func TestALostRaceRedoesOnlyTheLoser(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 100)
 	l.node("n2", 100)
@@ -101,6 +102,7 @@ func TestALostRaceRedoesOnlyTheLoser(t *testing.T) {
 }
 
 func TestANodeQueueKnowsItsOwnLastCommitBeforeTheViewDoes(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 100)
 	ids := l.want("lobby", 1, nil)
@@ -119,6 +121,7 @@ func TestANodeQueueKnowsItsOwnLastCommitBeforeTheViewDoes(t *testing.T) {
 }
 
 func TestWhatTheViewShowsBeforeTheAnswerIsChargedOnce(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 20)
 	first := l.want("first", 1, nil)
@@ -137,6 +140,7 @@ func TestWhatTheViewShowsBeforeTheAnswerIsChargedOnce(t *testing.T) {
 }
 
 func TestWhatWasDecidedBeforeItsNodeChangedIsDecidedAgain(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	id, _ := l.cordoned()
 	l.ctl.depth = 0 // sends nothing yet
@@ -151,6 +155,7 @@ func TestWhatWasDecidedBeforeItsNodeChangedIsDecidedAgain(t *testing.T) {
 }
 
 func TestWhatIsStoppedBeforeItWasSentIsNotSent(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 10)
 	id := l.want("lobby", 1, nil)[0]
@@ -169,6 +174,7 @@ func TestWhatIsStoppedBeforeItWasSentIsNotSent(t *testing.T) {
 }
 
 func TestAnUnknownPlacementKeepsItsRoomUntilItIsSettled(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 10)
 	l.node("n2", 10)
@@ -198,6 +204,7 @@ func TestAnUnknownPlacementKeepsItsRoomUntilItIsSettled(t *testing.T) {
 }
 
 func TestWhoIsFencedOffReleasesAllItAssumed(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 100)
 	ids := l.want("lobby", 5, nil)
@@ -219,6 +226,7 @@ func TestWhoIsFencedOffReleasesAllItAssumed(t *testing.T) {
 }
 
 func TestWhatIsAssumedSurvivesARelistAndEndsWithIt(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 20)
 	ids := l.want("lobby", 2, nil)
@@ -242,6 +250,7 @@ func TestWhatIsAssumedSurvivesARelistAndEndsWithIt(t *testing.T) {
 }
 
 func TestThePriorityOfGroupsComesBeforeAge(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	older := l.want("older", 1, nil)[0]
 	newer := l.want("newer", 1, func(s *fleet.GroupSpec) { s.Priority = 5 })[0]
@@ -257,6 +266,7 @@ func TestThePriorityOfGroupsComesBeforeAge(t *testing.T) {
 }
 
 func TestAPriorityThatIsRaisedCountsForWhatWaits(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.want("older", 1, nil)
 	newer := l.want("newer", 1, nil)[0]
@@ -275,6 +285,7 @@ func TestAPriorityThatIsRaisedCountsForWhatWaits(t *testing.T) {
 }
 
 func TestOfManyAlikeAsManyArePlacedAsRoomComes(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 10)
 	ids := l.want("lobby", 6, nil)
@@ -299,6 +310,7 @@ func TestOfManyAlikeAsManyArePlacedAsRoomComes(t *testing.T) {
 }
 
 func TestGroupsOfAllShardsArePlacedThoughOneBulkCannotCarryAllFences(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	var ids []fleet.InstanceID
 	shards := map[int]bool{}
@@ -327,6 +339,7 @@ func TestGroupsOfAllShardsArePlacedThoughOneBulkCannotCarryAllFences(t *testing.
 }
 
 func TestTheQueueGivesThePriorToThePriorAndLosesNone(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var q pending.Queue
 		var in []*pending.Instance
@@ -394,6 +407,7 @@ func (l *lagging) exact(nodes []fleet.NodeID, memory int) (placed int) {
 // TestHoweverFarTheViewIsBehindNothingIsOvercommitted runs random steps of the fleet and of
 // two controllers, one of which sees the store late.
 func TestHoweverFarTheViewIsBehindNothingIsOvercommitted(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			l := newLagging(t)

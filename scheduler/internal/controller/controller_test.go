@@ -157,6 +157,7 @@ func (w *world) finish(i *fleet.Instance) {
 }
 
 func TestWhatIsWantedIsPlaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 1000)
@@ -168,6 +169,7 @@ func TestWhatIsWantedIsPlaced(t *testing.T) {
 }
 
 func TestFiftyAtOnceGetDistinctPortsAndNoMoreRoomThanThereIs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n1", 300) // room for 30
 	ids := w.want(w.group("many", nil), 50)
@@ -189,6 +191,7 @@ func TestFiftyAtOnceGetDistinctPortsAndNoMoreRoomThanThereIs(t *testing.T) {
 }
 
 func TestAPendingOneSaysWhyAndIsPlacedWhenRoomIsFree(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 10)
@@ -206,6 +209,7 @@ func TestAPendingOneSaysWhyAndIsPlacedWhenRoomIsFree(t *testing.T) {
 }
 
 func TestWithoutNodesTheReasonIsThatAndAJoinHelps(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	id := w.want(w.group("early", nil), 1)[0]
@@ -215,6 +219,7 @@ func TestWithoutNodesTheReasonIsThatAndAJoinHelps(t *testing.T) {
 }
 
 func TestACordonExcludesUntilItIsLifted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.commit(store.Create(keys.NodeDesired("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}))
@@ -227,6 +232,7 @@ func TestACordonExcludesUntilItIsLifted(t *testing.T) {
 }
 
 func TestWhatIsStoppedMeanwhileIsNotPlaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	g := w.group("lobby", nil)
@@ -243,6 +249,7 @@ func TestWhatIsStoppedMeanwhileIsNotPlaced(t *testing.T) {
 }
 
 func TestAStaticInstanceStaysWhereItsDataLies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 1000)
@@ -268,6 +275,7 @@ func TestAStaticInstanceStaysWhereItsDataLies(t *testing.T) {
 }
 
 func TestASecondSchedulerTakesOverAndNothingIsOvercommitted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n1", 300)
 	stop := w.schedule("a")
@@ -292,6 +300,7 @@ func TestASecondSchedulerTakesOverAndNothingIsOvercommitted(t *testing.T) {
 }
 
 func TestMissingPartsAreNamed(t *testing.T) {
+	t.Parallel()
 	_, err := scheduler.New(scheduler.Config{})
 	if !errs.Is(err, errs.Invalid) {
 		t.Errorf("err = %v", fmt.Sprint(err))
@@ -308,6 +317,7 @@ func (w *world) block(id fleet.NodeID, ports ...fleet.BlockedPort) {
 }
 
 func TestAPortThatAStrangerHoldsIsAvoided(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n1", 1000)
 	w.block("n1", fleet.BlockedPort{Port: 30000, Until: time.Now().Add(time.Hour)})
@@ -321,6 +331,7 @@ func TestAPortThatAStrangerHoldsIsAvoided(t *testing.T) {
 // The blocking time starts when the scheduler sees the report. The node's clock does not
 // matter.
 func TestABlockedPortIsTriedAgainWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
 	for _, skew := range []time.Duration{-12 * time.Hour, 0, 12 * time.Hour} {
 		w := newWorld(t)
 		w.node("n1", 1000)
@@ -337,6 +348,7 @@ func TestABlockedPortIsTriedAgainWhenItsTimeIsOver(t *testing.T) {
 }
 
 func TestAnInstanceWaitsForItsPlan(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n1", 1000)
 	w.schedule("a")
@@ -350,6 +362,7 @@ func TestAnInstanceWaitsForItsPlan(t *testing.T) {
 }
 
 func TestALostNodeKeepsItsRoomUntilItsAgentSpeaks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n1", 10)
 	w.schedule("a")
@@ -397,6 +410,7 @@ func (w *world) again(id fleet.InstanceID) {
 }
 
 func TestAStaticInstanceThatIsToLeaveALostNodeIsPlacedElsewhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n1", 100)
 	w.schedule("a")
@@ -416,6 +430,7 @@ func TestAStaticInstanceThatIsToLeaveALostNodeIsPlacedElsewhere(t *testing.T) {
 }
 
 func TestANodeThatWasBackMeanwhileIsNotLeft(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n1", 100)
 	w.schedule("a")
@@ -466,6 +481,7 @@ func (w *world) join(id fleet.NodeID, dataUUID string) {
 }
 
 func TestAStaticInstanceWaitsForTheDataOfADeletedNode(t *testing.T) {
+	t.Parallel()
 	static := func(s *fleet.GroupSpec) { s.Static.Enabled = true }
 	begun := func(t *testing.T) (w *world, id fleet.InstanceID) {
 		w = newWorld(t)
@@ -510,6 +526,7 @@ func TestAStaticInstanceWaitsForTheDataOfADeletedNode(t *testing.T) {
 }
 
 func TestAnInstanceOnSharedStorageIsFreeOfADeletedNode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.join("n1", "first")
 	w.schedule("a")
@@ -528,6 +545,7 @@ func TestAnInstanceOnSharedStorageIsFreeOfADeletedNode(t *testing.T) {
 }
 
 func TestPlacementsWithLargeValuesDoNotFillOneTransaction(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n1", 1000)
 	ids := w.wantWith(w.group("lobby", nil), 40, map[string]string{"motd": strings.Repeat("x", 60<<10)})
@@ -538,6 +556,7 @@ func TestPlacementsWithLargeValuesDoNotFillOneTransaction(t *testing.T) {
 }
 
 func TestPlacementsWithManyPortsFillARequestSooner(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for n := range 12 {
 		w.node(fleet.NodeID(fmt.Sprint("n", n)), 1000)
@@ -556,6 +575,7 @@ func TestPlacementsWithManyPortsFillARequestSooner(t *testing.T) {
 }
 
 func TestLargeValuesOnManyNodesFillARequestTogether(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for n := range 2 {
 		w.node(fleet.NodeID(fmt.Sprint("n", n)), 1000)

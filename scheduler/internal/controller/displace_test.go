@@ -32,6 +32,7 @@ func (l *lagging) serve(id fleet.InstanceID) {
 }
 
 func TestWhatMetAChangeIsAskedForAgainAtOnce(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 10)
 	low := l.taken("low", nil)
@@ -57,6 +58,7 @@ func TestWhatMetAChangeIsAskedForAgainAtOnce(t *testing.T) {
 func preempts(s *fleet.GroupSpec) { s.Priority, s.Preempts = 50, true }
 
 func TestAMoveThatMetAChangeIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 100)
 	ids := l.want("lobby", 5, func(s *fleet.GroupSpec) { s.Rebalance = true })
@@ -82,6 +84,7 @@ func TestAMoveThatMetAChangeIsTriedAgain(t *testing.T) {
 }
 
 func TestWhenPlayersLeaveOneThatMayMakeRoomItIsAskedTo(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 10)
 	low := l.taken("low", nil)

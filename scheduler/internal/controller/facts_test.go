@@ -30,6 +30,7 @@ func (w *world) placeOne(g *fleet.Group) *fleet.Instance {
 }
 
 func TestANodeThatKeepsFailingARevisionIsAvoided(t *testing.T) {
+	t.Parallel()
 	for _, replica := range []string{"that saw it happen", "that found it"} {
 		t.Run("by a scheduler "+replica, func(t *testing.T) {
 			w := newWorld(t)
@@ -70,6 +71,7 @@ func (w *world) restarted(i *fleet.Instance, times int) {
 }
 
 func TestWhatIsStartedAgainInPlaceIsAFailureEachTime(t *testing.T) {
+	t.Parallel()
 	for _, replica := range []string{"that saw it happen", "that found it"} {
 		t.Run("by a scheduler "+replica, func(t *testing.T) {
 			w := newWorld(t)
@@ -93,6 +95,7 @@ func TestWhatIsStartedAgainInPlaceIsAFailureEachTime(t *testing.T) {
 }
 
 func TestAStrangersPortIsNoFailureOfTheNode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("big", 100_000)
 	g := w.group("lobby", nil)
@@ -107,6 +110,7 @@ func TestAStrangersPortIsNoFailureOfTheNode(t *testing.T) {
 }
 
 func TestANodeStaysAGroupsOwnWhenAnotherSchedulerTakesOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n", 1000)
 	stop := w.schedule("first")
@@ -122,6 +126,7 @@ func TestANodeStaysAGroupsOwnWhenAnotherSchedulerTakesOver(t *testing.T) {
 }
 
 func TestTheOperatorsRoomReplacesTheAgents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n", 1000)
 	w.commit(store.Create(keys.NodeDesired("n"), fleet.NodeDesired{Node: "n", Room: &fleet.NodeRoom{MaxInstances: 1}}))
@@ -138,6 +143,7 @@ func TestTheOperatorsRoomReplacesTheAgents(t *testing.T) {
 }
 
 func TestAConstraintThatCannotBeReadSaysWhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n", 1000)
 	w.schedule("s")
@@ -149,6 +155,7 @@ func TestAConstraintThatCannotBeReadSaysWhere(t *testing.T) {
 }
 
 func TestTemplatesLargerThanTheFreeDiskWaitForRoom(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n", 1000)
 	ref := content.TemplateRef{Group: "default", Name: "maps"}
@@ -169,6 +176,7 @@ func TestTemplatesLargerThanTheFreeDiskWaitForRoom(t *testing.T) {
 }
 
 func TestReasonsOfWhateverLengthAreWritten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n1", 1000)
 	w.schedule("s")

@@ -48,6 +48,7 @@ func (l *lagging) remove(ids []fleet.InstanceID, group fleet.GroupName, node fle
 
 // Groups, plans, quotas, nodes and instances come and go and must leave nothing in memory.
 func TestNothingGrowsWithWhatHasComeAndGone(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	for n := range 12 {
 		node, group, quota := fleet.NodeID(fmt.Sprint("n", n)), fleet.GroupName(fmt.Sprint("g", n)), fmt.Sprint("q", n)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestNothingIsPlacedOnANodeThatWasDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	node := l.node("n1", 100)
 	id := l.want("lobby", 1, nil)[0]
@@ -25,6 +26,7 @@ func TestNothingIsPlacedOnANodeThatWasDeletedMeanwhile(t *testing.T) {
 }
 
 func TestANodeThatShrankMeanwhileIsNotGivenMoreThanItHas(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	rev := l.node("n1", 100)
 	ids := l.want("lobby", 10, nil)
@@ -42,6 +44,7 @@ func TestANodeThatShrankMeanwhileIsNotGivenMoreThanItHas(t *testing.T) {
 }
 
 func TestDataIsNotLaidOnANodeThatIsLost(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	session := l.node("n1", 100_000)
 	l.node("n2", 100)

@@ -182,6 +182,7 @@ func (l *lagging) wantOn(id fleet.InstanceID, node fleet.NodeID) {
 }
 
 func TestAPlacementWithALostAnswerIsNotMadeTwice(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	id, cordon := l.cordoned()
 	l.faults.LoseAnswer(keys.Root+"placements/", true)
@@ -203,6 +204,7 @@ func TestAPlacementWithALostAnswerIsNotMadeTwice(t *testing.T) {
 }
 
 func TestADoubtOutlivesTheLossOfSomeOfItsShards(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	kept, lost, stop := l.rival()
 	stop()
@@ -259,6 +261,7 @@ func (l *lagging) owning(owned func() *store.Ownership, n int) {
 }
 
 func TestAPlacementThatNeverArrivedIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	id, _ := l.cordoned()
 	l.faults.Refuse(keys.Root + "placements/")
@@ -270,6 +273,7 @@ func TestAPlacementThatNeverArrivedIsMadeAgain(t *testing.T) {
 }
 
 func TestNothingIsPlacedTwiceBeforeTheViewHasIt(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	id, cordon := l.cordoned()
 	l.pass()
@@ -279,6 +283,7 @@ func TestNothingIsPlacedTwiceBeforeTheViewHasIt(t *testing.T) {
 }
 
 func TestAFloorOfALostPastIsForgotten(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 100_000)
 	l.instance("first", 10)
@@ -303,6 +308,7 @@ func (l *lagging) note(id fleet.InstanceID) fleet.Pending {
 }
 
 func TestANoteThatMetAChangeIsWrittenAfterIt(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 10)
 	id := l.instance("big", 1000)
@@ -317,6 +323,7 @@ func TestANoteThatMetAChangeIsWrittenAfterIt(t *testing.T) {
 }
 
 func TestEveryNoteThatCameTooSoonIsStillDue(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 10)
 	ids := []fleet.InstanceID{l.instance("big", 1000), l.instance("bigger", 2000)}
@@ -337,6 +344,7 @@ func TestEveryNoteThatCameTooSoonIsStillDue(t *testing.T) {
 }
 
 func TestWhatWasAnsweredBeforeEtcdWentBackIsNotPlacedTwice(t *testing.T) {
+	t.Parallel()
 	for when, late := range map[string]bool{"the answer came before": false, "the answer came after": true} {
 		t.Run(when, func(t *testing.T) {
 			l := newLagging(t)
@@ -362,6 +370,7 @@ func TestWhatWasAnsweredBeforeEtcdWentBackIsNotPlacedTwice(t *testing.T) {
 }
 
 func TestWhatALostPastHadAndEtcdHasNotIsPlacedAgain(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 100)
 	id := l.want("lobby", 1, nil)[0]

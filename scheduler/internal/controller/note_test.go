@@ -32,6 +32,7 @@ func (l *lagging) at(now time.Time) (notes int) {
 }
 
 func TestAReasonThatChangesWhileItsNoteIsUnderWayIsTold(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 5)
 	ids := l.want("lobby", 2, nil)
@@ -55,6 +56,7 @@ func TestAReasonThatChangesWhileItsNoteIsUnderWayIsTold(t *testing.T) {
 }
 
 func TestNotesThatAreDueDelayNoPlacement(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 1000)
 	l.want("large", 2000, func(s *fleet.GroupSpec) { s.Resources.MemoryMiB = 2000 })
@@ -73,6 +75,7 @@ func TestNotesThatAreDueDelayNoPlacement(t *testing.T) {
 }
 
 func TestPlacementsLeaveRoomForNotes(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	ids := l.want("large", 1, func(s *fleet.GroupSpec) { s.Resources.MemoryMiB, s.Priority = 2000, 1 })
 	for n := range 200 {
@@ -92,6 +95,7 @@ func TestPlacementsLeaveRoomForNotes(t *testing.T) {
 }
 
 func TestManyThatWaitAreToldSoonOfAnotherReasonAndSeldomOfCounts(t *testing.T) {
+	t.Parallel()
 	t.Run("all for the same", func(t *testing.T) { tellMany(t, 1) })
 	t.Run("for many things", func(t *testing.T) { tellMany(t, 50) })
 }
@@ -140,6 +144,7 @@ func tellMany(t *testing.T, groups int) {
 }
 
 func TestANoteWithALostAnswerDoesNotOutliveItsPlacement(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 5)
 	id := l.want("lobby", 1, nil)[0]

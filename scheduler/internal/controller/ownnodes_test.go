@@ -6,6 +6,7 @@ import (
 )
 
 func TestHeavyLossKeepsASchedulerToItsOwnNodes(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	for _, c := range []struct {
 		rule            string

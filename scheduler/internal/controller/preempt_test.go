@@ -39,6 +39,7 @@ func preempting(priority int) func(*fleet.GroupSpec) {
 }
 
 func TestTheYoungestOfLowPriorityIsAskedToMakeRoomAndNobodyElseGetsIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.schedule("b")
@@ -82,6 +83,7 @@ func (w *world) anyPlaced(ids []fleet.InstanceID) {
 }
 
 func TestNoRoomIsMade(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func(w *world, low *fleet.Instance) (high func(*fleet.GroupSpec)){
 		"by groups that do not ask for it": func(*world, *fleet.Instance) func(*fleet.GroupSpec) {
 			return func(s *fleet.GroupSpec) { s.Priority = 50 }
@@ -119,6 +121,7 @@ func TestNoRoomIsMade(t *testing.T) {
 }
 
 func TestEachOfManyIsMadeRoomForOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 60)
@@ -142,6 +145,7 @@ func TestEachOfManyIsMadeRoomForOnce(t *testing.T) {
 }
 
 func TestRoomIsKeptThoughWhoAskedForItIsGone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	stop := w.schedule("a")
 	w.node("n1", 10)
@@ -166,6 +170,7 @@ func TestRoomIsKeptThoughWhoAskedForItIsGone(t *testing.T) {
 }
 
 func TestNobodyIsDisplacedForRoomThatComesByItself(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 20)

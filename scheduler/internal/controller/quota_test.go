@@ -27,6 +27,7 @@ func ofTenant(name string) func(*fleet.GroupSpec) {
 // TestTwoSchedulersNeverOverspendATenantsQuota has many tenants, each with one group per
 // scheduler. The schedulers race for the rest of each quota.
 func TestTwoSchedulersNeverOverspendATenantsQuota(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.schedule("b")
@@ -112,6 +113,7 @@ func (w *world) wantAll(groups []*fleet.Group, n int) (ids []fleet.InstanceID) {
 }
 
 func TestWhoExceedsAQuotaWaitsAndSaysSoUntilItAllowsMore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 1000)
@@ -134,6 +136,7 @@ func TestWhoExceedsAQuotaWaitsAndSaysSoUntilItAllowsMore(t *testing.T) {
 }
 
 func TestAQuotaBelowWhatIsHeldStopsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 1000)
@@ -158,6 +161,7 @@ func TestAQuotaBelowWhatIsHeldStopsNothing(t *testing.T) {
 }
 
 func TestWhatIsReservedForAGroupIsLeftForIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 100)
@@ -178,6 +182,7 @@ func TestWhatIsReservedForAGroupIsLeftForIt(t *testing.T) {
 }
 
 func TestHoweverManyReserveOthersArePlaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 1000)
@@ -193,6 +198,7 @@ func TestHoweverManyReserveOthersArePlaced(t *testing.T) {
 }
 
 func TestAGroupThatTooManyQuotasCountWaitsAndSaysSo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 1000)

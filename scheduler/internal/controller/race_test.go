@@ -40,6 +40,7 @@ func (w *world) decided(ids []fleet.InstanceID) (out []*fleet.Instance) {
 }
 
 func TestTwoSchedulersAtOnceNeverGiveTheSameRoom(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.node("n1", 600)
 	g := w.group("many", nil)
@@ -62,6 +63,7 @@ func TestTwoSchedulersAtOnceNeverGiveTheSameRoom(t *testing.T) {
 }
 
 func TestWhoLostItsShardsPlacesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	stale := w.rival("scheduler-a")
 	await.That(t, "all shards owned", func() string {

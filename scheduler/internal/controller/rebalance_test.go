@@ -36,6 +36,7 @@ func (w *world) succeed(g *fleet.Group, e *fleet.Eviction) fleet.InstanceID {
 }
 
 func TestANewNodeIsFilledByMovesOfWhatNobodyPlaysOn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.schedule("b")
@@ -76,6 +77,7 @@ func TestANewNodeIsFilledByMovesOfWhatNobodyPlaysOn(t *testing.T) {
 }
 
 func TestNothingIsMovedUnlessItsGroupAsksForIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 100)

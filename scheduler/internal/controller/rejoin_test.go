@@ -48,6 +48,7 @@ func (e *entry) txn() store.Txn {
 // The lost node joins and leaves again after the decision and before the transaction
 // arrives.
 func TestAPlacementComparesThatTheLostNodeHasNotJoinedAgain(t *testing.T) {
+	t.Parallel()
 	e, commit := moving(t)
 	joined, err := commit(store.Txn{Writes: []store.Write{store.Replace(keys.Node(lost), fleet.Node{ID: lost}, e.instance.Intent.LeavesNode)}})
 	if err != nil {
@@ -64,6 +65,7 @@ func TestAPlacementComparesThatTheLostNodeHasNotJoinedAgain(t *testing.T) {
 
 // An enforcer before this version wrote an intent without LeavesNode.
 func TestAnIntentOfAnEarlierEnforcerLeavesTheNodeByItsStatusAlone(t *testing.T) {
+	t.Parallel()
 	for name, rewritten := range map[string]bool{"the loss lasts": false, "the status was written again": true} {
 		t.Run(name, func(t *testing.T) {
 			e, commit := moving(t)

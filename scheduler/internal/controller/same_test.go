@@ -84,6 +84,7 @@ func (l *lagging) moment() *facts.Moment {
 var sameScore = cmp.Comparer(func(a, b place.Score) bool { return a == b })
 
 func TestWhatIsToldIsWhatIsDecided(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("fleet ", seed), func(t *testing.T) {
 			l := drawn(t, seed)
@@ -130,6 +131,7 @@ func TestWhatIsToldIsWhatIsDecided(t *testing.T) {
 }
 
 func TestRoomThatIsMadeForAnInstanceIsItsOwnWhenItIsExplained(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 20)
 	id := l.taken("other", nil)

@@ -34,6 +34,7 @@ func (w *world) shards(replicas int) (held map[int]cluster.Shard) {
 }
 
 func TestFourSchedulersPlaceAFleetWithoutGivingRoomOrAPortTwice(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const nodes, each, groups, perGroup = 4, 50, 20, 11 // 220 wanted, room for 200
 	for n := range nodes {
@@ -79,6 +80,7 @@ func TestFourSchedulersPlaceAFleetWithoutGivingRoomOrAPortTwice(t *testing.T) {
 }
 
 func TestWhatASchedulerLeftBehindIsPlacedByAnotherAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	stop := w.schedule("a")
 	w.schedule("b")

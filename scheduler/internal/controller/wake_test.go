@@ -86,6 +86,7 @@ func (l *lagging) taken(group fleet.GroupName, change func(*fleet.GroupSpec)) fl
 
 // Each change that may make an instance fit must cause a retry without the timer.
 func TestWhateverMakesItFitWakesWhoWaits(t *testing.T) {
+	t.Parallel()
 	template := content.TemplateRef{Group: "default", Name: "maps"}
 	tests := map[string]struct {
 		ask    func(*fleet.GroupSpec)
@@ -269,6 +270,7 @@ func TestWhateverMakesItFitWakesWhoWaits(t *testing.T) {
 }
 
 func TestWhenASpreadBecomesMoreEvenThoseThatWaitForThatGoOn(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 100)
 	l.node("n2", 100)
@@ -292,6 +294,7 @@ func TestWhenASpreadBecomesMoreEvenThoseThatWaitForThatGoOn(t *testing.T) {
 }
 
 func TestAllThatAreOnSharedStorageAreFreedByTheEndOfADeletedNode(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 100)
 	ids := l.want("world", 5, func(s *fleet.GroupSpec) { s.Static.Enabled, s.OnNodeLoss = true, fleet.NodeLossReplace })
@@ -319,6 +322,7 @@ func TestAllThatAreOnSharedStorageAreFreedByTheEndOfADeletedNode(t *testing.T) {
 }
 
 func TestTheEndOfAMoveFreesWhoTookThePlace(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 100)
 	first := l.taken("lobby", nil)
@@ -335,6 +339,7 @@ func TestTheEndOfAMoveFreesWhoTookThePlace(t *testing.T) {
 }
 
 func TestTheTimerHelpsThoughSomebodyElseWakesTheControllerMoreOften(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 5)
 	l.want("lobby", 1, func(s *fleet.GroupSpec) { s.Rebalance = true })
@@ -350,6 +355,7 @@ func TestTheTimerHelpsThoughSomebodyElseWakesTheControllerMoreOften(t *testing.T
 }
 
 func TestRoomIsKeptForWhoLostARaceForIt(t *testing.T) {
+	t.Parallel()
 	l := newLagging(t)
 	l.node("n1", 10)
 	id := l.taken("other", nil)

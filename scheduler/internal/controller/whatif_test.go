@@ -70,6 +70,7 @@ func (w *world) mixed() {
 }
 
 func TestADrainFollowsTheGroupsPolicies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.mixed()
@@ -77,6 +78,7 @@ func TestADrainFollowsTheGroupsPolicies(t *testing.T) {
 }
 
 func TestALossFollowsTheGroupsPolicies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.mixed()
@@ -84,6 +86,7 @@ func TestALossFollowsTheGroupsPolicies(t *testing.T) {
 }
 
 func TestALossOfTheEnforcersOwnIsMadeGoodUpToTheMinimum(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.node("n1", 1000)
@@ -99,6 +102,7 @@ func TestALossOfTheEnforcersOwnIsMadeGoodUpToTheMinimum(t *testing.T) {
 }
 
 func TestSoMuchLossThatNothingIsReplacedIsSaid(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.node("n1", 1000)
@@ -111,6 +115,7 @@ func TestSoMuchLossThatNothingIsReplacedIsSaid(t *testing.T) {
 }
 
 func TestWhoWaitsAlreadyIsPlacedFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.node("n1", 15)
@@ -123,6 +128,7 @@ func TestWhoWaitsAlreadyIsPlacedFirst(t *testing.T) {
 }
 
 func TestAnAnswerThatTakesTooLongIsGivenUpAndSaidToBe(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.schedule("a")
 	w.node("n1", 1000)
@@ -136,6 +142,7 @@ func TestAnAnswerThatTakesTooLongIsGivenUpAndSaidToBe(t *testing.T) {
 }
 
 func TestALossThatHappensIsTheOneThatWasSimulated(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.node("n1", 1000)
@@ -163,6 +170,7 @@ func TestALossThatHappensIsTheOneThatWasSimulated(t *testing.T) {
 }
 
 func TestTheHigherPriorityIsReplacedFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.node("n1", 1000)
@@ -174,6 +182,7 @@ func TestTheHigherPriorityIsReplacedFirst(t *testing.T) {
 }
 
 func TestQuotasAndReservationsHoldInWhatIsSimulatedAndExplained(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.node("n1", 45)
@@ -199,6 +208,7 @@ func TestQuotasAndReservationsHoldInWhatIsSimulatedAndExplained(t *testing.T) {
 }
 
 func TestAGroupIsSimulatedAsItWouldBe(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.node("n1", 1000)

@@ -215,6 +215,7 @@ func TestContainers(t *testing.T) {
 		"setuid files and device nodes give no rights":     nothingGained,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t)
 			s.network = "private" // as most containers have
 			test(s, e)
