@@ -29,10 +29,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-func TestMain(m *testing.M) {
-	await.Parallel(4)
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	adminPassword = "correct horse battery"

@@ -339,8 +339,8 @@ func TestACommandThatIsSentAgainIsAnsweredAsItWasUnlessItShowsASecret(t *testing
 	}
 }
 
+// It runs alone, because the gateway waits for etcd for four seconds only.
 func TestAStartThatFailsHalfWayTellsHowManyThereAre(t *testing.T) {
-	t.Parallel()
 	etcd := storetest.Start(t)
 	faulty, faults := etcd.Faulty(t)
 	if _, err := faulty.Join(t.Context(), time.Now()); err != nil {

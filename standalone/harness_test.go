@@ -32,7 +32,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv(beTheProgram) != "" || len(os.Args) > 1 && os.Args[1] == arenaCommand {
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	await.Parallel(4)
 	os.Exit(m.Run())
 }
 

@@ -29,7 +29,6 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(replicaVariable); what != "" {
 		os.Exit(runReplica(strings.Fields(what)))
 	}
-	await.Parallel(4)
 	os.Exit(m.Run())
 }
 

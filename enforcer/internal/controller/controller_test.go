@@ -16,10 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-func TestMain(m *testing.M) {
-	await.Parallel(4)
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func minimum(n int) func(*fleet.Group) {
 	return func(g *fleet.Group) { g.Spec.Scaling.Min = n }
