@@ -8,7 +8,6 @@ import (
 )
 
 func TestAKilledAgentEndsNothingAndNoConsoleMissesALine(t *testing.T) {
-	t.Parallel()
 	programs, err := site.Build(t.Context(), t.TempDir(), false, adopt.Packages()...)
 	if err != nil {
 		t.Fatal(err)

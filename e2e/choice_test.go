@@ -219,7 +219,6 @@ func accounts(t *testing.T, admin *cluster.Client, id string) (problem string) {
 }
 
 func TestTwentyGroupsScaledAtOnceNeverExceedAMaximumOrANode(t *testing.T) {
-	t.Parallel()
 	_, admin := newTrio(t)
 	const groups, wanted = 20, 3 // 60 instances of 15 MiB; 13 fit on each node
 	for g := range groups {

@@ -232,7 +232,6 @@ func TestHighPriorityGetsTheRoomOfTheCheapestAndOfNobodyElse(t *testing.T) {
 }
 
 func TestANewNodeAmongTenFullOnesIsFilledAndNobodyWhoPlaysNoticesIt(t *testing.T) {
-	t.Parallel()
 	d := newDesk(t)
 	var nodes []fleet.NodeID
 	for n := range 10 {

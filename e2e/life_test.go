@@ -126,7 +126,6 @@ func TestScaleConvergesBothWays(t *testing.T) {
 }
 
 func TestFiftyParallelStartsGetDistinctPortsAndExactAccounting(t *testing.T) {
-	t.Parallel()
 	c := cluster.Start(t, cluster.Options{MemoryMiB: 50 * 32, CPU: 10000})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, arenaGroup(t, c, "many", map[string]any{"maxInstances": 0}))

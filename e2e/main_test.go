@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	await.Parallel(6)
+	await.Parallel(3) // the largest scenarios run alone
 	code := m.Run()
 	cluster.Cleanup()
 	os.Exit(code)

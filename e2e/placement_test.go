@@ -228,7 +228,6 @@ var exclusions = []excluded{
 }
 
 func TestWhatNoNodeMayRunSaysWhyInEveryViewAndRunsOnceTheCauseIsGone(t *testing.T) {
-	t.Parallel()
 	shared := newPair(t)
 	var took []time.Duration
 	for n, x := range exclusions {

@@ -147,7 +147,6 @@ func whereabouts(admin *cluster.Client) map[string]string {
 }
 
 func TestAThousandPlayersOfTenServersAreTheSameOnEveryGateway(t *testing.T) {
-	t.Parallel()
 	const servers, each = 10, 100
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)

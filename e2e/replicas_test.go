@@ -23,7 +23,6 @@ func stream(t *testing.T, at cluster.Cluster, ticket, lastID string) (events <-c
 }
 
 func TestAnyGatewayServesAnyRequest(t *testing.T) {
-	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	second, third := cluster.AddGateway(t, c, admin, "second"), cluster.AddGateway(t, c, admin, "third")
@@ -75,7 +74,6 @@ func TestAnyGatewayServesAnyRequest(t *testing.T) {
 // Gateways crash and stop while a client follows events. Each time it continues at another
 // gateway.
 func TestNoEventIsLostOrToldTwiceWhileGatewaysDie(t *testing.T) {
-	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	second, third := cluster.AddGateway(t, c, admin, "second"), cluster.AddGateway(t, c, admin, "third")

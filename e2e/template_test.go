@@ -84,7 +84,6 @@ func archive(t *testing.T, files int, text string) []byte {
 }
 
 func TestEachOfAHundredStartsHasOneVersion(t *testing.T) {
-	t.Parallel()
 	const starts, files = 100, 20
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
