@@ -106,6 +106,8 @@ func (b *besieged) changes(t *testing.T) []change {
 		{route: "POST /api/v1/cluster/config/rollback", body: `{"targetVersion":0}`},
 		{route: "PATCH /api/v1/admin/cors/origins", body: replaced["PATCH /api/v1/admin/cors/origins"][1]},
 		{route: "PATCH /api/v1/admin/network/allowed-subnets", body: replaced["PATCH /api/v1/admin/network/allowed-subnets"][1]},
+		{route: "PUT /api/v1/maintenance", body: `{"enabled":true}`},
+		{route: "PUT /api/v1/maintenance", body: `{"enabled":false}`},
 		{route: "PUT /api/v1/quotas/:name", body: `{"selector":{"tenant":"acme"},"limit":{"instances":9}}`},
 		{route: "DELETE /api/v1/quotas/:name"},
 		{route: "PUT /api/v1/secrets/:name", body: `{"value":"other"}`},

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/e2e/cluster"
 	"github.com/orreryhq/orrery/libs/await"
@@ -93,6 +94,32 @@ func TestAKilledServerIsReplacedAtOnce(t *testing.T) {
 	}
 	if other := before[0]; admin.Instance(other.UID).PID != other.PID {
 		t.Error("an unrelated instance was restarted")
+	}
+}
+
+func TestMaintenanceOfAllGroupsHoldsReplacementsUntilItEnds(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	createGroup(t, admin, arenaGroup(t, c, "game", map[string]any{"minInstances": 2}))
+	before := admin.AwaitRunning("game", 2)
+	admin.Do("PUT", "/api/v1/maintenance", map[string]any{"enabled": true, "message": "back soon"}).OK(200)
+	if err := syscall.Kill(before[0].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	admin.AwaitState(before[0].UID, "CRASHED")
+	// A stop goes through the enforcer too, so it has seen the crash when this one ends.
+	admin.Do("POST", "/api/v1/services/"+before[1].UID+"/stop", nil).OK(200)
+	admin.AwaitState(before[1].UID, "STOPPED")
+	admin.Do("PUT", "/api/v1/maintenance", map[string]any{"enabled": false}).OK(200)
+	var m struct{ UpdatedAt time.Time }
+	admin.Do("GET", "/api/v1/maintenance", nil).OK(200, &m)
+	for _, i := range admin.AwaitRunning("game", 2) {
+		var made struct{ CreatedAt time.Time }
+		admin.Do("GET", "/api/v1/services/"+i.UID, nil).OK(200, &made)
+		if made.CreatedAt.Before(m.UpdatedAt) {
+			t.Errorf("%s was created at %v, before the maintenance ended at %v", i.ID, made.CreatedAt, m.UpdatedAt)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/record"
+	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
 // Group is a declared group. The gateway writes it. The enforcer removes it once it is marked
@@ -172,6 +174,33 @@ type Maintenance struct {
 	On      bool     `json:"on,omitempty"`
 	Message string   `json:"message,omitempty"`
 	Bypass  []string `json:"bypass,omitempty"`
+}
+
+// Validate returns everything that is wrong, each as an Invalid error that names the field message
+// or bypass as given.
+func (m Maintenance) Validate(message, bypass string) []error {
+	var p validate.Problems
+	p.Lines(message, m.Message, validate.MaxShown)
+	p.Each(bypass, m.Bypass, p.Word, validate.MaxWord)
+	return p.List
+}
+
+// Under returns the maintenance in force for a group whose own maintenance is m, under that of all
+// groups. The group's message wins. If both are on, only players in both lists may join.
+func (m Maintenance) Under(all Maintenance) Maintenance {
+	switch {
+	case !all.On:
+		return m
+	case !m.On:
+		return all
+	}
+	out := Maintenance{On: true, Message: cmp.Or(m.Message, all.Message)}
+	for _, name := range m.Bypass {
+		if slices.Contains(all.Bypass, name) {
+			out.Bypass = append(out.Bypass, name)
+		}
+	}
+	return out
 }
 
 // Motd is the message of the day a proxy shows for the group.

@@ -124,10 +124,10 @@ func (a *API) groups(c *gin.Context) {
 		if g.Deleting {
 			continue
 		}
-		spec := g.Spec
+		spec, m := g.Spec, s.MaintenanceOf(g)
 		one := group{
 			Name: name, Platform: spec.Software.Platform, MinInstances: spec.Scaling.Min, MaxInstances: spec.Scaling.Max, MaxPlayers: spec.Players.Max,
-			IsMaintenance: spec.Maintenance.On, MaintenanceMessage: spec.Maintenance.Message, MaintenanceBypass: append([]string{}, spec.Maintenance.Bypass...),
+			IsMaintenance: m.On, MaintenanceMessage: m.Message, MaintenanceBypass: append([]string{}, m.Bypass...),
 			IsStatic: spec.Static.Enabled, DefaultGroup: spec.Players.DefaultGroup, MemoryMb: spec.Resources.MemoryMiB,
 			CPUReservation: float64(spec.Resources.CPU) / 100, DiskReservationMb: spec.Resources.DiskMiB,
 			JVMArgs: append([]string{}, spec.Software.JVMArgs...), Env: map[string]string{}, NodeAffinity: append([]string{}, spec.Where.Affinity...),

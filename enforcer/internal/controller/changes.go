@@ -96,6 +96,10 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 	case view.KindReport:
 		c.emptied(b, ch)
 	case view.KindTemplateHead: // see lookAtUnrunnable
+	case view.KindMaintenance:
+		for name := range c.known() {
+			c.queue.Add(name)
+		}
 	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode: // no plan depends on them
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -44,6 +45,26 @@ func TestKeepsTheMinimum(t *testing.T) {
 	w.change("lobby", minimum(1))
 	if left := w.untilLiving("lobby", 1); left[0].Intent.Name != "lobby-1" {
 		t.Errorf("%s was left, want the oldest", left[0].Intent.Name)
+	}
+}
+
+func TestNothingStartsDuringMaintenanceOfAllGroups(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	on := cluster.Maintenance{Maintenance: fleet.Maintenance{On: true}}
+	since := w.commit(store.Create(keys.Maintenance(), on))
+	w.group("lobby", minimum(2))
+	w.group("game", func(g *fleet.Group) { g.Spec.Scaling.Max = 1 })
+	w.create("game")
+	w.create("game")
+	w.untilLiving("game", 1) // stops still happen
+	on.On = false
+	ended := w.commit(store.Replace(keys.Maintenance(), on, since))
+	for _, i := range w.untilLiving("lobby", 2) {
+		if i.Intent.CreateRev < ended {
+			t.Errorf("%s was created at revision %d, before the maintenance ended at %d", i.Intent.Name, i.Intent.CreateRev, ended)
+		}
 	}
 }
 

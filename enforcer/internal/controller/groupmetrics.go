@@ -101,7 +101,7 @@ func (c *Controller) groupFigures(snap *view.Snapshot, g *fleet.Group, now time.
 			serving++
 		}
 	}
-	if !g.Deleting && !g.Spec.Maintenance.On && g.Spec.Scaling.Mode != fleet.ScalingManual {
+	if !g.Deleting && !snap.MaintenanceOf(g).On && g.Spec.Scaling.Mode != fleet.ScalingManual {
 		f.missing = max(0, plan.Target(&g.Spec)-serving)
 	}
 	f.paused = c.pausedGroup(snap, g, now)

@@ -41,7 +41,8 @@ func split(actions []plan.Action) (births, rest []plan.Action) {
 	return births, rest
 }
 
-// spawn commits the starts, provided that the group's record is unchanged.
+// spawn commits the starts, provided that the group's record and the maintenance of all groups are
+// unchanged.
 func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) (rev int64, err error) {
 	if len(actions) == 0 {
 		return 0, nil
@@ -55,8 +56,11 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 		}
 		births = append(births, b)
 	}
-	unchanged := store.Unchanged(keys.Group(t.name), t.group().ModRev)
-	for _, txn := range spawner.Txns(births, []store.Fence{t.fence}, []store.Guard{unchanged}, c.store.MaxOps()) {
+	unchanged := []store.Guard{
+		store.Unchanged(keys.Group(t.name), t.group().ModRev),
+		store.Unchanged(keys.Maintenance(), t.snap.Maintenance().ModRev),
+	}
+	for _, txn := range spawner.Txns(births, []store.Fence{t.fence}, unchanged, c.store.MaxOps()) {
 		at, err := c.store.Commit(ctx, txn)
 		rev = max(rev, at)
 		if err != nil {

@@ -87,7 +87,7 @@ func (c *Controller) carryOut(ctx context.Context, t *task, actions []plan.Actio
 // input collects the input for planning a group.
 func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time) plan.Input {
 	in := plan.Input{
-		Limits: c.limits,
+		Limits: c.limits, Maintenance: s.Maintenance().On,
 		Session: func(n fleet.NodeID) *fleet.NodeSession {
 			session, _ := s.NodeSessions.Get(n)
 			return c.stamps.session(session, now)

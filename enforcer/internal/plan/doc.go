@@ -35,7 +35,7 @@
 //   - A frozen instance is left alone. It is neither trimmed nor evicted, and once it has
 //     ended it is neither restarted nor replaced nor deleted. It still counts in its
 //     group. A requested restart and the deletion of its group still happen.
-//   - A group in maintenance starts nothing. A group with MANUAL scaling is neither scaled
+//   - A group in maintenance, alone or with all others, starts nothing. A group with MANUAL scaling is neither scaled
 //     nor healed. Stops, orders, requested restarts and the maximum work in both.
 //
 // # Crashes

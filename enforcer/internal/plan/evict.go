@@ -120,7 +120,7 @@ func (p *pass) stopReplacement(i *fleet.Instance) {
 // mayMove reports whether a replacement may be started for an instance that should move.
 func (p *pass) mayMove(i *fleet.Instance) bool {
 	s := p.spec()
-	if !s.Rebalance || s.Maintenance.On || s.Scaling.Mode == fleet.ScalingManual || p.in.Players(i) > 0 || i.State() != fleet.Online || p.shared(i) {
+	if !s.Rebalance || p.maintained() || s.Scaling.Mode == fleet.ScalingManual || p.in.Players(i) > 0 || i.State() != fleet.Online || p.shared(i) {
 		return false
 	}
 	if s.Scaling.Max > 0 && p.countLiving() > s.Scaling.Max {

@@ -93,6 +93,9 @@ func (p *pass) wakeAt(t time.Time) {
 func (p *pass) group() *fleet.Group    { return p.in.Group }
 func (p *pass) spec() *fleet.GroupSpec { return &p.in.Group.Spec }
 
+// maintained reports whether the group is in maintenance, alone or with all others.
+func (p *pass) maintained() bool { return p.in.Maintenance || p.spec().Maintenance.On }
+
 // living reports whether an instance counts, considering the stops of this pass.
 func (p *pass) living(i *fleet.Instance) bool {
 	return !p.stopped[i.Intent.ID] && i.Living(p.spec().KeepsLost())

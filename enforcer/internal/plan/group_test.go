@@ -141,6 +141,11 @@ func TestGroup(t *testing.T) {
 			s.add(manual, createdAt(at(-3*time.Hour)), crashed(at(-2*time.Hour)))
 		}, 0, nil},
 
+		{"maintenance of all groups starts nothing", func(s *sim) {
+			s.maintenance, s.group.Spec.Scaling.Min = true, 2
+			s.add(crashed(at(0)))
+		}, keep, nil},
+
 		{"a crashed minimum instance is replaced by name", func(s *sim) {
 			s.group.Spec.Scaling.Min = 2
 			s.add(crashed(at(0)))

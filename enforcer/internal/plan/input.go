@@ -20,6 +20,8 @@ type Input struct {
 	// Ancestors are the groups it inherits from, the parent first. A change of one of them
 	// may fix the crashes.
 	Ancestors []*fleet.Group
+	// Maintenance reports whether all groups are in maintenance. The group may be so alone.
+	Maintenance bool
 	// Instances are all instances of the group, in any order.
 	Instances []*fleet.Instance
 	// CrashLoop is the group's crash loop, or nil.

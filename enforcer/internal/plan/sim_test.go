@@ -36,8 +36,10 @@ type sim struct {
 	evictions map[fleet.InstanceID]*fleet.Eviction
 	waiting   map[fleet.InstanceID]bool // of other groups
 	outage    Outage
-	limits    Limits
-	made      int
+	// maintenance is that of all groups.
+	maintenance bool
+	limits      Limits
+	made        int
 	// republished means that all templates have newer versions.
 	republished bool
 }
@@ -74,7 +76,7 @@ func newSim() *sim {
 
 func (s *sim) input() Input {
 	return Input{
-		Group: s.group, Whole: s.whole, Ancestors: s.ancestors, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits,
+		Group: s.group, Whole: s.whole, Ancestors: s.ancestors, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits, Maintenance: s.maintenance,
 		Session:     func(n fleet.NodeID) *fleet.NodeSession { return s.sessions[n] },
 		Plan:        func(d string) *fleet.Plan { return s.plans[d] },
 		Republished: func(string) bool { return s.republished },

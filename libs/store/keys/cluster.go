@@ -55,6 +55,11 @@ func ConfigActive() Key[cluster.ConfigActive] {
 	return Key[cluster.ConfigActive]{Root + "config-active/cluster"}
 }
 
+// Maintenance is the maintenance of all groups at once. Written by the gateway.
+func Maintenance() Key[cluster.Maintenance] {
+	return Key[cluster.Maintenance]{Root + "maintenance/cluster"}
+}
+
 // EgressUpgrade marks that the hosts of sources from before the allow list are on it. Written
 // by the gateway once.
 func EgressUpgrade() Key[cluster.EgressUpgrade] {

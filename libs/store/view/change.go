@@ -48,6 +48,7 @@ const (
 	KindMessage       Kind = "messages"
 	KindConfig        Kind = "config"
 	KindConfigActive  Kind = "config-active"
+	KindMaintenance   Kind = "maintenance"
 	KindRevokedNode   Kind = "revoked-nodes"
 	KindJoinToken     Kind = "join-tokens"
 )

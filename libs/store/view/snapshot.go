@@ -130,6 +130,7 @@ type Snapshot struct {
 	auditOf        Table[pair, *account.AuditSlip]       // by kind and name of an object, and id
 	ConfigVersions Table[string, *cluster.ConfigVersion] // in the order of versions
 	ConfigActive   Table[string, *cluster.ConfigActive]  // one, or none
+	Maintenances   Table[string, *cluster.Maintenance]   // one, or none
 	JoinTokens     Table[fleet.NodeID, *cluster.JoinToken]
 	RevokedNodes   Table[fleet.NodeID, *cluster.RevokedNode]
 	// definers are derived from TemplateHeads. Snapshots with the same heads share them.
@@ -286,4 +287,17 @@ func (s *Snapshot) Config() cluster.ConfigActive {
 		return *active
 	}
 	return cluster.ConfigActive{}
+}
+
+// Maintenance returns the maintenance of all groups, zero before the first.
+func (s *Snapshot) Maintenance() cluster.Maintenance {
+	for _, m := range s.Maintenances.All() {
+		return *m
+	}
+	return cluster.Maintenance{}
+}
+
+// MaintenanceOf returns the maintenance in force for a group: its own, that of all groups, or both.
+func (s *Snapshot) MaintenanceOf(g *fleet.Group) fleet.Maintenance {
+	return g.Spec.Maintenance.Under(s.Maintenance().Maintenance)
 }

@@ -105,6 +105,7 @@ func kindTables() map[Kind]kindTable {
 		KindMessage:      table(1, func(s *Snapshot) *Table[string, *players.PlayerMessage] { return &s.Messages }),
 		KindConfig:       table(1, func(s *Snapshot) *Table[string, *cluster.ConfigVersion] { return &s.ConfigVersions }),
 		KindConfigActive: table(1, func(s *Snapshot) *Table[string, *cluster.ConfigActive] { return &s.ConfigActive }),
+		KindMaintenance:  table(1, func(s *Snapshot) *Table[string, *cluster.Maintenance] { return &s.Maintenances }),
 		KindRevokedNode:  table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.RevokedNode] { return &s.RevokedNodes }),
 		KindJoinToken:    table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.JoinToken] { return &s.JoinTokens }),
 		KindSession: {

@@ -138,12 +138,12 @@ func (s *simulation) loseOf(node fleet.NodeID, on []*fleet.Instance, mass bool) 
 		for _, i := range wanted {
 			s.settle(i, client.EffectStopped, fleet.ReasonNodeLost, "its group stops what was on a lost node (onNodeLoss: stop)")
 		}
-		if heals(g) {
+		if s.heals(g) {
 			s.refill(g, node, nil)
 		}
 	case g.Spec.Scaling.Mode == fleet.ScalingManual:
 		kept("its group is scaled by hand: nothing takes its place")
-	case g.Spec.Maintenance.On:
+	case s.m.Snap.MaintenanceOf(g).On:
 		kept("its group is in maintenance: nothing takes its place meanwhile")
 	case g.Spec.Static.Enabled:
 		s.move(g, wanted)
@@ -153,8 +153,8 @@ func (s *simulation) loseOf(node fleet.NodeID, on []*fleet.Instance, mass bool) 
 }
 
 // heals reports whether the enforcer starts missing instances of a group.
-func heals(g *fleet.Group) bool {
-	return g.Spec.Scaling.Mode != fleet.ScalingManual && !g.Spec.Maintenance.On
+func (s *simulation) heals(g *fleet.Group) bool {
+	return g.Spec.Scaling.Mode != fleet.ScalingManual && !s.m.Snap.MaintenanceOf(g).On
 }
 
 // move requests new placements for a static group's lost instances.

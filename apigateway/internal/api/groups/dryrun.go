@@ -84,7 +84,7 @@ func (a *API) addCounts(c *gin.Context, s *view.Snapshot, r *dryRun, before, aft
 	}
 	switch wanted := after.Spec.Scaling.Min; {
 	case after.Spec.Scaling.Mode == fleet.ScalingManual:
-	case living < wanted && after.Spec.Maintenance.On:
+	case living < wanted && s.MaintenanceOf(after).On:
 		r.Notes = append(r.Notes, fmt.Sprintf("%d instances would start after the maintenance", wanted-living))
 	case living < wanted:
 		from := len(r.Placements)

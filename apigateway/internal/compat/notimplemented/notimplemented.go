@@ -23,7 +23,7 @@ import (
 // features.
 func Routes(v *view.View) []server.Route {
 	r := routes{v}
-	return slices.Concat(r.deployments(), r.drains(), maintenance(), overlays(), backups(), membership(), modules(), allocations())
+	return slices.Concat(r.deployments(), r.drains(), overlays(), backups(), membership(), modules(), allocations())
 }
 
 type routes struct{ view *view.View }
@@ -48,14 +48,6 @@ func (r routes) drains() []server.Route {
 	return server.Under("/api/v1/nodes/:id",
 		server.Post("/drain", server.Needs(auth.NodesDrain), r.ofNode(notImplemented("drains", "cordon the node and stop its instances instead"))),
 		server.Post("/undrain", server.Needs(auth.NodesDrain), r.ofNode(notImplemented("drains", "uncordon the node instead"))),
-	)
-}
-
-// maintenance is the maintenance mode of all groups.
-func maintenance() []server.Route {
-	return server.Under("/api/v1/maintenance",
-		server.Get("", server.Needs(auth.GroupsView), constant(gin.H{"enabled": false, "message": ""})),
-		server.Put("", server.Needs(auth.GroupsUpdate), notImplemented("maintenance of all groups at once", "set it for each group instead")),
 	)
 }
 

@@ -37,7 +37,7 @@ type instanceScope struct {
 func forAll(t Type) bool {
 	switch t {
 	case InstanceStateChanged, InstanceRemoved,
-		GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, GroupAggregatesUpdated,
+		GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, MaintenanceUpdated, GroupAggregatesUpdated,
 		NetworkCreated, NetworkUpdated, NetworkDeleted, ResyncRequired:
 		return true
 	}

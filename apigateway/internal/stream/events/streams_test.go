@@ -19,6 +19,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -44,6 +45,7 @@ func TestEveryMutationYieldsItsEventWithTheRevisionAsID(t *testing.T) {
 		{store.Create(keys.Placement("n1", id), fleet.Placement{Instance: id, Node: "n1", Generation: 1}), []events.Type{events.InstanceStateChanged}},
 		{store.Create(keys.Status(id), fleet.Status{Instance: id, Generation: 1, State: fleet.Online}), []events.Type{events.InstanceStateChanged, events.GroupAggregatesUpdated}},
 		{store.Create(keys.NodeDesired("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}), []events.Type{events.NodeCordonChanged}},
+		{store.Create(keys.Maintenance(), cluster.Maintenance{}), []events.Type{events.MaintenanceUpdated}},
 		{store.Create(keys.CrashLoop("lobby"), fleet.CrashLoop{Group: "lobby", Crashes: 3}), []events.Type{events.GroupCrashLoop}},
 	}
 	for _, step := range steps {

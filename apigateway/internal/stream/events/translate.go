@@ -113,6 +113,8 @@ func (t *translator) plain(c view.Change) {
 		t.network(c)
 	case view.KindConfigActive:
 		t.config(c)
+	case view.KindMaintenance:
+		t.maintenance(c)
 	case view.KindAudit:
 		t.audited(c)
 	default: // other kinds are internal

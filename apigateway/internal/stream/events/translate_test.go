@@ -288,6 +288,15 @@ func TestTranslate(t *testing.T) {
 		},
 		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &fleet.CrashLoop{}}}, nil},
 
+		{
+			"the maintenance of all groups",
+			[]view.Change{{
+				Kind: view.KindMaintenance, Rev: 7, Key: []string{"cluster"},
+				After: &cluster.Maintenance{Maintenance: fleet.Maintenance{On: true, Message: "back soon"}},
+			}},
+			[]line{{"7", events.MaintenanceUpdated, "", events.Fields{"globalEnabled": true, "message": "back soon"}}},
+		},
+
 		{"usage is live, and players of running instances with it", []view.Change{
 			told(in(fleet.Starting), in(fleet.Online)),
 			{Kind: view.KindReport, Rev: 8, Key: []string{"n1"}, After: &reports.Report{

@@ -13,13 +13,13 @@ const InstanceMetrics Type = "INSTANCE_METRICS"
 var reserved = []Type{
 	"NODE_DRAIN_REQUESTED", "NODE_DRAIN_COMPLETED",
 	"INSTANCE_WARM_CHANGED", "INSTANCE_DRAINING", "INSTANCE_CONSOLE_OUTPUT", "DEPLOYMENT_CREATED", "DEPLOYMENT_COMPLETED", "PLAYER_JOURNEY",
-	"MAINTENANCE_UPDATED", "MODULE_LOADED", "MODULE_UNLOADED", "MODULE_FRONTEND_RELOADED", "CAPABILITY_REGISTERED",
+	"MODULE_LOADED", "MODULE_UNLOADED", "MODULE_FRONTEND_RELOADED", "CAPABILITY_REGISTERED",
 	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED", "CHOREOGRAPHY_OVERLAY_ACTIVATED", "CHOREOGRAPHY_OVERLAY_DEACTIVATED",
 }
 
 // emitted are all types that this system sends.
 var emitted = []Type{
-	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, GroupAggregatesUpdated, GroupCrashLoop,
+	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, MaintenanceUpdated, GroupAggregatesUpdated, GroupCrashLoop,
 	InstanceStateChanged, InstanceCrashed, InstanceRemoved, InstanceMetrics,
 	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeStatus, NodeCacheStatus, NodeHeartbeatStale, NodeHeartbeatResumed,
 	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged, ResourceChanged,
