@@ -1,6 +1,10 @@
 package apigateway
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+)
 
 func TestAGroupWithAnUnknownReferenceOrModeIsRefusedWithTheFieldAndTheValue(t *testing.T) {
 	t.Parallel()
@@ -39,4 +43,19 @@ func TestAGroupThatIsAFallbackIsNotDeleted(t *testing.T) {
 	s.do("PATCH", "/api/v1/groups/games", `{"fallbackGroup":null,"bedrockProxyGroup":""}`).want(200)
 	s.do("DELETE", "/api/v1/groups/lobby", nil).want(204)
 	s.do("DELETE", "/api/v1/groups/geyser", nil).want(204)
+}
+
+func TestAGroupSaysWhichOfItsDependenciesDoesNotRun(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("base", nil)
+	s.group("user", map[string]any{"dependsOn": []string{"base"}})
+	const waits = "it starts nothing while no instance runs of base (dependsOn)"
+	s.do("GET", "/api/v1/groups/user", nil).want(200).is("message", waits)
+	s.do("PATCH", "/api/v1/groups/user?dryRun=true", `{"minInstances":2}`).want(200).is("placements", []any{}).naming("2 instances would start later: " + waits)
+	id := s.start("base")
+	s.hold(id, "node-1", fleet.Resources{MemoryMiB: 64})
+	s.status(id, "node-1", fleet.Status{State: fleet.Online})
+	s.do("GET", "/api/v1/groups/user", nil).want(200).is("message", "")
 }

@@ -176,8 +176,7 @@ type Maintenance struct {
 	Bypass  []string `json:"bypass,omitempty"`
 }
 
-// Validate returns everything that is wrong, each as an Invalid error that names the field message
-// or bypass as given.
+// Validate returns everything that is wrong as Invalid errors that name the given fields.
 func (m Maintenance) Validate(message, bypass string) []error {
 	var p validate.Problems
 	p.Lines(message, m.Message, validate.MaxShown)
@@ -188,19 +187,14 @@ func (m Maintenance) Validate(message, bypass string) []error {
 // Under returns the maintenance in force for a group whose own maintenance is m, under that of all
 // groups. The group's message wins. If both are on, only players in both lists may join.
 func (m Maintenance) Under(all Maintenance) Maintenance {
-	switch {
-	case !all.On:
+	if !all.On {
 		return m
-	case !m.On:
+	} else if !m.On {
 		return all
 	}
-	out := Maintenance{On: true, Message: cmp.Or(m.Message, all.Message)}
-	for _, name := range m.Bypass {
-		if slices.Contains(all.Bypass, name) {
-			out.Bypass = append(out.Bypass, name)
-		}
-	}
-	return out
+	m.Message = cmp.Or(m.Message, all.Message)
+	m.Bypass = slices.DeleteFunc(slices.Clone(m.Bypass), func(name string) bool { return !slices.Contains(all.Bypass, name) })
+	return m
 }
 
 // Motd is the message of the day a proxy shows for the group.

@@ -15,7 +15,7 @@ func (c *Controller) changed(b view.Batch) {
 	now := c.now()
 	c.stamps.heard(&b, now)
 	c.outages.heard(&b, now)
-	nodes, heads, groups := false, false, map[fleet.GroupName]bool{}
+	nodes, heads, groups, ready := false, false, map[fleet.GroupName]bool{}, map[fleet.GroupName]bool{}
 	for i := range b.Changes {
 		c.changedOne(&b, &b.Changes[i])
 		c.roomTaken(&b, &b.Changes[i])
@@ -24,10 +24,14 @@ func (c *Controller) changed(b view.Batch) {
 		if b.Changes[i].Kind == view.KindGroup {
 			groups[b.Changes[i].Group()] = true
 		}
+		if becameOnline(&b.Changes[i]) {
+			ready[b.Changes[i].Group()] = true
+		}
 	}
 	for name := range below(b.After, groups) {
 		c.look(name)
 	}
+	c.lookAtDependents(b.After, ready)
 	if nodes {
 		c.weigh(b.After)
 	}
@@ -42,6 +46,23 @@ func (c *Controller) lookAtUnrunnable(s *view.Snapshot) {
 	for _, i := range s.Instances.All() {
 		if i.Unrunnable() {
 			c.look(i.Intent.Group)
+		}
+	}
+}
+
+// becameOnline reports whether an instance changed to ONLINE.
+func becameOnline(ch *view.Change) bool {
+	return ch.Instance != nil && ch.Instance.State() == fleet.Online && (ch.InstanceBefore == nil || ch.InstanceBefore.State() != fleet.Online)
+}
+
+// lookAtDependents queues the groups that depend on any of the ready ones.
+func (c *Controller) lookAtDependents(s *view.Snapshot, ready map[fleet.GroupName]bool) {
+	if len(ready) == 0 {
+		return
+	}
+	for name, g := range s.Groups.All() {
+		if slices.ContainsFunc(g.Spec.DependsOn, func(d fleet.GroupName) bool { return ready[d] }) {
+			c.look(name)
 		}
 	}
 }

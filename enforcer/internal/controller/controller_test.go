@@ -68,6 +68,26 @@ func TestNothingStartsDuringMaintenanceOfAllGroups(t *testing.T) {
 	}
 }
 
+func TestAGroupWaitsUntilOneOfEachDependencyIsOnline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	w.group("proxy", func(g *fleet.Group) {
+		g.Spec.Scaling.Min, g.Spec.DependsOn = 2, []fleet.GroupName{"lobby", "game"}
+	})
+	w.group("lobby", minimum(1))
+	w.group("game", minimum(2))
+	w.online(w.untilLiving("lobby", 1)[0].Intent.ID)
+	second := w.untilLiving("game", 2)[1].Intent.ID
+	w.place(second)
+	ready := w.report(second, fleet.Online, fleet.ReasonReady)
+	for _, i := range w.untilLiving("proxy", 2) {
+		if i.Intent.CreateRev <= ready {
+			t.Errorf("%s was created at revision %d, before its dependency was online at %d", i.Intent.Name, i.Intent.CreateRev, ready)
+		}
+	}
+}
+
 func TestManyAreMadeInSeveralTransactions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -157,6 +157,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 	}
 	if g, ok := s.Groups.Get(name); ok {
 		in.Group, in.Whole, in.Ancestors = c.stamps.group(g, now), &s.Whole(g).Spec, c.ancestors(s, g, now)
+		in.Unmet = len(s.Unmet(g)) > 0
 	}
 	loop, _ := s.CrashLoops.Get(name)
 	in.CrashLoop = c.stamps.loop(loop, now)

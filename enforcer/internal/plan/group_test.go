@@ -141,6 +141,15 @@ func TestGroup(t *testing.T) {
 			s.add(manual, createdAt(at(-3*time.Hour)), crashed(at(-2*time.Hour)))
 		}, 0, nil},
 
+		{"a group whose dependency does not run starts nothing", func(s *sim) {
+			s.unmet, s.group.Spec.Scaling.Min = true, 2
+			s.add(crashed(at(0)))
+		}, keep, nil},
+		{"a group whose dependency does not run keeps its maximum", func(s *sim) {
+			s.unmet, s.group.Spec.Scaling.Max = true, 1
+			s.add(manual, online)
+			s.add(manual, online)
+		}, 0, []string{"stop i00002 by stop: AboveMaximum"}},
 		{"maintenance of all groups starts nothing", func(s *sim) {
 			s.maintenance, s.group.Spec.Scaling.Min = true, 2
 			s.add(crashed(at(0)))

@@ -11,7 +11,7 @@ import (
 
 // heal starts missing instances as soon as the crashes allow it.
 func (p *pass) heal() {
-	if p.spec().Scaling.Mode == fleet.ScalingManual || p.maintained() {
+	if p.spec().Scaling.Mode == fleet.ScalingManual || p.maintained() || p.in.Unmet {
 		return
 	}
 	starts := p.starts()

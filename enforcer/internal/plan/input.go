@@ -22,6 +22,8 @@ type Input struct {
 	Ancestors []*fleet.Group
 	// Maintenance reports whether all groups are in maintenance. The group may be so alone.
 	Maintenance bool
+	// Unmet reports whether no instance is ONLINE of a group that this one depends on.
+	Unmet bool
 	// Instances are all instances of the group, in any order.
 	Instances []*fleet.Instance
 	// CrashLoop is the group's crash loop, or nil.

@@ -29,6 +29,7 @@ func anySim(t *rapid.T) *sim {
 	}
 	spec.Rebalance = rapid.Bool().Draw(t, "rebalance")
 	spec.Maintenance.On = rapid.IntRange(0, 5).Draw(t, "maintenance") == 0
+	s.unmet = rapid.IntRange(0, 9).Draw(t, "unmet") == 0
 	s.maintenance = rapid.IntRange(0, 9).Draw(t, "maintenance of all") == 0
 	spec.Static.Enabled = rapid.IntRange(0, 2).Draw(t, "static") == 0
 	s.group.Deleting = rapid.IntRange(0, 5).Draw(t, "deleting") == 0
@@ -339,7 +340,7 @@ func (s *sim) live(now time.Time) {
 func TestConvergesWhenNothingCrashes(t *testing.T) {
 	property(t, func(t *rapid.T, s *sim) {
 		s.group.Deleting = false
-		s.maintenance, s.group.Spec.Maintenance.On = false, false
+		s.unmet, s.maintenance, s.group.Spec.Maintenance.On = false, false, false
 		s.group.Spec.Scaling.Mode = fleet.ScalingDynamic
 		for _, i := range s.instances { // frozen instances need not converge
 			i.Intent.Frozen = false

@@ -36,6 +36,7 @@ type sim struct {
 	evictions map[fleet.InstanceID]*fleet.Eviction
 	waiting   map[fleet.InstanceID]bool // of other groups
 	outage    Outage
+	unmet     bool
 	// maintenance is that of all groups.
 	maintenance bool
 	limits      Limits
@@ -76,7 +77,7 @@ func newSim() *sim {
 
 func (s *sim) input() Input {
 	return Input{
-		Group: s.group, Whole: s.whole, Ancestors: s.ancestors, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits, Maintenance: s.maintenance,
+		Group: s.group, Whole: s.whole, Ancestors: s.ancestors, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits, Maintenance: s.maintenance, Unmet: s.unmet,
 		Session:     func(n fleet.NodeID) *fleet.NodeSession { return s.sessions[n] },
 		Plan:        func(d string) *fleet.Plan { return s.plans[d] },
 		Republished: func(string) bool { return s.republished },

@@ -289,6 +289,25 @@ func (s *Snapshot) Config() cluster.ConfigActive {
 	return cluster.ConfigActive{}
 }
 
+// Unmet returns the groups that a group depends on of which no instance is ONLINE.
+func (s *Snapshot) Unmet(g *fleet.Group) (unmet []fleet.GroupName) {
+	for _, name := range g.Spec.DependsOn {
+		if !s.hasOnline(name) {
+			unmet = append(unmet, name)
+		}
+	}
+	return unmet
+}
+
+func (s *Snapshot) hasOnline(g fleet.GroupName) bool {
+	for i := range s.GroupInstances(g) {
+		if i.State() == fleet.Online {
+			return true
+		}
+	}
+	return false
+}
+
 // Maintenance returns the maintenance of all groups, zero before the first.
 func (s *Snapshot) Maintenance() cluster.Maintenance {
 	for _, m := range s.Maintenances.All() {

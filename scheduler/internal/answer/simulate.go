@@ -1,7 +1,6 @@
 package answer
 
 import (
-	"cmp"
 	"math/rand/v2"
 	"slices"
 
@@ -141,10 +140,10 @@ func (s *simulation) ask(r *place.Request, o client.Outcome) {
 	s.out.Instances = append(s.out.Instances, o)
 }
 
-// decide places the requests, highest priority first, and fills the outcomes.
+// decide places the requests, highest rank first, and fills the outcomes.
 func (s *simulation) decide() error {
 	slices.SortStableFunc(s.asked, func(a, b asked) int {
-		return cmp.Compare(facts.Priority(s.m.Snap, b.request.Group), facts.Priority(s.m.Snap, a.request.Group))
+		return facts.Rank(s.m.Snap, a.request.Group).Compare(facts.Rank(s.m.Snap, b.request.Group))
 	})
 	requests := make([]*place.Request, len(s.asked))
 	for n := range s.asked {

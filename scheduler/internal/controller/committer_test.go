@@ -249,19 +249,26 @@ func TestWhatIsAssumedSurvivesARelistAndEndsWithIt(t *testing.T) {
 	}
 }
 
-func TestThePriorityOfGroupsComesBeforeAge(t *testing.T) {
+func TestPriorityThenStartupWeightComeBeforeAge(t *testing.T) {
 	t.Parallel()
-	l := newLagging(t)
-	older := l.want("older", 1, nil)[0]
-	newer := l.want("newer", 1, func(s *fleet.GroupSpec) { s.Priority = 5 })[0]
-	l.showAll()
-	l.pass() // both wait for a node
-	l.node("n1", 10)
-	l.showAll()
-	l.pass()
-	l.wantOn(newer, "n1")
-	if got := l.placedOn(older); len(got) > 0 {
-		t.Errorf("the older one is on %v, too", got)
+	for name, first := range map[string]func(*fleet.GroupSpec){
+		"priority before weight": func(s *fleet.GroupSpec) { s.Priority = 5 },
+		"weight before age":      func(s *fleet.GroupSpec) { s.StartupWeight = 20 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLagging(t)
+			older := l.want("older", 1, func(s *fleet.GroupSpec) { s.StartupWeight = 10 })[0]
+			newer := l.want("newer", 1, first)[0]
+			l.showAll()
+			l.pass() // both wait for a node
+			l.node("n1", 10)
+			l.showAll()
+			l.pass()
+			l.wantOn(newer, "n1")
+			if got := l.placedOn(older); len(got) > 0 {
+				t.Errorf("the older one is on %v, too", got)
+			}
+		})
 	}
 }
 
@@ -346,7 +353,7 @@ func TestTheQueueGivesThePriorToThePriorAndLosesNone(t *testing.T) {
 		for n := range rapid.IntRange(0, 40).Draw(t, "waiters") {
 			w := &pending.Instance{
 				ID: fleet.NewInstanceID(uint64(n)), Index: -1, Ordinal: rapid.IntRange(0, 2).Draw(t, "ordinal"),
-				Priority: rapid.IntRange(-1, 1).Draw(t, "priority"), Age: rapid.Int64Range(0, 2).Draw(t, "age"),
+				Rank: pending.Rank{Priority: rapid.IntRange(-1, 1).Draw(t, "priority"), Weight: rapid.IntRange(0, 1).Draw(t, "weight")}, Age: rapid.Int64Range(0, 2).Draw(t, "age"),
 			}
 			q.Add(w)
 			q.Add(w) // twice must have no effect

@@ -180,7 +180,7 @@ func (s *state) apply(c *view.Change, now time.Time) {
 	case view.KindTemplateHead: // only the latest version's size is known
 		s.diskFreed()
 	case view.KindGroup:
-		s.updatePriority(c)
+		s.updateRank(c)
 		s.setGroup(c)
 	case view.KindQuota:
 		s.setQuota(c)

@@ -14,12 +14,12 @@ func (s *state) addWaiter(i *fleet.Instance) {
 	if s.waiters[in.ID] != nil || s.assumed[in.ID] != nil {
 		return
 	}
-	w := facts.Waiting(i, s.priority(in.Group))
+	w := facts.Waiting(i, s.rank(in.Group))
 	s.waiters[in.ID] = w
 	s.ready.Add(w)
 }
 
-func (s *state) priority(g fleet.GroupName) int { return facts.Priority(s.snap, g) }
+func (s *state) rank(g fleet.GroupName) pending.Rank { return facts.Rank(s.snap, g) }
 
 // removeWaiter removes a waiter.
 func (s *state) removeWaiter(id fleet.InstanceID) {
@@ -62,7 +62,7 @@ func (s *state) requeue(w *pending.Instance) {
 	if !ok || !i.NeedsPlacement() || s.waiters[w.ID] != nil || s.assumed[w.ID] != nil {
 		return
 	}
-	w.Priority = s.priority(w.Group)
+	w.Rank = s.rank(w.Group)
 	s.waiters[w.ID] = w
 	s.ready.Add(w)
 	s.nominate(w.ID)
@@ -109,15 +109,15 @@ func (s *state) retryClasses() {
 	}
 }
 
-// updatePriority applies a group's changed priority to its waiters.
-func (s *state) updatePriority(c *view.Change) {
+// updateRank applies a group's changed rank to its waiters.
+func (s *state) updateRank(c *view.Change) {
 	g := fleet.GroupName(c.Key[0])
-	priority := s.priority(g)
-	if old, ok := c.Before.(*fleet.Group); ok && old.Spec.Priority == priority {
+	rank := s.rank(g)
+	if old, ok := c.Before.(*fleet.Group); ok && pending.RankOf(&old.Spec) == rank {
 		return
 	}
 	for _, w := range s.waiters {
-		if w.Group != g || w.Priority == priority {
+		if w.Group != g || w.Rank == rank {
 			continue
 		}
 		queue := &s.ready
@@ -126,7 +126,7 @@ func (s *state) updatePriority(c *view.Change) {
 		}
 		queued := w.Index >= 0
 		queue.Remove(w)
-		w.Priority = priority
+		w.Rank = rank
 		if queued {
 			queue.Add(w)
 		}

@@ -78,7 +78,7 @@ func (m *Moment) Waiting() []*fleet.Instance {
 	var all pending.Queue
 	for _, i := range m.Snap.Instances.All() {
 		if i.NeedsPlacement() {
-			all = append(all, Waiting(i, Priority(m.Snap, i.Intent.Group)))
+			all = append(all, Waiting(i, Rank(m.Snap, i.Intent.Group)))
 		}
 	}
 	sort.Sort(all)

@@ -61,15 +61,15 @@ func MoveRefused(to fleet.NodeID, u *place.Unfit) *place.Unfit {
 }
 
 // Waiting returns the queue entry of an instance that needs a placement.
-func Waiting(i *fleet.Instance, priority int) *pending.Instance {
+func Waiting(i *fleet.Instance, rank pending.Rank) *pending.Instance {
 	in := &i.Intent
-	return &pending.Instance{ID: in.ID, Group: in.Group, Age: in.ModRev, Ordinal: in.Ordinal, Priority: priority, Index: -1}
+	return &pending.Instance{ID: in.ID, Group: in.Group, Age: in.ModRev, Ordinal: in.Ordinal, Rank: rank, Index: -1}
 }
 
-// Priority returns a group's priority; 0 when the group has no record.
-func Priority(snap *view.Snapshot, g fleet.GroupName) int {
+// Rank returns a group's rank; zero when the group has no record.
+func Rank(snap *view.Snapshot, g fleet.GroupName) pending.Rank {
 	if group, ok := snap.Groups.Get(g); ok {
-		return group.Spec.Priority
+		return pending.RankOf(&group.Spec)
 	}
-	return 0
+	return pending.Rank{}
 }

@@ -3,6 +3,7 @@
 package pending
 
 import (
+	"cmp"
 	"container/heap"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 type Instance struct {
 	ID    fleet.InstanceID
 	Group fleet.GroupName
-	// Priority is that of its group when it was last queued.
-	Priority int
+	// Rank is that of its group when it was last queued.
+	Rank Rank
 	// Age is the revision at which the placement was requested: the lowest waits longest.
 	Age     int64
 	Ordinal int
@@ -37,11 +38,23 @@ type Instance struct {
 	NoteDue, NoteSent, NoteUnknown bool
 }
 
-// Before orders the queue: the highest priority first, then the longest wait.
+// Rank orders the groups whose instances are placed: those of higher priority first, and among them
+// those of higher startup weight.
+type Rank struct{ Priority, Weight int }
+
+// RankOf returns a group's rank.
+func RankOf(s *fleet.GroupSpec) Rank { return Rank{s.Priority, s.StartupWeight} }
+
+// Compare is negative when r comes before o.
+func (r Rank) Compare(o Rank) int {
+	return cmp.Or(cmp.Compare(o.Priority, r.Priority), cmp.Compare(o.Weight, r.Weight))
+}
+
+// Before orders the queue: the highest rank first, then the longest wait.
 func (w *Instance) Before(o *Instance) bool {
 	switch {
-	case w.Priority != o.Priority:
-		return w.Priority > o.Priority
+	case w.Rank != o.Rank:
+		return w.Rank.Compare(o.Rank) < 0
 	case w.Age != o.Age:
 		return w.Age < o.Age
 	case w.Ordinal != o.Ordinal:

@@ -84,6 +84,8 @@ func (a *API) addCounts(c *gin.Context, s *view.Snapshot, r *dryRun, before, aft
 	}
 	switch wanted := after.Spec.Scaling.Min; {
 	case after.Spec.Scaling.Mode == fleet.ScalingManual:
+	case living < wanted && unmet(s, after) != "":
+		r.Notes = append(r.Notes, fmt.Sprintf("%d instances would start later: %s", wanted-living, unmet(s, after)))
 	case living < wanted && s.MaintenanceOf(after).On:
 		r.Notes = append(r.Notes, fmt.Sprintf("%d instances would start after the maintenance", wanted-living))
 	case living < wanted:

@@ -115,7 +115,7 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 			unrunnable = fmt.Sprintf("%s is not restarted until the group changes: %s", i.Intent.Name, why)
 		}
 	}
-	out.Held, out.Message = *budgetOf(held), joined(unrunnable, overdrawn(held, g.Spec.Quota))
+	out.Held, out.Message = *budgetOf(held), joined(unmet(s, g), unrunnable, overdrawn(held, g.Spec.Quota))
 	if loop, ok := s.CrashLoops.Get(g.Name); ok {
 		ends := loop.EndsAt(g, compose.Ancestors(g, s.Groups.Get))
 		out.Paused = now.Before(ends)
@@ -129,6 +129,24 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 		}
 	}
 	return out
+}
+
+// unmet says which groups a group waits for, or "".
+func unmet(s *view.Snapshot, g *fleet.Group) string {
+	names := s.Unmet(g)
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("it starts nothing while no instance runs of %s (dependsOn)", joinNames(names))
+}
+
+// joinNames joins names with commas.
+func joinNames(names []fleet.GroupName) string {
+	out := make([]string, len(names))
+	for n, name := range names {
+		out[n] = string(name)
+	}
+	return strings.Join(out, ", ")
 }
 
 // joined joins the sentences that are not empty.
