@@ -111,8 +111,8 @@ type GroupSpec struct {
 	Motd        Motd        `json:"motd"`
 	Composition Composition `json:"composition"`
 
-	// Parent is the group to inherit from. DependsOn and StartupWeight order the start of groups.
-	// Instances of higher Priority are placed first.
+	// Parent is the group to inherit from. Nothing starts while no instance of a group in DependsOn
+	// is ONLINE. Instances of higher Priority are placed first, then those of higher StartupWeight.
 	Parent         GroupName   `json:"parent,omitempty"`
 	DependsOn      []GroupName `json:"dependsOn,omitempty"`
 	StartupWeight  int         `json:"startupWeight,omitempty"`

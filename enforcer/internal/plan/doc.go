@@ -36,8 +36,9 @@
 //     ended it is neither restarted nor replaced nor deleted. It still counts in its
 //     group. A requested restart and the deletion of its group still happen.
 //   - A group starts nothing while a group that it depends on has no ONLINE instance.
-//   - A group in maintenance, alone or with all others, starts nothing. A group with MANUAL scaling is neither scaled
-//     nor healed. Stops, orders, requested restarts and the maximum work in both.
+//   - A group in maintenance, alone or with all others, starts nothing. A group with MANUAL
+//     scaling is neither scaled nor healed. Stops, orders, requested restarts and the
+//     maximum work in both.
 //
 // # Crashes
 //

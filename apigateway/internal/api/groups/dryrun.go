@@ -82,10 +82,10 @@ func (a *API) addCounts(c *gin.Context, s *view.Snapshot, r *dryRun, before, aft
 			living++
 		}
 	}
-	switch wanted := after.Spec.Scaling.Min; {
+	switch wanted, waits := after.Spec.Scaling.Min, unmet(s, after); {
 	case after.Spec.Scaling.Mode == fleet.ScalingManual:
-	case living < wanted && unmet(s, after) != "":
-		r.Notes = append(r.Notes, fmt.Sprintf("%d instances would start later: %s", wanted-living, unmet(s, after)))
+	case living < wanted && waits != "":
+		r.Notes = append(r.Notes, fmt.Sprintf("%d instances would start later: %s", wanted-living, waits))
 	case living < wanted && s.MaintenanceOf(after).On:
 		r.Notes = append(r.Notes, fmt.Sprintf("%d instances would start after the maintenance", wanted-living))
 	case living < wanted:

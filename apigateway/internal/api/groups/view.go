@@ -131,22 +131,19 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 	return out
 }
 
+// maxUnmet bounds the groups that a message names.
+const maxUnmet = 10
+
 // unmet says which groups a group waits for, or "".
 func unmet(s *view.Snapshot, g *fleet.Group) string {
-	names := s.Unmet(g)
+	var names []string
+	for _, name := range s.Unmet(g) {
+		names = append(names, string(name))
+	}
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("it starts nothing while no instance runs of %s (dependsOn)", joinNames(names))
-}
-
-// joinNames joins names with commas.
-func joinNames(names []fleet.GroupName) string {
-	out := make([]string, len(names))
-	for n, name := range names {
-		out[n] = string(name)
-	}
-	return strings.Join(out, ", ")
+	return fmt.Sprintf("it starts nothing while no instance runs of %s (dependsOn)", strings.Join(names[:min(len(names), maxUnmet)], ", "))
 }
 
 // joined joins the sentences that are not empty.

@@ -40,8 +40,7 @@ func maintenanceOf(m cluster.Maintenance) maintenance {
 }
 
 func (a *API) getMaintenance(c *gin.Context) {
-	m := a.cfg.Operations.Snapshot().Maintenance()
-	sendMaintenance(c, m)
+	sendMaintenance(c, a.cfg.Operations.Snapshot().Maintenance())
 }
 
 // putMaintenance changes the fields that the body has. PrexorCloud's dashboard sends enabled and
