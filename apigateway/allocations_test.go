@@ -160,7 +160,7 @@ func TestABadClaimLeavesNoTrace(t *testing.T) {
 		`{"selectors":[]}`: "selectors",
 		`{"selectors":[{"group":"arena","labels":"a=b"}]}`: "selectors[0]",
 		`{"selectors":[{}]}`:                                                       "selectors[0]",
-		`{"selectors":[{"labels":"a in ("}]}`:                                         "selectors[0].labels",
+		`{"selectors":[{"labels":"a in ("}]}`:                                      "selectors[0].labels",
 		`{"selectors":[{"group":"arena"}],"slots":-1}`:                             "slots",
 		`{"selectors":[{"group":"arena"}],"slots":11}`:                             "no instance of the selected groups has more than 10",
 		`{"selectors":[{"group":"arena"}],"ttlSeconds":` + fmt.Sprint(1<<30) + `}`: "ttlSeconds",
