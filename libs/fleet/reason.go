@@ -7,6 +7,9 @@ type Reason string
 // Why an instance exists or has a new generation.
 const (
 	ReasonBelowMinimum Reason = "BelowMinimum" // the group had fewer instances than its minimum
+	ReasonFullness     Reason = "Fullness"     // so many slots of the group were occupied that it needed more instances
+	ReasonBuffer       Reason = "Buffer"       // fewer slots were free than the group keeps free
+	ReasonDegraded     Reason = "Degraded"     // all instances of the group had players and too few ticks per second
 	ReasonReplacement  Reason = "Replacement"  // it replaces an instance that crashed or was lost; that instance's reason and crash record say why
 	ReasonRequested    Reason = "Requested"    // a user requested it
 	ReasonRestart      Reason = "Restart"      // a user requested a restart
@@ -48,6 +51,7 @@ const (
 	ReasonStopRequested  Reason = "StopRequested"  // a user requested the stop
 	ReasonAboveMaximum   Reason = "AboveMaximum"   // the group had more instances than its maximum
 	ReasonScaledDown     Reason = "ScaledDown"     // the minimum was lowered
+	ReasonIdle           Reason = "Idle"           // it had no players for a while, and its group needed fewer instances
 	ReasonGroupDeleted   Reason = "GroupDeleted"   // its group is being deleted
 	ReasonExitedByItself Reason = "ExitedByItself" // it exited with code 0 without a stop request
 	ReasonDeadlinePassed Reason = "DeadlinePassed" // it stayed in one state longer than its plan allows, so it was killed; check its log, or raise the time limit
@@ -104,6 +108,9 @@ const (
 // reasonText maps every Reason to its Text.
 var reasonText = map[Reason]string{
 	ReasonBelowMinimum:     "the group had fewer instances than its minimum",
+	ReasonFullness:         "the group's slots were nearly full",
+	ReasonBuffer:           "the group had too few free slots",
+	ReasonDegraded:         "all instances of the group were slow",
 	ReasonReplacement:      "it replaces another instance of the group",
 	ReasonRequested:        "a user requested it",
 	ReasonRestart:          "a user requested a restart",
@@ -129,6 +136,7 @@ var reasonText = map[Reason]string{
 	ReasonStopRequested:    "a user requested the stop",
 	ReasonAboveMaximum:     "the group had more instances than its maximum",
 	ReasonScaledDown:       "the group's minimum was lowered",
+	ReasonIdle:             "it had no players, and its group needed fewer instances",
 	ReasonGroupDeleted:     "its group is being deleted",
 	ReasonExitedByItself:   "it exited with code 0 without a stop request",
 	ReasonDeadlinePassed:   "it stayed in one state longer than its plan allows",

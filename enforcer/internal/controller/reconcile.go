@@ -99,12 +99,9 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			return nil
 		},
 		Republished: func(digest string) bool { return republished(s, digest) },
-		Players: func(i *fleet.Instance) int {
-			if report, ok := s.Reports.Get(i.Node()); ok {
-				return report.Instances[i.Intent.ID].Players
-			}
-			return 0
-		},
+		Players:     func(i *fleet.Instance) int { return figuresOf(s, i).Players },
+		Figures:     func(i *fleet.Instance) reports.InstanceReport { return figuresOf(s, i) },
+		EmptySince:  func(i *fleet.Instance) time.Time { return c.empties.of(s, i.Intent.ID, now) },
 		Eviction: func(id fleet.InstanceID) *fleet.Eviction {
 			e, _ := s.Evictions.Get(id)
 			return c.stamps.eviction(e, now)
@@ -159,9 +156,19 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 		in.Group, in.Whole, in.Ancestors = c.stamps.group(g, now), &s.Whole(g).Spec, c.ancestors(s, g, now)
 		in.Unmet = len(s.Unmet(g)) > 0
 	}
+	decided, _ := s.Scalings.Get(name)
+	in.Scaled = c.stamps.scaling(s, decided, now)
 	loop, _ := s.CrashLoops.Get(name)
 	in.CrashLoop = c.stamps.loop(loop, now)
 	return in
+}
+
+// figuresOf returns what an instance reported; zero if it did not.
+func figuresOf(s *view.Snapshot, i *fleet.Instance) reports.InstanceReport {
+	if report, ok := s.Reports.Get(i.Node()); ok {
+		return report.Instances[i.Intent.ID]
+	}
+	return reports.InstanceReport{}
 }
 
 // republished reports whether a template of a plan has a newer version than the plan uses.
