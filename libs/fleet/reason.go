@@ -17,9 +17,13 @@ const (
 
 // Why the enforcer acts on a group or a record.
 const (
-	ReasonCrashLoop Reason = "CrashLoop" // too many crashes in a short time, so the group is paused; fix the cause, then change the group or reset the pause
-	ReasonCalm      Reason = "Calm"      // no crash for some time; the next pause is short again
-	ReasonRetention Reason = "Retention" // a finished record is older than the retention time and is removed
+	ReasonCrashLoop   Reason = "CrashLoop"         // too many crashes in a short time, so the group is paused; fix the cause, then change the group or reset the pause
+	ReasonMaintenance Reason = "Maintenance"       // the group, or all groups, are in maintenance, so nothing starts; end it
+	ReasonDependency  Reason = "DependencyMissing" // no instance runs of a group in dependsOn; start that group
+	ReasonAtMaximum   Reason = "AtMaximum"         // the load of the group needs more instances than maxInstances allows; raise it
+	ReasonCooldown    Reason = "Cooldown"          // the load of the group needs more instances, but the last change is too recent; wait, or lower scaleCooldownSeconds
+	ReasonCalm        Reason = "Calm"              // no crash for some time; the next pause is short again
+	ReasonRetention   Reason = "Retention"         // a finished record is older than the retention time and is removed
 )
 
 // Why an instance is pending.
@@ -115,6 +119,10 @@ var reasonText = map[Reason]string{
 	ReasonRequested:        "a user requested it",
 	ReasonRestart:          "a user requested a restart",
 	ReasonCrashLoop:        "it crashed too often in a short time",
+	ReasonMaintenance:      "the group is in maintenance",
+	ReasonDependency:       "a group that it depends on does not run",
+	ReasonAtMaximum:        "the group has as many instances as it may have",
+	ReasonCooldown:         "the number of instances has just changed",
 	ReasonCalm:             "there were no crashes for some time",
 	ReasonRetention:        "the retention time of the record is over",
 	ReasonUnscheduled:      "the scheduler has not looked at it yet",
