@@ -48,7 +48,7 @@ func (e *empties) heard(b *view.Batch, now time.Time) {
 	}
 }
 
-// of returns since when an instance without players has had none. In a snapshot ahead of the
+// of returns since when an instance without players is empty. In a snapshot ahead of the
 // processed batches it returns now, because the last one may just have left.
 func (e *empties) of(s *view.Snapshot, id fleet.InstanceID, now time.Time) time.Time {
 	e.mu.Lock()

@@ -30,7 +30,7 @@ type Instance struct {
 	// Waits is true if it has no node yet.
 	Waits bool
 	// IdleSince is since when it has had no players, or has waited. It is zero if it must not be
-	// stopped, whatever the load is.
+	// stopped for any load.
 	IdleSince time.Time
 }
 

@@ -19,7 +19,7 @@ type Load struct {
 	Instances, Slots int
 	// Degraded is how many of them have players and report fewer than DegradedTPS.
 	Degraded int
-	// Unlimited is true if one of them has no known number of slots. Only degradation counts then.
+	// Unlimited is true if the number of slots of one of them is unknown. Only degradation counts then.
 	Unlimited bool
 }
 
