@@ -84,7 +84,7 @@ func (in Input) up(now time.Time) (o Outcome, more bool) {
 	count := max(in.Count, scaling.Target(in.Spec, in.Decided))
 	load := Running(in.Instances, in.Spec)
 	load = load.With(max(0, count-load.Instances), scaling.Instance{}, usual)
-	why, message := load.Exceeds(rules)
+	why, message := load.Needs(rules)
 	if why == "" {
 		return o, false
 	}

@@ -72,7 +72,7 @@ func (l Load) exceeds(s *fleet.Scaling) fleet.Reason {
 	free := l.Slots - l.Players
 	switch {
 	case l.Unlimited:
-	case l.Players > 0 && l.Slots > 0 && float64(l.Players) >= s.UpThreshold*float64(l.Slots):
+	case l.Players > 0 && float64(l.Players) >= s.UpThreshold*float64(l.Slots):
 		return fleet.ReasonFullness
 	case s.BufferSlots > 0 && free < s.BufferSlots, l.Slots > 0 && s.BufferPercent > 0 && free*100 < l.Slots*s.BufferPercent:
 		return fleet.ReasonBuffer
@@ -81,6 +81,17 @@ func (l Load) exceeds(s *fleet.Scaling) fleet.Reason {
 		return fleet.ReasonDegraded
 	}
 	return ""
+}
+
+// Needs is Exceeds for the decision to start instances. Players on instances that take no new ones
+// start nothing alone: their instances were closed for a reason, which provides for them.
+func (l Load) Needs(s *fleet.Scaling) (fleet.Reason, string) {
+	alone := l
+	alone.Players = 0
+	if l.Instances == 0 && alone.exceeds(s) == "" {
+		return "", ""
+	}
+	return l.Exceeds(s)
 }
 
 // Missing returns how many more instances with the usual number of slots bring a load below the

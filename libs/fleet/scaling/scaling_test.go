@@ -27,7 +27,6 @@ func TestExceeds(t *testing.T) {
 		{"the threshold is reached", fleet.Scaling{UpThreshold: 0.8}, Load{}.With(1, full, usual), fleet.ReasonFullness, 1},
 		{"several are missing when the load needs them", fleet.Scaling{UpThreshold: 0.25}, Load{}.With(2, full, usual), fleet.ReasonFullness, 5},
 		{"players of an instance that takes no new ones need slots elsewhere", fleet.Scaling{UpThreshold: 0.8}, Load{}.With(1, Instance{Players: 3, Closed: true}, usual).With(1, Instance{Players: 5}, usual), fleet.ReasonFullness, 1},
-		{"but they alone start nothing", fleet.Scaling{UpThreshold: 0.8}, Load{}.With(1, Instance{Players: 3, Closed: true}, usual), "", 0},
 		{"the reported number of slots counts", fleet.Scaling{UpThreshold: 0.8}, Load{}.With(1, Instance{Players: 8, MaxPlayers: 20}, usual), "", 0},
 		{"an unknown number of slots is never full", fleet.Scaling{UpThreshold: 0.8, BufferSlots: 5}, Load{}.With(1, full, 0), "", 0},
 		{"a buffer of slots without instances", fleet.Scaling{UpThreshold: 0.8, BufferSlots: 15}, Load{}, fleet.ReasonBuffer, 2},
@@ -49,6 +48,22 @@ func TestExceeds(t *testing.T) {
 				t.Errorf("Missing = %d, want %d", got, tt.missing)
 			}
 		})
+	}
+}
+
+func TestPlayersOfClosedInstancesStartNothingAlone(t *testing.T) {
+	closed := Load{}.With(1, Instance{Players: 3, Closed: true}, usual)
+	if why, _ := closed.Needs(&fleet.Scaling{UpThreshold: 0.8}); why != "" {
+		t.Errorf("needs more because of %s", why)
+	}
+	if why, _ := closed.Needs(&fleet.Scaling{UpThreshold: 0.8, BufferSlots: 5}); why == "" {
+		t.Error("a buffer needs no instances")
+	}
+	if why, _ := closed.With(1, Instance{}, usual).Needs(&fleet.Scaling{UpThreshold: 0.2}); why != fleet.ReasonFullness {
+		t.Errorf("needs more because of %q, want the fullness", why)
+	}
+	if why, _ := closed.Exceeds(&fleet.Scaling{UpThreshold: 0.8}); why == "" {
+		t.Error("the last instance that takes players is not needed")
 	}
 }
 

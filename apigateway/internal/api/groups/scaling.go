@@ -57,7 +57,7 @@ func scalingOf(s *view.Snapshot, g *fleet.Group, now time.Time) scalingState {
 	}
 	if out.Missing > 0 {
 		out.HeldBy = holds(s, g, l, now)
-	} else if why, message := l.coming.Exceeds(&g.Spec.Scaling); out.Automatic && why != "" {
+	} else if why, message := l.coming.Needs(&g.Spec.Scaling); out.Automatic && why != "" {
 		out.HeldBy = limits(s, g, out, message)
 	}
 	return out
@@ -170,7 +170,7 @@ func scalingNotes(s *view.Snapshot, before, after *fleet.Group) []string {
 		return nil
 	}
 	l, rules := loadOf(s, after), &after.Spec.Scaling
-	_, message := l.coming.Exceeds(rules)
+	_, message := l.coming.Needs(rules)
 	if message == "" {
 		return nil
 	}
