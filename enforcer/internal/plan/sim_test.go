@@ -90,7 +90,7 @@ func (s *sim) input() Input {
 		Players:     func(i *fleet.Instance) int { return s.players[i.Intent.ID] },
 		Scaled:      s.scaled,
 		Figures: func(i *fleet.Instance) reports.InstanceReport {
-			return reports.InstanceReport{Players: s.players[i.Intent.ID], TPS: s.tps[i.Intent.ID]}
+			return reports.InstanceReport{TPS: s.tps[i.Intent.ID]}
 		},
 		EmptySince: func(*fleet.Instance) time.Time { return s.emptySince },
 		LostSince: func(n fleet.NodeID) time.Time {
