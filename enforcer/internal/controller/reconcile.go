@@ -99,7 +99,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			return nil
 		},
 		Republished: func(digest string) bool { return republished(s, digest) },
-		Players:     func(i *fleet.Instance) int { return figuresOf(s, i).Players },
+		Players:     func(i *fleet.Instance) int { return playersOn(s, i) },
 		Figures:     func(i *fleet.Instance) reports.InstanceReport { return figuresOf(s, i) },
 		EmptySince:  func(i *fleet.Instance) time.Time { return c.empties.of(s, i.Intent.ID, now) },
 		Eviction: func(id fleet.InstanceID) *fleet.Eviction {
@@ -169,6 +169,21 @@ func figuresOf(s *view.Snapshot, i *fleet.Instance) reports.InstanceReport {
 		return report.Instances[i.Intent.ID]
 	}
 	return reports.InstanceReport{}
+}
+
+// playersOn returns the number of an instance's players, or of the slots that are claimed if that is
+// more.
+func playersOn(s *view.Snapshot, i *fleet.Instance) int {
+	told := figuresOf(s, i)
+	there, capacity := told.Players, told.MaxPlayers
+	claims, ok := s.Claims.Get(i.Intent.ID)
+	if !ok {
+		return there
+	}
+	if plan, ok := s.Plans.Get(i.Intent.Plan); ok && capacity == 0 {
+		capacity = plan.Plan.MaxPlayers
+	}
+	return max(there, claims.Slots(i, capacity))
 }
 
 // republished reports whether a template of a plan has a newer version than the plan uses.

@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// players reports the players of instances as their agent does; all others of the node have none.
+// players reports the players of instances as their agent does. All others of the node are empty.
 func (w *world) players(of map[fleet.InstanceID]int) {
 	w.t.Helper()
 	r := reports.Report{Node: node, Instances: map[fleet.InstanceID]reports.InstanceReport{}}

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -97,7 +98,9 @@ func loadOf(s *view.Snapshot, g *fleet.Group) (l groupLoad) {
 		switch {
 		case i.State() == fleet.Online && i.Intent.Desired == fleet.DesiredRunning:
 			r := instances.ReportOf(s, i)
-			l.running = l.running.With(1, scaling.Instance{Players: r.Players, MaxPlayers: r.MaxPlayers, TPS: r.TPS, Closed: !i.TakesPlayers()}, usual)
+			claims, _ := s.Claims.Get(i.Intent.ID)
+			players := max(r.Players, claims.Slots(i, cmp.Or(r.MaxPlayers, usual)))
+			l.running = l.running.With(1, scaling.Instance{Players: players, MaxPlayers: r.MaxPlayers, TPS: r.TPS, Closed: !i.TakesPlayers()}, usual)
 			if i.TakesPlayers() {
 				ready++
 			}
