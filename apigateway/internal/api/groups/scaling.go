@@ -119,7 +119,7 @@ func loadOf(s *view.Snapshot, g *fleet.Group) (l groupLoad) {
 // holds returns why instances of a group are missing, or nil if they are about to start.
 func holds(s *view.Snapshot, g *fleet.Group, l groupLoad, now time.Time) *heldBy {
 	if waits := unmet(s, g); waits != "" && l.behind == nil {
-		return &heldBy{fleet.ReasonDependency, waits}
+		return &heldBy{fleet.ReasonDependencyMissing, waits}
 	}
 	if s.MaintenanceOf(g).On && l.behind == nil {
 		return &heldBy{fleet.ReasonMaintenance, "the group, or all groups, are in maintenance: nothing starts before it ends"}
