@@ -16,8 +16,15 @@ import (
 // metrics are the controller's metrics.
 type metrics struct {
 	actions   *prometheus.CounterVec
+	scalings  *prometheus.CounterVec
 	reconcile prometheus.Observer
 }
+
+// The directions of scalings.
+const (
+	up   = "up"
+	down = "down"
+)
 
 var _ reconcile.Observer = (*metrics)(nil)
 
@@ -30,6 +37,10 @@ func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
 		actions: t.Counter("actions", "Actions committed, by kind.", "kind"),
 		reconcile: t.Histogram("reconcile", "seconds", "Time from taking a group up to having its actions committed.",
 			prometheus.ExponentialBuckets(0.0001, 4, 9)).WithLabelValues(),
+	}
+	m.scalings = t.Counter("scalings", "Changes of the number of instances because of the load of a group, by direction.", "direction")
+	for _, direction := range []string{up, down} {
+		m.scalings.WithLabelValues(direction)
 	}
 	for _, k := range plan.Kinds {
 		m.actions.WithLabelValues(string(k))

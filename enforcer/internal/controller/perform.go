@@ -94,6 +94,13 @@ func (c *Controller) did(t *task, actions []plan.Action) {
 		switch {
 		case a.Kind == plan.SetCrashLoop:
 			log.Warn("group paused", "level", a.Loop.Level, "until", a.Loop.PausedUntil)
+		case a.Kind == plan.SetScaling:
+			direction := down
+			if a.Scaling.Up() {
+				direction = up
+			}
+			c.metrics.scalings.WithLabelValues(direction).Inc()
+			log.Info("group scaled", "from", a.Scaling.From, "to", a.Scaling.To)
 		case a.Kind == plan.DeleteGroup:
 			log.Info("group deleted")
 		case a.Kind == plan.ReportLost:

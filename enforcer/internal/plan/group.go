@@ -24,6 +24,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.continueMoves()
 		p.endRetirements()
 		p.trim()
+		p.scale()
 		p.restart()
 		p.renew()
 		p.heal()
@@ -51,8 +52,10 @@ type pass struct {
 	// paired are the instances that share a place while none of them may be stopped yet.
 	// duplicates are all of these but the oldest of each place.
 	paired, duplicates map[fleet.InstanceID]bool
-	actions            []Action
-	wake               time.Time
+	// decided is the target of the latest decision because of the load; 0 for none.
+	decided int
+	actions []Action
+	wake    time.Time
 }
 
 func newPass(in Input, now time.Time) *pass {
@@ -60,6 +63,9 @@ func newPass(in Input, now time.Time) *pass {
 		in: in, now: now, all: slices.Clone(in.Instances),
 		busy: map[fleet.InstanceID]bool{}, stopped: map[fleet.InstanceID]bool{}, replaced: map[fleet.InstanceID]bool{},
 		paired: map[fleet.InstanceID]bool{}, duplicates: map[fleet.InstanceID]bool{},
+	}
+	if in.Scaled != nil {
+		p.decided = in.Scaled.Target
 	}
 	slices.SortFunc(p.all, func(a, b *fleet.Instance) int {
 		return cmp.Or(cmp.Compare(a.Intent.CreateRev, b.Intent.CreateRev), a.Intent.CreatedAt.Compare(b.Intent.CreatedAt),

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
 // Input is everything that Group depends on. Group does not change the records. All
@@ -28,6 +29,8 @@ type Input struct {
 	Instances []*fleet.Instance
 	// CrashLoop is the group's crash loop, or nil.
 	CrashLoop *fleet.CrashLoop
+	// Scaled is the group's latest scaling decision, or nil. Its Target is 0 if it no longer applies.
+	Scaled *scaling.Decision
 	// Crashes are the recorded crashes of all groups. The latest ones may be missing.
 	Crashes iter.Seq[*reports.Crash]
 	// Elsewhere reports whether any other node takes instances.
@@ -62,7 +65,11 @@ type Input struct {
 	// Players returns the reported number of players of an instance; 0 when unknown. The slots of
 	// its allocations count as players who are about to come.
 	Players func(*fleet.Instance) int
-	Limits  Limits
+	// Figures returns what an instance reports, zero when unknown.
+	Figures func(*fleet.Instance) reports.InstanceReport
+	// EmptySince returns since when an instance without players is known to have none.
+	EmptySince func(*fleet.Instance) time.Time
+	Limits     Limits
 }
 
 // Outage counts the nodes that have a session or were lost recently, and the lost ones

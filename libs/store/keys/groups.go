@@ -7,6 +7,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
 // The keys of groups, networks and quotas.
@@ -23,6 +24,12 @@ func Groups() Prefix[fleet.Group] { return Prefix[fleet.Group]{Root + "groups/"}
 // a failover. Written by the enforcer.
 func CrashLoop(group fleet.GroupName) Key[fleet.CrashLoop] {
 	return Key[fleet.CrashLoop]{Root + "crashloops/" + string(group)}
+}
+
+// Scaling is the latest change of a group's number of instances because of its load. It is a record
+// so that the cooldown survives a failover. Written by the enforcer.
+func Scaling(group fleet.GroupName) Key[scaling.Decision] {
+	return Key[scaling.Decision]{Root + "scaling/" + string(group)}
 }
 
 // Name claims an ordinal of a group, and with it an instance's name. Written by the gateway and

@@ -25,6 +25,7 @@ const (
 	KindReport        Kind = "reports"
 	KindTemplateHead  Kind = "template-heads"
 	KindCrashLoop     Kind = "crashloops"
+	KindScaling       Kind = "scaling"
 	KindCrash         Kind = "crashes" // without their tails
 	KindQuota         Kind = "quotas"
 	KindCatalog       Kind = "catalog"
@@ -79,7 +80,7 @@ func (c Change) Group() fleet.GroupName {
 		return c.Instance.Intent.Group
 	case c.InstanceBefore != nil:
 		return c.InstanceBefore.Intent.Group
-	case c.Kind == KindGroup || c.Kind == KindCrashLoop:
+	case c.Kind == KindGroup || c.Kind == KindCrashLoop || c.Kind == KindScaling:
 		return fleet.GroupName(c.Key[0])
 	}
 	return ""
