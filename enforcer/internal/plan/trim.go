@@ -11,16 +11,7 @@ import (
 func (p *pass) target() int { return Target(p.spec()) }
 
 // Target returns how many instances a group's minimum requires.
-func Target(s *fleet.GroupSpec) int {
-	n := max(0, s.Scaling.Min)
-	if s.Scaling.Max > 0 {
-		n = min(n, s.Scaling.Max)
-	}
-	if names := len(s.Static.InstanceNames); s.Static.Enabled && names > 0 {
-		n = min(n, names)
-	}
-	return n
-}
+func Target(s *fleet.GroupSpec) int { return s.MinimumTarget() }
 
 // trim stops own instances above the minimum and then any instances above the maximum.
 func (p *pass) trim() {
