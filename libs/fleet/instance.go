@@ -133,6 +133,14 @@ func (i *Instance) UptimeMillis(now time.Time) *int64 {
 	return &up
 }
 
+// Retiring reports whether the instance empties before it is stopped.
+func (i *Instance) Retiring() bool {
+	return i.Intent.Retire != nil && i.Intent.Desired == DesiredRunning && !i.Intent.RestartPending
+}
+
+// TakesPlayers reports whether players may be sent to the instance.
+func (i *Instance) TakesPlayers() bool { return i.State() == Online && !i.Retiring() }
+
 // Terminal reports whether the wanted generation has ended.
 func (i *Instance) Terminal() bool { return i.State().Terminal() }
 

@@ -67,6 +67,27 @@ type Intent struct {
 	// Frozen keeps the enforcer from stopping the instance as surplus, and from restarting or
 	// replacing it when it has ended. It counts towards its group's number meanwhile.
 	Frozen bool `json:"frozen,omitempty"`
+	// Retire is set while the instance empties before it is stopped. Only the enforcer sets it. A
+	// new generation does not have it.
+	Retire *Retirement `json:"retire,omitempty"`
+}
+
+// Retirement says why an instance empties before it is stopped, and how long that may take. A
+// retiring instance takes no new players. It is stopped once it is empty and the other instances of
+// its group are enough, or with its players at the deadline.
+type Retirement struct {
+	At      time.Time `json:"at"`
+	Reason  Reason    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	By      string    `json:"by,omitempty"`
+	// TransferAfterSeconds is when after At its players are sent to other instances. 0 means at
+	// once.
+	TransferAfterSeconds int `json:"transferAfterSeconds,omitempty"`
+	// DeadlineSeconds is when after At it is stopped even if it has players.
+	DeadlineSeconds int `json:"deadlineSeconds"`
+	// Restart requests the next generation after the stop. It is for static groups, whose instances
+	// keep their identity.
+	Restart bool `json:"restart,omitempty"`
 }
 
 // Place identifies a place in the group. Instances that replaced each other after a crash or node

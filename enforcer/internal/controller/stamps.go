@@ -45,6 +45,7 @@ const (
 	stampGeneration stampName = "generation"
 	stampCreated    stampName = "created"
 	stampStop       stampName = "stop"
+	stampRetire     stampName = "retire"
 	stampPlacement  stampName = "placement"
 	stampOrder      stampName = "order"
 	stampUpdated    stampName = "updated"
@@ -59,7 +60,7 @@ const (
 
 // deadline reports whether something is deleted or killed a fixed time after this one.
 func (n stampName) deadline() bool {
-	return n == stampEviction || n == stampSession || n == stampPlan
+	return n == stampEviction || n == stampSession || n == stampPlan || n == stampRetire
 }
 
 // stamp is a time as written, and the same moment in this process's clock.
@@ -133,8 +134,11 @@ func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
 		case *fleet.Status:
 			each(stampStatus, r.ChangedAt)
 		case *fleet.Intent:
-			if each(stampGeneration, r.GenerationAt) && each(stampCreated, r.CreatedAt) && r.Stop != nil {
-				each(stampStop, r.Stop.At)
+			if !each(stampGeneration, r.GenerationAt) || !each(stampCreated, r.CreatedAt) || r.Stop != nil && !each(stampStop, r.Stop.At) {
+				return
+			}
+			if r.Retire != nil {
+				each(stampRetire, r.Retire.At)
 			}
 		case *fleet.Placement:
 			each(stampPlacement, r.PlacedAt)
@@ -157,7 +161,7 @@ func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
 }
 
 // shifts are the corrections for the times of an instance's records.
-type shifts struct{ created, generation, stop, placement, order, status time.Duration }
+type shifts struct{ created, generation, stop, retire, placement, order, status time.Duration }
 
 func (st *stamps) shiftsOf(i *fleet.Instance, now time.Time) (by shifts) {
 	id := string(i.Intent.ID)
@@ -165,6 +169,9 @@ func (st *stamps) shiftsOf(i *fleet.Instance, now time.Time) (by shifts) {
 	by.generation = st.shift(stampKey{stampGeneration, id}, i.Intent.GenerationAt, i.Intent.ModRev, now)
 	if s := i.Intent.Stop; s != nil {
 		by.stop = st.shift(stampKey{stampStop, id}, s.At, i.Intent.ModRev, now)
+	}
+	if r := i.Intent.Retire; r != nil {
+		by.retire = st.shift(stampKey{stampRetire, id}, r.At, i.Intent.ModRev, now)
 	}
 	if p := i.Placement; p != nil {
 		by.placement = st.shift(stampKey{stampPlacement, id}, p.PlacedAt, p.ModRev, now)
@@ -200,6 +207,11 @@ func (st *stamps) instance(i *fleet.Instance, now time.Time) *fleet.Instance {
 		stop := *i.Intent.Stop
 		stop.At = stop.At.Add(by.stop)
 		out.Intent.Stop = &stop
+	}
+	if by.retire != 0 {
+		retire := *i.Intent.Retire
+		retire.At = retire.At.Add(by.retire)
+		out.Intent.Retire = &retire
 	}
 	if by.placement != 0 {
 		placement := *i.Placement

@@ -46,6 +46,8 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 	switch a.Kind {
 	case plan.Stop:
 		return t.stop(a)
+	case plan.Retire:
+		return t.retirement(a)
 	case plan.Order:
 		return t.order(a)
 	case plan.ReportLost, plan.EndDeleted:
@@ -53,7 +55,7 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 	case plan.RemoveEviction:
 		return nil, t.settle(a)
 	case plan.DeleteInstance:
-		return nil, t.retire(a.Instance)
+		return nil, t.deleteInstance(a.Instance)
 	case plan.DeleteGroup:
 		return nil, t.deleteGroup()
 	case plan.SetCrashLoop:
@@ -82,7 +84,7 @@ func (t *task) groupUnchanged() store.Guard {
 func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 	guards := []store.Guard{t.groupUnchanged()}
 	next := a.Instance.Intent
-	next.Desired, next.RestartPending = fleet.DesiredStopped, false
+	next.Desired, next.RestartPending, next.Retire = fleet.DesiredStopped, a.Again, nil
 	next.Stop = &fleet.StopRequest{
 		Force: a.Order == fleet.OrderKill, At: t.now, By: a.By, Reason: a.Reason, Message: a.Message,
 	}
@@ -94,12 +96,24 @@ func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 	}
 	if a.Order != "" {
 		guards = append(guards, placementUnchanged(a.Instance))
-		if a.Reason == fleet.ReasonPreempted || a.Reason == fleet.ReasonRebalanced {
+		if a.WhileEmpty {
 			guards = append(guards, t.snap.FiguresUnchanged(a.Instance.Node(), a.Instance.Intent.ID))
 		}
 		writes = append(writes, t.orderWrites(a)...)
 	}
 	return guards, writes
+}
+
+// retirement sets or ends the retirement of an instance.
+func (t *task) retirement(a plan.Action) ([]store.Guard, []store.Write) {
+	next := a.Instance.Intent
+	next.Retire = nil
+	if r := a.Retirement; r != nil {
+		set := *r
+		set.At = t.now
+		next.Retire = &set
+	}
+	return []store.Guard{t.groupUnchanged()}, []store.Write{store.Replace(keys.Intent(next.ID), next, a.Instance.Intent.ModRev)}
 }
 
 // settle removes an eviction. With Stays, the instance counts as never replaced.
@@ -187,8 +201,8 @@ func (t *task) lost(a plan.Action) ([]store.Guard, []store.Write) {
 	return guards, []store.Write{store.Replace(keys.Status(in.ID), s, rev)}
 }
 
-// retire deletes all records of an instance, and its name if that still points to it.
-func (t *task) retire(i *fleet.Instance) []store.Write {
+// deleteInstance deletes all records of an instance, and its name if that still points to it.
+func (t *task) deleteInstance(i *fleet.Instance) []store.Write {
 	id := i.Intent.ID
 	writes := []store.Write{store.Remove(keys.Intent(id), i.Intent.ModRev)}
 	if claim, ok := t.snap.Name(i.Intent.Group, i.Intent.Ordinal); ok && claim.ID == id {

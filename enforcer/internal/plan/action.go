@@ -17,6 +17,8 @@ const (
 	// Stop sets the intent of Instance to stopped. If it is placed, the same transaction
 	// orders the stop.
 	Stop Kind = "stop"
+	// Retire sets the retirement of Instance, or ends it if Retirement is nil.
+	Retire Kind = "retire"
 	// Order writes an order for the node of Instance.
 	Order Kind = "order"
 	// ReportLost reports Instance as lost with its node.
@@ -26,7 +28,7 @@ const (
 	// RemoveEviction removes the eviction of Instance, which is done or no longer possible.
 	RemoveEviction Kind = "settle"
 	// DeleteInstance deletes all records of Instance.
-	DeleteInstance Kind = "retire"
+	DeleteInstance Kind = "delete_instance"
 	// DeleteGroup deletes the group's own records.
 	DeleteGroup Kind = "delete_group"
 	// SetCrashLoop writes Loop.
@@ -38,7 +40,7 @@ const (
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Restart, Stop, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, DeletePlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Retire, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, DeletePlan}
 
 // Action is one change to make and its reason.
 type Action struct {
@@ -57,6 +59,13 @@ type Action struct {
 	// Restores is the original that stays when a Stop ends its replacement. It then counts
 	// as never replaced. It may be nil.
 	Restores *fleet.Instance
+	// WhileEmpty is set when a Stop may be committed only while the number of the instance's players
+	// has not changed.
+	WhileEmpty bool
+	// Again is set when a Stop also requests the next generation of Instance.
+	Again bool
+	// Retirement is what Retire sets, with the time of the commit as At.
+	Retirement *fleet.Retirement
 	// Stays is set when a RemoveEviction ends a move whose replacement failed. Instance then counts
 	// as never replaced.
 	Stays bool

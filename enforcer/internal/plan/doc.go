@@ -35,6 +35,9 @@
 //   - A frozen instance is left alone. It is neither trimmed nor evicted, and once it has
 //     ended it is neither restarted nor replaced nor deleted. It still counts in its
 //     group. A requested restart and the deletion of its group still happen.
+//   - A retiring instance takes no new players. Unless its group is static, it no longer counts, so
+//     that others start first. It is stopped once it is empty and as many other instances are ready
+//     as the group needs, or with its players at its deadline. It is neither healed nor evicted.
 //   - A group starts nothing while a group that it depends on has no ONLINE instance.
 //   - A group in maintenance, alone or with all others, starts nothing. A group with MANUAL
 //     scaling is neither scaled nor healed. Stops, orders, requested restarts and the

@@ -13,7 +13,7 @@ func (p *pass) preempt() {
 	for _, i := range p.all {
 		e := p.in.Eviction(i.Intent.ID)
 		if e != nil && e.Reason != fleet.ReasonRebalanced && p.mayGo(i, e) && p.in.Players(i) == 0 && p.in.Waits(e.For) && p.in.Outranks(e.For, p.spec().Priority) {
-			p.stop(i, fleet.ReasonPreempted, e.Message)
+			p.stopEmpty(i, fleet.ReasonPreempted, e.Message)
 		}
 	}
 }
@@ -45,7 +45,7 @@ func (p *pass) continueMoves() {
 // replacement.
 func (p *pass) mayGo(i *fleet.Instance, e *fleet.Eviction) bool {
 	return i.HoldsNode() && !i.Lost() && p.wanted(i) && i.Intent.Generation == e.Generation && i.Placement.Generation == e.Generation &&
-		i.Placement.Node == e.Node && !p.spec().Static.Enabled && !i.Intent.Frozen
+		i.Placement.Node == e.Node && !p.spec().Static.Enabled && !i.Intent.Frozen && !i.Retiring()
 }
 
 // move starts a replacement for an instance that should leave its node, and stops the
@@ -65,12 +65,12 @@ func (p *pass) move(i *fleet.Instance, e *fleet.Eviction) {
 	}
 	switch here, there := p.in.Players(i), p.in.Players(second); {
 	case here > 0 && there == 0:
-		p.stop(second, fleet.ReasonRebalanced, fmt.Sprintf("%s has players again and stays", i.Intent.Name))
+		p.stopEmpty(second, fleet.ReasonRebalanced, fmt.Sprintf("%s has players again and stays", i.Intent.Name))
 	case here > 0: // both have players: wait until one has none
 	case second.State() == fleet.Online:
-		p.stop(i, fleet.ReasonRebalanced, e.Message)
+		p.stopEmpty(i, fleet.ReasonRebalanced, e.Message)
 	case there == 0 && p.due(second.Intent.CreatedAt, p.in.Limits.MoveFor):
-		p.stop(second, fleet.ReasonRebalanced, fmt.Sprintf("it was not ready within %v: %s stays", p.in.Limits.MoveFor, i.Intent.Name))
+		p.stopEmpty(second, fleet.ReasonRebalanced, fmt.Sprintf("it was not ready within %v: %s stays", p.in.Limits.MoveFor, i.Intent.Name))
 	}
 	p.pair(p.inPlace(i))
 }

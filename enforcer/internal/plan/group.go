@@ -22,6 +22,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.cancelMoves()
 		p.resolveDuplicates()
 		p.continueMoves()
+		p.endRetirements()
 		p.trim()
 		p.restart()
 		p.renew()
@@ -98,7 +99,7 @@ func (p *pass) maintained() bool { return p.in.Maintenance || p.spec().Maintenan
 
 // living reports whether an instance counts, considering the stops of this pass.
 func (p *pass) living(i *fleet.Instance) bool {
-	return !p.stopped[i.Intent.ID] && i.Living(p.spec().KeepsLost())
+	return !p.stopped[i.Intent.ID] && !p.makesWay(i) && i.Living(p.spec().KeepsLost())
 }
 
 // countLiving counts the living instances. A pair of doubles counts as one.

@@ -74,7 +74,7 @@ func TestGroup(t *testing.T) {
 			s.add(off, frozen)
 			s.add(off)
 			s.limits.KeepFor = time.Second
-		}, 0, []string{"retire i00002: Retention"}},
+		}, 0, []string{"delete_instance i00002: Retention"}},
 		{"a frozen instance is not trimmed", func(s *sim) {
 			s.group.Spec.Scaling.Min, s.group.Spec.Scaling.Max = 1, 1
 			s.add(online)
@@ -286,13 +286,13 @@ func TestGroup(t *testing.T) {
 			s.add(online, restarting)
 		}, 0, []string{
 			"stop i00001 by stop: GroupDeleted", "stop i00002: GroupDeleted",
-			"stop i00004 by stop: GroupDeleted", "retire i00003: GroupDeleted",
+			"stop i00004 by stop: GroupDeleted", "delete_instance i00003: GroupDeleted",
 		}},
 		{"a deleted group stops and forgets frozen ones too", func(s *sim) {
 			s.group.Deleting = true
 			s.add(online, frozen)
 			s.add(off, frozen)
-		}, 0, []string{"stop i00001 by stop: GroupDeleted", "retire i00002: GroupDeleted"}},
+		}, 0, []string{"stop i00001 by stop: GroupDeleted", "delete_instance i00002: GroupDeleted"}},
 		{"a deleted group without instances goes", func(s *sim) {
 			s.group.Deleting = true
 		}, 0, []string{"delete_group: GroupDeleted"}},
@@ -305,7 +305,7 @@ func TestGroup(t *testing.T) {
 			s.add(online)
 			s.add(online, wantsStop(false))
 			s.add(createdAt(at(-3*time.Hour)), crashed(at(-2*time.Hour)))
-		}, 0, []string{"order i00002 by stop: StopRequested", "retire i00003: Retention"}},
+		}, 0, []string{"order i00002 by stop: StopRequested", "delete_instance i00003: Retention"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.rule, func(t *testing.T) {

@@ -84,7 +84,7 @@ func (p *pass) frozen() int {
 func (p *pass) leaving() int {
 	n := 0
 	for _, i := range p.all {
-		if p.agentLeaves(i) && !p.replaced[i.Intent.ID] && !i.Intent.Frozen {
+		if p.agentLeaves(i) && !p.replaced[i.Intent.ID] && !i.Intent.Frozen && !p.makesWay(i) {
 			n++
 		}
 	}
@@ -108,7 +108,7 @@ func (p *pass) agentLeaves(i *fleet.Instance) bool {
 // needsHealing reports whether an instance started by hand needs a replacement: it ended
 // without a request, was preempted, or is on a lost node, and has no replacement yet.
 func (p *pass) needsHealing(i *fleet.Instance) bool {
-	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) || i.Intent.Frozen || p.unfixed(i) {
+	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) || i.Intent.Frozen || p.unfixed(i) || p.makesWay(i) {
 		return false
 	}
 	heals := p.spec().OnCrash != fleet.CrashStop || i.EndedByPlatform()
@@ -139,7 +139,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 	var crashed []*fleet.Instance
 	for _, i := range p.all {
 		ended := i.EndedUnasked() && !p.agentLeaves(i)
-		if (ended || p.displaced(i)) && p.own(i) && !i.Intent.Frozen && !p.unfixed(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !occupied(i) {
+		if (ended || p.displaced(i)) && p.own(i) && !p.makesWay(i) && !i.Intent.Frozen && !p.unfixed(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !occupied(i) {
 			crashed = append(crashed, i)
 		}
 	}
@@ -159,7 +159,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 // has changed since: the group, a group it inherits from, a template, or a reset of the
 // crashes. Such an instance is not restarted and keeps its place.
 func (p *pass) unfixed(i *fleet.Instance) bool {
-	if !i.Unrunnable() || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.Republished(i.Intent.Plan) {
+	if !i.Unrunnable() || p.makesWay(i) || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.Republished(i.Intent.Plan) {
 		return false
 	}
 	fixed := p.group().CrashesResetAt

@@ -121,6 +121,9 @@ type Limits struct {
 	RoomFor time.Duration
 	// MoveFor limits the time until the replacement of a moved instance is ready.
 	MoveFor time.Duration
+	// RetireGrace is how long an instance that begins to retire stays although it is empty, because
+	// proxies may still send players to it.
+	RetireGrace time.Duration
 	// Batch limits the starts and the deletions of one pass.
 	Batch int
 }
@@ -134,7 +137,7 @@ func DefaultLimits() Limits {
 		KeepFor: time.Hour, KeepRecords: 20, CrashFor: 30 * 24 * time.Hour, CrashRecords: 500, PlanFor: time.Hour,
 		PrepareFor: 10 * time.Minute, StartSlack: 15 * time.Second, StopSlack: 30 * time.Second,
 		LeaveFor: time.Minute, LossGrace: 500 * time.Millisecond,
-		MassLossNodes: fleet.MassLossNodes, MassLossShare: fleet.MassLossShare, RoomFor: time.Minute, MoveFor: 5 * time.Minute, Batch: 1000,
+		MassLossNodes: fleet.MassLossNodes, MassLossShare: fleet.MassLossShare, RoomFor: time.Minute, MoveFor: 5 * time.Minute, RetireGrace: 5 * time.Second, Batch: 1000,
 	}
 }
 

@@ -67,7 +67,7 @@ func (p *pass) lossMessage(i *fleet.Instance) string {
 // groups are moved instead, see moves.
 func (p *pass) displaced(i *fleet.Instance) bool {
 	return i.Lost() && p.wanted(i) && p.spec().NodeLossPolicy() == fleet.NodeLossReplace &&
-		!p.spec().Static.Enabled && !p.held(i)
+		!p.spec().Static.Enabled && !i.Retiring() && !p.held(i)
 }
 
 // suspended counts the lost instances that are not replaced yet. Their places stay
@@ -75,7 +75,7 @@ func (p *pass) displaced(i *fleet.Instance) bool {
 func (p *pass) suspended() int {
 	n := 0
 	for _, i := range p.all {
-		if i.Lost() && p.wanted(i) && !p.stopped[i.Intent.ID] && !p.living(i) && !p.replaced[i.Intent.ID] && !i.Intent.Frozen && p.held(i) {
+		if i.Lost() && p.wanted(i) && !i.Retiring() && !p.stopped[i.Intent.ID] && !p.living(i) && !p.replaced[i.Intent.ID] && !i.Intent.Frozen && p.held(i) {
 			n++
 		}
 	}

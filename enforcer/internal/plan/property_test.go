@@ -64,6 +64,10 @@ func anyInstance(t *rapid.T, s *sim) {
 		i.Intent.RestartPending = rapid.IntRange(0, 2).Draw(t, "restart") == 0
 	}
 	i.Intent.Frozen = rapid.IntRange(0, 5).Draw(t, "frozen") == 0
+	if rapid.IntRange(0, 5).Draw(t, "retires") == 0 {
+		retires(moment(t, "retiresSince"))(i)
+		i.Intent.Retire.Restart = s.group.Spec.Static.Enabled && rapid.Bool().Draw(t, "again")
+	}
 	s.players[i.Intent.ID] = rapid.IntRange(0, 1).Draw(t, "players")
 	n := rapid.SampledFrom([]fleet.NodeID{alive, alive, lost}).Draw(t, "node")
 	since := moment(t, "since")

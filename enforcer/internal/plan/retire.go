@@ -1,111 +1,66 @@
 package plan
 
 import (
-	"iter"
-	"slices"
+	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// deleteFinished deletes the records of finished instances: at once in a deleted group, else when
-// they are old or too many. It keeps those of a static group, whose data is stored under
-// their names.
-func (p *pass) deleteFinished() {
-	g := p.group()
-	if g != nil && !g.Deleting && g.Spec.Static.Enabled {
-		return
-	}
-	done := p.finished()
-	spared := p.spared(done)
-	for n, i := range done[:min(len(done), p.in.Limits.Batch)] {
-		due := i.FinishedAt().Add(p.in.Limits.KeepFor)
-		if n < len(done)-p.in.Limits.KeepRecords { // too many: as soon as the back-off no longer needs it
-			due = earliest(due, spared[i.Intent.ID])
-		}
-		switch {
-		case g != nil && g.Deleting:
-			p.deleteInstance(i, fleet.ReasonGroupDeleted)
-		case !due.After(p.now):
-			p.deleteInstance(i, fleet.ReasonRetention)
-		default:
-			p.wakeAt(due)
-		}
-	}
+// makesWay reports whether an instance retires and no longer counts in its group, so that the
+// group starts another one before it stops. The instances of a static group keep their place.
+func (p *pass) makesWay(i *fleet.Instance) bool {
+	return i.Retiring() && !p.spec().Static.Enabled
 }
 
-func (p *pass) deleteInstance(i *fleet.Instance, why fleet.Reason) {
-	p.act(Action{Kind: DeleteInstance, Instance: i, Reason: why, Message: why.Text()})
-}
-
-// finished returns the instances that need nothing more, in order of their end.
-func (p *pass) finished() []*fleet.Instance {
-	var done []*fleet.Instance
+// endRetirements stops the retiring instances that are empty and not needed any more, and those
+// whose deadline has passed.
+func (p *pass) endRetirements() {
 	for _, i := range p.all {
-		if i.Terminal() && !i.HoldsNode() && !p.busy[i.Intent.ID] && !p.awaited(i) {
-			done = append(done, i)
+		r := i.Intent.Retire
+		if p.busy[i.Intent.ID] || !i.Retiring() || i.Terminal() || i.Intent.Frozen {
+			continue
 		}
+		players, message := p.in.Players(i), cmp.Or(r.Message, r.Reason.Text())
+		a := Action{}
+		switch {
+		case p.due(r.At, time.Duration(r.DeadlineSeconds)*time.Second):
+			a = p.stopping(i, r.Reason, fmt.Sprintf("%s; its %d seconds to become empty are over, and it has %d players", message, r.DeadlineSeconds, players))
+		case i.Lost() || players > 0 || p.needed(i):
+			continue
+		default:
+			a = p.stopping(i, r.Reason, message)
+			a.WhileEmpty = true
+		}
+		a.By, a.Again = r.By, r.Restart
+		if a.Again { // it keeps its place
+			delete(p.stopped, i.Intent.ID)
+		}
+		p.act(a)
 	}
-	slices.SortStableFunc(done, func(a, b *fleet.Instance) int { return a.FinishedAt().Compare(b.FinishedAt()) })
-	return done
 }
 
-// awaited reports whether a finished instance still gets a replacement or a next
-// generation, prevents one, or is frozen.
-func (p *pass) awaited(i *fleet.Instance) bool {
-	g := p.group()
-	if g == nil || g.Deleting {
+// needed reports whether an empty retiring instance must still stay: a player may be on the way to
+// it, its replacement is not ready, or too few other instances are.
+func (p *pass) needed(i *fleet.Instance) bool {
+	if i.State() != fleet.Online {
 		return false
 	}
-	return i.Intent.RestartPending || i.Intent.Frozen ||
-		g.Spec.Scaling.Mode != fleet.ScalingManual && (p.needsHealing(i) || p.agentLeaves(i) || p.own(i) && p.unfixed(i))
-}
-
-// spared returns the latest crashed instances and until when the back-off needs them. Until
-// then, KeepRecords does not apply to them.
-func (p *pass) spared(done []*fleet.Instance) map[fleet.InstanceID]time.Time {
-	out := map[fleet.InstanceID]time.Time{}
-	for _, i := range slices.Backward(done) {
-		if len(out) == p.in.Limits.CrashLimit {
-			break
-		}
-		crashes := i.Crashes()
-		if len(crashes) == 0 {
-			continue
-		}
-		if until := crashes[len(crashes)-1].Add(p.in.Limits.CrashWindow); until.After(p.now) {
-			out[i.Intent.ID] = until
+	if !p.due(i.Intent.Retire.At, p.in.Limits.RetireGrace) {
+		return true
+	}
+	if p.spec().Static.Enabled || p.maintained() || p.spec().Scaling.Mode == fleet.ScalingManual {
+		return false
+	}
+	if next := p.replacementOf(i); next != nil && p.living(next) && next.State() != fleet.Online {
+		return true
+	}
+	ready := 0
+	for _, other := range p.all {
+		if p.living(other) && other.State() == fleet.Online {
+			ready++
 		}
 	}
-	return out
-}
-
-func earliest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// Plans returns actions that delete stored plans, keyed by digest, that have been
-// unreferenced for a while. referenced reports whether any intent or placement names a
-// digest. wake is when the next one may become due.
-func Plans(stored iter.Seq2[string, *fleet.StoredPlan], referenced func(digest string) bool, l Limits, now time.Time) (actions []Action, wake time.Time) {
-	for digest, s := range stored {
-		if referenced(digest) {
-			continue
-		}
-		due := s.TouchedAt.Add(l.PlanFor)
-		if due.After(now) {
-			if wake.IsZero() || due.Before(wake) {
-				wake = due
-			}
-			continue
-		}
-		actions = append(actions, Action{
-			Kind: DeletePlan, Digest: digest, Group: s.Plan.Group,
-			Reason: fleet.ReasonRetention, Message: fleet.ReasonRetention.Text(),
-		})
-	}
-	return actions, wake
+	return ready < p.target()
 }

@@ -1,88 +1,99 @@
 package plan
 
 import (
-	"fmt"
-	"maps"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-func finished(when time.Duration) func(*fleet.Instance) {
-	return func(i *fleet.Instance) {
-		createdAt(at(-24 * time.Hour))(i)
-		wantsStop(false)(i)
-		in(alive, fleet.Stopped, fleet.ReasonStopRequested, at(when))(i)
-	}
-}
-
-func TestRetention(t *testing.T) {
+func TestRetirement(t *testing.T) {
+	grace, deadline := 5*time.Second, 10*time.Minute
 	tests := []struct {
 		rule  string
 		setup func(*sim)
 		wake  time.Duration
 		want  []string
 	}{
-		{"a record is kept for an hour", func(s *sim) {
-			s.add(finished(-59 * time.Minute))
-		}, time.Minute, nil},
-		{"after an hour it goes", func(s *sim) {
-			s.add(finished(-time.Hour))
-		}, 0, []string{"retire i00001: Retention"}},
-		{"an unplaced one goes an hour after its stop", func(s *sim) {
-			s.add(manual, wantsStop(false))
-		}, 59 * time.Minute, nil},
-		{"too many: the oldest go", func(s *sim) {
-			s.limits.KeepRecords = 1
-			s.add(finished(-2 * time.Minute))
-			s.add(finished(-3 * time.Minute))
-			s.add(finished(-time.Minute))
-		}, 59 * time.Minute, []string{"retire i00002: Retention", "retire i00001: Retention"}},
-		{"crashes that the back-off counts are not pushed out", func(s *sim) {
-			s.limits.KeepRecords = 1
-			s.add(crashed(at(-4 * time.Minute)))
-			s.add(finished(-3 * time.Minute))
-			s.add(finished(-2 * time.Minute))
-		}, time.Minute, []string{"retire i00002: Retention"}},
-		{"what holds a node is not finished", func(s *sim) {
-			i := s.add(finished(-2 * time.Hour))
-			i.Status.State = fleet.Offline
-			ordered(fleet.OrderStop, at(-2*time.Hour))(i)
-			s.sessions = nil
+		{"another one is started first, above the maximum too", func(s *sim) {
+			s.group.Spec.Scaling.Min, s.group.Spec.Scaling.Max = 1, 1
+			s.add(online, retires(at(-time.Minute)))
+		}, deadline - time.Minute, []string{"create minimum: BelowMinimum"}},
+		{"it stays until the other one is ready", func(s *sim) {
+			s.group.Spec.Scaling.Min = 1
+			s.add(online, retires(at(-time.Minute)))
+			s.add(in(alive, fleet.Starting, fleet.ReasonProcessStarted, at(0)))
+		}, 135 * time.Second, nil},
+		{"then it is stopped", func(s *sim) {
+			s.group.Spec.Scaling.Min = 1
+			s.add(online, retires(at(-time.Minute)))
+			s.add(online)
+		}, deadline - time.Minute, []string{"stop i00001 by stop: Rebalanced"}},
+		{"but not within the grace, because players may be on the way", func(s *sim) {
+			s.add(online, retires(at(0)))
+		}, grace, nil},
+		{"nor with players", func(s *sim) {
+			s.players[s.add(online, retires(at(-time.Minute))).Intent.ID] = 3
+		}, deadline - time.Minute, nil},
+		{"unless its deadline has passed", func(s *sim) {
+			s.players[s.add(online, retires(at(-deadline))).Intent.ID] = 3
+		}, 0, []string{"stop i00001 by stop: Rebalanced"}},
+		{"one that is not ready has no players and is stopped at once", func(s *sim) {
+			s.add(in(alive, fleet.Starting, fleet.ReasonProcessStarted, at(0)), retires(at(0)))
+		}, deadline, []string{"stop i00001 by stop: Rebalanced"}},
+		{"in maintenance no other one can start, and it does not wait for one", func(s *sim) {
+			s.group.Spec.Scaling.Min, s.group.Spec.Maintenance.On = 1, true
+			s.add(online, retires(at(-time.Minute)))
+		}, deadline - time.Minute, []string{"stop i00001 by stop: Rebalanced"}},
+		{"a frozen one is left alone", func(s *sim) {
+			s.add(online, retires(at(-deadline))).Intent.Frozen = true
 		}, 0, nil},
-		{"a terminal record on a lost node goes", func(s *sim) {
-			s.add(finished(-2 * time.Hour))
-			s.sessions = nil
-		}, 0, []string{"retire i00001: Retention"}},
+		{"a crash ends it without another replacement", func(s *sim) {
+			s.group.Spec.Scaling.Min = 1
+			s.add(crashed(at(-time.Minute)), retires(at(-time.Minute)))
+			s.add(online)
+		}, keep - time.Minute, nil},
+		{"started by hand it is not healed after a crash", func(s *sim) {
+			s.add(manual, crashed(at(-time.Minute)), retires(at(-time.Minute)))
+		}, keep - time.Minute, nil},
+		{"on a lost node it waits for the node", func(s *sim) {
+			s.add(in(lost, fleet.Offline, fleet.ReasonNodeLost, at(-time.Minute)), retires(at(-time.Minute)))
+		}, deadline - time.Minute, nil},
+		{"the replacement of one started by hand must be ready", func(s *sim) {
+			first := s.add(manual, online, retires(at(-time.Minute)))
+			second := s.add(manual, in(alive, fleet.Starting, fleet.ReasonProcessStarted, at(0)))
+			first.Intent.ReplacedBy, second.Intent.Replaces = second.Intent.ID, first.Intent.ID
+		}, 135 * time.Second, nil},
+		{"an instance of a static group keeps its place and starts again", func(s *sim) {
+			s.group.Spec.Static.Enabled, s.group.Spec.Scaling.Min = true, 1
+			s.add(online, retires(at(-time.Minute))).Intent.Retire.Restart = true
+		}, deadline - time.Minute, []string{"stop i00001 by stop again: Rebalanced"}},
 	}
-	for _, tt := range tests {
-		t.Run(tt.rule, func(t *testing.T) {
+	for _, test := range tests {
+		t.Run(test.rule, func(t *testing.T) {
 			s := newSim()
-			tt.setup(s)
-			s.expect(t, at(0), tt.wake, tt.want...)
+			s.group.Spec.Scaling.Min = 0
+			test.setup(s)
+			s.expect(t, at(0), test.wake, test.want...)
 		})
 	}
 }
 
-func TestPlansGoWhenNobodyRefersToThemForAWhile(t *testing.T) {
-	stored := map[string]*fleet.StoredPlan{
-		"used":  {TouchedAt: at(-9 * time.Hour)},
-		"old":   {TouchedAt: at(-time.Hour), Plan: fleet.Plan{Group: "g"}},
-		"young": {TouchedAt: at(-50 * time.Minute)},
-		"fresh": {TouchedAt: at(0)},
-	}
-	actions, wake := Plans(maps.All(stored), func(d string) bool { return d == "used" }, DefaultLimits(), at(0))
-	var got []string
-	for _, a := range actions {
-		got = append(got, fmt.Sprint(a.Kind, " ", a.Digest, " of ", a.Group))
-	}
-	if d := cmp.Diff([]string{"collect_plan old of g"}, got); d != "" {
-		t.Error(d)
-	}
-	if !wake.Equal(at(10 * time.Minute)) {
-		t.Errorf("wake = %v, want in 10 minutes", wake)
-	}
+func TestARetiringInstanceWithPlayersStaysUntilItsDeadline(t *testing.T) {
+	property(t, func(t *rapid.T, s *sim) {
+		s.group.Deleting = false
+		s.group.Spec.OnNodeLoss = fleet.NodeLossWait
+		actions, _ := Group(s.input(), at(0))
+		for _, a := range actions {
+			i := a.Instance
+			if a.Kind != Stop || !i.Retiring() || i.State() != fleet.Online || s.players[i.Intent.ID] == 0 {
+				continue
+			}
+			if at(0).Before(i.Intent.Retire.At.Add(time.Duration(i.Intent.Retire.DeadlineSeconds) * time.Second)) {
+				t.Fatalf("stopped with players before its deadline:\n%s", short(actions))
+			}
+		}
+	})
 }

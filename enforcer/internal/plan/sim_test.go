@@ -163,6 +163,13 @@ func ordered(a fleet.OrderAction, when time.Time) func(*fleet.Instance) {
 }
 
 // evicted requests the eviction of an instance.
+// retires sets a retirement that began at a time and ends within ten minutes.
+func retires(since time.Time) func(*fleet.Instance) {
+	return func(i *fleet.Instance) {
+		i.Intent.Retire = &fleet.Retirement{At: since, Reason: fleet.ReasonRebalanced, DeadlineSeconds: 600}
+	}
+}
+
 func evicted(why fleet.Reason) func(*sim, *fleet.Instance) {
 	return func(s *sim, i *fleet.Instance) {
 		e := &fleet.Eviction{Instance: i.Intent.ID, Generation: i.Intent.Generation, Node: i.Placement.Node, Reason: why, Message: "because", At: at(-time.Second)}
@@ -197,11 +204,20 @@ func (s *sim) apply(actions []Action, now time.Time) {
 				i.Intent.Generation++
 				i.Intent.GenerationAt = now
 				i.Intent.GroupRevision = s.group.Revision
-				i.Intent.Desired, i.Intent.Stop, i.Intent.RestartPending = fleet.DesiredRunning, nil, false
+				i.Intent.Desired, i.Intent.Stop, i.Intent.RestartPending, i.Intent.Retire = fleet.DesiredRunning, nil, false, nil
+			})
+		case Retire:
+			s.edit(a.Instance, func(i *fleet.Instance) {
+				i.Intent.Retire = nil
+				if r := a.Retirement; r != nil {
+					set := *r
+					set.At = now
+					i.Intent.Retire = &set
+				}
 			})
 		case Stop:
 			s.edit(a.Instance, func(i *fleet.Instance) {
-				i.Intent.Desired, i.Intent.RestartPending = fleet.DesiredStopped, false
+				i.Intent.Desired, i.Intent.RestartPending, i.Intent.Retire = fleet.DesiredStopped, a.Again, nil
 				i.Intent.Stop = &fleet.StopRequest{Force: a.Order == fleet.OrderKill, At: now, Reason: a.Reason}
 				if a.Order != "" {
 					ordered(a.Order, now)(i)
@@ -279,6 +295,9 @@ func short(actions []Action) string {
 		}
 		if a.Origin != "" {
 			line += " " + string(a.Origin)
+		}
+		if a.Again {
+			line += " again"
 		}
 		if a.Stays {
 			line += " stays"

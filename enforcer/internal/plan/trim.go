@@ -64,6 +64,13 @@ func (p *pass) stop(i *fleet.Instance, why fleet.Reason, message string) {
 	p.act(p.stopping(i, why, message))
 }
 
+// stopEmpty is stop for an instance without players. The stop is not committed if that changes.
+func (p *pass) stopEmpty(i *fleet.Instance, why fleet.Reason, message string) {
+	a := p.stopping(i, why, message)
+	a.WhileEmpty = true
+	p.act(a)
+}
+
 func (p *pass) stopping(i *fleet.Instance, why fleet.Reason, message string) Action {
 	a := Action{Kind: Stop, Instance: i, Reason: why, Message: message}
 	if i.HoldsNode() || i.Stray() {

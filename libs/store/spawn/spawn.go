@@ -134,7 +134,7 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, from left) B
 	next := i.Intent
 	next.GroupRevision, next.Plan = g.Revision, plan.Digest()
 	next.Lineage = i.Intent.NextLineage()
-	next.Desired, next.Stop, next.RestartPending = fleet.DesiredRunning, nil, false
+	next.Desired, next.Stop, next.RestartPending, next.Retire = fleet.DesiredRunning, nil, false, nil
 	next.Generation = i.LastGeneration() + 1
 	next.GenerationAt, next.Leaves, next.LeavesNode = s.now, from.status, from.node
 	next.Reason, next.Message, next.By = c.Reason, c.Message, c.By
