@@ -150,6 +150,10 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			d, ok := s.NodesDesired.Get(n)
 			return ok && d.Deleted
 		},
+		Drain: func(n fleet.NodeID) *fleet.NodeDrain {
+			d, _ := s.NodesDesired.Get(n)
+			return c.stamps.drain(d, now)
+		},
 		Outage: c.outages.count(s, now, c.limits),
 	}
 	for i := range s.GroupInstances(name) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/drain"
 )
 
 // Group plans one group. wake is when to plan again if no record changes before; zero when
@@ -22,10 +23,12 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.cancelMoves()
 		p.resolveDuplicates()
 		p.continueMoves()
+		p.drain()
 		p.endRetirements()
 		p.trim()
 		p.restart()
 		p.renew()
+		p.resume()
 		p.heal()
 		p.clearCrashLoop()
 	}
@@ -51,8 +54,12 @@ type pass struct {
 	// paired are the instances that share a place while none of them may be stopped yet.
 	// duplicates are all of these but the oldest of each place.
 	paired, duplicates map[fleet.InstanceID]bool
-	actions            []Action
-	wake               time.Time
+	// drains are the decisions about instances on draining nodes. leaves are the instances that do
+	// not count because of a drain.
+	drains  []drain.Step
+	leaves  map[fleet.InstanceID]bool
+	actions []Action
+	wake    time.Time
 }
 
 func newPass(in Input, now time.Time) *pass {
@@ -71,6 +78,7 @@ func newPass(in Input, now time.Time) *pass {
 			p.replaced[i.Intent.ID] = true
 		}
 	}
+	p.decideDrains()
 	return p
 }
 

@@ -43,6 +43,12 @@ func anySim(t *rapid.T) *sim {
 			PausedUntil: moment(t, "pausedUntil").Add(30 * time.Minute),
 		}
 	}
+	if rapid.IntRange(0, 4).Draw(t, "drained") == 0 {
+		s.drains[alive] = &fleet.NodeDrain{At: moment(t, "drainedAt"), TimeoutSeconds: 1 + rapid.IntRange(0, 3600).Draw(t, "drainTimeout")}
+		if rapid.IntRange(0, 3).Draw(t, "drainCompleted") == 0 {
+			s.drains[alive].CompletedAt = at(0)
+		}
+	}
 	s.limits.KeepRecords = rapid.IntRange(0, 4).Draw(t, "keep")
 	for range rapid.IntRange(0, 12).Draw(t, "instances") {
 		anyInstance(t, s)
@@ -271,6 +277,7 @@ func TestTheFrozenCountInTheirGroup(t *testing.T) {
 		clear(s.evictions)
 		for _, i := range s.instances { // each place counts once
 			i.Intent.Replaces, i.Intent.ReplacedBy, i.Intent.Lineage = "", "", ""
+			i.Intent.Retire = nil // one that ends its retirement in this pass needs another
 		}
 		before := 0
 		p := newPass(s.input(), at(0))
@@ -351,6 +358,7 @@ func TestConvergesWhenNothingCrashes(t *testing.T) {
 		}
 		s.sessions[alive].CreateRev = 11 // instances that ended with their agent may restart
 		clear(s.players)
+		clear(s.drains)
 		s.outage = Outage{}
 		now := at(0)
 		for range 40 {

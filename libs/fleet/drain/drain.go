@@ -46,6 +46,8 @@ type Step struct {
 	Players int
 	// Left is how long the instance may keep its players. It is 0 when the time is over.
 	Left time.Duration
+	// halved is when half of the time is over.
+	halved time.Time
 }
 
 // Group is what the decisions about one group depend on. All functions are required.
@@ -69,12 +71,11 @@ type Group struct {
 // when time alone changes a decision; zero when it does not.
 func (g Group) Of(now time.Time) (steps []Step, wake time.Time) {
 	serving := 0
-	var may []*Step
-	var all []*Step
+	var all, may []*Step // may wait
 	for _, i := range g.Instances {
 		d := g.draining(i)
 		if d == nil {
-			if i.State() == fleet.Online && i.Living(false) && i.Intent.Desired == fleet.DesiredRunning {
+			if i.TakesPlayers() && i.Intent.Desired == fleet.DesiredRunning {
 				serving++
 			}
 			continue
@@ -93,15 +94,18 @@ func (g Group) Of(now time.Time) (steps []Step, wake time.Time) {
 		switch half := d.At.Add(d.Timeout() / 2); {
 		case s.Left == 0:
 			s.Verb, s.Message = Stop, fmt.Sprintf("node %s is being drained, and its time of %v is over", s.Node, d.Timeout())
-		case g.Spec.Static.Enabled, i.State() != fleet.Online, !g.replaces(), !half.After(now):
+		case g.Spec.Static.Enabled, !i.TakesPlayers(), !g.replaces(), !half.After(now):
 			s.Verb = Retire
 		default:
-			wake = soonest(wake, half, now)
+			s.halved = half
 			may = append(may, s)
 		}
 	}
 	g.keep(may, g.Target-serving)
 	for _, s := range all {
+		if s.Verb == Wait {
+			wake = soonest(wake, s.halved, now)
+		}
 		if s.Message == "" {
 			s.Message = g.message(s)
 		}
@@ -113,8 +117,8 @@ func (g Group) Of(now time.Time) (steps []Step, wake time.Time) {
 	return steps, wake
 }
 
-// Leaves reports whether an instance is on a draining node and does not count in its group any
-// more, so that its group starts another one if it needs it.
+// Leaves reports whether an instance no longer counts in its group because of a drain, so that its
+// group starts another one if it needs it.
 func (g Group) Leaves(i *fleet.Instance) bool {
 	return !g.Spec.Static.Enabled && g.draining(i) != nil && !i.Lost() && !i.Intent.Frozen
 }
