@@ -29,6 +29,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/background/auditsink"
 	"github.com/orreryhq/orrery/apigateway/internal/background/cataloghash"
+	"github.com/orreryhq/orrery/apigateway/internal/background/drains"
 	"github.com/orreryhq/orrery/apigateway/internal/background/gitops"
 	"github.com/orreryhq/orrery/apigateway/internal/background/mail"
 	"github.com/orreryhq/orrery/apigateway/internal/compat/command"
@@ -205,7 +206,9 @@ type Gateway struct {
 	changes   *notify.Changes
 	applier   *gitops.Applier
 	// hasher completes the hashes of the catalog.
-	hasher  *cataloghash.Hasher
+	hasher *cataloghash.Hasher
+	// drains completes the drains of nodes.
+	drains  *drains.Completer
 	players *presence.Table
 	// past has the fleet's metrics since the gateway started.
 	past *series.Ring
@@ -305,6 +308,8 @@ func New(cfg Config) (*Gateway, error) {
 		},
 	})
 	cfg.View.Subscribe(g.hasher.OnBatch)
+	g.drains = drains.New(drains.Config{View: cfg.View, Complete: g.operate.CompleteDrain, Log: cfg.Log})
+	cfg.View.Subscribe(g.drains.OnBatch)
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*cluster.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
 		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,

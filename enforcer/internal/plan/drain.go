@@ -55,14 +55,14 @@ func (p *pass) drain() {
 			}
 			p.act(a)
 		case drain.Retire:
-			if !i.Retiring() || i.Intent.Retire.Reason == fleet.ReasonNodeDrained && i.Intent.Retire.At.Before(d.At) {
+			if !i.Retiring() || drain.Retires(i) && i.Intent.Retire.At.Before(d.At) {
 				p.retireFor(s, d)
 			}
 		case drain.Wait, drain.Ending, drain.Block:
 		}
 	}
 	for _, i := range p.all {
-		if i.Retiring() && !p.busy[i.Intent.ID] && i.Intent.Retire.Reason == fleet.ReasonNodeDrained && p.draining(i.Node()) == nil {
+		if drain.Retires(i) && !p.busy[i.Intent.ID] && p.draining(i.Node()) == nil {
 			p.act(Action{Kind: Retire, Instance: i, Reason: fleet.ReasonNodeReady, Message: fleet.ReasonNodeReady.Text()})
 		}
 	}
@@ -77,11 +77,7 @@ func (p *pass) retireFor(s drain.Step, d *fleet.NodeDrain) {
 
 // down reports whether an instance of a static group was stopped for a drain. It keeps its place
 // until it is started again.
-func (p *pass) down(i *fleet.Instance) bool {
-	stop := i.Intent.Stop
-	return p.spec().Static.Enabled && i.Intent.Desired == fleet.DesiredStopped && !i.Intent.RestartPending &&
-		!i.Intent.Frozen && stop != nil && stop.Reason == fleet.ReasonNodeDrained
-}
+func (p *pass) down(i *fleet.Instance) bool { return drain.Down(p.spec(), i) }
 
 // drained counts the instances that are stopped for a drain.
 func (p *pass) drained() int {

@@ -94,6 +94,9 @@ func (g Group) Of(now time.Time) (steps []Step, wake time.Time) {
 		switch half := d.At.Add(d.Timeout() / 2); {
 		case s.Left == 0:
 			s.Verb, s.Message = Stop, fmt.Sprintf("node %s is being drained, and its time of %v is over", s.Node, d.Timeout())
+			if d.KickMessage != "" {
+				s.Message += ": " + d.KickMessage
+			}
 		case g.Spec.Static.Enabled, !i.TakesPlayers(), !g.replaces(), !half.After(now):
 			s.Verb = Retire
 		default:
@@ -111,10 +114,15 @@ func (g Group) Of(now time.Time) (steps []Step, wake time.Time) {
 		}
 		steps = append(steps, *s)
 	}
+	Sort(steps)
+	return steps, wake
+}
+
+// Sort puts steps into the order in which the instances may end: the sooner and the emptier first.
+func Sort(steps []Step) {
 	slices.SortFunc(steps, func(a, b Step) int {
 		return cmp.Or(cmp.Compare(order(a.Verb), order(b.Verb)), cmp.Compare(a.Players, b.Players), byAge(b.Instance, a.Instance))
 	})
-	return steps, wake
 }
 
 // Leaves reports whether an instance no longer counts in its group because of a drain, so that its
@@ -176,6 +184,37 @@ func (g Group) message(s *Step) string {
 		return text + ": its data is there, so it starts again when the drain is ended"
 	}
 	return text
+}
+
+// Outlook says what will happen to the instance, in a sentence.
+func (s Step) Outlook() string {
+	left := s.Left.Round(time.Second)
+	switch {
+	case s.Verb == Ending:
+		return "it ends by itself"
+	case s.Verb == Block:
+		return "it is left alone, and the drain waits for it"
+	case s.Verb == Stop:
+		return fmt.Sprintf("it is stopped now, with its %d players", s.Players)
+	case s.Verb == Wait:
+		return fmt.Sprintf("another instance of the group starts on another node; then its %d players are moved, and it stops when it is empty, at the latest in %v", s.Players, left)
+	case s.Players == 0:
+		return "it has no players and stops in a few seconds"
+	}
+	return fmt.Sprintf("its %d players are moved, and it stops when it is empty, at the latest in %v", s.Players, left)
+}
+
+// Down reports whether an instance of a group with this spec was stopped for a drain and keeps its
+// place. It starts again when the drain of its node is ended.
+func Down(spec *fleet.GroupSpec, i *fleet.Instance) bool {
+	stop := i.Intent.Stop
+	return spec.Static.Enabled && i.Intent.Desired == fleet.DesiredStopped && !i.Intent.RestartPending &&
+		!i.Intent.Frozen && stop != nil && stop.Reason == fleet.ReasonNodeDrained
+}
+
+// Retires reports whether an instance retires for a drain. It no longer does when the drain is ended.
+func Retires(i *fleet.Instance) bool {
+	return i.Retiring() && i.Intent.Retire.Reason == fleet.ReasonNodeDrained
 }
 
 // order is the order in which instances end.

@@ -1,0 +1,96 @@
+// Package drains completes the drains of nodes once no instance is left on them.
+//
+// Every gateway does this, so a drain continues when a gateway ends. The first one writes that the
+// drain is complete. Several may ask the same agent to shut down, which does no harm.
+package drains
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/reconcile"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+const (
+	// workers is the number of nodes completed concurrently.
+	workers = 4
+	// resync is how often all draining nodes are checked again, in case a change was missed.
+	resync = 10 * time.Minute
+)
+
+// Config has what a Completer needs. All fields are required.
+type Config struct {
+	View *view.View
+	// Complete completes the drain of a node if nothing is left on it.
+	Complete func(ctx context.Context, node fleet.NodeID) error
+	Log      *slog.Logger
+}
+
+// Completer completes drains. Create it with New.
+type Completer struct {
+	view  *view.View
+	queue *reconcile.Queue[fleet.NodeID]
+}
+
+// New returns a Completer. Subscribe its OnBatch to the view.
+func New(cfg Config) *Completer {
+	c := &Completer{view: cfg.View}
+	c.queue = reconcile.New(reconcile.Options[fleet.NodeID]{
+		Name: "drains", Workers: workers, Backoff: reconcile.Backoff{Base: time.Second, Max: time.Minute},
+		Reconcile: func(ctx context.Context, node fleet.NodeID) (reconcile.Result, error) {
+			return reconcile.Result{}, cfg.Complete(ctx, node)
+		},
+		Resync: resync, Keys: func() iter.Seq[fleet.NodeID] { return Draining(cfg.View.Snapshot()) },
+		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Log: cfg.Log,
+	})
+	return c
+}
+
+// Run works until ctx ends.
+func (c *Completer) Run(ctx context.Context) {
+	for node := range Draining(c.view.Snapshot()) {
+		c.queue.Add(node)
+	}
+	_ = c.queue.Run(ctx) // ends with ctx
+}
+
+// OnBatch looks at the draining nodes that a batch concerns.
+func (c *Completer) OnBatch(b view.Batch) {
+	for i := range b.Changes {
+		for node := range nodesOf(&b.Changes[i]) {
+			if d, _ := b.After.NodesDesired.Get(node); d.Draining() != nil {
+				c.queue.Add(node)
+			}
+		}
+	}
+}
+
+// nodesOf returns the nodes whose drain may be complete because of a change.
+func nodesOf(ch *view.Change) iter.Seq[fleet.NodeID] {
+	return func(yield func(fleet.NodeID) bool) {
+		switch {
+		case ch.Kind == view.KindNodeDesired, ch.Kind == view.KindSession && ch.Key[0] == "node":
+			yield(fleet.NodeID(ch.Key[len(ch.Key)-1]))
+		case ch.JoinedBefore != nil:
+			if node, _ := ch.JoinedBefore.Held(); node != "" {
+				yield(node)
+			}
+		}
+	}
+}
+
+// Draining returns the nodes whose drain is not complete.
+func Draining(s *view.Snapshot) iter.Seq[fleet.NodeID] {
+	return func(yield func(fleet.NodeID) bool) {
+		for node, d := range s.NodesDesired.All() {
+			if d.Draining() != nil && !yield(node) {
+				return
+			}
+		}
+	}
+}
