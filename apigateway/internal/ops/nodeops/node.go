@@ -1,4 +1,4 @@
-// Package nodeops cordons, labels, shuts down, revokes and deletes nodes, and issues join tokens.
+// Package nodeops cordons, drains, labels, shuts down, revokes and deletes nodes, and issues join tokens.
 package nodeops
 
 import (
