@@ -310,7 +310,7 @@ func New(cfg Config) (*Gateway, error) {
 		},
 	})
 	cfg.View.Subscribe(g.hasher.OnBatch)
-	g.drains = drains.New(drains.Config{View: cfg.View, Complete: g.operate.CompleteDrain, Log: cfg.Log})
+	g.drains = drains.New(drains.Config{View: cfg.View, Complete: g.operate.CompleteDrain, Tell: g.tellDrained, Log: cfg.Log})
 	cfg.View.Subscribe(g.drains.OnBatch)
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*cluster.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
@@ -338,6 +338,23 @@ func New(cfg Config) (*Gateway, error) {
 		g.addr.Store(cfg.Listener.Addr().String())
 	}
 	return g, nil
+}
+
+// tellDrained sends the kick message of a drain to the players of an instance.
+func (g *Gateway) tellDrained(i *fleet.Instance, d fleet.NodeDrain) {
+	queued := g.operate.Enqueue(func(ctx context.Context) {
+		for _, p := range g.players.All(g.cfg.View.Snapshot()) {
+			if p.Server != i.Intent.ID {
+				continue
+			}
+			if err := g.operate.Notify(ctx, p, d.ID, d.KickMessage, i.Intent.Stop.At); err != nil {
+				g.cfg.Log.Warn("a player was not told that the node is being drained", "player", p.ID, "instance", i.Intent.Name, "error", err)
+			}
+		}
+	})
+	if !queued {
+		g.cfg.Log.Warn("players were not told that the node is being drained: too much other work waits", "instance", i.Intent.Name)
+	}
 }
 
 // dialPatience limits how long connecting to another service may take.

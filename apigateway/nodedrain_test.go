@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -170,6 +171,32 @@ func TestADrainIsRefusedWithoutAChange(t *testing.T) {
 	s.do("POST", "/api/v1/nodes/node-1/undrain", nil).want(409).naming("unrevoke it first")
 	if keys := s.moved(before); len(keys) > 0 {
 		t.Errorf("refused requests wrote %v", keys)
+	}
+}
+
+func TestTheLastPlayersAreToldOnce(t *testing.T) {
+	t.Parallel()
+	a := newSite(t)
+	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	a.group("lobby", nil)
+	server := a.inside("lobby", "node-1")
+	const steve, alex players.PlayerID = "069a79f4-44e9-4726-a5be-fca90e38aaf5", "169a79f4-44e9-4726-a5be-fca90e38aaf5"
+	a.publish("node-1", steve, players.Presence{By: server.id, On: server.id})
+	a.publish("node-1", alex, players.Presence{By: server.id, On: server.id})
+	b := second(t, a)
+	a.do("POST", "/api/v1/nodes/node-1/drain?shutdown=false&kickMessage=bye", nil).want(200)
+	a.do("GET", "/api/v1/services/lobby-1/explain", nil).want(200).is("chain.3.step", "drain").is("chain.3.reason", "NodeDrained").is("chain.3.by", "admin").is("chain.3.node", "node-1")
+	a.stopFor(server.id, fleet.ReasonNodeDrained)
+	for _, s := range []*site{a, b} {
+		s.drains("COMPLETED")
+		await.That(t, "the messages", func() string {
+			return await.Unless(s.view.Snapshot().Messages.Len() == 2, "%d", s.view.Snapshot().Messages.Len())
+		})
+	}
+	for _, m := range a.view.Snapshot().Messages.All() {
+		if m.Content != "bye" || m.FromName != "Server" || m.To != steve && m.To != alex {
+			t.Errorf("told %+v", m)
+		}
 	}
 }
 

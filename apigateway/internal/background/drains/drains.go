@@ -1,4 +1,5 @@
-// Package drains completes the drains of nodes once no instance is left on them.
+// Package drains completes the drains of nodes once no instance is left on them, and tells the
+// players whose instances are stopped for a drain.
 //
 // Every gateway does this, so a drain continues when a gateway ends. The first one writes that the
 // drain is complete. Several may ask the same agent to shut down, which does no harm.
@@ -28,18 +29,22 @@ type Config struct {
 	View *view.View
 	// Complete completes the drain of a node if nothing is left on it.
 	Complete func(ctx context.Context, node fleet.NodeID) error
-	Log      *slog.Logger
+	// Tell sends the kick message of a drain to the players of an instance that is being stopped. It
+	// must not block.
+	Tell func(i *fleet.Instance, d fleet.NodeDrain)
+	Log  *slog.Logger
 }
 
 // Completer completes drains. Create it with New.
 type Completer struct {
 	view  *view.View
+	tell  func(*fleet.Instance, fleet.NodeDrain)
 	queue *reconcile.Queue[fleet.NodeID]
 }
 
 // New returns a Completer. Subscribe its OnBatch to the view.
 func New(cfg Config) *Completer {
-	c := &Completer{view: cfg.View}
+	c := &Completer{view: cfg.View, tell: cfg.Tell}
 	c.queue = reconcile.New(reconcile.Options[fleet.NodeID]{
 		Name: "drains", Workers: workers, Backoff: reconcile.Backoff{Base: time.Second, Max: time.Minute},
 		Reconcile: func(ctx context.Context, node fleet.NodeID) (reconcile.Result, error) {
@@ -62,12 +67,30 @@ func (c *Completer) Run(ctx context.Context) {
 // OnBatch looks at the draining nodes that a batch concerns.
 func (c *Completer) OnBatch(b view.Batch) {
 	for i := range b.Changes {
+		if stopped := stoppedFor(&b.Changes[i]); stopped != nil {
+			d, _ := b.After.NodesDesired.Get(stopped.Node())
+			if now := d.Draining(); now != nil && now.KickMessage != "" {
+				c.tell(stopped, *now)
+			}
+		}
 		for node := range nodesOf(&b.Changes[i]) {
 			if d, _ := b.After.NodesDesired.Get(node); d.Draining() != nil {
 				c.queue.Add(node)
 			}
 		}
 	}
+}
+
+// stoppedFor returns the instance that a change stops for a drain while players may be on it, or nil.
+func stoppedFor(ch *view.Change) *fleet.Instance {
+	before, after := ch.InstanceBefore, ch.Instance
+	if ch.Kind != view.KindIntent || before == nil || after == nil || before.Intent.Desired != fleet.DesiredRunning || before.State() != fleet.Online {
+		return nil
+	}
+	if stop := after.Intent.Stop; after.Intent.Desired == fleet.DesiredStopped && stop != nil && stop.Reason == fleet.ReasonNodeDrained {
+		return after
+	}
+	return nil
 }
 
 // nodesOf returns the nodes whose drain may be complete because of a change.
