@@ -312,6 +312,7 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.View.Subscribe(g.hasher.OnBatch)
 	g.drains = drains.New(drains.Config{View: cfg.View, Complete: g.operate.CompleteDrain, Tell: g.tellDrained, Log: cfg.Log})
 	cfg.View.Subscribe(g.drains.OnBatch)
+	g.metrics.GaugeFunc("draining", "nodes", "Nodes that are being drained.", func() float64 { return float64(drains.Count(cfg.View.Snapshot())) })
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*cluster.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
 		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,
@@ -330,6 +331,7 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.View.Subscribe(g.players.OnBatch)
 	g.arrivals = presence.NewArrivals(presence.Arrivals{View: cfg.View, End: g.operate.EndTransfer, Log: cfg.Log, Now: cfg.Now})
 	cfg.View.Subscribe(g.arrivals.OnBatch)
+	cfg.View.Subscribe(g.operate.OnClaims)
 	g.evacuations = presence.NewEvacuations(cfg.View, g.operate.Evacuate, cfg.Log, cfg.Now)
 	cfg.View.Subscribe(g.evacuations.OnBatch)
 	cfg.View.Subscribe(g.settings.OnBatch)

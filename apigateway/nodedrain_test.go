@@ -79,6 +79,9 @@ func TestADrainIsShownUntilItIsComplete(t *testing.T) {
 	r := s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("status", "DRAINING").is("cordoned", true).is("drain.state", "DRAINING").is("drain.requestedBy", "admin").is("drain.completedAt", nil).is("drain.kickMessage", "see you")
 	check("drain.", r)
 	s.do("GET", "/api/v1/nodes?state=draining", nil).want(200).is("total", 1)
+	if m := s.do("GET", "/api/metrics", nil).want(200).raw; !strings.Contains(m, "orrery_apigateway_draining_nodes 1\n") {
+		t.Errorf("the metrics do not count the drain")
+	}
 
 	s.stopFor(lobby, fleet.ReasonNodeDrained)
 	s.stopFor(world, fleet.ReasonNodeDrained)

@@ -99,12 +99,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			return nil
 		},
 		Republished: func(digest string) bool { return republished(s, digest) },
-		Players: func(i *fleet.Instance) int {
-			if report, ok := s.Reports.Get(i.Node()); ok {
-				return report.Instances[i.Intent.ID].Players
-			}
-			return 0
-		},
+		Players:     s.Occupied,
 		Eviction: func(id fleet.InstanceID) *fleet.Eviction {
 			e, _ := s.Evictions.Get(id)
 			return c.stamps.eviction(e, now)

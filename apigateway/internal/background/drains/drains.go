@@ -107,6 +107,14 @@ func nodesOf(ch *view.Change) iter.Seq[fleet.NodeID] {
 	}
 }
 
+// Count returns the number of nodes whose drain is not complete.
+func Count(s *view.Snapshot) (n int) {
+	for range Draining(s) {
+		n++
+	}
+	return n
+}
+
 // Draining returns the nodes whose drain is not complete.
 func Draining(s *view.Snapshot) iter.Seq[fleet.NodeID] {
 	return func(yield func(fleet.NodeID) bool) {

@@ -190,12 +190,7 @@ func DrainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, now time
 				}
 				return drainOf(s, n)
 			},
-			Players: func(i *fleet.Instance) int {
-				if r, ok := s.Reports.Get(i.Node()); ok {
-					return r.Instances[i.Intent.ID].Players
-				}
-				return 0
-			},
+			Players: s.Occupied,
 		}
 		for i := range s.GroupInstances(name) {
 			of.Instances = append(of.Instances, i)
