@@ -209,6 +209,8 @@ func TestBuiltInRolesHaveTheirPermissions(t *testing.T) {
 		{"POST", "/api/v1/groups/lobby/scale", `{"targetInstances":1}`},
 		{"POST", "/api/v1/groups/lobby/crash-loop/reset", ``},
 		{"POST", "/api/v1/nodes/node-1/cordon", ``},
+		{"POST", "/api/v1/nodes/node-1/drain", ``},
+		{"POST", "/api/v1/nodes/node-1/undrain", ``},
 		{"PATCH", "/api/v1/nodes/node-1", `{"labels":{"a":"b"}}`},
 		{"DELETE", "/api/v1/nodes/node-1", ``},
 		{"PUT", "/api/v1/quotas/acme", `{"selector":{"tenant":"acme"},"limit":{"instances":1}}`},

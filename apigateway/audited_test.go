@@ -180,6 +180,8 @@ func (b *besieged) changes(t *testing.T) []change {
 		{route: "PATCH /api/v1/nodes/:id", body: `{"labels":{"a":"b"}}`},
 		{route: "POST /api/v1/nodes/:id/cordon"},
 		{route: "POST /api/v1/nodes/:id/uncordon"},
+		{route: "POST /api/v1/nodes/:id/drain"},
+		{route: "POST /api/v1/nodes/:id/undrain"},
 		{route: "POST /api/v1/nodes/:id/revoke-cert", at: "/api/v1/nodes/node-2/revoke-cert", body: `{}`},
 		{route: "POST /api/v1/nodes/:id/unrevoke-cert", at: "/api/v1/nodes/node-2/unrevoke-cert"},
 		{route: "POST /api/v1/nodes/:id/cache/refresh"},

@@ -29,6 +29,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/background/auditsink"
 	"github.com/orreryhq/orrery/apigateway/internal/background/cataloghash"
+	"github.com/orreryhq/orrery/apigateway/internal/background/drains"
 	"github.com/orreryhq/orrery/apigateway/internal/background/gitops"
 	"github.com/orreryhq/orrery/apigateway/internal/background/mail"
 	"github.com/orreryhq/orrery/apigateway/internal/compat/command"
@@ -205,7 +206,9 @@ type Gateway struct {
 	changes   *notify.Changes
 	applier   *gitops.Applier
 	// hasher completes the hashes of the catalog.
-	hasher  *cataloghash.Hasher
+	hasher *cataloghash.Hasher
+	// drains completes the drains of nodes.
+	drains  *drains.Completer
 	players *presence.Table
 	// past has the fleet's metrics since the gateway started.
 	past *series.Ring
@@ -307,6 +310,9 @@ func New(cfg Config) (*Gateway, error) {
 		},
 	})
 	cfg.View.Subscribe(g.hasher.OnBatch)
+	g.drains = drains.New(drains.Config{View: cfg.View, Complete: g.operate.CompleteDrain, Tell: g.tellDrained, Log: cfg.Log})
+	cfg.View.Subscribe(g.drains.OnBatch)
+	g.metrics.GaugeFunc("draining", "nodes", "Nodes that are being drained.", func() float64 { return float64(drains.Count(cfg.View.Snapshot())) })
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*cluster.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
 		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,
@@ -334,6 +340,23 @@ func New(cfg Config) (*Gateway, error) {
 		g.addr.Store(cfg.Listener.Addr().String())
 	}
 	return g, nil
+}
+
+// tellDrained sends the kick message of a drain to the players of an instance.
+func (g *Gateway) tellDrained(i *fleet.Instance, d fleet.NodeDrain) {
+	queued := g.operate.Enqueue(func(ctx context.Context) {
+		for _, p := range g.players.All(g.cfg.View.Snapshot()) {
+			if p.Server != i.Intent.ID {
+				continue
+			}
+			if err := g.operate.Notify(ctx, p, d.ID, d.KickMessage, i.Intent.Stop.At); err != nil {
+				g.cfg.Log.Warn("a player was not told that the node is being drained", "player", p.ID, "instance", i.Intent.Name, "error", err)
+			}
+		}
+	})
+	if !queued {
+		g.cfg.Log.Warn("players were not told that the node is being drained: too much other work waits", "instance", i.Intent.Name)
+	}
 }
 
 // dialPatience limits how long connecting to another service may take.

@@ -181,8 +181,8 @@ var stockCommands = []struct {
 		ask: "GET /api/v1/nodes/node-1", status: 200, reads: "nodeId:string status:string connectedSince:string cpuUsage:number usedMemoryMb:number totalMemoryMb:number freeDiskMb:number instanceCount:int " +
 			"instances:some instances.0.id:string instances.0.group:string instances.0.state:string instances.0.port:int instances.0.playerCount:int?",
 	}}},
-	{"node drain", []stockStep{{ask: "POST /api/v1/nodes/node-1/drain", status: 501}}},
-	{"node undrain", []stockStep{{ask: "POST /api/v1/nodes/node-1/undrain", status: 501}}},
+	{"node drain", []stockStep{{ask: "POST /api/v1/nodes/node-1/drain", status: 200, reads: "status:string shutdown:bool drainTimeoutSeconds:int kickMessage:string"}}},
+	{"node undrain", []stockStep{{ask: "POST /api/v1/nodes/node-1/undrain", status: 200, reads: "status:string"}}},
 
 	{"template list", []stockStep{{ask: "GET /api/v1/templates", status: 200, reads: "data.0.name:string data.0.hash:string data.0.sizeBytes:int data.0.description:string"}}},
 	{"template versions", []stockStep{{ask: "GET /api/v1/templates/maps/versions", status: 200, reads: "0.hash:string 0.sizeBytes:int 0.createdAt:string 1.hash:string"}}},

@@ -153,6 +153,9 @@ type NodeDesired struct {
 	record.Rev
 	Node     NodeID `json:"node"`
 	Cordoned bool   `json:"cordoned,omitempty"`
+	// Drain empties the node. It is set from the request until the drain is ended by a user, also
+	// after it is complete. A drained node is cordoned.
+	Drain *NodeDrain `json:"drain,omitempty"`
 	// Deleted says that a node without a session will not come back. The enforcer gives up its
 	// instances and removes its records.
 	Deleted bool `json:"deleted,omitempty"`
@@ -162,6 +165,40 @@ type NodeDesired struct {
 	Room *NodeRoom `json:"room,omitempty"`
 	By   string    `json:"by,omitempty"`
 	At   time.Time `json:"at"`
+}
+
+// NodeDrain is a request to empty a node.
+type NodeDrain struct {
+	// ID distinguishes the drains of a node.
+	ID string    `json:"id"`
+	By string    `json:"by,omitempty"`
+	At time.Time `json:"at"`
+	// TimeoutSeconds is how long instances may keep their players. Then they are stopped with them.
+	TimeoutSeconds int `json:"timeoutSeconds"`
+	// Shutdown also shuts the node's agent down once no instance is left.
+	Shutdown bool `json:"shutdown,omitempty"`
+	// KickMessage is for the players that are still there at the timeout. It may be empty.
+	KickMessage string `json:"kickMessage,omitempty"`
+	// CompletedAt is when the node was empty, and its agent shut down if requested. It is zero before.
+	CompletedAt time.Time `json:"completedAt,omitzero"`
+}
+
+// Bounds of a drain.
+const (
+	DefaultDrainSeconds = 60
+	MaxDrainSeconds     = 24 * 60 * 60
+	MaxKickMessage      = 200 // characters
+)
+
+// Timeout returns TimeoutSeconds as a duration.
+func (d NodeDrain) Timeout() time.Duration { return time.Duration(d.TimeoutSeconds) * time.Second }
+
+// Draining returns the drain that is not complete, or nil. d may be nil.
+func (d *NodeDesired) Draining() *NodeDrain {
+	if d == nil || d.Drain == nil || !d.Drain.CompletedAt.IsZero() {
+		return nil
+	}
+	return d.Drain
 }
 
 // NodeSession is a node's liveness: it exists while the agent's lease is alive. Its

@@ -13,6 +13,7 @@ const (
 	ReasonReplacement  Reason = "Replacement"  // it replaces an instance that crashed or was lost; that instance's reason and crash record say why
 	ReasonRequested    Reason = "Requested"    // a user requested it
 	ReasonRestart      Reason = "Restart"      // a user requested a restart
+	ReasonNodeReady    Reason = "NodeReady"    // the drain of its node was ended, and it had been stopped for that drain
 )
 
 // Why the enforcer acts on a group or a record.
@@ -66,6 +67,7 @@ const (
 	ReasonStoppedLocally Reason = "StoppedLocally" // a user stopped it on its own node, without the control plane
 	ReasonPreempted      Reason = "Preempted"      // an instance of higher priority needed its resources
 	ReasonRebalanced     Reason = "Rebalanced"     // it was moved to even out the load of the nodes
+	ReasonNodeDrained    Reason = "NodeDrained"    // a user drains its node; a static instance starts again once that is ended
 	ReasonLifetimeOver   Reason = "LifetimeOver"   // it reached its group's maximum lifetime
 )
 
@@ -153,6 +155,8 @@ var reasonText = map[Reason]string{
 	ReasonStoppedLocally:    "a user stopped it on its node",
 	ReasonPreempted:         "an instance of higher priority needed its resources",
 	ReasonRebalanced:        "it was moved to even out the load of the nodes",
+	ReasonNodeDrained:       "its node is being drained",
+	ReasonNodeReady:         "the drain of its node was ended",
 	ReasonLifetimeOver:      "it reached its group's maximum lifetime",
 	ReasonUnhealthy:         "it failed its liveness check",
 	ReasonDiskLimit:         "its directory is larger than its group allows",

@@ -99,9 +99,9 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			return nil
 		},
 		Republished: func(digest string) bool { return republished(s, digest) },
-		Players:     func(i *fleet.Instance) int { return playersOn(s, i) },
 		Figures:     func(i *fleet.Instance) reports.InstanceReport { return figuresOf(s, i) },
 		EmptySince:  func(i *fleet.Instance) time.Time { return c.empties.of(s, i.Intent.ID, now) },
+		Players:     s.Occupied,
 		Eviction: func(id fleet.InstanceID) *fleet.Eviction {
 			e, _ := s.Evictions.Get(id)
 			return c.stamps.eviction(e, now)
@@ -147,6 +147,10 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			d, ok := s.NodesDesired.Get(n)
 			return ok && d.Deleted
 		},
+		Drain: func(n fleet.NodeID) *fleet.NodeDrain {
+			d, _ := s.NodesDesired.Get(n)
+			return c.stamps.drain(d, now)
+		},
 		Outage: c.outages.count(s, now, c.limits),
 	}
 	for i := range s.GroupInstances(name) {
@@ -169,21 +173,6 @@ func figuresOf(s *view.Snapshot, i *fleet.Instance) reports.InstanceReport {
 		return report.Instances[i.Intent.ID]
 	}
 	return reports.InstanceReport{}
-}
-
-// playersOn returns the number of an instance's players, or of the slots that are claimed if that is
-// more.
-func playersOn(s *view.Snapshot, i *fleet.Instance) int {
-	told := figuresOf(s, i)
-	there, capacity := told.Players, told.MaxPlayers
-	claims, ok := s.Claims.Get(i.Intent.ID)
-	if !ok {
-		return there
-	}
-	if plan, ok := s.Plans.Get(i.Intent.Plan); ok && capacity == 0 {
-		capacity = plan.Plan.MaxPlayers
-	}
-	return max(there, claims.Slots(i, capacity))
 }
 
 // republished reports whether a template of a plan has a newer version than the plan uses.

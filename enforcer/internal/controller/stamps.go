@@ -58,11 +58,12 @@ const (
 	stampEviction   stampName = "eviction"
 	stampSession    stampName = "session"
 	stampPlan       stampName = "plan"
+	stampDrain      stampName = "drain"
 )
 
 // deadline reports whether something is deleted or killed a fixed time after this one.
 func (n stampName) deadline() bool {
-	return n == stampEviction || n == stampSession || n == stampPlan || n == stampRetire
+	return n == stampEviction || n == stampSession || n == stampPlan || n == stampRetire || n == stampDrain
 }
 
 // stamp is a time as written, and the same moment in this process's clock.
@@ -160,6 +161,10 @@ func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
 			each(stampPlan, r.TouchedAt)
 		case *fleet.NodeSession:
 			each(stampSession, r.StartedAt)
+		case *fleet.NodeDesired:
+			if r.Drain != nil {
+				each(stampDrain, r.Drain.At)
+			}
 		}
 	}
 }
@@ -353,6 +358,16 @@ func (st *stamps) session(s *fleet.NodeSession, now time.Time) *fleet.NodeSessio
 	}
 	out := *s
 	out.StartedAt = st.local(stampKey{stampSession, string(s.Node)}, s.StartedAt, s.ModRev, now)
+	return &out
+}
+
+// drain returns a node's drain with its time in this process's clock; nil for none.
+func (st *stamps) drain(d *fleet.NodeDesired, now time.Time) *fleet.NodeDrain {
+	if d == nil || d.Drain == nil {
+		return nil
+	}
+	out := *d.Drain
+	out.At = st.local(stampKey{stampDrain, string(d.Node)}, out.At, d.ModRev, now)
 	return &out
 }
 

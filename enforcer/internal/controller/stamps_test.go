@@ -22,6 +22,7 @@ type skewed struct {
 	group                   *fleet.Group
 	instance                *fleet.Instance
 	session                 *fleet.NodeSession
+	drained                 *fleet.NodeDesired
 	plan                    fleet.Plan
 }
 
@@ -73,6 +74,12 @@ func (w *skewed) status(after time.Duration, state fleet.State, why fleet.Reason
 	w.batch(after, ch)
 }
 
+// drain makes the gateway drain the node at a true time after noon.
+func (w *skewed) drain(after, timeout time.Duration) {
+	w.drained = &fleet.NodeDesired{Node: node, Cordoned: true, Drain: &fleet.NodeDrain{ID: "d", At: noon.Add(after + w.gateway), TimeoutSeconds: int(timeout.Seconds())}}
+	w.batch(after, view.Change{Kind: view.KindNodeDesired, Key: []string{string(node)}, After: w.drained})
+}
+
 // planned returns what the enforcer does at a true time after noon, and when it plans
 // again.
 func (w *skewed) planned(after time.Duration) string {
@@ -80,6 +87,7 @@ func (w *skewed) planned(after time.Duration) string {
 	actions, wake := plan.Group(plan.Input{
 		Group: w.stamps.group(w.group, now), Instances: []*fleet.Instance{w.stamps.instance(w.instance, now)}, Limits: plan.DefaultLimits(),
 		Session:     func(fleet.NodeID) *fleet.NodeSession { return w.stamps.session(w.session, now) },
+		Drain:       func(fleet.NodeID) *fleet.NodeDrain { return w.stamps.drain(w.drained, now) },
 		Plan:        func(string) *fleet.Plan { return &w.plan },
 		LostSince:   func(fleet.NodeID) time.Time { return time.Time{} },
 		Republished: func(string) bool { return false },
@@ -131,6 +139,14 @@ func TestNoClockDecidesWhatIsDone(t *testing.T) {
 		{"three within the window alone", func(w *skewed) {
 			w.status(10*time.Minute, fleet.Crashed, fleet.ReasonExited, time.Minute, 2*time.Minute)
 		}, 10 * time.Minute, "create  Replacement 0s;"},
+		{"an instance of a draining node keeps its players until the timeout", func(w *skewed) {
+			w.status(time.Minute, fleet.Online, fleet.ReasonReady)
+			w.drain(2*time.Minute, time.Minute)
+		}, 3*time.Minute - time.Second, "retire  NodeDrained 0s; again in 1s"},
+		{"and not longer", func(w *skewed) {
+			w.status(time.Minute, fleet.Online, fleet.ReasonReady)
+			w.drain(2*time.Minute, time.Minute)
+		}, 3 * time.Minute, "stop stop NodeDrained 0s;"},
 		{"want of something the group does not bring is tried again after ten seconds", func(w *skewed) {
 			w.status(time.Minute, fleet.Failed, fleet.ReasonTemplateMissing)
 		}, time.Minute, " again in 10s"},

@@ -99,7 +99,7 @@ func (t *task) groupUnchanged() store.Guard {
 }
 
 func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
-	guards := []store.Guard{t.groupUnchanged()}
+	guards := append(t.drainUnchanged(a), t.groupUnchanged())
 	next := a.Instance.Intent
 	next.Desired, next.RestartPending, next.Retire = fleet.DesiredStopped, a.Again, nil
 	next.Stop = &fleet.StopRequest{
@@ -141,7 +141,21 @@ func (t *task) retirement(a plan.Action) ([]store.Guard, []store.Write) {
 		set.At = t.now
 		next.Retire = &set
 	}
-	return []store.Guard{t.groupUnchanged()}, []store.Write{store.Replace(keys.Intent(next.ID), next, a.Instance.Intent.ModRev)}
+	guards := append(t.drainUnchanged(a), t.groupUnchanged())
+	return guards, []store.Write{store.Replace(keys.Intent(next.ID), next, a.Instance.Intent.ModRev)}
+}
+
+// drainUnchanged returns a guard for an action of a drain: the node's drain is still as planned.
+func (t *task) drainUnchanged(a plan.Action) []store.Guard {
+	if a.Reason != fleet.ReasonNodeDrained && a.Reason != fleet.ReasonNodeReady {
+		return nil
+	}
+	node := a.Instance.Node()
+	var rev int64
+	if d, ok := t.snap.NodesDesired.Get(node); ok {
+		rev = d.ModRev
+	}
+	return []store.Guard{store.Unchanged(keys.NodeDesired(node), rev)}
 }
 
 // settle removes an eviction. With Stays, the instance counts as never replaced.

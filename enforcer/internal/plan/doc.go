@@ -41,6 +41,9 @@
 //   - A retiring instance takes no new players. Unless its group is static, it no longer counts, so
 //     that others start first. It is stopped once it is empty and as many other instances are ready
 //     as the group needs, or with its players at its deadline. It is neither healed nor evicted.
+//   - On a draining node, instances retire or are stopped as package drain decides. Dynamic ones no
+//     longer count, so that others start first. Static ones keep their place, and start again when
+//     the drain is ended.
 //   - A group starts nothing while a group that it depends on has no ONLINE instance.
 //   - A group in maintenance, alone or with all others, starts nothing. A group with MANUAL
 //     scaling is neither scaled nor healed. Stops, orders, requested restarts and the

@@ -45,7 +45,7 @@ func (p *pass) continueMoves() {
 // replacement.
 func (p *pass) mayGo(i *fleet.Instance, e *fleet.Eviction) bool {
 	return i.HoldsNode() && !i.Lost() && p.wanted(i) && i.Intent.Generation == e.Generation && i.Placement.Generation == e.Generation &&
-		i.Placement.Node == e.Node && !p.spec().Static.Enabled && !i.Intent.Frozen && !i.Retiring()
+		i.Placement.Node == e.Node && !p.spec().Static.Enabled && !i.Intent.Frozen && !p.makesWay(i)
 }
 
 // move starts a replacement for an instance that should leave its node, and stops the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/drain"
 )
 
 // Group plans one group. wake is when to plan again if no record changes before; zero when
@@ -22,11 +23,13 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.cancelMoves()
 		p.resolveDuplicates()
 		p.continueMoves()
+		p.drain()
 		p.endRetirements()
 		p.trim()
 		p.scale()
 		p.restart()
 		p.renew()
+		p.resume()
 		p.heal()
 		p.clearCrashLoop()
 	}
@@ -54,6 +57,10 @@ type pass struct {
 	paired, duplicates map[fleet.InstanceID]bool
 	// decided is the target of the latest decision because of the load; 0 for none.
 	decided int
+	// drains are the decisions about instances on draining nodes. leaves are the instances that do
+	// not count because of a drain.
+	drains  []drain.Step
+	leaves  map[fleet.InstanceID]bool
 	actions []Action
 	wake    time.Time
 }
@@ -77,6 +84,7 @@ func newPass(in Input, now time.Time) *pass {
 			p.replaced[i.Intent.ID] = true
 		}
 	}
+	p.decideDrains()
 	return p
 }
 

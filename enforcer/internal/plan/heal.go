@@ -34,7 +34,7 @@ func (p *pass) heal() {
 // starts returns the instances to create or restart, up to the maximum: first replacements
 // for instances started by hand, then up to the target.
 func (p *pass) starts() []Action {
-	living, leaving := p.countLiving()+p.suspended()+p.frozen(), p.leaving()
+	living, leaving := p.countLiving()+p.suspended()+p.frozen()+p.drained(), p.leaving()
 	room := min(p.room()-living, p.in.Limits.Batch)
 	if moves := p.moves(); len(moves) > 0 { // a moved instance already counts
 		return moves
@@ -186,7 +186,7 @@ func (p *pass) countUnfixed(own bool) int {
 func (p *pass) ending() int {
 	n := 0
 	for _, i := range p.all {
-		if i.Intent.Desired == fleet.DesiredStopped && !i.Terminal() && !i.Lost() && !p.living(i) && !i.Intent.Frozen {
+		if i.Intent.Desired == fleet.DesiredStopped && !i.Terminal() && !i.Lost() && !p.living(i) && !i.Intent.Frozen && !p.down(i) {
 			n++
 		}
 	}
@@ -203,7 +203,7 @@ func (p *pass) revive(out []Action, lacking int) []Action {
 	}
 	var ended []*fleet.Instance
 	for _, i := range p.all {
-		if i.Terminal() && !p.busy[i.Intent.ID] && !planned[i.Intent.ID] && !p.agentLeaves(i) && !i.Intent.Frozen && !p.unfixed(i) {
+		if i.Terminal() && !p.busy[i.Intent.ID] && !planned[i.Intent.ID] && !p.agentLeaves(i) && !i.Intent.Frozen && !p.unfixed(i) && !p.down(i) {
 			ended = append(ended, i)
 		}
 	}

@@ -49,6 +49,8 @@ type Input struct {
 	Released func(fleet.NodeID) bool
 	// Deleted reports whether an operator deleted a node.
 	Deleted func(fleet.NodeID) bool
+	// Drain returns the drain of a node until a user ends it, or nil.
+	Drain func(fleet.NodeID) *fleet.NodeDrain
 	// Outage says how much of the fleet is lost.
 	Outage Outage
 	// Republished reports whether a template of a plan has a newer version than the plan

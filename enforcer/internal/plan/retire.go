@@ -8,10 +8,10 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// makesWay reports whether an instance retires and no longer counts in its group, so that the
+// makesWay reports whether an instance retires, or soon will for a drain, and no longer counts in its group, so that the
 // group starts another one before it stops. The instances of a static group keep their place.
 func (p *pass) makesWay(i *fleet.Instance) bool {
-	return i.Retiring() && !p.spec().Static.Enabled
+	return (i.Retiring() || p.leaves[i.Intent.ID]) && !p.spec().Static.Enabled
 }
 
 // endRetirements stops the retiring instances that are empty and not needed any more, and those
@@ -34,7 +34,7 @@ func (p *pass) endRetirements() {
 			a.WhileEmpty = true
 		}
 		a.By, a.Again = r.By, r.Restart
-		if a.Again { // it keeps its place
+		if a.Again || p.spec().Static.Enabled && r.Reason == fleet.ReasonNodeDrained { // it keeps its place
 			delete(p.stopped, i.Intent.ID)
 		}
 		p.act(a)

@@ -38,6 +38,7 @@ type sim struct {
 	joined     int64     // the revision of all nodes' records
 	released   map[fleet.NodeID]bool
 	deleted    map[fleet.NodeID]bool
+	drains     map[fleet.NodeID]*fleet.NodeDrain
 	evictions  map[fleet.InstanceID]*fleet.Eviction
 	waiting    map[fleet.InstanceID]bool // of other groups
 	outage     Outage
@@ -74,6 +75,7 @@ func newSim() *sim {
 		limits:   DefaultLimits(),
 		deleted:  map[fleet.NodeID]bool{},
 		released: map[fleet.NodeID]bool{},
+		drains:   map[fleet.NodeID]*fleet.NodeDrain{},
 
 		evictions: map[fleet.InstanceID]*fleet.Eviction{}, waiting: map[fleet.InstanceID]bool{},
 		// long enough for everything
@@ -103,6 +105,7 @@ func (s *sim) input() Input {
 		Joined:    func(fleet.NodeID) int64 { return s.joined },
 		Released:  func(n fleet.NodeID) bool { return s.released[n] },
 		Deleted:   func(n fleet.NodeID) bool { return s.deleted[n] },
+		Drain:     func(n fleet.NodeID) *fleet.NodeDrain { return s.drains[n] },
 		Outage:    s.outage,
 		Crashes:   func(func(*reports.Crash) bool) {},
 		Elsewhere: func(fleet.NodeID) bool { return false },

@@ -168,6 +168,24 @@ func (s *Snapshot) AddressOf(i *fleet.Instance) string {
 	return ""
 }
 
+// Occupied returns the number of an instance's players, or of the slots that are claimed if that is
+// more.
+func (s *Snapshot) Occupied(i *fleet.Instance) int {
+	there, capacity := 0, 0
+	if report, ok := s.Reports.Get(i.Node()); ok {
+		told := report.Instances[i.Intent.ID]
+		there, capacity = told.Players, told.MaxPlayers
+	}
+	claims, ok := s.Claims.Get(i.Intent.ID)
+	if !ok {
+		return there
+	}
+	if plan, ok := s.Plans.Get(i.Intent.Plan); ok && capacity == 0 {
+		capacity = plan.Plan.MaxPlayers
+	}
+	return max(there, claims.Slots(i, capacity))
+}
+
 // GroupInstances yields a group's instances sorted by ID.
 func (s *Snapshot) GroupInstances(g fleet.GroupName) iter.Seq[*fleet.Instance] {
 	return within(s.byGroup, string(g), s.Instances.Get)

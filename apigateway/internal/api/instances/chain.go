@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/orreryhq/orrery/apigateway/internal/ops/nodeops"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -38,6 +39,9 @@ func chainOf(s *view.Snapshot, i *fleet.Instance) []link {
 			At: when(p.PlacedAt), Revision: p.ModRev, Node: p.Node,
 		})
 	}
+	if r := in.Retire; r != nil {
+		chain = append(chain, link{Step: stepRetires, Reason: r.Reason, Message: messageOr(r.Message, r.Reason), By: r.By, At: when(r.At), Revision: in.ModRev, Node: i.Node()})
+	}
 	if s := in.Stop; s != nil {
 		chain = append(chain, link{Step: stepStop, Reason: s.Reason, Message: messageOr(s.Message, s.Reason), By: s.By, At: when(s.At), Revision: in.ModRev})
 	}
@@ -58,6 +62,23 @@ func chainOf(s *view.Snapshot, i *fleet.Instance) []link {
 	}
 	slices.SortStableFunc(chain[1:], func(a, b link) int { return cmp.Compare(a.Revision, b.Revision) })
 	return chain
+}
+
+// drainOf returns the step that says what the drain of its node does to an instance. It returns nil
+// without a drain.
+func drainOf(s *view.Snapshot, i *fleet.Instance, now time.Time) []link {
+	d, _ := s.NodesDesired.Get(i.Node())
+	if d.Draining() == nil {
+		return nil
+	}
+	for _, step := range nodeops.DrainSteps(s, d.Node, *d.Drain, now) {
+		if step.Instance.Intent.ID == i.Intent.ID {
+			return []link{{
+				Step: stepDrain, Reason: step.Reason, Message: step.Message + ": " + step.Outlook(), By: d.Drain.By, At: when(d.Drain.At), Revision: d.ModRev, Node: d.Node,
+			}}
+		}
+	}
+	return nil
 }
 
 // pausedFor returns the step that says that a crash loop pause holds back the replacement of an

@@ -3,6 +3,7 @@ package instances
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -59,6 +60,8 @@ const (
 	stepWaits     step = "waits"    // it waits for a node
 	stepEvicts    step = "room"     // another instance is evicted for it
 	stepPlaced    step = "placed"   // a node was selected
+	stepRetires   step = "retires"  // it takes no new players and stops when it is empty
+	stepDrain     step = "drain"    // its node is being drained
 	stepStop      step = "stop"     // a stop was requested
 	stepOrdered   step = "ordered"  // its node received an order
 	stepState     step = "state"    // its agent reported the state
@@ -125,7 +128,7 @@ func (a *API) explain(c *gin.Context) {
 	reason, message := i.Why()
 	out := explanation{
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Generation: i.Intent.Generation,
-		State: events.StateOf(i), Reason: string(reason), Message: message, Revision: s.Rev, Chain: append(chainOf(s, i), pausedFor(s, i, a.cfg.Operations.Now())...),
+		State: events.StateOf(i), Reason: string(reason), Message: message, Revision: s.Rev, Chain: slices.Concat(chainOf(s, i), drainOf(s, i, a.cfg.Operations.Now()), pausedFor(s, i, a.cfg.Operations.Now())),
 	}
 	if i.State() == fleet.Offline {
 		out.Reason = reasonNodeLost

@@ -28,7 +28,8 @@ type Node struct {
 	Type           string            `json:"type"`
 	Status         string            `json:"status"`
 	Cordoned       bool              `json:"cordoned"`
-	CPUUsage       float64           `json:"cpuUsage"` // 0..1
+	Drain          *nodeDrain        `json:"drain,omitempty"` // absent unless drained
+	CPUUsage       float64           `json:"cpuUsage"`        // 0..1
 	TotalMemoryMb  int               `json:"totalMemoryMb"`
 	UsedMemoryMb   int               `json:"usedMemoryMb"`
 	FreeDiskMb     int               `json:"freeDiskMb"`
@@ -100,6 +101,8 @@ func (a *API) nodeRoutes() []server.Route {
 		server.Delete("/api/v1/nodes/:id", server.Needs(auth.NodesDrain), a.deleteNode).Rehearses(),
 		server.Post("/api/v1/nodes/:id/cordon", server.Needs(auth.NodesDrain), a.cordon),
 		server.Post("/api/v1/nodes/:id/uncordon", server.Needs(auth.NodesDrain), a.uncordon),
+		server.Post("/api/v1/nodes/:id/drain", server.Needs(auth.NodesDrain), a.drain).Rehearses(),
+		server.Post("/api/v1/nodes/:id/undrain", server.Needs(auth.NodesDrain), a.undrain).Rehearses(),
 		server.Post("/api/v1/nodes/:id/shutdown", server.Needs(auth.NodesShutdown), a.shutdownNode).Rehearses(),
 		server.Get("/api/v1/nodes/:id/cache", server.Needs(auth.NodesView), a.nodeCache),
 		server.Post("/api/v1/nodes/:id/cache/refresh", server.Needs(auth.NodesView), a.refreshCache),
@@ -133,11 +136,14 @@ func (a *API) nodeOf(s *view.Snapshot, n *fleet.Node, templates map[string]strin
 		out.TotalMemoryMb = n.Host.TotalMiB
 	}
 	out.addDesired(s, n)
+	out.Drain = a.drainOf(s, n.ID)
 	if session, alive := s.NodeSessions.Get(n.ID); alive {
 		out.Type, out.Status, out.ConnectedSince = "CONNECTED", "ONLINE", &session.StartedAt
 		switch {
 		case a.cfg.Stale(n.ID):
 			out.Status = "UNREACHABLE"
+		case out.Drain != nil && out.Drain.CompletedAt == nil:
+			out.Status = "DRAINING"
 		case out.Cordoned:
 			out.Status = "CORDONED"
 		}

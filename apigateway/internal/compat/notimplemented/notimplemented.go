@@ -23,7 +23,7 @@ import (
 // features.
 func Routes(v *view.View) []server.Route {
 	r := routes{v}
-	return slices.Concat(r.deployments(), r.drains(), overlays(), backups(), membership(), modules())
+	return slices.Concat(r.deployments(), overlays(), backups(), membership(), modules())
 }
 
 type routes struct{ view *view.View }
@@ -40,14 +40,6 @@ func (r routes) deployments() []server.Route {
 		server.Post("/deployments/:rev/pause", change, deploy),
 		server.Post("/deployments/:rev/resume", change, deploy),
 		server.Post("/deployments/:rev/rollback", change, deploy),
-	)
-}
-
-// drains empty a node.
-func (r routes) drains() []server.Route {
-	return server.Under("/api/v1/nodes/:id",
-		server.Post("/drain", server.Needs(auth.NodesDrain), r.ofNode(notImplemented("drains", "cordon the node and stop its instances instead"))),
-		server.Post("/undrain", server.Needs(auth.NodesDrain), r.ofNode(notImplemented("drains", "uncordon the node instead"))),
 	)
 }
 
@@ -201,17 +193,6 @@ func (r routes) ofGroup(do gin.HandlerFunc) gin.HandlerFunc {
 		g, ok := r.view.Snapshot().Groups.Get(fleet.GroupName(c.Param("name")))
 		if !ok || g.Deleting {
 			server.Fail(c, errs.New(errs.NotFound, "there is no group %s", c.Param("name")))
-			return
-		}
-		do(c)
-	}
-}
-
-// ofNode calls do if the node exists.
-func (r routes) ofNode(do gin.HandlerFunc) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		if _, ok := r.view.Snapshot().Nodes.Get(fleet.NodeID(c.Param("id"))); !ok {
-			server.Fail(c, errs.New(errs.NotFound, "there is no node %s", c.Param("id")))
 			return
 		}
 		do(c)

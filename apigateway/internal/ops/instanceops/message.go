@@ -2,6 +2,9 @@ package instanceops
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -34,6 +37,38 @@ func (o *Instances) SendMessage(ctx context.Context, m players.PlayerMessage) (i
 		return o.conclude(ctx, store.CreateOn(lease, keys.Message(m.ID), m))
 	})
 	return m.ID, err
+}
+
+const (
+	// noticeLife is how long an undelivered notice is kept. Later it would only confuse.
+	noticeLife = time.Minute
+	// noticeFrom and noticeName are the sender of a notice in the words of plugins.
+	noticeFrom players.PlayerID = "00000000-0000-0000-0000-000000000000"
+	noticeName                  = "Server"
+)
+
+// Notify stores a message of the system to a player. Several gateways may send the same one; about
+// identifies it, with the time. Exhausted when too many messages wait.
+func (o *Instances) Notify(ctx context.Context, to players.Player, about, text string, at time.Time) error {
+	if n := o.Snapshot().Messages.Len(); n >= players.MaxMessages {
+		return errs.New(errs.Exhausted, "%d messages wait: no more are kept until some were delivered", n)
+	}
+	sum := sha256.Sum256([]byte(about + "/" + string(to.ID)))
+	var id ulid.ULID
+	if err := errors.Join(id.SetTime(ulid.Timestamp(at)), id.SetEntropy(sum[:10])); err != nil {
+		return errs.Wrap("operate.Notify", err)
+	}
+	m := players.PlayerMessage{ID: id.String(), From: noticeFrom, FromName: noticeName, To: to.ID, ToName: to.Name, Content: text, At: at}
+	return txn.InTime(ctx, func(ctx context.Context) error {
+		lease, err := o.Store.Grant(ctx, noticeLife)
+		if err != nil {
+			return errs.Wrap("operate.Notify", err)
+		}
+		if err = o.conclude(ctx, store.CreateOn(lease, keys.Message(m.ID), m)); errs.Is(err, errs.AlreadyExists) {
+			return nil
+		}
+		return err
+	})
 }
 
 // AckMessage removes a delivered message. mine reports whether the caller may acknowledge messages

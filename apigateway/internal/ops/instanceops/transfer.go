@@ -52,6 +52,10 @@ func (o *Instances) TransferToGroup(ctx context.Context, by txn.Actor, player pl
 	})
 }
 
+// drainingLoad is how many players an instance on a draining node counts as having more, so that it
+// is the last choice.
+const drainingLoad = 1 << 20
+
 // leastLoaded returns the instance of a group that takes players, has room for one more and has the
 // fewest. It prefers another instance than the player's present one. It returns nil if there is no
 // such instance.
@@ -72,6 +76,9 @@ func (o *Instances) leastLoaded(s *view.Snapshot, player players.Player, group f
 		there += coming[i.Intent.ID]
 		if most > 0 && there >= most && i.Intent.ID != player.Server {
 			continue
+		}
+		if d, _ := s.NodesDesired.Get(i.Node()); d.Draining() != nil {
+			there += drainingLoad
 		}
 		if best == nil || best.Intent.ID == player.Server || i.Intent.ID != player.Server && there < least {
 			best, least = i, there

@@ -1,4 +1,4 @@
-// Package nodeops cordons, labels, shuts down, revokes and deletes nodes, and issues join tokens.
+// Package nodeops cordons, drains, labels, shuts down, revokes and deletes nodes, and issues join tokens.
 package nodeops
 
 import (
@@ -34,8 +34,9 @@ func (o *Nodes) Cordon(ctx context.Context, by txn.Actor, node fleet.NodeID) (in
 	return o.setCordon(ctx, by, node, true)
 }
 
-// Uncordon allows new instances on a node again. Errors are those of Cordon, and Conflict while the
-// node is revoked.
+// Uncordon allows new instances on a node again. It also ends a complete drain, so that the
+// instances that were stopped for it start again. Errors are those of Cordon, and Conflict while the
+// node is revoked or being drained.
 func (o *Nodes) Uncordon(ctx context.Context, by txn.Actor, node fleet.NodeID) (int64, error) {
 	return o.setCordon(ctx, by, node, false)
 }
@@ -53,11 +54,17 @@ func (o *Nodes) setCordon(ctx context.Context, by txn.Actor, node fleet.NodeID, 
 		if !on && known && revoked.Holds(o.Now()) {
 			return txn.Change{}, errs.New(errs.Conflict, "node %s is revoked until %s: unrevoke it first", node, revoked.Until.Format(time.RFC3339))
 		}
-		if next.Cordoned == on {
+		if !on && next.Draining() != nil {
+			return txn.Change{}, errs.New(errs.Conflict, "node %s is being drained: undrain it instead", node)
+		}
+		if next.Cordoned == on && (on || next.Drain == nil) {
 			return txn.Change{}, nil
 		}
 		rev, before := next.ModRev, NodeRecord(next)
 		next.Cordoned, next.By, next.At = on, by.User, o.Now()
+		if !on {
+			next.Drain = nil
+		}
 		c := txn.Change{
 			Writes: []store.Write{store.Replace(keys.NodeDesired(node), next, rev)},
 			Audit:  txn.Entry{Action: "node.uncordon", Resource: "node", ID: string(node), Before: before, After: NodeRecord(next)},
@@ -179,8 +186,9 @@ func LeftOn(s *view.Snapshot, node fleet.NodeID) Left {
 func NodeRecord(d fleet.NodeDesired) any {
 	return struct {
 		Cordoned bool              `json:"cordoned"`
+		Drain    *fleet.NodeDrain  `json:"drain,omitempty"`
 		Deleted  bool              `json:"deleted,omitempty"`
 		Labels   map[string]string `json:"labels,omitzero"`
 		Room     *fleet.NodeRoom   `json:"room,omitempty"`
-	}{d.Cordoned, d.Deleted, d.Labels, d.Room}
+	}{d.Cordoned, d.Drain, d.Deleted, d.Labels, d.Room}
 }

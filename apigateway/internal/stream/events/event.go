@@ -27,6 +27,8 @@ const (
 	NodeConnected           Type = "NODE_CONNECTED"
 	NodeDisconnected        Type = "NODE_DISCONNECTED"
 	NodeCordonChanged       Type = "NODE_CORDON_CHANGED"
+	NodeDrainRequested      Type = "NODE_DRAIN_REQUESTED"
+	NodeDrainCompleted      Type = "NODE_DRAIN_COMPLETED"
 	TemplateUpdated         Type = "TEMPLATE_UPDATED"
 	// NodeHeartbeatStale and NodeHeartbeatResumed are live only: see Heartbeats.
 	NodeHeartbeatStale   Type = "NODE_HEARTBEAT_STALE"

@@ -171,9 +171,10 @@ func (t *translator) crashLoop(c view.Change) {
 	}})
 }
 
-// nodeDesired creates an event when a node is cordoned or uncordoned.
+// nodeDesired creates an event when a node is cordoned or uncordoned, and for its drain.
 func (t *translator) nodeDesired(c view.Change) {
 	before, after := record[fleet.NodeDesired](c.Before), record[fleet.NodeDesired](c.After)
+	t.drain(c.Key[0], before, after)
 	was, is := before != nil && before.Cordoned, after != nil && after.Cordoned
 	if was == is {
 		return
@@ -183,6 +184,22 @@ func (t *translator) nodeDesired(c view.Change) {
 		fields["by"], fields["timestamp"] = after.By, after.At
 	}
 	t.store(Event{Type: NodeCordonChanged, Fields: fields})
+}
+
+// drain creates an event when the drain of a node is requested or complete.
+func (t *translator) drain(node string, before, after *fleet.NodeDesired) {
+	if after == nil || after.Drain == nil {
+		return
+	}
+	d, had := after.Drain, before != nil && before.Drain != nil && before.Drain.ID == after.Drain.ID
+	if !had {
+		t.store(Event{Type: NodeDrainRequested, Fields: Fields{
+			"nodeId": node, "shutdownAfterDrain": d.Shutdown, "drainTimeoutSeconds": d.TimeoutSeconds, "kickMessage": d.KickMessage, "timestamp": d.At,
+		}})
+	}
+	if after.Draining() == nil && (!had || before.Draining() != nil) {
+		t.store(Event{Type: NodeDrainCompleted, Fields: Fields{"nodeId": node, "timestamp": d.CompletedAt}})
+	}
 }
 
 // template creates an event when a template's current version changes. The hash of a missing template

@@ -259,6 +259,30 @@ func TestTranslate(t *testing.T) {
 			[]view.Change{{Kind: view.KindNodeDesired, Rev: 7, Key: []string{"n1"}, After: &fleet.NodeDesired{Cordoned: true, By: "ann", At: at}}},
 			[]line{{"7", events.NodeCordonChanged, "", events.Fields{"nodeId": "n1", "cordoned": true, "by": "ann", "timestamp": at}}},
 		},
+		{
+			"a drain",
+			[]view.Change{{
+				Kind: view.KindNodeDesired, Rev: 7, Key: []string{"n1"}, Before: &fleet.NodeDesired{Cordoned: true, By: "ann", At: at},
+				After: &fleet.NodeDesired{Cordoned: true, Drain: &fleet.NodeDrain{ID: "d", At: at, TimeoutSeconds: 60, Shutdown: true, KickMessage: "bye"}},
+			}},
+			[]line{{"7", events.NodeDrainRequested, "", events.Fields{"nodeId": "n1", "shutdownAfterDrain": true, "drainTimeoutSeconds": 60, "kickMessage": "bye", "timestamp": at}}},
+		},
+		{
+			"another change of a draining node",
+			[]view.Change{{
+				Kind: view.KindNodeDesired, Rev: 7, Key: []string{"n1"}, Before: &fleet.NodeDesired{Cordoned: true, Drain: &fleet.NodeDrain{ID: "d", At: at}},
+				After: &fleet.NodeDesired{Cordoned: true, Drain: &fleet.NodeDrain{ID: "d", At: at}, Labels: map[string]string{"a": "b"}},
+			}},
+			nil,
+		},
+		{
+			"the end of a drain",
+			[]view.Change{{
+				Kind: view.KindNodeDesired, Rev: 7, Key: []string{"n1"}, Before: &fleet.NodeDesired{Cordoned: true, Drain: &fleet.NodeDrain{ID: "d", At: at}},
+				After: &fleet.NodeDesired{Cordoned: true, Drain: &fleet.NodeDrain{ID: "d", At: at, CompletedAt: seen}},
+			}},
+			[]line{{"7", events.NodeDrainCompleted, "", events.Fields{"nodeId": "n1", "timestamp": seen}}},
+		},
 
 		{
 			"a template's new version",

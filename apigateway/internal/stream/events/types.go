@@ -11,7 +11,6 @@ const InstanceMetrics Type = "INSTANCE_METRICS"
 // reserved are types that existing clients know, but that this system never sends. Instances must not
 // use them for their own events.
 var reserved = []Type{
-	"NODE_DRAIN_REQUESTED", "NODE_DRAIN_COMPLETED",
 	"INSTANCE_WARM_CHANGED", "INSTANCE_CONSOLE_OUTPUT", "DEPLOYMENT_CREATED", "DEPLOYMENT_COMPLETED", "PLAYER_JOURNEY",
 	"MODULE_LOADED", "MODULE_UNLOADED", "MODULE_FRONTEND_RELOADED", "CAPABILITY_REGISTERED",
 	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED", "CHOREOGRAPHY_OVERLAY_ACTIVATED", "CHOREOGRAPHY_OVERLAY_DEACTIVATED",
@@ -20,8 +19,7 @@ var reserved = []Type{
 // emitted are all types that this system sends.
 var emitted = []Type{
 	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, MaintenanceUpdated, GroupAggregatesUpdated, GroupCrashLoop, GroupScaled,
-	InstanceStateChanged, InstanceDraining, InstanceCrashed, InstanceRemoved, InstanceMetrics,
-	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeStatus, NodeCacheStatus, NodeHeartbeatStale, NodeHeartbeatResumed,
+	"INSTANCE_WARM_CHANGED", "INSTANCE_CONSOLE_OUTPUT", "DEPLOYMENT_CREATED", "DEPLOYMENT_COMPLETED", "PLAYER_JOURNEY",
 	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged, ResourceChanged,
 	PlayerConnected, PlayerDisconnected, PlayerTransfer, ResyncRequired,
 }

@@ -1,0 +1,127 @@
+// Package drains completes the drains of nodes once no instance is left on them, and tells the
+// players whose instances are stopped for a drain.
+//
+// Every gateway does this, so a drain continues when a gateway ends. The first one writes that the
+// drain is complete. Several may ask the same agent to shut down, which does no harm.
+package drains
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/reconcile"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+const (
+	// workers is the number of nodes completed concurrently.
+	workers = 4
+	// resync is how often all draining nodes are checked again, in case a change was missed.
+	resync = 10 * time.Minute
+)
+
+// Config has what a Completer needs. All fields are required.
+type Config struct {
+	View *view.View
+	// Complete completes the drain of a node if nothing is left on it.
+	Complete func(ctx context.Context, node fleet.NodeID) error
+	// Tell sends the kick message of a drain to the players of an instance that is being stopped. It
+	// must not block.
+	Tell func(i *fleet.Instance, d fleet.NodeDrain)
+	Log  *slog.Logger
+}
+
+// Completer completes drains. Create it with New.
+type Completer struct {
+	view  *view.View
+	tell  func(*fleet.Instance, fleet.NodeDrain)
+	queue *reconcile.Queue[fleet.NodeID]
+}
+
+// New returns a Completer. Subscribe its OnBatch to the view.
+func New(cfg Config) *Completer {
+	c := &Completer{view: cfg.View, tell: cfg.Tell}
+	c.queue = reconcile.New(reconcile.Options[fleet.NodeID]{
+		Name: "drains", Workers: workers, Backoff: reconcile.Backoff{Base: time.Second, Max: time.Minute},
+		Reconcile: func(ctx context.Context, node fleet.NodeID) (reconcile.Result, error) {
+			return reconcile.Result{}, cfg.Complete(ctx, node)
+		},
+		Resync: resync, Keys: func() iter.Seq[fleet.NodeID] { return Draining(cfg.View.Snapshot()) },
+		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Log: cfg.Log,
+	})
+	return c
+}
+
+// Run works until ctx ends.
+func (c *Completer) Run(ctx context.Context) {
+	for node := range Draining(c.view.Snapshot()) {
+		c.queue.Add(node)
+	}
+	_ = c.queue.Run(ctx) // ends with ctx
+}
+
+// OnBatch looks at the draining nodes that a batch concerns.
+func (c *Completer) OnBatch(b view.Batch) {
+	for i := range b.Changes {
+		if stopped := stoppedFor(&b.Changes[i]); stopped != nil {
+			d, _ := b.After.NodesDesired.Get(stopped.Node())
+			if now := d.Draining(); now != nil && now.KickMessage != "" {
+				c.tell(stopped, *now)
+			}
+		}
+		for node := range nodesOf(&b.Changes[i]) {
+			if d, _ := b.After.NodesDesired.Get(node); d.Draining() != nil {
+				c.queue.Add(node)
+			}
+		}
+	}
+}
+
+// stoppedFor returns the instance that a change stops for a drain while players may be on it, or nil.
+func stoppedFor(ch *view.Change) *fleet.Instance {
+	before, after := ch.InstanceBefore, ch.Instance
+	if ch.Kind != view.KindIntent || before == nil || after == nil || before.Intent.Desired != fleet.DesiredRunning || before.State() != fleet.Online {
+		return nil
+	}
+	if stop := after.Intent.Stop; after.Intent.Desired == fleet.DesiredStopped && stop != nil && stop.Reason == fleet.ReasonNodeDrained {
+		return after
+	}
+	return nil
+}
+
+// nodesOf returns the nodes whose drain may be complete because of a change.
+func nodesOf(ch *view.Change) iter.Seq[fleet.NodeID] {
+	return func(yield func(fleet.NodeID) bool) {
+		switch {
+		case ch.Kind == view.KindNodeDesired, ch.Kind == view.KindSession && ch.Key[0] == "node":
+			yield(fleet.NodeID(ch.Key[len(ch.Key)-1]))
+		case ch.JoinedBefore != nil:
+			if node, _ := ch.JoinedBefore.Held(); node != "" {
+				yield(node)
+			}
+		}
+	}
+}
+
+// Count returns the number of nodes whose drain is not complete.
+func Count(s *view.Snapshot) (n int) {
+	for range Draining(s) {
+		n++
+	}
+	return n
+}
+
+// Draining returns the nodes whose drain is not complete.
+func Draining(s *view.Snapshot) iter.Seq[fleet.NodeID] {
+	return func(yield func(fleet.NodeID) bool) {
+		for node, d := range s.NodesDesired.All() {
+			if d.Draining() != nil && !yield(node) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package nodeops
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/drain"
+	"github.com/orreryhq/orrery/libs/fleet/validate"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/libs/store/view"
+)
+
+// NodeDrain asks to drain a node.
+type NodeDrain struct {
+	Node           fleet.NodeID
+	TimeoutSeconds int
+	Shutdown       bool
+	KickMessage    string
+	// DryRun computes the result and writes nothing.
+	DryRun bool
+}
+
+func (d NodeDrain) validate() error {
+	var p validate.Problems
+	p.Check(d.TimeoutSeconds >= 1 && d.TimeoutSeconds <= fleet.MaxDrainSeconds, "timeout", "must be between 1 and %d seconds, is %d", fleet.MaxDrainSeconds, d.TimeoutSeconds)
+	p.Check(utf8.RuneCountInString(d.KickMessage) <= fleet.MaxKickMessage && !validate.HasControl(d.KickMessage), "kickMessage", "must be at most %d characters without control characters", fleet.MaxKickMessage)
+	return txn.JoinProblems(p.List)
+}
+
+// asks reports whether a drain is what d asks for.
+func (d NodeDrain) asks(have *fleet.NodeDrain) bool {
+	return have.TimeoutSeconds == d.TimeoutSeconds && have.Shutdown == d.Shutdown && have.KickMessage == d.KickMessage
+}
+
+// Drain cordons a node and empties it. A node that is being drained in the same way continues. With
+// other settings, the drain begins again. steps are what the drain does to the instances on the node
+// now. NotFound when the node does not exist, Conflict while it is being deleted, Invalid names every
+// wrong field.
+func (o *Nodes) Drain(ctx context.Context, by txn.Actor, d NodeDrain) (set fleet.NodeDrain, steps []drain.Step, err error) {
+	if err := d.validate(); err != nil {
+		return set, nil, err
+	}
+	_, err = o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
+		next, err := o.wishes(s, d.Node)
+		if err != nil {
+			return txn.Change{}, err
+		}
+		if have := next.Draining(); have != nil && d.asks(have) {
+			set, steps = *have, DrainSteps(s, d.Node, *have, o.Now())
+			return txn.Change{}, nil
+		}
+		set = fleet.NodeDrain{
+			ID: strings.ToLower(ulid.Make().String()), By: by.User, At: o.Now(),
+			TimeoutSeconds: d.TimeoutSeconds, Shutdown: d.Shutdown, KickMessage: d.KickMessage,
+		}
+		steps = DrainSteps(s, d.Node, set, set.At)
+		if d.DryRun {
+			return txn.Change{}, nil
+		}
+		rev, before := next.ModRev, NodeRecord(next)
+		next.Cordoned, next.Drain, next.By, next.At = true, &set, by.User, set.At
+		return txn.Change{
+			Writes: []store.Write{store.Replace(keys.NodeDesired(d.Node), next, rev), outdate(d.Node)},
+			Audit:  txn.Entry{Action: "node.drain", Resource: "node", ID: string(d.Node), Before: before, After: NodeRecord(next)},
+		}, nil
+	})
+	return set, steps, err
+}
+
+// wishes returns the desired state of a node. NotFound when the node does not exist, Conflict while
+// it is being deleted.
+func (o *Nodes) wishes(s *view.Snapshot, node fleet.NodeID) (fleet.NodeDesired, error) {
+	d := fleet.NodeDesired{Node: node}
+	if _, ok := s.Nodes.Get(node); !ok {
+		return d, errs.New(errs.NotFound, "there is no node %s", txn.Clip(string(node)))
+	}
+	if have, ok := s.NodesDesired.Get(node); ok {
+		d = *have
+	}
+	if d.Deleted {
+		return d, errs.New(errs.Conflict, "node %s is being deleted", node)
+	}
+	return d, nil
+}
+
+// Undrain ends the drain of a node, whether it is complete or not, and uncordons the node. The
+// instances that were stopped for the drain start again; it returns them with those that stay. With
+// dryRun it only computes them. It changes nothing on a node that is neither drained nor cordoned.
+// NotFound when the node does not exist, Conflict while it is revoked or being deleted.
+func (o *Nodes) Undrain(ctx context.Context, by txn.Actor, node fleet.NodeID, dryRun bool) (back Back, rev int64, err error) {
+	rev, err = o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
+		next, err := o.wishes(s, node)
+		if err != nil {
+			return txn.Change{}, err
+		}
+		var barred int64 // the revision of an expired revocation
+		if revoked, known := s.RevokedNodes.Get(node); known {
+			if barred = revoked.ModRev; revoked.Holds(o.Now()) {
+				return txn.Change{}, errs.New(errs.Conflict, "node %s is revoked until %s: unrevoke it first", node, revoked.Until.Format(time.RFC3339))
+			}
+		}
+		if back = backOn(s, node); dryRun || !next.Cordoned && next.Drain == nil {
+			return txn.Change{}, nil
+		}
+		rev, before := next.ModRev, NodeRecord(next)
+		next.Cordoned, next.Drain, next.By, next.At = false, nil, by.User, o.Now()
+		return txn.Change{
+			Guards: []store.Guard{store.Unchanged(keys.RevokedNode(node), barred)},
+			Writes: []store.Write{store.Replace(keys.NodeDesired(node), next, rev)},
+			Audit:  txn.Entry{Action: "node.undrain", Resource: "node", ID: string(node), Before: before, After: NodeRecord(next)},
+		}, nil
+	})
+	return back, rev, err
+}
+
+// CompleteDrain completes the drain of a node once no instance is left on it. If requested, it asks
+// the agent to shut down first. Any gateway may call it at any time; several may ask the same agent.
+// Unavailable when the agent does not answer.
+func (o *Nodes) CompleteDrain(ctx context.Context, node fleet.NodeID) error {
+	s := o.Snapshot()
+	d := drainOf(s, node)
+	if d == nil || !Empty(s, node) {
+		return nil
+	}
+	if _, alive := s.NodeSessions.Get(node); alive && d.Shutdown {
+		if err := o.agents.Shutdown(ctx, node, "drained by "+d.By); err != nil {
+			return err
+		}
+	}
+	_, err := o.Mutate(ctx, txn.Actor{User: d.By}, func(s *view.Snapshot) (txn.Change, error) {
+		now := drainOf(s, node)
+		if now == nil || now.ID != d.ID || !Empty(s, node) {
+			return txn.Change{}, nil
+		}
+		next, _ := s.NodesDesired.Get(node)
+		done, after := *now, *next
+		done.CompletedAt = o.Now()
+		after.Drain = &done
+		return txn.Change{
+			Writes: []store.Write{store.Replace(keys.NodeDesired(node), after, next.ModRev)},
+			Audit:  txn.Entry{Action: "node.drain.complete", Resource: "node", ID: string(node), Before: NodeRecord(*next), After: NodeRecord(after)},
+		}, nil
+	})
+	return err
+}
+
+// drainOf returns the drain of a node that is not complete, or nil.
+func drainOf(s *view.Snapshot, node fleet.NodeID) *fleet.NodeDrain {
+	d, _ := s.NodesDesired.Get(node)
+	return d.Draining()
+}
+
+// Empty reports whether nothing runs on a node, as far as the records say.
+func Empty(s *view.Snapshot, node fleet.NodeID) bool {
+	if named(s, node) {
+		return false
+	}
+	for _, i := range s.Instances.All() {
+		if i.Stray() && i.Status.Node == node {
+			return false
+		}
+	}
+	return true
+}
+
+// DrainSteps returns what a drain of a node does to the instances on it, in the order in which they
+// may end. It is the enforcer's decision.
+func DrainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, now time.Time) (all []drain.Step) {
+	groups := map[fleet.GroupName]bool{}
+	for i := range s.NodeInstances(node) {
+		name := i.Intent.Group
+		g, ok := s.Groups.Get(name)
+		if !i.HoldsNode() || !ok || groups[name] {
+			continue
+		}
+		groups[name] = true
+		of := drain.Group{
+			Spec: &g.Spec, Target: s.Target(g), Maintenance: s.MaintenanceOf(g).On, Unmet: len(s.Unmet(g)) > 0,
+			Draining: func(n fleet.NodeID) *fleet.NodeDrain {
+				if n == node {
+					return &d
+				}
+				return drainOf(s, n)
+			},
+			Players: s.Occupied,
+		}
+		for i := range s.GroupInstances(name) {
+			of.Instances = append(of.Instances, i)
+		}
+		steps, _ := of.Of(now)
+		for _, step := range steps {
+			if step.Node == node {
+				all = append(all, step)
+			}
+		}
+	}
+	drain.Sort(all)
+	return all
+}
+
+// Back are the instances that the end of a drain concerns: those that start again, and those that
+// were about to stop and stay.
+type Back struct{ Start, Stay []*fleet.Instance }
+
+// backOn returns the instances on a node that the end of its drain concerns.
+func backOn(s *view.Snapshot, node fleet.NodeID) (b Back) {
+	for i := range s.NodeInstances(node) {
+		g, ok := s.Groups.Get(i.Intent.Group)
+		switch {
+		case !ok:
+		case drain.Down(&g.Spec, i):
+			b.Start = append(b.Start, i)
+		case drain.Retires(i):
+			b.Stay = append(b.Stay, i)
+		}
+	}
+	return b
+}
+
+// DownOn returns the instances that were stopped for the drain of a node and start again when it is
+// ended.
+func DownOn(s *view.Snapshot, node fleet.NodeID) []*fleet.Instance { return backOn(s, node).Start }
