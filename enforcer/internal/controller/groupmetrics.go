@@ -102,7 +102,7 @@ func (c *Controller) groupFigures(snap *view.Snapshot, g *fleet.Group, now time.
 		}
 	}
 	if !g.Deleting && !snap.MaintenanceOf(g).On && g.Spec.Scaling.Mode != fleet.ScalingManual {
-		f.missing = max(0, plan.Target(&g.Spec)-serving)
+		f.missing = max(0, plan.Target(&snap.Overlaid(g).Spec)-serving)
 	}
 	f.paused = c.pausedGroup(snap, g, now)
 	return f

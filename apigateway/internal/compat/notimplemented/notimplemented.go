@@ -23,7 +23,7 @@ import (
 // features.
 func Routes(v *view.View) []server.Route {
 	r := routes{v}
-	return slices.Concat(r.deployments(), r.drains(), overlays(), backups(), membership(), modules(), allocations())
+	return slices.Concat(r.deployments(), r.drains(), backups(), membership(), modules(), allocations())
 }
 
 type routes struct{ view *view.View }
@@ -48,14 +48,6 @@ func (r routes) drains() []server.Route {
 	return server.Under("/api/v1/nodes/:id",
 		server.Post("/drain", server.Needs(auth.NodesDrain), r.ofNode(notImplemented("drains", "cordon the node and stop its instances instead"))),
 		server.Post("/undrain", server.Needs(auth.NodesDrain), r.ofNode(notImplemented("drains", "uncordon the node instead"))),
-	)
-}
-
-// overlays are scheduled changes of groups.
-func overlays() []server.Route {
-	return server.Under("/api/v1/events",
-		server.Get("", server.Needs(auth.EventsView), constant([]struct{}{})),
-		server.Get("/active", server.Needs(auth.EventsView), constant(gin.H{"active": []struct{}{}})),
 	)
 }
 

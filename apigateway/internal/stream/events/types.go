@@ -14,7 +14,7 @@ var reserved = []Type{
 	"NODE_DRAIN_REQUESTED", "NODE_DRAIN_COMPLETED",
 	"INSTANCE_WARM_CHANGED", "INSTANCE_DRAINING", "INSTANCE_CONSOLE_OUTPUT", "DEPLOYMENT_CREATED", "DEPLOYMENT_COMPLETED", "PLAYER_JOURNEY",
 	"MODULE_LOADED", "MODULE_UNLOADED", "MODULE_FRONTEND_RELOADED", "CAPABILITY_REGISTERED",
-	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED", "CHOREOGRAPHY_OVERLAY_ACTIVATED", "CHOREOGRAPHY_OVERLAY_DEACTIVATED",
+	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED",
 }
 
 // emitted are all types that this system sends.
@@ -23,6 +23,7 @@ var emitted = []Type{
 	InstanceStateChanged, InstanceCrashed, InstanceRemoved, InstanceMetrics,
 	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeStatus, NodeCacheStatus, NodeHeartbeatStale, NodeHeartbeatResumed,
 	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged, ResourceChanged,
+	ScheduleRunStarted, ScheduleRunEnded, OverlayActivated, OverlayDeactivated,
 	PlayerConnected, PlayerDisconnected, PlayerTransfer, ResyncRequired,
 }
 
