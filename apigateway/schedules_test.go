@@ -133,6 +133,7 @@ func TestARunOfAScheduleStopsItsInstances(t *testing.T) {
 		t.Errorf("the instance is %+v", i.Intent)
 	}
 	s.do("GET", "/api/v1/schedules/night/history", nil).want(200).is("total", 1).is("data.0.steps.0.instances.0.state", "DONE")
+	s.do("GET", "/api/v1/audit?action=schedule.run", nil).want(200).is("total", 1).is("data.0.username", "admin")
 	s.do("GET", "/api/v1/audit?action=instance.stop", nil).want(200).is("data.0.username", "schedule night")
 }
 
