@@ -81,6 +81,7 @@ func TestABadScheduleIsRefusedByItsField(t *testing.T) {
 		"warnings[1].beforeSeconds": `{"group":"lobby","action":"stop","cron":"0 4 * * *","warnings":[{"beforeSeconds":5,"command":"x"},{"beforeSeconds":5,"command":"y"}]}`,
 		"warnings[0].command":       `{"group":"lobby","action":"stop","cron":"0 4 * * *","warnings":[{"beforeSeconds":5,"command":"a\nb"}]}`,
 		"jitterSeconds":             `{"group":"lobby","action":"stop","cron":"0 4 * * *","jitterSeconds":-1}`,
+		"jitterSeconds must be":     `{"group":"lobby","action":"stop","cron":"*/5 * * * *","jitterSeconds":301}`,
 		"overlap":                   `{"group":"lobby","action":"stop","cron":"0 4 * * *","overlap":"both"}`,
 	} {
 		put("/api/v1/schedules/one", body, 422, field)

@@ -29,6 +29,8 @@ const (
 	MaxCount = 50
 	// MaxHistory is how many finished runs are kept for each schedule.
 	MaxHistory = 20
+	// MaxHistoryBytes is how much of them is kept. The last run is kept in any case.
+	MaxHistoryBytes = 256 << 10
 	// MaxTargets bounds the instances that one step acts on.
 	MaxTargets = 1000
 	// MaxKept is how many instances are kept of each finished step.

@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/scheduleops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/scheduleops/timetable"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/cron"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -162,25 +163,17 @@ func (a *API) scheduledOf(s *view.Snapshot, now time.Time) func(*schedule.Schedu
 	}
 }
 
-// nextRun returns when the next action that has not begun is due.
+// nextRun returns when the next action is due; nil if none is.
 func nextRun(sched *schedule.Schedule, st schedule.State, now time.Time) *time.Time {
 	times, err := cron.Parse(sched.Cron, sched.Timezone)
-	if err != nil || !sched.Enabled {
+	if err != nil {
 		return nil
 	}
-	if st.Current != nil && st.Current.By == "" && st.Current.At.After(now) {
-		return &st.Current.At
-	}
-	since := now
-	if st.Handled.After(since) {
-		since = st.Handled
-	}
-	due, ok := times.Next(since)
+	at, ok := timetable.NextAction(sched, st, times, now)
 	if !ok {
 		return nil
 	}
-	due = due.Add(sched.Jitter(due))
-	return &due
+	return &at
 }
 
 func runOf(r schedule.Run) run {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/scheduleops/timetable"
@@ -52,8 +53,10 @@ type ScheduleWritten struct {
 // Exhausted when there are too many. It writes nothing when nothing changes.
 func (o *Schedules) WriteSchedule(ctx context.Context, by txn.Actor, w ScheduleWrite) (out ScheduleWritten, err error) {
 	problems := w.Schedule.Validate()
-	if _, err := cron.Parse(w.Schedule.Cron, w.Schedule.Timezone); err != nil {
+	if times, err := cron.Parse(w.Schedule.Cron, w.Schedule.Timezone); err != nil {
 		problems = append(problems, err)
+	} else if shortest := timetable.Shortest(times, o.Now()); time.Duration(w.Schedule.JitterSeconds)*time.Second > shortest {
+		problems = append(problems, errs.Field("jitterSeconds", "must be at most %d, the time between two runs", int(shortest/time.Second)))
 	}
 	if err := txn.JoinProblems(problems); err != nil {
 		return out, err

@@ -1,7 +1,9 @@
 package timetable
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -109,16 +111,60 @@ func (d *decider) arrivals() {
 		if !ok {
 			return
 		}
-		if begin := due.Add(s.Jitter(due) - s.Lead()); begin.After(now) {
+		at := due.Add(s.Jitter(due))
+		if begin := at.Add(-s.Lead()); begin.After(now) {
 			d.wakeAt(begin)
 			return
 		}
-		if latest, ok := d.in.Times.Latest(since, now); ok {
-			due = latest // of several missed times only the latest counts
+		if now.After(at.Add(Grace)) {
+			if latest, ok := d.in.Times.Latest(due, now); ok {
+				due = latest // of several missed times only the latest counts
+			}
 		}
 		d.arrive(due)
 	}
 	d.wakeAt(now)
+}
+
+// NextAction returns when the next action that has not begun is due. ok is false if the schedule is
+// turned off or not due within five years.
+func NextAction(s *schedule.Schedule, st schedule.State, times Times, now time.Time) (at time.Time, ok bool) {
+	if !s.Enabled {
+		return at, false
+	}
+	if run := st.Current; run != nil && run.By == "" && run.At.After(now) {
+		return run.At, true
+	}
+	due := now.Add(-time.Duration(s.JitterSeconds) * time.Second)
+	for _, since := range []time.Time{s.Since, st.Handled} {
+		if since.After(due) {
+			due = since
+		}
+	}
+	for range maxArrivals {
+		if due, ok = times.Next(due); !ok {
+			return at, false
+		}
+		if at = due.Add(s.Jitter(due)); at.After(now) {
+			break
+		}
+	}
+	return at, true
+}
+
+// Shortest returns the shortest time between two of the next due times. A jitter must not exceed it:
+// runs would change their order.
+func Shortest(times Times, now time.Time) time.Duration {
+	shortest := time.Duration(math.MaxInt64)
+	due, ok := times.Next(now)
+	for range maxArrivals {
+		next, more := times.Next(due)
+		if !ok || !more {
+			break
+		}
+		shortest, due = min(shortest, next.Sub(due)), next
+	}
+	return shortest
 }
 
 // arrive handles one due time.
@@ -187,7 +233,19 @@ func (d *decider) record(run schedule.Run) {
 	st := &d.out.State
 	st.History = append([]schedule.Run{run}, st.History...)
 	st.History = st.History[:min(len(st.History), schedule.MaxHistory)]
+	for len(st.History) > 1 && size(st.History) > schedule.MaxHistoryBytes {
+		st.History = st.History[:len(st.History)-1]
+	}
 	d.out.Ended, d.out.Changed = append(d.out.Ended, run), true
+}
+
+// size returns the size of runs as they are stored, in bytes.
+func size(runs []schedule.Run) int {
+	b, err := json.Marshal(runs)
+	if err != nil { // unreachable: only strings, numbers and times
+		return 0
+	}
+	return len(b)
 }
 
 // cancel ends the run of a disabled schedule, unless a user asked for it or its action has begun.

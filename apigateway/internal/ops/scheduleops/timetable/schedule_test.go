@@ -289,6 +289,36 @@ func TestARunIsLeftOutOrWaitsWhileAnotherOneRuns(t *testing.T) {
 	}
 }
 
+func TestJitterDelaysEachRunByItsOwnTime(t *testing.T) {
+	jitter := nightly()
+	jitter.Cron, jitter.Action, jitter.Command, jitter.Warnings, jitter.JitterSeconds = "*/10 * * * *", schedule.Command, "x", nil, 600
+	jitter.Overlap = schedule.Queue
+	s := newSim(t, jitter)
+	for range 40 {
+		d := s.settle()
+		in := s.input()
+		if next, ok := NextAction(jitter, s.state, in.Times, s.now); !ok || !next.After(s.now) {
+			t.Fatalf("the next action is at %v, at %v", next, s.now)
+		}
+		s.now = d.Wake
+	}
+	late := 0
+	for _, r := range s.ended {
+		if r.Result == schedule.Missed {
+			t.Errorf("missed %+v", r)
+		}
+		if r.Result == schedule.Completed && r.Begun.Sub(r.Due) > time.Minute {
+			late++
+		}
+	}
+	if shortest := Shortest(s.input().Times, start); shortest != 10*time.Minute {
+		t.Errorf("the shortest time between two runs is %v", shortest)
+	}
+	if late == 0 || len(s.ended) < 10 {
+		t.Errorf("%d of %d runs were delayed", late, len(s.ended))
+	}
+}
+
 func TestAScheduleThatIsTurnedOffCancelsItsRun(t *testing.T) {
 	s := newSim(t, nightly())
 	s.now = start.Add(55 * time.Minute)
@@ -399,7 +429,7 @@ func TestEachCommandIsSentAtMostOnce(t *testing.T) {
 		sched := nightly()
 		sched.Cron, sched.Action, sched.Command = "*/15 * * * *", schedule.Command, "save-all"
 		sched.Overlap = rapid.SampledFrom([]schedule.Overlap{schedule.Skip, schedule.Queue}).Draw(t, "overlap")
-		sched.JitterSeconds = rapid.SampledFrom([]int{0, 30, 3600}).Draw(t, "jitter")
+		sched.JitterSeconds = rapid.SampledFrom([]int{0, 30, 900}).Draw(t, "jitter")
 		s := newSim(t, sched)
 		epoch := int64(1)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
