@@ -45,6 +45,7 @@ var heldElsewhere = map[string]string{
 	"POST /api/v1/template-sources/:name/webhook": "TestASourceIsLookedAtWhenAskedOrCalled",
 	"POST /api/v1/services/:id/save-to-template":  "TestARunningInstancesConfigurationIsSavedToATemplate",
 	"POST /api/v1/instances/:id/save-to-template": "TestARunningInstancesConfigurationIsSavedToATemplate",
+	"POST /api/v1/schedules/:name/run":            "TestARunOfAScheduleStopsItsInstances: what the run does is audited too",
 	"POST /api/v1/nodes/:id/shutdown":             "TestANodeIsShutDownByItsAgent",
 	"POST /api/node/reload":                       "TestAReloadWaitsForEverySourceAndTellsWhatIsOther",
 }
@@ -113,6 +114,10 @@ func (b *besieged) changes(t *testing.T) []change {
 		{route: "PUT /api/v1/maintenance", body: `{"enabled":false}`},
 		{route: "PUT /api/v1/quotas/:name", body: `{"selector":{"tenant":"acme"},"limit":{"instances":9}}`},
 		{route: "DELETE /api/v1/quotas/:name"},
+		{route: "PUT /api/v1/schedules/:name", body: `{"group":"other","action":"restart","cron":"0 0 29 2 *"}`},
+		{route: "DELETE /api/v1/schedules/:name"},
+		{route: "PUT /api/v1/overlays/:name", body: `{"groups":["other"],"from":"2099-01-01T00:00:00Z","until":"2099-01-02T00:00:00Z","overlay":{"maxInstances":9}}`},
+		{route: "DELETE /api/v1/overlays/:name"},
 		{route: "PUT /api/v1/secrets/:name", body: `{"value":"other"}`},
 		{route: "DELETE /api/v1/secrets/:name"},
 		{route: "PUT /api/v1/template-sources/:name", body: `{"kind":"git","url":"https://host/other"}`},

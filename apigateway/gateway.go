@@ -32,6 +32,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/background/drains"
 	"github.com/orreryhq/orrery/apigateway/internal/background/gitops"
 	"github.com/orreryhq/orrery/apigateway/internal/background/mail"
+	"github.com/orreryhq/orrery/apigateway/internal/background/schedules"
 	"github.com/orreryhq/orrery/apigateway/internal/compat/command"
 	"github.com/orreryhq/orrery/apigateway/internal/compat/commandapi"
 	"github.com/orreryhq/orrery/apigateway/internal/compat/notimplemented"
@@ -205,6 +206,8 @@ type Gateway struct {
 	shares    *sharedtext.Shares
 	changes   *notify.Changes
 	applier   *gitops.Applier
+	// schedules runs scheduled actions and overlays.
+	schedules *schedules.Runner
 	// hasher completes the hashes of the catalog.
 	hasher *cataloghash.Hasher
 	// drains completes the drains of nodes.
@@ -328,6 +331,11 @@ func New(cfg Config) (*Gateway, error) {
 		Store: cfg.Store, Operations: g.operate, ReadGroup: groups.DecodePut, ReadConfiguration: universe.ReadConfiguration, ReadVersion: catalog.DecodeVersion, Every: declareEvery, Log: cfg.Log,
 	})
 	cfg.View.Subscribe(g.applier.OnBatch)
+	g.schedules = schedules.New(schedules.Config{
+		Store: cfg.Store, View: cfg.View, Operations: g.operate.Schedules, Service: serviceName, Replica: cfg.Replica,
+		Log: cfg.Log, Metrics: g.metrics, Now: cfg.Now,
+	})
+	cfg.View.Subscribe(g.schedules.OnBatch)
 	cfg.View.Subscribe(g.players.OnBatch)
 	g.arrivals = presence.NewArrivals(presence.Arrivals{View: cfg.View, End: g.operate.EndTransfer, Log: cfg.Log, Now: cfg.Now})
 	cfg.View.Subscribe(g.arrivals.OnBatch)

@@ -146,11 +146,14 @@ func TestAPutCanSayWhetherThereMayBeOne(t *testing.T) {
 	t.Parallel()
 	s := newShelf(newSite(t))
 	s.do("POST", "/api/v1/templates", `{"name":"lobby"}`).want(201)
+	s.group("lobby", nil)
 	for _, c := range []struct{ path, body string }{
 		{"/api/v1/groups/one", `{"memoryMb":64}`},
 		{"/api/configurations/two", `{"ramMB":64}`},
 		{"/api/v1/secrets/one", creates["PUT /api/v1/secrets/:name"]},
 		{"/api/v1/quotas/one", creates["PUT /api/v1/quotas/:name"]},
+		{"/api/v1/schedules/one", creates["PUT /api/v1/schedules/:name"]},
+		{"/api/v1/overlays/one", creates["PUT /api/v1/overlays/:name"]},
 		{"/api/v1/templates/lobby/files/content?path=one", `{"content":"1"}`},
 		{"/api/v1/template-sources/one", creates["PUT /api/v1/template-sources/:name"]}, // last, because its status changes at any time
 	} {

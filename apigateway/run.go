@@ -73,6 +73,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { _ = g.session().Run(ctx) }) // ends with ctx, in no other way
 	running.Go(func() { g.tidy(ctx) })
 	running.Go(func() { g.applier.Run(ctx) })
+	running.Go(func() { g.schedules.Run(ctx) })
 	running.Go(func() { g.hasher.Run(ctx) })
 	running.Go(func() { g.drains.Run(ctx) })
 	running.Go(func() { g.operate.Run(ctx) })

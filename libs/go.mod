@@ -24,6 +24,8 @@ require (
 
 require mvdan.cc/sh/v3 v3.14.1
 
+require github.com/robfig/cron/v3 v3.0.1
+
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect

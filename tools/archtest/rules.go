@@ -77,6 +77,7 @@ var purePackages = []string{
 	"libs/store/sharding",
 	"enforcer/internal/plan",
 	"enforcer/internal/scale",
+	"apigateway/internal/ops/scheduleops/timetable",
 	"scheduler/internal/place",
 	"scheduler/internal/budget",
 	"templatesvc/internal/store/chunk",

@@ -27,6 +27,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/nodeops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/scheduleops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/templateops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
@@ -68,6 +69,7 @@ type Operations struct {
 	*catalogops.Catalog
 	*accountops.Accounts
 	*clusterops.Cluster
+	*scheduleops.Schedules
 	*auditops.Trail
 }
 
@@ -75,16 +77,18 @@ type Operations struct {
 func New(cfg Config) *Operations {
 	c := txn.New(txn.Deps{Store: cfg.Store, View: cfg.View, Seal: cfg.Seal, Copy: cfg.Copy, Log: cfg.Log, Now: cfg.Now})
 	groups := groupops.New(c, cfg.Seal)
+	instances := instanceops.New(c, groups, cfg.Agents)
 	return &Operations{
 		Committer:   c,
 		Allocations: allocationops.New(c),
 		Groups:      groups,
-		Instances:   instanceops.New(c, groups, cfg.Agents),
+		Instances:   instances,
 		Nodes:       nodeops.New(c, cfg.Agents),
 		Templates:   templateops.New(c, cfg.Agents),
 		Catalog:     catalogops.New(c),
 		Accounts:    accountops.New(c, accountops.Deps{Settings: cfg.Settings, TellReset: cfg.TellReset, Pause: cfg.Pause}),
 		Cluster:     clusterops.New(c, cfg.Seal),
+		Schedules:   scheduleops.New(c, instances),
 		Trail:       auditops.New(c),
 	}
 }

@@ -117,7 +117,7 @@ func (a *API) groups(c *gin.Context) {
 		if g.Deleting {
 			continue
 		}
-		spec, m := g.Spec, s.MaintenanceOf(g)
+		spec, m := s.Overlaid(g).Spec, s.MaintenanceOf(g)
 		one := group{
 			Name: name, Platform: spec.Software.Platform, MinInstances: spec.Scaling.Min, MaxInstances: spec.Scaling.Max, MaxPlayers: spec.Players.Max,
 			IsMaintenance: m.On, MaintenanceMessage: m.Message, MaintenanceBypass: append([]string{}, m.Bypass...),

@@ -119,7 +119,7 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 	case view.KindReport:
 		c.reported(b, ch)
 	case view.KindTemplateHead: // see lookAtUnrunnable
-	case view.KindMaintenance:
+	case view.KindMaintenance, view.KindActiveOverlay:
 		for name := range c.known() {
 			c.queue.Add(name)
 		}

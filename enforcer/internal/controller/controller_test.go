@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/schedule"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -66,6 +67,37 @@ func TestNothingStartsDuringMaintenanceOfAllGroups(t *testing.T) {
 			t.Errorf("%s was created at revision %d, before the maintenance ended at %d", i.Intent.Name, i.Intent.CreateRev, ended)
 		}
 	}
+}
+
+func TestAnOverlayChangesMinimumMaximumAndMaintenance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.enforcer("a", plan.DefaultLimits())
+	overlay := func(c schedule.Changes) schedule.Active {
+		return schedule.Active{Overlays: []schedule.ActiveOverlay{{Name: "evening", On: true, Selector: map[string]string{"kind": "game"}, Changes: c}}}
+	}
+	game := func(n int) func(*fleet.Group) {
+		return func(g *fleet.Group) { g.Spec.Scaling.Min, g.Spec.Labels = n, map[string]string{"kind": "game"} }
+	}
+	three, one, on := 3, 1, true
+	w.group("lobby", minimum(1))
+	w.group("game", game(1))
+	w.untilLiving("game", 1)
+	rev := w.commit(store.Create(keys.ActiveOverlays(), overlay(schedule.Changes{Min: &three})))
+	w.untilLiving("game", 3)
+	rev = w.commit(store.Replace(keys.ActiveOverlays(), overlay(schedule.Changes{Min: &three, Max: &one}), rev))
+	w.untilLiving("game", 1)
+	rev = w.commit(store.Replace(keys.ActiveOverlays(), overlay(schedule.Changes{Maintenance: &on}), rev))
+	w.group("more", game(2))
+	w.group("lobby2", minimum(2))
+	w.untilLiving("lobby2", 2)
+	ended := w.commit(store.Replace(keys.ActiveOverlays(), schedule.Active{}, rev))
+	for _, i := range w.untilLiving("more", 2) {
+		if i.Intent.CreateRev < ended {
+			t.Errorf("%s was created at revision %d, before the overlay ended at %d", i.Intent.Name, i.Intent.CreateRev, ended)
+		}
+	}
+	w.untilLiving("lobby", 1)
 }
 
 func TestAGroupWaitsUntilOneOfEachDependencyIsOnline(t *testing.T) {

@@ -41,8 +41,8 @@ func split(actions []plan.Action) (births, rest []plan.Action) {
 	return births, rest
 }
 
-// spawn commits the starts, provided that the group's record and the maintenance of all groups are
-// unchanged.
+// spawn commits the starts, provided that the group's record, the maintenance of all groups and the active
+// overlays are unchanged.
 func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) (rev int64, err error) {
 	if len(actions) == 0 {
 		return 0, nil
@@ -59,6 +59,7 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 	unchanged := []store.Guard{
 		store.Unchanged(keys.Group(t.name), t.group().ModRev),
 		store.Unchanged(keys.Maintenance(), t.snap.Maintenance().ModRev),
+		store.Unchanged(keys.ActiveOverlays(), t.snap.ActiveOverlays().ModRev),
 	}
 	for _, txn := range spawner.Txns(births, []store.Fence{t.fence}, unchanged, c.store.MaxOps()) {
 		at, err := c.store.Commit(ctx, txn)

@@ -8,9 +8,10 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
+	"github.com/orreryhq/orrery/libs/fleet/schedule"
 )
 
-// The keys of groups, networks and quotas.
+// The keys of groups, networks, quotas, schedules and overlays.
 
 // Group is what a group declares. Written by the gateway.
 func Group(name fleet.GroupName) Key[fleet.Group] {
@@ -57,6 +58,28 @@ func Quota(name string) Key[cluster.Quota] { return Key[cluster.Quota]{Root + "q
 // cannot exceed it together. Written by the scheduler.
 func QuotaAlloc(name string) Key[cluster.QuotaAlloc] {
 	return Key[cluster.QuotaAlloc]{Root + "quota-allocs/" + name}
+}
+
+// Schedule is an action at the times of a cron expression. Written by the gateway.
+func Schedule(name string) Key[schedule.Schedule] {
+	return Key[schedule.Schedule]{Root + "schedules/" + name}
+}
+
+// ScheduleState is the run in progress and the last runs of a schedule. Written by the gateway; the
+// writes of its loop are fenced by its session.
+func ScheduleState(name string) Key[schedule.State] {
+	return Key[schedule.State]{Root + "schedule-states/" + name}
+}
+
+// Overlay changes fields of groups during time windows. Written by the gateway.
+func Overlay(name string) Key[schedule.Overlay] {
+	return Key[schedule.Overlay]{Root + "overlays/" + name}
+}
+
+// ActiveOverlays are the overlays that are active now. Starts of instances compare them. Written by the
+// gateway, fenced by its session.
+func ActiveOverlays() Key[schedule.Active] {
+	return Key[schedule.Active]{Root + "active-overlays/cluster"}
 }
 
 // DeclaredGroup is a group as a template source declares it, or the request to delete it.

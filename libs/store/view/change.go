@@ -51,6 +51,10 @@ const (
 	KindConfig        Kind = "config"
 	KindConfigActive  Kind = "config-active"
 	KindMaintenance   Kind = "maintenance"
+	KindSchedule      Kind = "schedules"
+	KindScheduleState Kind = "schedule-states"
+	KindOverlay       Kind = "overlays"
+	KindActiveOverlay Kind = "active-overlays"
 	KindRevokedNode   Kind = "revoked-nodes"
 	KindJoinToken     Kind = "join-tokens"
 )

@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
+	"github.com/orreryhq/orrery/libs/fleet/schedule"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
@@ -135,6 +136,10 @@ type Snapshot struct {
 	ConfigVersions Table[string, *cluster.ConfigVersion] // in the order of versions
 	ConfigActive   Table[string, *cluster.ConfigActive]  // one, or none
 	Maintenances   Table[string, *cluster.Maintenance]   // one, or none
+	Schedules      Table[string, *schedule.Schedule]     // by name
+	ScheduleStates Table[string, *schedule.State]        // by the name of the schedule
+	Overlays       Table[string, *schedule.Overlay]      // by name
+	activeOverlays Table[string, *schedule.Active]       // one, or none
 	JoinTokens     Table[fleet.NodeID, *cluster.JoinToken]
 	RevokedNodes   Table[fleet.NodeID, *cluster.RevokedNode]
 	// definers are derived from TemplateHeads. Snapshots with the same heads share them.
@@ -342,10 +347,11 @@ func (s *Snapshot) hasOnline(g fleet.GroupName) bool {
 	return false
 }
 
-// Target returns how many instances a group shall have: its minimum, or more because of its load.
+// Target returns how many instances a group shall have: its minimum, as overlays change it, or more
+// because of its load.
 func (s *Snapshot) Target(g *fleet.Group) int {
 	decided, _ := s.Scalings.Get(g.Name)
-	return scaling.Target(&g.Spec, decided.TargetFor(g))
+	return scaling.Target(&s.Overlaid(g).Spec, decided.TargetFor(g))
 }
 
 // Maintenance returns the maintenance of all groups, zero before the first.
@@ -356,7 +362,20 @@ func (s *Snapshot) Maintenance() cluster.Maintenance {
 	return cluster.Maintenance{}
 }
 
-// MaintenanceOf returns the maintenance in force for a group: its own, that of all groups, or both.
+// ActiveOverlays returns the overlays that are active, zero before the first.
+func (s *Snapshot) ActiveOverlays() schedule.Active {
+	for _, a := range s.activeOverlays.All() {
+		return *a
+	}
+	return schedule.Active{}
+}
+
+// Overlaid returns a group as the active overlays change it. It is what the group is to be now; the
+// group's own record stays as declared.
+func (s *Snapshot) Overlaid(g *fleet.Group) *fleet.Group { return s.ActiveOverlays().Over(g) }
+
+// MaintenanceOf returns the maintenance in force for a group: its own, as overlays change it, that of
+// all groups, or both.
 func (s *Snapshot) MaintenanceOf(g *fleet.Group) fleet.Maintenance {
-	return g.Spec.Maintenance.Under(s.Maintenance().Maintenance)
+	return s.Overlaid(g).Spec.Maintenance.Under(s.Maintenance().Maintenance)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
+	"github.com/orreryhq/orrery/libs/fleet/schedule"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
@@ -104,14 +105,18 @@ func kindTables() map[Kind]kindTable {
 				forks(func(s *Snapshot) *index { return &s.byTeller }),
 			}, (*Snapshot).applyPlayers,
 		},
-		KindClaims:       table(1, func(s *Snapshot) *Table[fleet.InstanceID, *allocation.Claims] { return &s.Claims }),
-		KindTransfer:     table(1, func(s *Snapshot) *Table[players.PlayerID, *players.Transfer] { return &s.Transfers }),
-		KindMessage:      table(1, func(s *Snapshot) *Table[string, *players.PlayerMessage] { return &s.Messages }),
-		KindConfig:       table(1, func(s *Snapshot) *Table[string, *cluster.ConfigVersion] { return &s.ConfigVersions }),
-		KindConfigActive: table(1, func(s *Snapshot) *Table[string, *cluster.ConfigActive] { return &s.ConfigActive }),
-		KindMaintenance:  table(1, func(s *Snapshot) *Table[string, *cluster.Maintenance] { return &s.Maintenances }),
-		KindRevokedNode:  table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.RevokedNode] { return &s.RevokedNodes }),
-		KindJoinToken:    table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.JoinToken] { return &s.JoinTokens }),
+		KindClaims:        table(1, func(s *Snapshot) *Table[fleet.InstanceID, *allocation.Claims] { return &s.Claims }),
+		KindTransfer:      table(1, func(s *Snapshot) *Table[players.PlayerID, *players.Transfer] { return &s.Transfers }),
+		KindMessage:       table(1, func(s *Snapshot) *Table[string, *players.PlayerMessage] { return &s.Messages }),
+		KindConfig:        table(1, func(s *Snapshot) *Table[string, *cluster.ConfigVersion] { return &s.ConfigVersions }),
+		KindConfigActive:  table(1, func(s *Snapshot) *Table[string, *cluster.ConfigActive] { return &s.ConfigActive }),
+		KindMaintenance:   table(1, func(s *Snapshot) *Table[string, *cluster.Maintenance] { return &s.Maintenances }),
+		KindSchedule:      table(1, func(s *Snapshot) *Table[string, *schedule.Schedule] { return &s.Schedules }),
+		KindScheduleState: table(1, func(s *Snapshot) *Table[string, *schedule.State] { return &s.ScheduleStates }),
+		KindOverlay:       table(1, func(s *Snapshot) *Table[string, *schedule.Overlay] { return &s.Overlays }),
+		KindActiveOverlay: table(1, func(s *Snapshot) *Table[string, *schedule.Active] { return &s.activeOverlays }),
+		KindRevokedNode:   table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.RevokedNode] { return &s.RevokedNodes }),
+		KindJoinToken:     table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.JoinToken] { return &s.JoinTokens }),
 		KindSession: {
 			2,
 			[]func(*Snapshot){

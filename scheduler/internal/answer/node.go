@@ -129,6 +129,7 @@ func (s *simulation) loseOf(node fleet.NodeID, on []*fleet.Instance, mass bool) 
 			s.settle(i, client.EffectKept, fleet.ReasonNodeLost, format, args...)
 		}
 	}
+	g = s.m.Snap.Overlaid(g)
 	switch policy := g.Spec.NodeLossPolicy(); {
 	case policy == fleet.NodeLossWait:
 		kept("it waits for %s, as its group wants (onNodeLoss: wait)", node)

@@ -89,6 +89,7 @@ func (s *simulation) place(q client.PlaceQuestion) error {
 		next.Spec = *q.Spec
 		g = &next
 	}
+	g = s.m.Snap.Overlaid(g)
 	living := 0
 	for i := range s.m.Snap.GroupInstances(g.Name) {
 		if i.Living(g.Spec.KeepsLost()) {

@@ -1,4 +1,5 @@
-// Package groups serves groups, the quotas that bound them and the networks that join them.
+// Package groups serves groups, the quotas that bound them, the networks that join them, and the
+// schedules and overlays that change them over time.
 //
 // A read loses nothing: every part of a group's spec is in its JSON, and writing it back
 // unchanged changes nothing.
@@ -26,5 +27,5 @@ func New(cfg Config) *API { return &API{cfg: cfg} }
 
 // Routes returns the routes of the package.
 func (a *API) Routes() []server.Route {
-	return slices.Concat(a.groupRoutes(), a.networkRoutes(), a.quotaRoutes())
+	return slices.Concat(a.groupRoutes(), a.networkRoutes(), a.quotaRoutes(), a.scheduleRoutes(), a.overlayRoutes())
 }

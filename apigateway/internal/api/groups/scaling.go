@@ -46,6 +46,7 @@ type scaled struct {
 }
 
 func scalingOf(s *view.Snapshot, g *fleet.Group, now time.Time) scalingState {
+	g = s.Overlaid(g)
 	l := loadOf(s, g)
 	out := scalingState{Target: s.Target(g), Slots: l.running.Slots, Missing: l.missing}
 	out.Automatic, out.Message = scaling.Automatic(&g.Spec)

@@ -23,7 +23,7 @@ import (
 // features.
 func Routes(v *view.View) []server.Route {
 	r := routes{v}
-	return slices.Concat(r.deployments(), overlays(), backups(), membership(), modules())
+	return slices.Concat(r.deployments(), backups(), membership(), modules())
 }
 
 type routes struct{ view *view.View }
@@ -40,14 +40,6 @@ func (r routes) deployments() []server.Route {
 		server.Post("/deployments/:rev/pause", change, deploy),
 		server.Post("/deployments/:rev/resume", change, deploy),
 		server.Post("/deployments/:rev/rollback", change, deploy),
-	)
-}
-
-// overlays are scheduled changes of groups.
-func overlays() []server.Route {
-	return server.Under("/api/v1/events",
-		server.Get("", server.Needs(auth.EventsView), constant([]struct{}{})),
-		server.Get("/active", server.Needs(auth.EventsView), constant(gin.H{"active": []struct{}{}})),
 	)
 }
 

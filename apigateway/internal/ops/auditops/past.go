@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/nodeops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/scheduleops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/sourceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -38,6 +39,8 @@ const (
 	CatalogObject  ObjectKind = "catalog"
 	SecretObject   ObjectKind = "secret"
 	SourceObject   ObjectKind = "template-source"
+	ScheduleObject ObjectKind = "schedule"
+	OverlayObject  ObjectKind = "overlay"
 )
 
 // Past is an object at an earlier time.
@@ -165,7 +168,7 @@ func known(s *view.Snapshot, kind ObjectKind, name string) string {
 		return strings.ToUpper(name)
 	case UserObject:
 		return strings.ToLower(name)
-	case GroupObject, NodeObject, QuotaObject, SecretObject, SourceObject:
+	case GroupObject, NodeObject, QuotaObject, SecretObject, SourceObject, ScheduleObject, OverlayObject:
 	}
 	return name
 }
@@ -218,6 +221,14 @@ func viewed(s *view.Snapshot, kind ObjectKind, name string) any {
 	case CatalogObject:
 		if p, ok := s.Catalog.Get(name); ok {
 			return catalogops.CatalogRecord(*p)
+		}
+	case ScheduleObject:
+		if sched, ok := s.Schedules.Get(name); ok {
+			return scheduleops.ScheduleRecord(sched)
+		}
+	case OverlayObject:
+		if o, ok := s.Overlays.Get(name); ok {
+			return scheduleops.OverlayRecord(o)
 		}
 	case SecretObject, SourceObject: // not in the view
 	}

@@ -202,7 +202,10 @@ func names(made []fleet.Intent) string {
 
 // roomFor returns an error when count more instances would exceed the group's maximum.
 func roomFor(s *view.Snapshot, g *fleet.Group, count int) error {
-	limit, what := g.Spec.Scaling.Max, "maxInstances"
+	limit, what := s.Overlaid(g).Spec.Scaling.Max, "maxInstances"
+	if limit != g.Spec.Scaling.Max {
+		what = "the maxInstances of an overlay, see GET /api/v1/events/active"
+	}
 	if n := len(g.Spec.Static.InstanceNames); g.Spec.Static.Enabled && n > 0 && (limit == 0 || n < limit) {
 		limit, what = n, "the number of staticInstanceNames"
 	}
@@ -260,7 +263,7 @@ func onceStatic(s *view.Snapshot, g *fleet.Group, count int) error {
 			there, name = there+1, i.Intent.Name
 		}
 	}
-	if limit := max(1, g.Spec.Scaling.Min); there+count <= limit {
+	if limit := max(1, s.Overlaid(g).Spec.Scaling.Min); there+count <= limit {
 		return nil
 	}
 	if there == 0 {

@@ -183,7 +183,7 @@ func DrainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, now time
 		}
 		groups[name] = true
 		of := drain.Group{
-			Spec: &g.Spec, Target: s.Target(g), Maintenance: s.MaintenanceOf(g).On, Unmet: len(s.Unmet(g)) > 0,
+			Spec: &s.Overlaid(g).Spec, Target: s.Target(g), Maintenance: s.MaintenanceOf(g).On, Unmet: len(s.Unmet(g)) > 0,
 			Draining: func(n fleet.NodeID) *fleet.NodeDrain {
 				if n == node {
 					return &d

@@ -37,7 +37,7 @@ type instanceScope struct {
 func forAll(t Type) bool {
 	switch t {
 	case InstanceStateChanged, InstanceRemoved,
-		GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, MaintenanceUpdated, GroupAggregatesUpdated,
+		GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, MaintenanceUpdated, GroupAggregatesUpdated, OverlayActivated, OverlayDeactivated,
 		NetworkCreated, NetworkUpdated, NetworkDeleted, ResyncRequired:
 		return true
 	}

@@ -117,6 +117,10 @@ func (t *translator) plain(c view.Change) {
 		t.config(c)
 	case view.KindMaintenance:
 		t.maintenance(c)
+	case view.KindScheduleState:
+		t.schedule(c)
+	case view.KindActiveOverlay:
+		t.overlays(c)
 	case view.KindAudit:
 		t.audited(c)
 	default: // other kinds are internal

@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
+	"github.com/orreryhq/orrery/libs/fleet/schedule"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -54,6 +55,20 @@ func told(before, after *fleet.Instance) view.Change {
 
 func group(on, deleting bool) *fleet.Group {
 	return &fleet.Group{Name: "lobby", Deleting: deleting, Spec: fleet.GroupSpec{Maintenance: fleet.Maintenance{On: on, Message: "back soon"}}}
+}
+
+// stateChange is a change of the runs of the schedule nightly.
+func stateChange(before, after schedule.State) view.Change {
+	return view.Change{Kind: view.KindScheduleState, Rev: 7, Key: []string{"nightly"}, Before: &before, After: &after}
+}
+
+func overlayChange(before, after schedule.Active) view.Change {
+	return view.Change{Kind: view.KindActiveOverlay, Rev: 7, Key: []string{"cluster"}, Before: &before, After: &after}
+}
+
+// overlaid has the overlay evening of a revision, active for groups.
+func overlaid(revision int64, groups ...fleet.GroupName) schedule.Active {
+	return schedule.Active{Overlays: []schedule.ActiveOverlay{{Name: "evening", Revision: revision, On: true, Begun: seen, Until: at, Groups: groups}}}
 }
 
 func groupChange(before, after *fleet.Group) view.Change {
@@ -324,6 +339,32 @@ func TestTranslate(t *testing.T) {
 		{"the end of automatic scaling", []view.Change{{Kind: view.KindScaling, Rev: 7, Key: []string{"lobby"}, Before: &scaling.Decision{}}}, nil},
 		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &fleet.CrashLoop{}}}, nil},
 
+		{
+			"a run of a schedule begins, and then ends",
+			[]view.Change{
+				stateChange(schedule.State{}, schedule.State{Current: &schedule.Run{Number: 2, Group: "lobby", At: at}}),
+				stateChange(schedule.State{Current: &schedule.Run{Number: 2, Group: "lobby", At: at}},
+					schedule.State{History: []schedule.Run{{Number: 2, Group: "lobby", At: at, Result: schedule.Failed, Message: "no"}}}),
+			},
+			[]line{
+				{"7-1", events.ScheduleRunStarted, "lobby", events.Fields{"schedule": "nightly", "run": int64(2), "group": name, "instance": "", "actionAt": at}},
+				{"7-2", events.ScheduleRunEnded, "lobby", events.Fields{"schedule": "nightly", "run": int64(2), "group": name, "instance": "", "actionAt": at, "result": schedule.Failed, "message": "no"}},
+			},
+		},
+		{
+			"an overlay of two groups begins, and loses one of them",
+			[]view.Change{
+				overlayChange(schedule.Active{}, overlaid(1, "lobby", "game")),
+				overlayChange(overlaid(1, "lobby", "game"), overlaid(2, "lobby")),
+				overlayChange(overlaid(2, "lobby"), schedule.Active{}),
+			},
+			[]line{
+				{"7-1", events.OverlayActivated, "lobby", events.Fields{"eventName": "evening", "group": name, "activeUntil": at}},
+				{"7-2", events.OverlayActivated, "game", events.Fields{"eventName": "evening", "group": fleet.GroupName("game"), "activeUntil": at}},
+				{"7-3", events.OverlayDeactivated, "game", events.Fields{"eventName": "evening", "group": fleet.GroupName("game"), "reason": "changed"}},
+				{"7-4", events.OverlayDeactivated, "lobby", events.Fields{"eventName": "evening", "group": name, "reason": "removed"}},
+			},
+		},
 		{
 			"the maintenance of all groups",
 			[]view.Change{{

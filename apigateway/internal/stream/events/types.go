@@ -13,7 +13,7 @@ const InstanceMetrics Type = "INSTANCE_METRICS"
 var reserved = []Type{
 	"INSTANCE_WARM_CHANGED", "INSTANCE_CONSOLE_OUTPUT", "DEPLOYMENT_CREATED", "DEPLOYMENT_COMPLETED", "PLAYER_JOURNEY",
 	"MODULE_LOADED", "MODULE_UNLOADED", "MODULE_FRONTEND_RELOADED", "CAPABILITY_REGISTERED",
-	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED", "CHOREOGRAPHY_OVERLAY_ACTIVATED", "CHOREOGRAPHY_OVERLAY_DEACTIVATED",
+	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED",
 }
 
 // emitted are all types that this system sends.
@@ -21,6 +21,7 @@ var emitted = []Type{
 	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, MaintenanceUpdated, GroupAggregatesUpdated, GroupCrashLoop, GroupScaled,
 	"INSTANCE_WARM_CHANGED", "INSTANCE_CONSOLE_OUTPUT", "DEPLOYMENT_CREATED", "DEPLOYMENT_COMPLETED", "PLAYER_JOURNEY",
 	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged, ResourceChanged,
+	ScheduleRunStarted, ScheduleRunEnded, OverlayActivated, OverlayDeactivated,
 	PlayerConnected, PlayerDisconnected, PlayerTransfer, ResyncRequired,
 }
 
