@@ -10,6 +10,7 @@ const (
 	ReasonReplacement  Reason = "Replacement"  // it replaces an instance that crashed or was lost; that instance's reason and crash record say why
 	ReasonRequested    Reason = "Requested"    // a user requested it
 	ReasonRestart      Reason = "Restart"      // a user requested a restart
+	ReasonDeployment   Reason = "Deployment"   // a deployment replaces the instances of its group; the message names it
 )
 
 // Why the enforcer acts on a group or a record.
@@ -107,6 +108,7 @@ var reasonText = map[Reason]string{
 	ReasonReplacement:      "it replaces another instance of the group",
 	ReasonRequested:        "a user requested it",
 	ReasonRestart:          "a user requested a restart",
+	ReasonDeployment:       "a deployment replaces the instances of its group",
 	ReasonCrashLoop:        "it crashed too often in a short time",
 	ReasonCalm:             "there were no crashes for some time",
 	ReasonRetention:        "the retention time of the record is over",

@@ -91,7 +91,7 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		if dropsPlan(ch) {
 			c.queue.AddAfter(sweep, sweepAfter)
 		}
-	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop:
+	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop, view.KindDeployment, view.KindProgress:
 		c.look(ch.Group())
 	case view.KindEviction:
 		if i, ok := b.After.Instances.Get(fleet.InstanceID(ch.Key[0])); ok {
@@ -205,7 +205,7 @@ func dropsPlan(ch *view.Change) bool {
 }
 
 // emptied queues the groups of instances whose last player left, because a surplus instance
-// may wait for that.
+// may wait for that, and those whose deployment waits for ticks per second.
 func (c *Controller) emptied(b *view.Batch, ch *view.Change) {
 	before, ok := ch.Before.(*reports.Report)
 	if !ok {
@@ -216,11 +216,18 @@ func (c *Controller) emptied(b *view.Batch, ch *view.Change) {
 		after = *r
 	}
 	for id, r := range before.Instances {
-		if r.Players == 0 || after.Instances[id].Players > 0 {
+		emptied := r.Players > 0 && after.Instances[id].Players == 0
+		if !emptied && r.TPS == after.Instances[id].TPS {
 			continue
 		}
-		if i, ok := b.After.Instances.Get(id); ok {
+		if i, ok := b.After.Instances.Get(id); ok && (emptied || gated(b.After, i.Intent.Group)) {
 			c.look(i.Intent.Group)
 		}
 	}
+}
+
+// gated reports whether a deployment of a group depends on the ticks per second of its instances.
+func gated(s *view.Snapshot, g fleet.GroupName) bool {
+	d, ok := s.LatestDeployment(g)
+	return ok && d.Active() && d.Options.MinHealthyTPS > 0
 }

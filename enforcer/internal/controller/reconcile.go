@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/reconcile"
 	"github.com/orreryhq/orrery/libs/store"
@@ -105,6 +106,13 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			}
 			return 0
 		},
+		TPS: func(i *fleet.Instance) float64 {
+			if report, ok := s.Reports.Get(i.Node()); ok {
+				return report.Instances[i.Intent.ID].TPS
+			}
+			return 0
+		},
+		Deployments: c.stamps.deployments(s.Deployments(name), now),
 		Eviction: func(id fleet.InstanceID) *fleet.Eviction {
 			e, _ := s.Evictions.Get(id)
 			return c.stamps.eviction(e, now)
@@ -167,7 +175,17 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 // republished reports whether a template of a plan has a newer version than the plan uses.
 func republished(s *view.Snapshot, digest string) bool {
 	stored, ok := s.Plans.Get(digest)
-	return ok && slices.ContainsFunc(stored.Plan.Layers, func(l fleet.PlanLayer) bool {
+	if !ok {
+		return false
+	}
+	var pinned []content.TemplateHead
+	if g, ok := s.Groups.Get(stored.Plan.Group); ok {
+		pinned = g.Pinned
+	}
+	return slices.ContainsFunc(stored.Plan.Layers, func(l fleet.PlanLayer) bool {
+		if slices.ContainsFunc(pinned, func(h content.TemplateHead) bool { return h.TemplateRef == l.TemplateRef }) {
+			return false
+		}
 		head, ok := s.TemplateHeads.Get(l.TemplateRef.String())
 		return ok && head.Digest != l.Digest
 	})

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 )
 
 // Kind is the kind of an action.
@@ -35,12 +36,16 @@ const (
 	SetCrashLoop Kind = "set_crash_loop"
 	// ClearCrashLoop deletes the group's crash loop.
 	ClearCrashLoop Kind = "clear_crash_loop"
+	// SetProgress writes Progress. Its zero times are set by the commit.
+	SetProgress Kind = "set_progress"
+	// DeleteDeployment deletes the records of the deployment Progress.Number.
+	DeleteDeployment Kind = "delete_deployment"
 	// DeletePlan deletes the stored plan Digest.
 	DeletePlan Kind = "collect_plan"
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Restart, Stop, Retire, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, DeletePlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Retire, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetProgress, DeleteDeployment, DeletePlan}
 
 // Action is one change to make and its reason.
 type Action struct {
@@ -73,6 +78,8 @@ type Action struct {
 	Order fleet.OrderAction
 	// Loop is the record that SetCrashLoop writes.
 	Loop fleet.CrashLoop
+	// Progress is the record that SetProgress writes.
+	Progress deployment.Progress
 	// Digest is the plan that DeletePlan deletes; Group is the group it was made for.
 	Digest string
 	Group  fleet.GroupName

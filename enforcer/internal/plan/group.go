@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orreryhq/orrery/enforcer/internal/rollout"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
@@ -22,6 +23,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.cancelMoves()
 		p.resolveDuplicates()
 		p.continueMoves()
+		p.rollOut()
 		p.endRetirements()
 		p.trim()
 		p.restart()
@@ -51,8 +53,12 @@ type pass struct {
 	// paired are the instances that share a place while none of them may be stopped yet.
 	// duplicates are all of these but the oldest of each place.
 	paired, duplicates map[fleet.InstanceID]bool
-	actions            []Action
-	wake               time.Time
+	// mixed are the places with an original and its replacement by a deployment; see rollOut.
+	mixed map[string]bool
+	// pausing is set once this pass pauses the group after crashes.
+	pausing bool
+	actions []Action
+	wake    time.Time
 }
 
 func newPass(in Input, now time.Time) *pass {
@@ -70,6 +76,9 @@ func newPass(in Input, now time.Time) *pass {
 		if i.Intent.ReplacedBy != "" {
 			p.replaced[i.Intent.ID] = true
 		}
+	}
+	if in.Group != nil {
+		p.mixed = rollout.Mixed(rollout.Input{Deployments: in.Deployments, Instances: p.all, Plan: in.Plan})
 	}
 	return p
 }

@@ -49,6 +49,8 @@ const (
 	KindConfig        Kind = "config"
 	KindConfigActive  Kind = "config-active"
 	KindMaintenance   Kind = "maintenance"
+	KindDeployment    Kind = "deployments"
+	KindProgress      Kind = "deployment-progress"
 	KindRevokedNode   Kind = "revoked-nodes"
 	KindJoinToken     Kind = "join-tokens"
 )
@@ -78,7 +80,7 @@ func (c Change) Group() fleet.GroupName {
 		return c.Instance.Intent.Group
 	case c.InstanceBefore != nil:
 		return c.InstanceBefore.Intent.Group
-	case c.Kind == KindGroup || c.Kind == KindCrashLoop:
+	case c.Kind == KindGroup || c.Kind == KindCrashLoop || c.Kind == KindDeployment || c.Kind == KindProgress:
 		return fleet.GroupName(c.Key[0])
 	}
 	return ""

@@ -14,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -131,6 +132,8 @@ type Snapshot struct {
 	ConfigVersions Table[string, *cluster.ConfigVersion] // in the order of versions
 	ConfigActive   Table[string, *cluster.ConfigActive]  // one, or none
 	Maintenances   Table[string, *cluster.Maintenance]   // one, or none
+	deployments    Table[string, *deployment.Deployment] // by "<group>/<padded number>"
+	progress       Table[string, *deployment.Progress]   // the same
 	JoinTokens     Table[fleet.NodeID, *cluster.JoinToken]
 	RevokedNodes   Table[fleet.NodeID, *cluster.RevokedNode]
 	// definers are derived from TemplateHeads. Snapshots with the same heads share them.

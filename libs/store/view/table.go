@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
@@ -106,6 +107,8 @@ func kindTables() map[Kind]kindTable {
 		KindConfig:       table(1, func(s *Snapshot) *Table[string, *cluster.ConfigVersion] { return &s.ConfigVersions }),
 		KindConfigActive: table(1, func(s *Snapshot) *Table[string, *cluster.ConfigActive] { return &s.ConfigActive }),
 		KindMaintenance:  table(1, func(s *Snapshot) *Table[string, *cluster.Maintenance] { return &s.Maintenances }),
+		KindDeployment:   table(2, func(s *Snapshot) *Table[string, *deployment.Deployment] { return &s.deployments }),
+		KindProgress:     table(2, func(s *Snapshot) *Table[string, *deployment.Progress] { return &s.progress }),
 		KindRevokedNode:  table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.RevokedNode] { return &s.RevokedNodes }),
 		KindJoinToken:    table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.JoinToken] { return &s.JoinTokens }),
 		KindSession: {
