@@ -28,6 +28,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/api/system"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/background/auditsink"
+	"github.com/orreryhq/orrery/apigateway/internal/background/autorollback"
 	"github.com/orreryhq/orrery/apigateway/internal/background/cataloghash"
 	"github.com/orreryhq/orrery/apigateway/internal/background/gitops"
 	"github.com/orreryhq/orrery/apigateway/internal/background/mail"
@@ -39,6 +40,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/accountops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/clusterops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/sourceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -205,8 +207,10 @@ type Gateway struct {
 	changes   *notify.Changes
 	applier   *gitops.Applier
 	// hasher completes the hashes of the catalog.
-	hasher  *cataloghash.Hasher
-	players *presence.Table
+	hasher *cataloghash.Hasher
+	// rollbacks rolls back failed deployments.
+	rollbacks *autorollback.Watcher
+	players   *presence.Table
 	// past has the fleet's metrics since the gateway started.
 	past *series.Ring
 	// relay sends live events to other gateways.
@@ -305,6 +309,14 @@ func New(cfg Config) (*Gateway, error) {
 		},
 	})
 	cfg.View.Subscribe(g.hasher.OnBatch)
+	g.rollbacks = autorollback.New(autorollback.Config{
+		View: cfg.View, Log: cfg.Log,
+		RollBack: func(ctx context.Context, name fleet.GroupName, number int64) error {
+			_, _, err := g.operate.RollbackDeployment(ctx, txn.Actor{User: "automatic rollback"}, groupops.DeploymentWrite{Group: name, Number: number})
+			return err
+		},
+	})
+	cfg.View.Subscribe(g.rollbacks.OnBatch)
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*cluster.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
 		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,

@@ -115,6 +115,10 @@ func (t *translator) plain(c view.Change) {
 		t.config(c)
 	case view.KindMaintenance:
 		t.maintenance(c)
+	case view.KindDeployment:
+		t.deployment(c)
+	case view.KindProgress:
+		t.deploymentProgress(c)
 	case view.KindAudit:
 		t.audited(c)
 	default: // other kinds are internal
