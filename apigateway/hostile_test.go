@@ -99,7 +99,7 @@ func (b *besieged) furnish() {
 	b.there = map[string]string{
 		"/api/v1/groups/:name": "lobby", "/api/configurations/:name": "lobby", "/api/v1/history/group/:name": "lobby",
 		"/api/v1/groups/:name/deployments/:rev": "1",
-		"/api/v1/services/:id": id, "/api/v1/instances/:id": id, "/api/instances/:id": id, "/api/v1/history/instance/:name": id,
+		"/api/v1/services/:id":                  id, "/api/v1/instances/:id": id, "/api/instances/:id": id, "/api/v1/history/instance/:name": id,
 		"/api/v1/nodes/:id": "node-1", "/api/cluster/nodes/:id": "node-1", "/api/v1/history/node/:name": "node-1",
 		"/api/v1/templates/:name": "lobby", "/api/v1/templates/:name/versions/:hash": hash,
 		"/api/templates/:group": "default", "/api/templates/:group/:name": "lobby", "/api/templates/:group/:name/files/*path": "a",
