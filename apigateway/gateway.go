@@ -221,6 +221,8 @@ type Gateway struct {
 	endings *instances.Endings
 	// arrivals ends transfers of players.
 	arrivals *presence.Arrivals
+	// evacuations empties retiring instances.
+	evacuations *presence.Evacuations
 	// settings are the settings in effect.
 	settings *settings.Live
 	// health reports on the other services.
@@ -335,6 +337,8 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.View.Subscribe(g.players.OnBatch)
 	g.arrivals = presence.NewArrivals(presence.Arrivals{View: cfg.View, End: g.operate.EndTransfer, Log: cfg.Log, Now: cfg.Now})
 	cfg.View.Subscribe(g.arrivals.OnBatch)
+	g.evacuations = presence.NewEvacuations(cfg.View, g.operate.Evacuate, cfg.Log, cfg.Now)
+	cfg.View.Subscribe(g.evacuations.OnBatch)
 	cfg.View.Subscribe(g.settings.OnBatch)
 	g.addr.Store("")
 	if cfg.Listener != nil {

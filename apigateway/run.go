@@ -80,6 +80,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.auth.KeepPasswordFile(ctx) })
 	running.Go(func() { g.copies.Run(ctx) })
 	running.Go(func() { g.arrivals.Run(ctx) })
+	running.Go(func() { g.evacuations.Run(ctx) })
 	running.Go(func() { g.heartbeats.Run(ctx) })
 	running.Go(func() {
 		series.Every(ctx, func(time.Time) { g.past.Add(g.cfg.Now(), system.Sample(g.cfg.View.Snapshot())...) })

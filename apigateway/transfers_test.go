@@ -120,3 +120,47 @@ func TestATransferToAGroupIsToTheOneWithTheFewestPlayers(t *testing.T) {
 	report(5, 10, 2)
 	to("game").want(200).is("targetInstanceId", "game-1")
 }
+
+func TestThePlayersOfARetiringInstanceAreSentElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	s.group("game", map[string]any{"fallbackGroup": "lobby"})
+	s.group("edge", map[string]any{"platform": "VELOCITY"})
+	s.inside("lobby", "node-1")
+	first, second, edge := s.inside("game", "node-1"), s.inside("game", "node-1"), s.inside("edge", "node-1")
+	s.publish("node-1", steve, players.Presence{By: first.id}, players.Presence{By: edge.id, Proxy: true, On: first.id})
+	retire := func(id fleet.InstanceID, after int) {
+		t.Helper()
+		i, err := store.Get(t.Context(), s.store, keys.Intent(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rev := i.ModRev
+		i.Retire = &fleet.Retirement{Reason: fleet.ReasonRestart, Message: "it gets its settings", TransferAfterSeconds: after, DeadlineSeconds: 600}
+		s.commit(store.Replace(keys.Intent(id), i, rev))
+	}
+	target := func() any {
+		for _, p := range edge.pending() {
+			one, _ := p.(map[string]any)
+			return one["targetInstanceId"]
+		}
+		return "nowhere"
+	}
+	retire(first.id, 3600)
+	s.do("GET", "/api/v1/services/game-1", nil).want(200).is("state", "DRAINING")
+	for _, i := range edge.list("/api/proxy/instances") {
+		if i["instanceId"] == "game-1" {
+			t.Errorf("proxies may send players to %v", i)
+		}
+	}
+	s.do("POST", "/api/v1/players/"+string(steve)+"/transfer", `{"targetInstanceId":"game-1"}`).want(409).naming("takes no more players")
+	if to := target(); to != "nowhere" {
+		t.Errorf("before its time the player is sent to %v", to)
+	}
+	retire(first.id, 0)
+	await.That(t, "the transfer to another instance of the group", func() string { return await.Unless(target() == "game-2", "%v", target()) })
+	retire(second.id, 3600)
+	await.That(t, "the transfer to the fallback group", func() string { return await.Unless(target() == "lobby-1", "%v", target()) })
+}

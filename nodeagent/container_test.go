@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -19,7 +20,7 @@ import (
 func contained(command string) fleet.Plan {
 	plan := basic(command)
 	plan.Runtime = fleet.RuntimeDocker
-	plan.Container = fleet.Container{Image: enginetest.Image, Network: "host", Volumes: enginetest.Volumes()}
+	plan.Container = isolation.Container{Image: enginetest.Image, Network: "host", Volumes: enginetest.Volumes()}
 	return plan
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -33,7 +34,7 @@ func TestNodeRecordListsEnforcedLimits(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	plan := basic("exec cat")
-	plan.Limits = fleet.Limits{IOWeight: 50, Processes: 50}
+	plan.Limits = isolation.Limits{IOWeight: 50, Processes: 50}
 	st := s.online(s.id(1), plan)
 	for limit, field := range map[string]string{fleet.LimitIO: "limits.ioWeight", fleet.LimitProcesses: "limits.processes"} {
 		if said := strings.Contains(st.Message, field+" is not enforced on this node"); said == l.Holds(limit) {
@@ -98,11 +99,11 @@ func TestConfinedInstanceHasUserAndDirectory(t *testing.T) {
 	id := s.id(1)
 	plan := basic(`id -u >who; echo "$USER" >>who; echo x >>a.jar || echo refused >>who; exec cat`)
 	plan.Layers = []fleet.PlanLayer{s.library.add("a", map[string]string{"a.jar": "content"})}
-	plan.Confine = fleet.Confine{User: "nobody", NoNewPrivileges: true, PrivateTmp: true, ReadOnlyTemplates: true}
+	plan.Confine = isolation.Confine{User: "nobody", NoNewPrivileges: true, PrivateTmp: true, ReadOnlyTemplates: true}
 	open(t, s.dir)
 	s.online(id, plan)
 	s.await(id, "what it says", func(fleet.Status) bool { return s.running(id, "who") == "65534\nnobody\nrefused\n" })
-	plan.Confine = fleet.Confine{User: "no-such-user"}
+	plan.Confine = isolation.Confine{User: "no-such-user"}
 	s.place(s.id(2), 1, plan, 0)
 	if st := s.awaitState(s.id(2), 1, fleet.Failed); !strings.Contains(st.Message, "no-such-user") {
 		t.Errorf("%+v", st)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
@@ -50,11 +51,11 @@ type GroupSpec struct {
 	Runtime   RuntimeName `json:"runtime"`
 	Resources Resources   `json:"resources"`
 	// CPULimit is a hard limit in hundredths of a core. 0 means no limit.
-	CPULimit  int       `json:"cpuLimit,omitempty"`
-	Limits    Limits    `json:"limits,omitzero"`
-	Confine   Confine   `json:"confine,omitzero"`
-	Container Container `json:"container,omitzero"`
-	RCON      RCON      `json:"rcon,omitzero"`
+	CPULimit  int                 `json:"cpuLimit,omitempty"`
+	Limits    isolation.Limits    `json:"limits,omitzero"`
+	Confine   isolation.Confine   `json:"confine,omitzero"`
+	Container isolation.Container `json:"container,omitzero"`
+	RCON      RCON                `json:"rcon,omitzero"`
 
 	Ports           PortRange   `json:"ports"`
 	AdditionalPorts []NamedPort `json:"additionalPorts,omitempty"`

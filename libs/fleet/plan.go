@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 )
 
@@ -48,17 +49,17 @@ type Plan struct {
 	HostAddress    string            `json:"hostAddress,omitempty"`
 	MaxPlayers     int               `json:"maxPlayers,omitempty"`
 
-	Resources       Resources   `json:"resources"`
-	CPULimit        int         `json:"cpuLimit,omitempty"`
-	Limits          Limits      `json:"limits,omitzero"`
-	Confine         Confine     `json:"confine,omitzero"`
-	Container       Container   `json:"container,omitzero"`
-	RCON            RCON        `json:"rcon,omitzero"`
-	Ports           PortRange   `json:"ports"`
-	AdditionalPorts []NamedPort `json:"additionalPorts,omitempty"`
-	Where           Where       `json:"where"`
-	Static          bool        `json:"static,omitempty"`
-	ProtectedPaths  []string    `json:"protectedPaths,omitempty"`
+	Resources       Resources           `json:"resources"`
+	CPULimit        int                 `json:"cpuLimit,omitempty"`
+	Limits          isolation.Limits    `json:"limits,omitzero"`
+	Confine         isolation.Confine   `json:"confine,omitzero"`
+	Container       isolation.Container `json:"container,omitzero"`
+	RCON            RCON                `json:"rcon,omitzero"`
+	Ports           PortRange           `json:"ports"`
+	AdditionalPorts []NamedPort         `json:"additionalPorts,omitempty"`
+	Where           Where               `json:"where"`
+	Static          bool                `json:"static,omitempty"`
+	ProtectedPaths  []string            `json:"protectedPaths,omitempty"`
 
 	Stop                  Stop       `json:"stop"`
 	Readiness             Check      `json:"readiness"`

@@ -7,6 +7,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 )
 
 func values(start ...string) Values {
@@ -137,7 +138,7 @@ func TestReferenceNamesAreUnique(t *testing.T) {
 func TestImagesAndAddressesAreCheckedWithTheirValues(t *testing.T) {
 	for value, ok := range map[string]bool{"1.21": true, "a b": false, "$(id)": false, "": true} {
 		v := values("X", value)
-		if _, err := v.Image(fleet.Plan{Runtime: fleet.RuntimeDocker, Container: fleet.Container{Image: "games:a%X%"}}); (err == nil) != ok {
+		if _, err := v.Image(fleet.Plan{Runtime: fleet.RuntimeDocker, Container: isolation.Container{Image: "games:a%X%"}}); (err == nil) != ok {
 			t.Errorf("image with %q: %v", value, err)
 		}
 		if _, err := v.HostAddress("a%X%.%RACK%.example.com"); (err == nil) != ok {
@@ -145,7 +146,7 @@ func TestImagesAndAddressesAreCheckedWithTheirValues(t *testing.T) {
 		}
 	}
 	docker := func(image string) fleet.Plan {
-		return fleet.Plan{Runtime: fleet.RuntimeDocker, Container: fleet.Container{Image: image}}
+		return fleet.Plan{Runtime: fleet.RuntimeDocker, Container: isolation.Container{Image: image}}
 	}
 	for value, part := range map[string]bool{"443/evil": false, "a:b": false, "a@b": false, "1.21-java": true} {
 		if got, err := values("X", value).Image(docker("games:%X%")); (err == nil) != part {

@@ -76,6 +76,7 @@ var purePackages = []string{
 	"libs/fleet",
 	"libs/store/sharding",
 	"enforcer/internal/plan",
+	"enforcer/internal/rollout",
 	"scheduler/internal/place",
 	"scheduler/internal/budget",
 	"templatesvc/internal/store/chunk",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 )
 
 // Files are the fields that say how the files of an instance are made from its templates. A nil
@@ -190,7 +191,7 @@ type Limits struct {
 	LogMb     int `json:"logMb"`
 }
 
-// Confine is a fleet.Confine, with every field in its JSON.
+// Confine is a isolation.Confine, with every field in its JSON.
 type Confine struct {
 	User              string `json:"user"`
 	NoNewPrivileges   bool   `json:"noNewPrivileges"`
@@ -198,7 +199,7 @@ type Confine struct {
 	ReadOnlyTemplates bool   `json:"readOnlyTemplates"`
 }
 
-// Container is a fleet.Container, with every field in its JSON.
+// Container is a isolation.Container, with every field in its JSON.
 type Container struct {
 	Image     string   `json:"image"`
 	User      string   `json:"user"`
@@ -223,11 +224,11 @@ func (f Process) Apply(s *fleet.GroupSpec) {
 		s.Liveness.Type = "" // not given means the same
 	}
 	if l := f.Limits; l != nil {
-		s.Limits = fleet.Limits{Processes: l.Processes, IOWeight: l.IOWeight, DiskMiB: l.DiskMb, LogMiB: l.LogMb}
+		s.Limits = isolation.Limits{Processes: l.Processes, IOWeight: l.IOWeight, DiskMiB: l.DiskMb, LogMiB: l.LogMb}
 	}
-	Set(&s.Confine, (*fleet.Confine)(f.Confine))
+	Set(&s.Confine, (*isolation.Confine)(f.Confine))
 	if c := f.Container; c != nil {
-		s.Container = fleet.Container(*c)
+		s.Container = isolation.Container(*c)
 		if len(c.Volumes) == 0 {
 			s.Container.Volumes = nil // not given means the same
 		}

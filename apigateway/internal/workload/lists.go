@@ -34,7 +34,7 @@ func (a *API) instances(c *gin.Context) {
 
 // readyInstances lists the instances that are ready for players.
 func (a *API) readyInstances(c *gin.Context) {
-	a.listInstances(c, func(i *fleet.Instance) bool { return i.State() == fleet.Online })
+	a.listInstances(c, (*fleet.Instance).TakesPlayers)
 }
 
 // listInstances lists the selected placed instances except proxies, by group and ordinal.
@@ -57,7 +57,7 @@ func (a *API) listInstances(c *gin.Context, wanted func(*fleet.Instance) bool) {
 }
 
 func (a *API) backendOf(s *view.Snapshot, i *fleet.Instance, now time.Time) backend {
-	out := backend{InstanceID: i.Intent.Name, Group: i.Intent.Group, State: events.StateOf(i.State())}
+	out := backend{InstanceID: i.Intent.Name, Group: i.Intent.Group, State: events.StateOf(i)}
 	out.NodeID, out.NodeAddress, out.Port = placeOf(s, i)
 	out.PlayerCount = playersOf(s, i)
 	if st := i.Status; st != nil && !st.StartedAt.IsZero() {

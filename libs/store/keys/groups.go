@@ -31,15 +31,15 @@ func CrashLoop(group fleet.GroupName) Key[fleet.CrashLoop] {
 // are kept. Numbers are padded, so that keys are in the order of deployments. Written by the
 // gateway, removed by the enforcer.
 func Deployment(group fleet.GroupName, number int64) Key[deployment.Deployment] {
-	return Key[deployment.Deployment]{Root + "deployments/" + DeploymentName(group, number)}
+	return Key[deployment.Deployment]{Root + "deployments/" + string(group) + "/" + fmt.Sprintf("%012d", number)}
 }
 
 // DeploymentProgress is how far a deployment has come. Written by the enforcer.
 func DeploymentProgress(group fleet.GroupName, number int64) Key[deployment.Progress] {
-	return Key[deployment.Progress]{Root + "deployment-progress/" + DeploymentName(group, number)}
+	return Key[deployment.Progress]{Root + "deployment-progress/" + string(group) + "/" + fmt.Sprintf("%012d", number)}
 }
 
-// DeploymentName is the end of the keys of a deployment.
+// DeploymentName is the common end of the keys of a deployment.
 func DeploymentName(group fleet.GroupName, number int64) string {
 	return string(group) + "/" + fmt.Sprintf("%012d", number)
 }

@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 )
 
 // Spec describes a run.
@@ -47,14 +47,14 @@ type Spec struct {
 	// Limits are the resource limits, as far as the host supports them.
 	Limits Limits
 	// Confine restricts the run. Start fails on a host that cannot enforce it.
-	Confine fleet.Confine
+	Confine isolation.Confine
 	// Container has the settings of container runtimes; nil for others.
 	Container *Container
 }
 
 // Container describes the container of a run, with placeholders replaced.
 type Container struct {
-	fleet.Container
+	isolation.Container
 	// Address is where the ports are published if it is one of the host's addresses. Else
 	// they are published on all addresses.
 	Address string

@@ -125,7 +125,7 @@ func (a *API) explain(c *gin.Context) {
 	reason, message := i.Why()
 	out := explanation{
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Generation: i.Intent.Generation,
-		State: events.StateOf(i.State()), Reason: string(reason), Message: message, Revision: s.Rev, Chain: append(chainOf(s, i), pausedFor(s, i, a.cfg.Operations.Now())...),
+		State: events.StateOf(i), Reason: string(reason), Message: message, Revision: s.Rev, Chain: append(chainOf(s, i), pausedFor(s, i, a.cfg.Operations.Now())...),
 	}
 	if i.State() == fleet.Offline {
 		out.Reason = reasonNodeLost

@@ -85,7 +85,7 @@ const reasonNodeLost = "NODE_LOST"
 func InstanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) Instance {
 	reason, message := i.Why()
 	out := Instance{
-		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, State: events.StateOf(i.State()),
+		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, State: events.StateOf(i),
 		Ports: []instancePort{}, CreatedAt: i.Intent.CreatedAt, Revision: i.Intent.Deployment, GroupRevision: i.Intent.GroupRevision,
 		Reason: string(reason), Message: message, Generation: i.Intent.Generation, Desired: i.Intent.Desired, Frozen: i.Intent.Frozen,
 		Origin: i.Intent.Origin, Replaces: i.Intent.Replaces, ReplacedBy: i.Intent.ReplacedBy,
@@ -243,7 +243,7 @@ func (f instanceFilter) matchesNothing() bool {
 func (f instanceFilter) selects(i *fleet.Instance) bool {
 	s := i.State()
 	return (f.group == "" || i.Intent.Group == f.group) && (f.node == "" || i.Node() == f.node && i.Shown() != nil) &&
-		(f.state == "" || strings.EqualFold(f.state, events.StateOf(s)) || strings.EqualFold(f.state, string(s)))
+		(f.state == "" || strings.EqualFold(f.state, events.StateOf(i)) || strings.EqualFold(f.state, string(s)))
 }
 
 // listingOf returns the instances that a filter selects, by group and ordinal, the newest of a name

@@ -20,6 +20,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
@@ -136,7 +137,7 @@ func TestSpecialReadings(t *testing.T) {
 			"limits":{"processes":5,"ioWeight":6,"diskMb":7,"logMb":8},"confine":{"user":"games","privateTmp":true},"container":{"image":"a:1"},
 			"additionalPorts":[{"port":9,"name":"r"}],"rcon":{"port":"r","password":"x"},"maxLifetimeSeconds":9}`, func(s fleet.GroupSpec) bool {
 			return s.Readiness == fleet.Check{Type: fleet.CheckLog, Pattern: "Done"} && s.Liveness.Interval() == time.Minute && s.Liveness.Then == fleet.UnhealthyReport &&
-				s.Limits == fleet.Limits{Processes: 5, IOWeight: 6, DiskMiB: 7, LogMiB: 8} && s.Confine == fleet.Confine{User: "games", PrivateTmp: true} &&
+				s.Limits == isolation.Limits{Processes: 5, IOWeight: 6, DiskMiB: 7, LogMiB: 8} && s.Confine == isolation.Confine{User: "games", PrivateTmp: true} &&
 				s.Container.Image == "a:1" && s.RCON == fleet.RCON{Port: "r", Password: "x"} && s.MaxLifetimeSeconds == 9
 		}},
 		{"no liveness is none", `{"liveness":{"type":"none"}}`, func(s fleet.GroupSpec) bool { return s.Liveness == fleet.Liveness{} }},
@@ -255,7 +256,7 @@ func specs() *rapid.Generator[fleet.GroupSpec] {
 		s.Stop.GraceSeconds, s.StartupTimeoutSeconds = count.Draw(t, "grace"), count.Draw(t, "startup")
 		s.Readiness.Type = rapid.SampledFrom([]fleet.CheckType{fleet.CheckNone, fleet.CheckPort}).Draw(t, "readiness")
 		s.Liveness.Type, s.Liveness.Failures = rapid.SampledFrom([]fleet.CheckType{"", fleet.CheckPort}).Draw(t, "liveness"), count.Draw(t, "failures")
-		s.Limits, s.Confine.PrivateTmp = fleet.Limits{DiskMiB: count.Draw(t, "disk limit")}, rapid.Bool().Draw(t, "tmp")
+		s.Limits, s.Confine.PrivateTmp = isolation.Limits{DiskMiB: count.Draw(t, "disk limit")}, rapid.Bool().Draw(t, "tmp")
 		s.Container.Image, s.RCON.Password = word.Draw(t, "image"), word.Draw(t, "password")
 		s.OnCrash = rapid.SampledFrom([]fleet.OnCrash{fleet.CrashReplace, fleet.CrashRestart, fleet.CrashStop}).Draw(t, "onCrash")
 		s.Maintenance.Bypass, s.Motd.Lines, s.DependsOn = words.Draw(t, "bypass"), words.Draw(t, "motd"), nil

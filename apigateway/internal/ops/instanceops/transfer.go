@@ -29,6 +29,9 @@ func (o *Instances) Transfer(ctx context.Context, by txn.Actor, player players.P
 		if i.State() != fleet.Online {
 			return nil, errs.New(errs.Conflict, "instance %s %s: players can be sent to one that runs and is ready", i.Intent.Name, i.State().Text())
 		}
+		if i.Retiring() {
+			return nil, errs.New(errs.Conflict, "instance %s takes no more players, because it is about to stop: choose another one, or send the player to the group", i.Intent.Name)
+		}
 		return i, nil
 	})
 }
@@ -41,32 +44,70 @@ func (o *Instances) TransferToGroup(ctx context.Context, by txn.Actor, player pl
 		if _, err := groupops.Find(s, group); err != nil {
 			return nil, err
 		}
-		coming := map[fleet.InstanceID]int{}
-		for id, t := range s.Transfers.All() {
-			if id != player.ID && !t.Over(o.Now()) {
-				coming[t.Target]++
-			}
-		}
-		var best *fleet.Instance
-		var least int
-		for i := range s.GroupInstances(group) {
-			if i.State() != fleet.Online {
-				continue
-			}
-			there, most := playersOn(s, i)
-			there += coming[i.Intent.ID]
-			if most > 0 && there >= most && i.Intent.ID != player.Server {
-				continue
-			}
-			if best == nil || best.Intent.ID == player.Server || i.Intent.ID != player.Server && there < least {
-				best, least = i, there
-			}
-		}
+		best := o.leastLoaded(s, player, group)
 		if best == nil {
 			return nil, errs.New(errs.Conflict, "no instance of the group %s runs and has room for one more player", group)
 		}
 		return best, nil
 	})
+}
+
+// leastLoaded returns the instance of a group that takes players, has room for one more and has the
+// fewest. It prefers another instance than the player's present one. It returns nil if there is no
+// such instance.
+func (o *Instances) leastLoaded(s *view.Snapshot, player players.Player, group fleet.GroupName) *fleet.Instance {
+	coming := map[fleet.InstanceID]int{}
+	for id, t := range s.Transfers.All() {
+		if id != player.ID && !t.Over(o.Now()) {
+			coming[t.Target]++
+		}
+	}
+	var best *fleet.Instance
+	var least int
+	for i := range s.GroupInstances(group) {
+		if !i.TakesPlayers() {
+			continue
+		}
+		there, most := playersOn(s, i)
+		there += coming[i.Intent.ID]
+		if most > 0 && there >= most && i.Intent.ID != player.Server {
+			continue
+		}
+		if best == nil || best.Intent.ID == player.Server || i.Intent.ID != player.Server && there < least {
+			best, least = i, there
+		}
+	}
+	return best
+}
+
+// Evacuate records that a player shall leave a retiring instance, for the least loaded other one of
+// its group, or else of the group's fallback group. It changes nothing if the player has a transfer
+// to an instance that takes players. Conflict when no instance takes the player.
+func (o *Instances) Evacuate(ctx context.Context, player players.Player, from *fleet.Instance) error {
+	_, err := o.Mutate(ctx, txn.Actor{}, func(s *view.Snapshot) (txn.Change, error) {
+		var rev int64
+		if old, ok := s.Transfers.Get(player.ID); ok {
+			to, there := s.Instances.Get(old.Target)
+			if there && to.TakesPlayers() && !old.Over(o.Now()) {
+				return txn.Change{}, nil
+			}
+			rev = old.ModRev
+		} else if s.Transfers.Len() >= players.MaxTransfers {
+			return txn.Change{}, errs.New(errs.Exhausted, "%d transfers of players are pending, the most there may be", players.MaxTransfers)
+		}
+		groups := []fleet.GroupName{from.Intent.Group}
+		if g, ok := s.Groups.Get(from.Intent.Group); ok && g.Spec.Players.FallbackGroup != "" {
+			groups = append(groups, g.Spec.Players.FallbackGroup)
+		}
+		for _, g := range groups {
+			if to := o.leastLoaded(s, player, g); to != nil {
+				t := players.Transfer{Player: player.ID, Target: to.Intent.ID, By: from.Intent.Retire.By, At: o.Now()}
+				return txn.Change{Writes: []store.Write{store.Replace(keys.Transfer(player.ID), t, rev)}}, nil
+			}
+		}
+		return txn.Change{}, errs.New(errs.Conflict, "no instance of the groups %v takes players", groups)
+	})
+	return err
 }
 
 // playersOn returns how many players an instance last reported, and how many it takes; 0 when

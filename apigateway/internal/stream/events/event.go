@@ -22,6 +22,7 @@ const (
 	GroupCrashLoop          Type = "GROUP_CRASH_LOOP"
 	InstanceStateChanged    Type = "INSTANCE_STATE_CHANGED"
 	InstanceCrashed         Type = "INSTANCE_CRASHED"
+	InstanceDraining        Type = "INSTANCE_DRAINING"
 	InstanceRemoved         Type = "INSTANCE_REMOVED"
 	NodeConnected           Type = "NODE_CONNECTED"
 	NodeDisconnected        Type = "NODE_DISCONNECTED"

@@ -12,8 +12,16 @@ func TestEveryStateHasAName(t *testing.T) {
 		fleet.Stopped: "STOPPED", fleet.Crashed: "CRASHED", fleet.Failed: "CRASHED", fleet.Offline: "CRASHED",
 	}
 	for _, s := range fleet.States {
-		if got := StateOf(s); got != want[s] {
+		i := &fleet.Instance{Intent: fleet.Intent{Desired: fleet.DesiredRunning}}
+		if s != fleet.Unplaced {
+			i.Status = &fleet.Status{State: s}
+		}
+		if got := StateOf(i); got != want[s] {
 			t.Errorf("%s is shown as %s", s, got)
+		}
+		i.Intent.Retire = &fleet.Retirement{}
+		if got := StateOf(i); (got == "DRAINING") != (s == fleet.Online) {
+			t.Errorf("%s is shown as %s while it retires", s, got)
 		}
 	}
 }

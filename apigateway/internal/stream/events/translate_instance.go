@@ -28,6 +28,9 @@ func (t *translator) instance(id fleet.InstanceID, before, after *fleet.Instance
 		}
 		t.store(instanceEvent(InstanceStateChanged, after, fields))
 	}
+	if after.Retiring() && (before == nil || !before.Retiring()) {
+		t.store(instanceEvent(InstanceDraining, after, Fields{"reason": v1Reason(after.Intent.Retire.Reason), "message": after.Intent.Retire.Message, "deadlineSeconds": after.Intent.Retire.DeadlineSeconds}))
+	}
 	if crashed(before, after) {
 		t.store(instanceEvent(InstanceCrashed, after, crashFields(after.Status)))
 	}
@@ -56,12 +59,12 @@ func stateName(i *fleet.Instance) string {
 	if i == nil {
 		return ""
 	}
-	return StateOf(i.State())
+	return StateOf(i)
 }
 
-// StateOf returns the name of a state in API v1.
-func StateOf(s fleet.State) string {
-	switch s {
+// StateOf returns the name of an instance's state in API v1.
+func StateOf(i *fleet.Instance) string {
+	switch i.State() {
 	case fleet.Unplaced:
 		return "SCHEDULED"
 	case fleet.Preparing:
@@ -69,6 +72,9 @@ func StateOf(s fleet.State) string {
 	case fleet.Starting:
 		return "STARTING"
 	case fleet.Online:
+		if i.Retiring() {
+			return "DRAINING"
+		}
 		return "RUNNING"
 	case fleet.Stopping:
 		return "STOPPING"
@@ -89,7 +95,8 @@ var followers = map[string][]string{
 	"SCHEDULED": {"PREPARING", "STARTING", "RUNNING", "STOPPING", "STOPPED", "CRASHED"},
 	"PREPARING": {"SCHEDULED", "STARTING", "RUNNING", "STOPPING", "STOPPED", "CRASHED"},
 	"STARTING":  {"SCHEDULED", "RUNNING", "STOPPING", "STOPPED", "CRASHED"},
-	"RUNNING":   {"STOPPING", "STOPPED", "CRASHED"},
+	"RUNNING":   {"DRAINING", "STOPPING", "STOPPED", "CRASHED"},
+	"DRAINING":  {"RUNNING", "STOPPING", "STOPPED", "CRASHED"},
 	"STOPPING":  {"STOPPED", "CRASHED"},
 	"STOPPED":   nil,
 	"CRASHED":   nil,
@@ -102,6 +109,8 @@ func stepsBetween(was, is string, crashed bool) []step {
 	switch {
 	case was == is:
 		return nil
+	case is == "DRAINING" && was != "RUNNING": // clients know it as a successor of RUNNING only
+		return append(stepsBetween(was, "RUNNING", crashed), step{"RUNNING", is})
 	case was == "" || slices.Contains(followers[was], is):
 		return []step{{was, is}}
 	case len(followers[was]) == 0:

@@ -393,7 +393,8 @@ var possible = map[string]string{
 	"SCHEDULED": "PREPARING STARTING RUNNING STOPPING STOPPED CRASHED",
 	"PREPARING": "SCHEDULED STARTING RUNNING STOPPING STOPPED CRASHED",
 	"STARTING":  "SCHEDULED RUNNING STOPPING STOPPED CRASHED",
-	"RUNNING":   "STOPPING STOPPED CRASHED",
+	"RUNNING":   "DRAINING STOPPING STOPPED CRASHED",
+	"DRAINING":  "RUNNING STOPPING STOPPED CRASHED",
 	"STOPPING":  "STOPPED CRASHED",
 }
 
@@ -410,6 +411,9 @@ func TestAClientOnlySeesTransitionsThatItHoldsPossible(t *testing.T) {
 			if after.Status != nil {
 				after.Status.Generation = after.Intent.Generation
 				after.Status.Restarts = rapid.IntRange(0, 3).Draw(t, "restarts")
+			}
+			if rapid.IntRange(0, 3).Draw(t, "retires") == 0 {
+				after.Intent.Retire = &fleet.Retirement{Reason: fleet.ReasonRestart}
 			}
 			change := told(before, after)
 			change.Rev = int64(n + 1)
@@ -428,7 +432,7 @@ func TestAClientOnlySeesTransitionsThatItHoldsPossible(t *testing.T) {
 				}
 				shown = to
 			}
-			if want := events.StateOf(after.State()); shown != want {
+			if want := events.StateOf(after); shown != want {
 				t.Fatalf("%s is shown as %q, want %q", after.State(), shown, want)
 			}
 			before = after

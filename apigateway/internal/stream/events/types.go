@@ -12,7 +12,7 @@ const InstanceMetrics Type = "INSTANCE_METRICS"
 // use them for their own events.
 var reserved = []Type{
 	"NODE_DRAIN_REQUESTED", "NODE_DRAIN_COMPLETED",
-	"INSTANCE_WARM_CHANGED", "INSTANCE_DRAINING", "INSTANCE_CONSOLE_OUTPUT", "PLAYER_JOURNEY",
+	"INSTANCE_WARM_CHANGED", "INSTANCE_CONSOLE_OUTPUT", "PLAYER_JOURNEY",
 	"MODULE_LOADED", "MODULE_UNLOADED", "MODULE_FRONTEND_RELOADED", "CAPABILITY_REGISTERED",
 	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED", "CHOREOGRAPHY_OVERLAY_ACTIVATED", "CHOREOGRAPHY_OVERLAY_DEACTIVATED",
 }
@@ -21,7 +21,7 @@ var reserved = []Type{
 var emitted = []Type{
 	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, MaintenanceUpdated, GroupAggregatesUpdated, GroupCrashLoop,
 	DeploymentCreated, DeploymentProgress, DeploymentCompleted, DeploymentRolledBack,
-	InstanceStateChanged, InstanceCrashed, InstanceRemoved, InstanceMetrics,
+	InstanceStateChanged, InstanceDraining, InstanceCrashed, InstanceRemoved, InstanceMetrics,
 	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeStatus, NodeCacheStatus, NodeHeartbeatStale, NodeHeartbeatResumed,
 	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged, ResourceChanged,
 	PlayerConnected, PlayerDisconnected, PlayerTransfer, ResyncRequired,

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/workspace"
 )
 
@@ -59,7 +60,7 @@ func TestDirectoryBelongsToTheInstancesUser(t *testing.T) {
 	b := newBench(t)
 	plan := fleet.Plan{
 		Layers:  []fleet.PlanLayer{b.layer("a", map[string]string{"server.jar": "x", "config/a.yml": "y"})},
-		Confine: fleet.Confine{User: "61234"},
+		Confine: isolation.Confine{User: "61234"},
 	}
 	if _, err := b.build(plan); err != nil {
 		t.Fatal(err)
@@ -83,7 +84,7 @@ func TestReadOnlyTemplatesCannotBeChanged(t *testing.T) {
 	b := newBench(t)
 	plan := fleet.Plan{
 		Layers: []fleet.PlanLayer{b.layer("a", map[string]string{"plugins/a.jar": "x", "world/level": "y"})},
-		Static: true, ProtectedPaths: []string{"world"}, Confine: fleet.Confine{ReadOnlyTemplates: true},
+		Static: true, ProtectedPaths: []string{"world"}, Confine: isolation.Confine{ReadOnlyTemplates: true},
 	}
 	dir := b.builder.Dir(placement(), fleet.Plan{Static: true})
 	modes := func() {

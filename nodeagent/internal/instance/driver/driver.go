@@ -23,6 +23,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/console"
@@ -325,7 +326,9 @@ func (i *Instance) advance(m message) []machine.Effect {
 func isLaunch(e machine.Effect) bool { _, is := e.(machine.Launch); return is }
 
 // logLimit is the size to which a console's log is limited, in bytes.
-func logLimit(p fleet.Plan) int64 { return int64(cmp.Or(p.Limits.LogMiB, fleet.DefaultLogMiB)) << 20 }
+func logLimit(p fleet.Plan) int64 {
+	return int64(cmp.Or(p.Limits.LogMiB, isolation.DefaultLogMiB)) << 20
+}
 
 // follow copies the public parts of a state.
 func (l *Live) follow(s machine.State) {

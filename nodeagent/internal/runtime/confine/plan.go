@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 )
 
 // setup says what Main does before it executes the command.
@@ -66,7 +66,7 @@ func Lookup(name string) (Account, error) {
 
 // Plan returns the argument of Main that confines a command in the directory dir. It creates a
 // private /tmp at tmp. It returns Invalid, with what to do, if this host does not support it.
-func Plan(c fleet.Confine, dir, tmp string) (string, error) {
+func Plan(c isolation.Confine, dir, tmp string) (string, error) {
 	s := setup{Dir: dir, NoNewPrivileges: c.NoNewPrivileges}
 	privileged := os.Geteuid() == 0
 	if c.User != "" {

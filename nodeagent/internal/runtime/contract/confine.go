@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
@@ -205,7 +205,7 @@ func refusedConfinement(s *subject) {
 	if err := os.Chmod(filepath.Dir(spec.Dir), 0o700); err != nil {
 		s.Fatal(err)
 	}
-	spec.Confine = fleet.Confine{User: stranger}
+	spec.Confine = isolation.Confine{User: stranger}
 	if p, err := r.Start(s.Context(), spec); !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "may not enter") {
 		s.Errorf("a directory it may not enter: %v, %v", p, err)
 	}

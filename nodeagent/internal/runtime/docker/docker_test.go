@@ -17,7 +17,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
@@ -78,7 +78,7 @@ type inImage struct{ *docker.Runtime }
 
 func (r inImage) Start(ctx context.Context, s runtime.Spec) (runtime.Process, error) {
 	if s.Container == nil {
-		s.Container = &runtime.Container{Container: fleet.Container{Image: enginetest.Image, Network: "host", Volumes: enginetest.Volumes()}}
+		s.Container = &runtime.Container{Container: isolation.Container{Image: enginetest.Image, Network: "host", Volumes: enginetest.Volumes()}}
 	}
 	return r.Runtime.Start(ctx, s)
 }
@@ -119,7 +119,7 @@ func (s *site) spec(id, command string) runtime.Spec {
 	return runtime.Spec{
 		InstanceID: id, Dir: dir, RunDir: filepath.Join(dir, "run"), LogPath: filepath.Join(dir, "log"), Command: command,
 		Env:       []string{"ORRERY_INSTANCE_ID=" + id, "TOKEN=sesame"},
-		Container: &runtime.Container{Container: fleet.Container{Image: enginetest.Image, Network: s.network, Volumes: enginetest.Volumes()}},
+		Container: &runtime.Container{Container: isolation.Container{Image: enginetest.Image, Network: s.network, Volumes: enginetest.Volumes()}},
 	}
 }
 

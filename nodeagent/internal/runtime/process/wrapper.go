@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
 )
@@ -78,7 +78,7 @@ func marks(env []string) (marks []string) {
 func (r *Runtime) confineWords(s runtime.Spec) (string, error) {
 	c := s.Confine
 	c.ReadOnlyTemplates = false // that is done by file modes
-	if c == (fleet.Confine{}) {
+	if c == (isolation.Confine{}) {
 		return "", nil
 	}
 	if len(r.confine) == 0 {

@@ -1,4 +1,6 @@
-package fleet
+// Package isolation has the settings that keep an instance within bounds: its limits, what its
+// processes may do, and its container.
+package isolation
 
 import (
 	"fmt"
@@ -6,19 +8,18 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
-// Limits are hard limits of one instance, in addition to its memory (Resources.MemoryMiB) and CPU
-// time (CPULimit). If a node cannot enforce a limit, the instance's message says so.
+// Limits are hard limits of one instance, in addition to its memory and CPU
+// time. If a node cannot enforce a limit, the instance's message says so.
 type Limits struct {
 	// Processes limits processes and threads. 0 means no limit.
 	Processes int `json:"processes,omitempty"`
 	// IOWeight is the share of disk I/O, 1 to 10,000. 0 means the usual 100.
 	IOWeight int `json:"ioWeight,omitempty"`
 	// DiskMiB limits the size of the instance's directory. An instance that exceeds it is ended
-	// with ReasonDiskLimit. 0 means no limit.
+	// with reason DiskLimit. 0 means no limit.
 	DiskMiB int `json:"diskMiB,omitempty"`
 	// LogMiB limits the kept console output; the oldest is removed first. 0 means DefaultLogMiB.
 	LogMiB int `json:"logMiB,omitempty"`
@@ -57,26 +58,10 @@ type Container struct {
 	Directory string `json:"directory,omitempty"`
 }
 
-// RCON configures Source's remote console, a second channel for commands that Minecraft and many
-// other servers support. An empty Port disables it.
-type RCON struct {
-	// Port is the name of the additional TCP port the server listens on for RCON.
-	Port string `json:"port,omitempty"`
-	// Password is the password configured in the server. Placeholders are allowed.
-	Password string `json:"password,omitempty"`
-}
-
-// Hide returns r with its password, if any, replaced by Hidden.
-func (r RCON) Hide() RCON {
-	if r.Password != "" {
-		r.Password = content.Hidden
-	}
-	return r
-}
-
 const (
 	maxProcesses = 4 << 20
 	maxIOWeight  = 10_000
+	maxDiskMiB   = 1 << 30 // 1 PiB
 	maxLogMiB    = 1 << 20
 	maxImage     = 1 << 10
 )
@@ -87,7 +72,8 @@ var (
 	dockerUser      = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?$`)
 )
 
-func (l Limits) validate() []error {
+// Validate returns everything that is wrong with l, as Invalid errors that name the field.
+func (l Limits) Validate() []error {
 	var p validate.Problems
 	within := func(name string, v, limit int) {
 		p.Check(v >= 0 && v <= limit, "limits."+name, "must be between 0 and %d, is %d", limit, v)
@@ -99,17 +85,19 @@ func (l Limits) validate() []error {
 	return p.List
 }
 
-func (c Confine) validate(r RuntimeName) []error {
+// Validate returns everything that is wrong with c. docker reports whether it is for runtime docker.
+func (c Confine) Validate(docker bool) []error {
 	var p validate.Problems
-	p.Check(!c.ReadOnlyTemplates || c.User != "" || r == RuntimeDocker, "confine.readOnlyTemplates", "needs confine.user: the agent's own user could make the files writable again")
+	p.Check(!c.ReadOnlyTemplates || c.User != "" || docker, "confine.readOnlyTemplates", "needs confine.user: the agent's own user could make the files writable again")
 	p.Check(c.User == "" || hostUserPattern.MatchString(c.User), "confine.user", "%q is not a user name or number", validate.Clip(c.User))
 	return p.List
 }
 
-// validate returns everything that is wrong with c. custom is the image named by the environment.
-func (c Container) validate(r RuntimeName, custom string) []error {
+// Validate returns everything that is wrong with c. docker reports whether it is for runtime docker,
+// and custom is the image that the variable of the environment named by variable sets.
+func (c Container) Validate(docker bool, variable, custom string) []error {
 	var p validate.Problems
-	p.Check(r != RuntimeDocker || c.Image != "" || custom != "", "container.image", "is required with runtime docker, unless the environment sets %s", customImage)
+	p.Check(!docker || c.Image != "" || custom != "", "container.image", "is required with runtime docker, unless the environment sets %s", variable)
 	p.Check(len(c.Image) <= maxImage && !validate.HasControl(c.Image) && !strings.Contains(c.Image, " "), "container.image", "must have at most %d bytes and no blanks", maxImage)
 	p.Check(c.User == "" || dockerUser.MatchString(c.User), "container.user", "%q is not a container user: use user or user:group", validate.Clip(c.User))
 	p.Check(c.Network == "" || dockerName.MatchString(c.Network), "container.network", "%q is not a network name", validate.Clip(c.Network))
@@ -121,23 +109,6 @@ func (c Container) validate(r RuntimeName, custom string) []error {
 			(absolute(parts[0]) || dockerName.MatchString(parts[0]))
 		p.Check(ok, fmt.Sprintf("container.volumes[%d]", n), "%q must be host:container or host:container:ro, where host is an absolute path or a volume name and container is an absolute path", validate.Clip(v))
 	}
-	return p.List
-}
-
-func (r RCON) validate(ports []NamedPort) []error {
-	var p validate.Problems
-	if r.Port == "" {
-		p.Check(r.Password == "", "rcon.port", "is required with a password: set it to the name of the additional port for RCON")
-		return p.List
-	}
-	found := false
-	for _, n := range ports {
-		found = found || strings.EqualFold(n.Name, r.Port) && n.Protocol == "tcp"
-	}
-	p.Check(found, "rcon.port", "%q is not the name of an additional TCP port", validate.Clip(r.Port))
-	p.Check(r.Password != "", "rcon.password", "is required: servers refuse an empty password")
-	p.Check(r.Password != content.Hidden, "rcon.password", "%s keeps the current password, but the group has no password yet: enter one", content.Hidden)
-	p.Check(len(r.Password) <= validate.MaxStopCommand && !validate.HasControl(r.Password), "rcon.password", "must be at most %d bytes without control characters", validate.MaxStopCommand)
 	return p.List
 }
 
