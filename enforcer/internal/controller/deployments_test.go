@@ -140,6 +140,6 @@ func TestADeletedGroupTakesItsDeploymentsAlong(t *testing.T) {
 	w.change("lobby", func(g *fleet.Group) { g.Deleting = true })
 	w.until("nothing of the group", func(s *view.Snapshot) bool {
 		_, there := s.Groups.Get("lobby")
-		return !there && len(s.Deployments("lobby")) == 0 && len(s.Progress("lobby")) == 0
+		return !there && len(s.Deployments("lobby")) == 0
 	})
 }

@@ -39,11 +39,3 @@ func (s *Snapshot) LatestDeployment(g fleet.GroupName) (latest deployment.Joined
 	}
 	return all[len(all)-1], true
 }
-
-// Progress returns all progress of deployments of a group, also that whose deployment is gone.
-func (s *Snapshot) Progress(g fleet.GroupName) (out []*deployment.Progress) {
-	for _, p := range under(s.progress, string(g)+"/") {
-		out = append(out, p)
-	}
-	return out
-}
