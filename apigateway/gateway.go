@@ -337,6 +337,7 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.View.Subscribe(g.players.OnBatch)
 	g.arrivals = presence.NewArrivals(presence.Arrivals{View: cfg.View, End: g.operate.EndTransfer, Log: cfg.Log, Now: cfg.Now})
 	cfg.View.Subscribe(g.arrivals.OnBatch)
+	cfg.View.Subscribe(g.operate.OnClaims)
 	g.evacuations = presence.NewEvacuations(cfg.View, g.operate.Evacuate, cfg.Log, cfg.Now)
 	cfg.View.Subscribe(g.evacuations.OnBatch)
 	cfg.View.Subscribe(g.settings.OnBatch)

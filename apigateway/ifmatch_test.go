@@ -20,10 +20,12 @@ var revisionless = map[string]string{
 	"DELETE /api/v1/templates/:name/versions/:hash":      "a version never changes",
 	"DELETE /api/v1/users/:name/sessions":                "a session is ended or not",
 	"DELETE /api/v1/users/:name/sessions/:id":            "a session is ended or not",
-	"DELETE /s/:id":                      "a share never changes",
-	"DELETE /api/instances/:id":          "this dialect shows no revision of an instance, and a stop is no change of what was read",
-	"PATCH /api/instances/:id/lifecycle": "this dialect shows no revision of an instance",
-	"PUT /api/instances/:id/state":       "a heartbeat is no change of what was read",
+	"PATCH /api/v1/allocations/:id":                      "allocations of an instance share one record",
+	"DELETE /api/v1/allocations/:id":                     "allocations of an instance share one record",
+	"DELETE /s/:id":                                      "a share never changes",
+	"DELETE /api/instances/:id":                          "this dialect shows no revision of an instance, and a stop is no change of what was read",
+	"PATCH /api/instances/:id/lifecycle":                 "this dialect shows no revision of an instance",
+	"PUT /api/instances/:id/state":                       "a heartbeat is no change of what was read",
 }
 
 // replaced has queries and bodies of routes that are validated before the revision.

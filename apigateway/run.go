@@ -81,6 +81,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.copies.Run(ctx) })
 	running.Go(func() { g.arrivals.Run(ctx) })
 	running.Go(func() { g.evacuations.Run(ctx) })
+	running.Go(func() { g.operate.ExpireAllocations(ctx) })
 	running.Go(func() { g.heartbeats.Run(ctx) })
 	running.Go(func() {
 		series.Every(ctx, func(time.Time) { g.past.Add(g.cfg.Now(), system.Sample(g.cfg.View.Snapshot())...) })

@@ -51,6 +51,7 @@ var families = []family{
 	{"api", measureAPI},
 	{"events", measureEvents},
 	{"operate", measureOperate},
+	{"groups", measureGroups},
 	{"template", measureTemplate},
 	{"content", measureContent},
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/accounts"
+	"github.com/orreryhq/orrery/apigateway/internal/api/allocations"
 	"github.com/orreryhq/orrery/apigateway/internal/api/audit"
 	"github.com/orreryhq/orrery/apigateway/internal/api/catalog"
 	"github.com/orreryhq/orrery/apigateway/internal/api/crashes"
@@ -74,6 +75,7 @@ func Routes(cfg Config) []server.Route {
 		accounts.New(accounts.Config{
 			Operations: o, Auth: cfg.Auth, Templates: cfg.Templates, Settings: cfg.Settings, WithinName: cfg.WithinName, WithinPictures: cfg.WithinPictures,
 		}).Routes(),
+		allocations.New(o).Routes(),
 		audit.New(o).Routes(),
 		catalog.New(catalog.Config{Operations: o, Hasher: cfg.Hasher, PinTime: cfg.PinTime}).Routes(),
 		crashes.New(o).Routes(),

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops/accountops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/allocationops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/auditops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/catalogops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/clusterops"
@@ -59,6 +60,7 @@ type Config struct {
 // Operations has all operations on the fleet but those of Sources. It is safe for concurrent use.
 type Operations struct {
 	*txn.Committer
+	*allocationops.Allocations
 	*groupops.Groups
 	*instanceops.Instances
 	*nodeops.Nodes
@@ -74,14 +76,15 @@ func New(cfg Config) *Operations {
 	c := txn.New(txn.Deps{Store: cfg.Store, View: cfg.View, Seal: cfg.Seal, Copy: cfg.Copy, Log: cfg.Log, Now: cfg.Now})
 	groups := groupops.New(c, cfg.Seal)
 	return &Operations{
-		Committer: c,
-		Groups:    groups,
-		Instances: instanceops.New(c, groups, cfg.Agents),
-		Nodes:     nodeops.New(c, cfg.Agents),
-		Templates: templateops.New(c, cfg.Agents),
-		Catalog:   catalogops.New(c),
-		Accounts:  accountops.New(c, accountops.Deps{Settings: cfg.Settings, TellReset: cfg.TellReset, Pause: cfg.Pause}),
-		Cluster:   clusterops.New(c, cfg.Seal),
-		Trail:     auditops.New(c),
+		Committer:   c,
+		Allocations: allocationops.New(c),
+		Groups:      groups,
+		Instances:   instanceops.New(c, groups, cfg.Agents),
+		Nodes:       nodeops.New(c, cfg.Agents),
+		Templates:   templateops.New(c, cfg.Agents),
+		Catalog:     catalogops.New(c),
+		Accounts:    accountops.New(c, accountops.Deps{Settings: cfg.Settings, TellReset: cfg.TellReset, Pause: cfg.Pause}),
+		Cluster:     clusterops.New(c, cfg.Seal),
+		Trail:       auditops.New(c),
 	}
 }

@@ -76,17 +76,10 @@ func playersOf(s *view.Snapshot, i *fleet.Instance) int {
 
 // placeOf returns an instance's node, address and port.
 func placeOf(s *view.Snapshot, i *fleet.Instance) (node fleet.NodeID, address string, port int) {
-	p := i.Shown()
-	if p == nil {
-		return "", "", 0
+	if p := i.Shown(); p != nil {
+		return p.Node, s.AddressOf(i), p.Port
 	}
-	if n, ok := s.Nodes.Get(p.Node); ok {
-		address = n.Address
-	}
-	if i.Status != nil {
-		address = cmp.Or(i.Status.HostAddress, address)
-	}
-	return p.Node, address, p.Port
+	return "", "", 0
 }
 
 // isProxy reports whether an instance is a proxy.

@@ -100,12 +100,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			return nil
 		},
 		Republished: func(digest string) bool { return republished(s, digest) },
-		Players: func(i *fleet.Instance) int {
-			if report, ok := s.Reports.Get(i.Node()); ok {
-				return report.Instances[i.Intent.ID].Players
-			}
-			return 0
-		},
+		Players:     func(i *fleet.Instance) int { return playersOn(s, i) },
 		TPS: func(i *fleet.Instance) float64 {
 			if report, ok := s.Reports.Get(i.Node()); ok {
 				return report.Instances[i.Intent.ID].TPS
@@ -170,6 +165,24 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 	loop, _ := s.CrashLoops.Get(name)
 	in.CrashLoop = c.stamps.loop(loop, now)
 	return in
+}
+
+// playersOn returns the number of an instance's players, or of the slots that are claimed if that is
+// more.
+func playersOn(s *view.Snapshot, i *fleet.Instance) int {
+	there, capacity := 0, 0
+	if report, ok := s.Reports.Get(i.Node()); ok {
+		told := report.Instances[i.Intent.ID]
+		there, capacity = told.Players, told.MaxPlayers
+	}
+	claims, ok := s.Claims.Get(i.Intent.ID)
+	if !ok {
+		return there
+	}
+	if plan, ok := s.Plans.Get(i.Intent.Plan); ok && capacity == 0 {
+		capacity = plan.Plan.MaxPlayers
+	}
+	return max(there, claims.Slots(i, capacity))
 }
 
 // republished reports whether a template of a plan has a newer version than the plan uses.

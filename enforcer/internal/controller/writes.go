@@ -100,12 +100,23 @@ func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 	}
 	if a.Order != "" {
 		guards = append(guards, placementUnchanged(a.Instance))
+		if a.WhileEmpty || a.Reason == fleet.ReasonScaledDown {
+			guards = append(guards, t.unclaimed(a.Instance.Intent.ID))
+		}
 		if a.WhileEmpty {
 			guards = append(guards, t.snap.FiguresUnchanged(a.Instance.Node(), a.Instance.Intent.ID))
 		}
 		writes = append(writes, t.orderWrites(a)...)
 	}
 	return guards, writes
+}
+
+// unclaimed returns a guard that the claims on an instance, or their absence, are unchanged.
+func (t *task) unclaimed(id fleet.InstanceID) store.Guard {
+	if c, ok := t.snap.Claims.Get(id); ok {
+		return store.Unchanged(keys.Claims(id), c.ModRev)
+	}
+	return store.Missing(keys.Claims(id))
 }
 
 // retirement sets or ends the retirement of an instance.
@@ -226,6 +237,9 @@ func (t *task) deleteInstance(i *fleet.Instance) []store.Write {
 	}
 	if e, ok := t.snap.Evictions.Get(id); ok {
 		writes = append(writes, store.Remove(keys.Eviction(id), e.ModRev))
+	}
+	if c, ok := t.snap.Claims.Get(id); ok {
+		writes = append(writes, store.Remove(keys.Claims(id), c.ModRev))
 	}
 	if c, ok := t.snap.Credentials.Get(id); ok {
 		writes = append(writes, store.Remove(keys.Credential(id), c.ModRev))

@@ -64,7 +64,8 @@ type Input struct {
 	Waits func(fleet.InstanceID) bool
 	// Outranks reports whether an instance's group may preempt instances of a priority.
 	Outranks func(id fleet.InstanceID, priority int) bool
-	// Players returns the reported number of players of an instance; 0 when unknown.
+	// Players returns the reported number of players of an instance; 0 when unknown. The slots of
+	// its allocations count as players who are about to come.
 	Players func(*fleet.Instance) int
 	Limits  Limits
 }

@@ -3,6 +3,7 @@ package keys
 import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/allocation"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
@@ -81,6 +82,12 @@ func CrashTail(id string) Key[reports.CrashTail] {
 // by the gateway.
 func Credential(id fleet.InstanceID) Key[account.InstanceCredential] {
 	return Key[account.InstanceCredential]{Root + "credentials/" + string(id)}
+}
+
+// Claims are the allocations of an instance. They are removed with the instance. Written by the
+// gateway.
+func Claims(id fleet.InstanceID) Key[allocation.Claims] {
+	return Key[allocation.Claims]{Root + "claims/" + string(id)}
 }
 
 // Transfer is a player who is being moved to another instance. Written by the gateway.

@@ -44,6 +44,7 @@ const (
 	KindAudit         Kind = "audit" // without what was changed
 	KindPlayers       Kind = "players"
 	KindReportPart    Kind = "figures" // a change of one is a change of its node's KindReport
+	KindClaims        Kind = "claims"
 	KindTransfer      Kind = "transfers"
 	KindMessage       Kind = "messages"
 	KindConfig        Kind = "config"

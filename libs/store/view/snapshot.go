@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/allocation"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
@@ -115,8 +116,9 @@ type Snapshot struct {
 	SealedKeys    Table[string, *account.SealedKey] // by id
 	Networks      Table[string, *players.Network]   // by name
 	MentionMarks  Table[string, *players.MentionMark]
-	PlayerParts   Table[string, *players.PresencePart]       // by "<node>/<part>"
-	reportParts   Table[string, *reports.ReportPart]         // by "<node>/<part>"
+	PlayerParts   Table[string, *players.PresencePart] // by "<node>/<part>"
+	reportParts   Table[string, *reports.ReportPart]   // by "<node>/<part>"
+	Claims        Table[fleet.InstanceID, *allocation.Claims]
 	Transfers     Table[players.PlayerID, *players.Transfer] //
 	Messages      Table[string, *players.PlayerMessage]      // by id
 	tokensByHash  Table[string, *account.APIToken]
@@ -153,6 +155,18 @@ func (s *Snapshot) Version(kinds ...Kind) (latest int64) {
 		latest = max(latest, s.changed[k])
 	}
 	return latest
+}
+
+// AddressOf returns the address at which players reach an instance: the one that it advertises, or else
+// that of its node. It is empty if neither is known.
+func (s *Snapshot) AddressOf(i *fleet.Instance) string {
+	if i.Status != nil && i.Status.HostAddress != "" {
+		return i.Status.HostAddress
+	}
+	if n, ok := s.Nodes.Get(i.Node()); ok {
+		return n.Address
+	}
+	return ""
 }
 
 // GroupInstances yields a group's instances sorted by ID.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/allocation"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
@@ -102,6 +103,7 @@ func kindTables() map[Kind]kindTable {
 				forks(func(s *Snapshot) *index { return &s.byTeller }),
 			}, (*Snapshot).applyPlayers,
 		},
+		KindClaims:       table(1, func(s *Snapshot) *Table[fleet.InstanceID, *allocation.Claims] { return &s.Claims }),
 		KindTransfer:     table(1, func(s *Snapshot) *Table[players.PlayerID, *players.Transfer] { return &s.Transfers }),
 		KindMessage:      table(1, func(s *Snapshot) *Table[string, *players.PlayerMessage] { return &s.Messages }),
 		KindConfig:       table(1, func(s *Snapshot) *Table[string, *cluster.ConfigVersion] { return &s.ConfigVersions }),

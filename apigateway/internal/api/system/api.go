@@ -55,5 +55,5 @@ func New(cfg Config) *API { return &API{cfg: cfg} }
 
 // Routes returns the routes of the package.
 func (a *API) Routes() []server.Route {
-	return slices.Concat(a.systemRoutes(), a.timeseriesRoutes(), a.clusterRoutes(), a.configRoutes(), a.maintenanceRoutes(), a.diagnosticRoutes(), a.secretRoutes())
+	return slices.Concat(a.systemRoutes(), a.timeseriesRoutes(), a.clusterRoutes(), a.configRoutes(), a.maintenanceRoutes(), a.diagnosticRoutes(), a.problemRoutes(), a.secretRoutes())
 }

@@ -22,7 +22,7 @@ import (
 // features.
 func Routes(v *view.View) []server.Route {
 	r := routes{v}
-	return slices.Concat(r.drains(), overlays(), backups(), membership(), modules(), allocations())
+	return slices.Concat(r.drains(), overlays(), backups(), membership(), modules())
 }
 
 type routes struct{ view *view.View }
@@ -71,13 +71,6 @@ func membership() []server.Route {
 		server.Post("/cluster/seed/rotate", manage, notImplemented("another seed", "replicas join with the cluster's secret")),
 		server.Post("/bootstrap/exchange", server.Public, notImplemented("certificates of nodes", "agents join with the cluster's secret")),
 	)
-}
-
-// allocations claim ready instances.
-func allocations() []server.Route {
-	return []server.Route{
-		server.Post("/api/v1/allocations", server.Needs(auth.GroupsStart), notImplemented("claims of instances", "choose one that is RUNNING from GET /api/v1/services")),
-	}
 }
 
 // modules are extensions of the control plane. The lists have the format that clients of PrexorCloud
