@@ -302,7 +302,13 @@ func deployDryRunOf(s *view.Snapshot, shown deploymentView, d *deployment.Deploy
 		}
 		return d.Current(i, plan, prior)
 	}
-	steps := deployment.Steps(all, current, func(i *fleet.Instance) int { return instances.ReportOf(s, i).Players })
+	steps := deployment.Steps(all, current, func(i *fleet.Instance) int {
+		r, claims := instances.ReportOf(s, i), 0
+		if c, ok := s.Claims.Get(i.Intent.ID); ok {
+			claims = c.Slots(i, r.MaxPlayers)
+		}
+		return max(r.Players, claims) // players who are about to come count too
+	})
 	wave := len(steps)
 	if d.Strategy == deployment.Canary {
 		wave = min(d.Options.Wave(len(steps)), len(steps))
