@@ -18,7 +18,7 @@ func TestAGroupOfANameAloneHasTheDefaults(t *testing.T) {
 	r := s.do("POST", "/api/v1/groups", `{"name":"lobby"}`).want(201)
 	for path, want := range map[string]any{
 		"name": "lobby", "platform": "PAPER", "jarFile": "server.jar", "scalingMode": "DYNAMIC", "minInstances": 0, "maxInstances": 10,
-		"maxPlayers": 100, "scaleUpThreshold": 0.8, "scaleDownAfterSeconds": 300, "scaleCooldownSeconds": 60,
+		"maxPlayers": 100, "scaleUpThreshold": 0.8, "scaleDownAfterSeconds": 300, "scaleCooldownSeconds": 60, "scaleBufferSlots": 0, "scaleBufferPercent": 0,
 		"portRangeStart": 30000, "portRangeEnd": 30100, "startupTimeoutSeconds": 120, "shutdownGraceSeconds": 30,
 		"maxLifetimeSeconds": 0, "static": false, "memoryMb": 1024, "cpuReservation": 0, "diskReservationMb": 0,
 		"updateStrategy": "ROLLING", "motdMode": "STATIC", "motdIntervalSeconds": 30, "templates": []string{}, "env": map[string]any{},
@@ -107,10 +107,13 @@ func TestEveryFieldComesBackAsItWasSent(t *testing.T) {
 			t.Errorf("%s: %s", k, diff)
 		}
 	}
-	for _, k := range []string{"runningInstances", "totalPlayers", "runtimeTarget", "revision", "createdAt", "updatedAt", "paused", "crashLoop", "held", "message"} {
+	for _, k := range []string{"runningInstances", "totalPlayers", "runtimeTarget", "revision", "createdAt", "updatedAt", "paused", "crashLoop", "scaling", "held", "message"} {
 		if _, ok := got[k]; !ok {
 			t.Errorf("%s is missing", k)
 		}
+		delete(got, k)
+	}
+	for _, k := range []string{"scaleBufferSlots", "scaleBufferPercent"} { // not in a static group: see TestABufferOfSlots
 		delete(got, k)
 	}
 	if len(got) != len(sent) {

@@ -135,23 +135,34 @@ type Software struct {
 	JVMArgs         []string `json:"jvmArgs,omitempty"`
 }
 
-// Scaling bounds the number of living instances.
+// Scaling bounds the number of living instances, and says when the enforcer changes it because of
+// the load; see package scaling.
 type Scaling struct {
 	Mode ScalingMode `json:"mode"`
-	// Min is the lower limit, and the target number of instances that the enforcer starts.
+	// Min is the lower limit, and the target number of instances that the enforcer starts if the load
+	// needs no more.
 	Min int `json:"min"`
-	// Max is the upper limit. 0 means unlimited.
-	Max              int     `json:"max"`
-	UpThreshold      float64 `json:"upThreshold,omitempty"`
-	DownAfterSeconds int     `json:"downAfterSeconds,omitempty"`
-	CooldownSeconds  int     `json:"cooldownSeconds,omitempty"`
-	WarmPoolMinimum  int     `json:"warmPoolMinimum,omitempty"`
+	// Max is the upper limit. 0 means unlimited; then the load starts no instances.
+	Max int `json:"max"`
+	// UpThreshold is the share of occupied slots from which instances are added, above 0, at most 1.
+	UpThreshold float64 `json:"upThreshold,omitempty"`
+	// DownAfterSeconds is how long an instance has no players before it may be stopped because the
+	// load needs it no longer.
+	DownAfterSeconds int `json:"downAfterSeconds,omitempty"`
+	// CooldownSeconds is the time between two changes because of the load.
+	CooldownSeconds int `json:"cooldownSeconds,omitempty"`
+	// BufferSlots is how many slots are kept free, and BufferPercent how many percent of all slots.
+	// 0 means none.
+	BufferSlots     int `json:"bufferSlots,omitempty"`
+	BufferPercent   int `json:"bufferPercent,omitempty"`
+	WarmPoolMinimum int `json:"warmPoolMinimum,omitempty"`
 }
 
 // ScalingMode says who decides the number of instances.
 type ScalingMode string
 
-// The scaling modes. With ScalingManual the enforcer neither scales nor replaces instances.
+// The scaling modes. With ScalingStatic the load changes nothing. With ScalingManual the enforcer
+// neither scales nor replaces instances.
 const (
 	ScalingDynamic ScalingMode = "DYNAMIC"
 	ScalingStatic  ScalingMode = "STATIC"

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet/record"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 )
 
 // Intent is the wish that an instance exists. The enforcer and the gateway write it. Each write
@@ -162,7 +163,7 @@ type Placement struct {
 	// FromRevision is the store revision the decision was based on, 0 if unknown.
 	FromRevision int64 `json:"fromRevision,omitempty"`
 	// Score explains the choice: the rounded score parts of the chosen node.
-	Score Scores `json:"score,omitempty"`
+	Score score.Breakdown `json:"score,omitempty"`
 }
 
 // On reports whether n is the node of the placement. It is not if the node was deleted and another

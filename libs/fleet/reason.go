@@ -7,6 +7,9 @@ type Reason string
 // Why an instance exists or has a new generation.
 const (
 	ReasonBelowMinimum Reason = "BelowMinimum" // the group had fewer instances than its minimum
+	ReasonFullness     Reason = "Fullness"     // so many slots of the group were occupied that it needed more instances
+	ReasonBuffer       Reason = "Buffer"       // fewer slots were free than the group keeps free
+	ReasonDegraded     Reason = "Degraded"     // all instances of the group had players and too few ticks per second
 	ReasonReplacement  Reason = "Replacement"  // it replaces an instance that crashed or was lost; that instance's reason and crash record say why
 	ReasonRequested    Reason = "Requested"    // a user requested it
 	ReasonRestart      Reason = "Restart"      // a user requested a restart
@@ -15,9 +18,13 @@ const (
 
 // Why the enforcer acts on a group or a record.
 const (
-	ReasonCrashLoop Reason = "CrashLoop" // too many crashes in a short time, so the group is paused; fix the cause, then change the group or reset the pause
-	ReasonCalm      Reason = "Calm"      // no crash for some time; the next pause is short again
-	ReasonRetention Reason = "Retention" // a finished record is older than the retention time and is removed
+	ReasonCrashLoop         Reason = "CrashLoop"         // too many crashes in a short time, so the group is paused; fix the cause, then change the group or reset the pause
+	ReasonMaintenance       Reason = "Maintenance"       // the group, or all groups, are in maintenance, so nothing starts; end it
+	ReasonDependencyMissing Reason = "DependencyMissing" // no instance runs of a group in dependsOn; start that group
+	ReasonAtMaximum         Reason = "AtMaximum"         // the load of the group needs more instances than maxInstances allows; raise it
+	ReasonCooldown          Reason = "Cooldown"          // the load of the group needs more instances, but the last change is too recent; wait, or lower scaleCooldownSeconds
+	ReasonCalm              Reason = "Calm"              // no crash for some time; the next pause is short again
+	ReasonRetention         Reason = "Retention"         // a finished record is older than the retention time and is removed
 )
 
 // Why an instance is pending.
@@ -49,6 +56,7 @@ const (
 	ReasonStopRequested  Reason = "StopRequested"  // a user requested the stop
 	ReasonAboveMaximum   Reason = "AboveMaximum"   // the group had more instances than its maximum
 	ReasonScaledDown     Reason = "ScaledDown"     // the minimum was lowered
+	ReasonIdle           Reason = "Idle"           // it had no players for a while, and its group needed fewer instances
 	ReasonGroupDeleted   Reason = "GroupDeleted"   // its group is being deleted
 	ReasonExitedByItself Reason = "ExitedByItself" // it exited with code 0 without a stop request
 	ReasonDeadlinePassed Reason = "DeadlinePassed" // it stayed in one state longer than its plan allows, so it was killed; check its log, or raise the time limit
@@ -104,76 +112,84 @@ const (
 
 // reasonText maps every Reason to its Text.
 var reasonText = map[Reason]string{
-	ReasonBelowMinimum:     "the group had fewer instances than its minimum",
-	ReasonReplacement:      "it replaces another instance of the group",
-	ReasonRequested:        "a user requested it",
-	ReasonRestart:          "a user requested a restart",
-	ReasonDeployment:       "a deployment replaces the instances of its group",
-	ReasonCrashLoop:        "it crashed too often in a short time",
-	ReasonCalm:             "there were no crashes for some time",
-	ReasonRetention:        "the retention time of the record is over",
-	ReasonUnscheduled:      "the scheduler has not looked at it yet",
-	ReasonNoNodes:          "no node has joined",
-	ReasonNoNodeFits:       "no node can take it now",
-	ReasonPlanMissing:      "its plan is not in the store",
-	ReasonPinnedWaiting:    "its data is on a node that cannot take it now",
-	ReasonDataLost:         "its data was on a node that was deleted",
-	ReasonQuotaSpent:       "a quota is used up",
-	ReasonReserved:         "the free capacity is reserved for other groups",
-	ReasonBadConstraint:    "its plan has an invalid placement rule",
-	ReasonPlaced:           "a node was chosen and its agent has not responded yet",
-	ReasonPreparing:        "its directory is being built",
-	ReasonProcessStarted:   "the process runs",
-	ReasonReady:            "the readiness check passed",
-	ReasonAdopted:          "its agent restarted and found it running",
-	ReasonRestartedInPlace: "it crashed and its agent restarted it",
-	ReasonPortReleasing:    "its port still has connections of an earlier program",
-	ReasonStopRequested:    "a user requested the stop",
-	ReasonAboveMaximum:     "the group had more instances than its maximum",
-	ReasonScaledDown:       "the group's minimum was lowered",
-	ReasonGroupDeleted:     "its group is being deleted",
-	ReasonExitedByItself:   "it exited with code 0 without a stop request",
-	ReasonDeadlinePassed:   "it stayed in one state longer than its plan allows",
-	ReasonOrphan:           "it ran without a record",
-	ReasonAgentShutdown:    "its agent was stopped together with its instances",
-	ReasonStoppedLocally:   "a user stopped it on its node",
-	ReasonPreempted:        "an instance of higher priority needed its resources",
-	ReasonRebalanced:       "it was moved to even out the load of the nodes",
-	ReasonLifetimeOver:     "it reached its group's maximum lifetime",
-	ReasonUnhealthy:        "it failed its liveness check",
-	ReasonDiskLimit:        "its directory is larger than its group allows",
-	ReasonCommandMissing:   "its command does not exist",
-	ReasonNotExecutable:    "its command is not executable",
-	ReasonCheckImpossible:  "its health check can never pass",
-	ReasonImageMissing:     "its container image does not exist",
-	ReasonImageFetch:       "its container image could not be pulled from its registry",
-	ReasonExited:           "it exited with an error code",
-	ReasonTerminalGone:     "its terminal is gone: its session was closed or the terminal multiplexer died",
-	ReasonKilledBySignal:   "it was ended by a signal that Orrery did not send",
-	ReasonOutOfMemory:      "the kernel killed it because it ran out of memory",
-	ReasonExitUnknown:      "it ended and its agent could not observe how",
-	ReasonNodeRebooted:     "its host was rebooted",
-	ReasonStartTimeout:     "it was not ready in time",
-	ReasonPortTaken:        "another program uses its port",
-	ReasonTemplateMissing:  "one of its templates does not exist",
-	ReasonTemplateFetch:    "one of its templates could not be fetched",
-	ReasonArtifactFetch:    "its platform's artifact could not be fetched",
-	ReasonArtifactHash:     "its platform's artifact does not match the hash in the catalog",
-	ReasonVariableMissing:  "a variable required by one of its templates has no value",
-	ReasonStartValue:       "a value given at its start cannot be used",
-	ReasonSecretMissing:    "the value of one of its secrets is not available",
-	ReasonConfigPatch:      "one of its configuration files could not be merged or patched",
-	ReasonPrepareFailed:    "its directory could not be built",
-	ReasonDiskFull:         "the node's disk is full",
-	ReasonStartFailed:      "its process could not be started",
-	ReasonRuntimeMissing:   "the node does not offer its runtime",
-	ReasonNodeLost:         "its node is lost",
-	ReasonNodeReturned:     "its lost node came back after it was replaced",
-	ReasonNodeDeleted:      "its node was lost and then deleted",
-	ReasonNoSession:        "its node has no session yet, and it may not start without one",
-	ReasonSessionExpiring:  "its node could not renew its session in time",
-	ReasonGuardFailed:      "the agent could not run a guard for it",
-	ReasonDirectoryTaken:   "its directory belongs to another run",
+	ReasonBelowMinimum:      "the group had fewer instances than its minimum",
+	ReasonFullness:          "the group's slots were nearly full",
+	ReasonBuffer:            "the group had too few free slots",
+	ReasonDegraded:          "all instances of the group were slow",
+	ReasonReplacement:       "it replaces another instance of the group",
+	ReasonRequested:         "a user requested it",
+	ReasonRestart:           "a user requested a restart",
+	ReasonDeployment:        "a deployment replaces the instances of its group",
+	ReasonCrashLoop:         "it crashed too often in a short time",
+	ReasonMaintenance:       "the group is in maintenance",
+	ReasonDependencyMissing: "a group that it depends on does not run",
+	ReasonAtMaximum:         "the group has as many instances as it may have",
+	ReasonCooldown:          "the number of instances has just changed",
+	ReasonCalm:              "there were no crashes for some time",
+	ReasonRetention:         "the retention time of the record is over",
+	ReasonUnscheduled:       "the scheduler has not looked at it yet",
+	ReasonNoNodes:           "no node has joined",
+	ReasonNoNodeFits:        "no node can take it now",
+	ReasonPlanMissing:       "its plan is not in the store",
+	ReasonPinnedWaiting:     "its data is on a node that cannot take it now",
+	ReasonDataLost:          "its data was on a node that was deleted",
+	ReasonQuotaSpent:        "a quota is used up",
+	ReasonReserved:          "the free capacity is reserved for other groups",
+	ReasonBadConstraint:     "its plan has an invalid placement rule",
+	ReasonPlaced:            "a node was chosen and its agent has not responded yet",
+	ReasonPreparing:         "its directory is being built",
+	ReasonProcessStarted:    "the process runs",
+	ReasonReady:             "the readiness check passed",
+	ReasonAdopted:           "its agent restarted and found it running",
+	ReasonRestartedInPlace:  "it crashed and its agent restarted it",
+	ReasonPortReleasing:     "its port still has connections of an earlier program",
+	ReasonStopRequested:     "a user requested the stop",
+	ReasonAboveMaximum:      "the group had more instances than its maximum",
+	ReasonScaledDown:        "the group's minimum was lowered",
+	ReasonIdle:              "it had no players, and its group needed fewer instances",
+	ReasonGroupDeleted:      "its group is being deleted",
+	ReasonExitedByItself:    "it exited with code 0 without a stop request",
+	ReasonDeadlinePassed:    "it stayed in one state longer than its plan allows",
+	ReasonOrphan:            "it ran without a record",
+	ReasonAgentShutdown:     "its agent was stopped together with its instances",
+	ReasonStoppedLocally:    "a user stopped it on its node",
+	ReasonPreempted:         "an instance of higher priority needed its resources",
+	ReasonRebalanced:        "it was moved to even out the load of the nodes",
+	ReasonLifetimeOver:      "it reached its group's maximum lifetime",
+	ReasonUnhealthy:         "it failed its liveness check",
+	ReasonDiskLimit:         "its directory is larger than its group allows",
+	ReasonCommandMissing:    "its command does not exist",
+	ReasonNotExecutable:     "its command is not executable",
+	ReasonCheckImpossible:   "its health check can never pass",
+	ReasonImageMissing:      "its container image does not exist",
+	ReasonImageFetch:        "its container image could not be pulled from its registry",
+	ReasonExited:            "it exited with an error code",
+	ReasonTerminalGone:      "its terminal is gone: its session was closed or the terminal multiplexer died",
+	ReasonKilledBySignal:    "it was ended by a signal that Orrery did not send",
+	ReasonOutOfMemory:       "the kernel killed it because it ran out of memory",
+	ReasonExitUnknown:       "it ended and its agent could not observe how",
+	ReasonNodeRebooted:      "its host was rebooted",
+	ReasonStartTimeout:      "it was not ready in time",
+	ReasonPortTaken:         "another program uses its port",
+	ReasonTemplateMissing:   "one of its templates does not exist",
+	ReasonTemplateFetch:     "one of its templates could not be fetched",
+	ReasonArtifactFetch:     "its platform's artifact could not be fetched",
+	ReasonArtifactHash:      "its platform's artifact does not match the hash in the catalog",
+	ReasonVariableMissing:   "a variable required by one of its templates has no value",
+	ReasonStartValue:        "a value given at its start cannot be used",
+	ReasonSecretMissing:     "the value of one of its secrets is not available",
+	ReasonConfigPatch:       "one of its configuration files could not be merged or patched",
+	ReasonPrepareFailed:     "its directory could not be built",
+	ReasonDiskFull:          "the node's disk is full",
+	ReasonStartFailed:       "its process could not be started",
+	ReasonRuntimeMissing:    "the node does not offer its runtime",
+	ReasonNodeLost:          "its node is lost",
+	ReasonNodeReturned:      "its lost node came back after it was replaced",
+	ReasonNodeDeleted:       "its node was lost and then deleted",
+	ReasonNoSession:         "its node has no session yet, and it may not start without one",
+	ReasonSessionExpiring:   "its node could not renew its session in time",
+	ReasonGuardFailed:       "the agent could not run a guard for it",
+	ReasonDirectoryTaken:    "its directory belongs to another run",
 }
 
 // Text explains the reason in a sentence without capital and period. For an unknown reason it

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"github.com/orreryhq/orrery/libs/fleet/record"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 )
 
 // ParseRecord decodes the JSON of a usual placement. It returns false for any other text, including
@@ -37,7 +38,7 @@ func (p *Placement) ParseRecord(b []byte) bool {
 		out.FromRevision = r.Number("")
 	}
 	if r.Found(`,"score":`) {
-		out.Score = Scores(r.Numbers())
+		out.Score = score.Breakdown(r.Numbers())
 	}
 	r.Raw("}")
 	if !r.Plain || r.Rest != "" {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 )
 
 func anyPlacement(t *rapid.T) fleet.Placement {
@@ -26,7 +27,7 @@ func anyPlacement(t *rapid.T) fleet.Placement {
 	}
 }
 
-func anyScores(t *rapid.T) fleet.Scores {
+func anyScores(t *rapid.T) score.Breakdown {
 	parts := rapid.MapOf(rapid.StringMatching(`[a-z<]{0,5}`), rapid.OneOf(rapid.Float64(), rapid.Float64Range(0, 1))).Draw(t, "score")
 	if len(parts) == 0 {
 		return ""
@@ -35,7 +36,7 @@ func anyScores(t *rapid.T) fleet.Scores {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fleet.Scores(b)
+	return score.Breakdown(b)
 }
 
 func TestPlacementRecordMatchesEncodingJSON(t *testing.T) {

@@ -46,6 +46,7 @@ func (s GroupSpec) faults() []error {
 	p.AddAll(budgets)
 	p.Check(len(budgets) > 0 || s.Reserved.Within(s.Quota), "reserved", "must not exceed the quota")
 	p.AddAll(s.Scaling.validate())
+	p.AddAll(s.validateBuffer())
 	p.AddAll(s.validateNames())
 	p.AddAll(s.validateShown())
 	p.AddAll(s.validateLists())
@@ -146,7 +147,26 @@ func (s Scaling) validate() []error {
 	p.Check(s.UpThreshold > 0 && s.UpThreshold <= 1, "scaleUpThreshold", "must be greater than 0 and at most 1, is %v", s.UpThreshold)
 	p.Seconds("scaleDownAfterSeconds", s.DownAfterSeconds)
 	p.Seconds("scaleCooldownSeconds", s.CooldownSeconds)
+	p.Check(s.BufferSlots >= 0 && s.BufferSlots <= validate.MaxBufferSlots, "scaleBufferSlots", "must be between 0 and %d, is %d", validate.MaxBufferSlots, s.BufferSlots)
+	p.Check(s.BufferPercent >= 0 && s.BufferPercent <= validate.MaxBufferPercent, "scaleBufferPercent", "must be between 0 and %d, is %d", validate.MaxBufferPercent, s.BufferPercent)
 	p.Check(s.WarmPoolMinimum >= 0 && s.WarmPoolMinimum <= validate.MaxInstances, "warmPoolMinPrepared", "must be between 0 and %d, is %d", validate.MaxInstances, s.WarmPoolMinimum)
+	return p.List
+}
+
+// validateBuffer refuses a buffer of free slots in a group that does not scale by its load.
+func (s GroupSpec) validateBuffer() []error {
+	var p validate.Problems
+	field := "scaleBufferSlots"
+	if s.Scaling.BufferSlots == 0 {
+		field = "scaleBufferPercent"
+	}
+	if s.Scaling.BufferSlots == 0 && s.Scaling.BufferPercent == 0 {
+		return nil
+	}
+	p.Check(s.Scaling.Mode == ScalingDynamic, field, "needs the scalingMode DYNAMIC, which is %s: change it, or set the buffer to 0", validate.Clip(string(s.Scaling.Mode)))
+	p.Check(!s.Static.Enabled, field, "needs a group that is not static: set static to false, or the buffer to 0")
+	p.Check(s.Scaling.Max > 0, field, "needs a maximum: set maxInstances, or the buffer to 0")
+	p.Check(s.Players.Max > 0, field, "needs the number of slots of an instance: set maxPlayers, or the buffer to 0")
 	return p.List
 }
 

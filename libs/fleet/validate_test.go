@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
@@ -148,9 +149,9 @@ func TestSpecValidationNamesField(t *testing.T) {
 		{"spreadMaxSkew", "without a label", func(s *GroupSpec) { s.Where.MaxSkew = 1 }},
 		{"maxPerNode", "negative", func(s *GroupSpec) { s.Where.MaxPerNode = -1 }},
 		{"placementProfile", "unknown", func(s *GroupSpec) { s.Where.Profile = "best" }},
-		{"placementWeights.luck", "an unknown part", func(s *GroupSpec) { s.Where.Weights = map[ScorePart]float64{"luck": 1} }},
-		{"placementWeights.cpu", "negative", func(s *GroupSpec) { s.Where.Weights = map[ScorePart]float64{ScoreCPU: -1} }},
-		{"placementWeights.cpu", "no number", func(s *GroupSpec) { s.Where.Weights = map[ScorePart]float64{ScoreCPU: math.NaN()} }},
+		{"placementWeights.luck", "an unknown part", func(s *GroupSpec) { s.Where.Weights = map[score.Part]float64{"luck": 1} }},
+		{"placementWeights.cpu", "negative", func(s *GroupSpec) { s.Where.Weights = map[score.Part]float64{score.CPU: -1} }},
+		{"placementWeights.cpu", "no number", func(s *GroupSpec) { s.Where.Weights = map[score.Part]float64{score.CPU: math.NaN()} }},
 		{"labels", "no key", func(s *GroupSpec) { s.Labels = map[string]string{"a b": "c"} }},
 		{"quota.memoryMb", "negative", func(s *GroupSpec) { s.Quota.MemoryMiB = -1 }},
 		{"reserved", "above the quota", func(s *GroupSpec) { s.Quota.Instances, s.Reserved.Instances = 1, 2 }},

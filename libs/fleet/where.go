@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/label"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
@@ -31,10 +32,10 @@ type Where struct {
 	MaxPerNode int `json:"maxPerNode,omitempty"`
 	// Alone keeps other groups off the nodes of this group's instances, and vice versa.
 	Alone bool `json:"alone,omitempty"`
-	// Profile selects how nodes are scored. Empty means ProfileBalanced.
-	Profile Profile `json:"profile,omitempty"`
+	// Profile selects how nodes are scored. Empty means the balanced profile.
+	Profile score.Profile `json:"profile,omitempty"`
 	// Weights override single weights of the profile.
-	Weights map[ScorePart]float64 `json:"weights,omitempty"`
+	Weights map[score.Part]float64 `json:"weights,omitempty"`
 }
 
 // Preference is a soft affinity.
@@ -45,54 +46,12 @@ type Preference struct {
 	Weight int `json:"weight"`
 }
 
-// Profile is a named set of weights for scoring nodes.
-type Profile string
-
-// The profiles.
-const (
-	ProfileBalanced Profile = "balanced" // much free memory and idle CPU, few instances, free ports
-	ProfileSpread   Profile = "spread"   // few of the group's own instances first
-	ProfilePack     Profile = "pack"     // the fullest node that still fits
-	ProfileMemory   Profile = "memory"   // the most free memory in MiB, like Universe
-)
-
-// ScorePart is one part of a node's score.
-type ScorePart string
-
-// The parts of a score. Each is a value from 0 to 1 times its share of the sum of all weights, so
-// a score is at most 1.
-const (
-	ScoreMemory    ScorePart = "memory"    // free memory
-	ScoreCPU       ScorePart = "cpu"       // idle CPU
-	ScoreInstances ScorePart = "instances" // few instances
-	ScorePorts     ScorePart = "ports"     // free ports in the range
-	ScoreSpread    ScorePart = "spread"    // few of the group's instances under the same value of its spread label
-	ScoreOwn       ScorePart = "own"       // few of the group's own instances
-	ScorePacked    ScorePart = "packed"    // little free memory
-	ScoreWarm      ScorePart = "warm"      // the plan's templates are in the node's cache
-)
-
-// ScoreParts lists every part.
-var ScoreParts = [...]ScorePart{ScoreMemory, ScoreCPU, ScoreInstances, ScorePorts, ScoreSpread, ScoreOwn, ScorePacked, ScoreWarm}
-
-// profiles are the weights of each profile. Those of balanced come from PrexorCloud.
-var profiles = map[Profile]map[ScorePart]float64{
-	ProfileBalanced: {ScoreMemory: 0.35, ScoreCPU: 0.25, ScoreInstances: 0.15, ScorePorts: 0.10, ScoreSpread: 0.15},
-	ProfileSpread:   {ScoreOwn: 0.50, ScoreSpread: 0.30, ScoreMemory: 0.10, ScoreCPU: 0.10},
-	ProfilePack:     {ScorePacked: 0.80, ScoreSpread: 0.10, ScoreWarm: 0.10},
-	ProfileMemory:   {}, // the tie-break decides: the most free memory
-}
-
 // Weight returns the weight of a part of the score: the group's own, or else the profile's.
-func (w Where) Weight(p ScorePart) float64 {
+func (w Where) Weight(p score.Part) float64 {
 	if v, ok := w.Weights[p]; ok {
 		return v
 	}
-	profile := w.Profile
-	if profile == "" {
-		profile = ProfileBalanced
-	}
-	return profiles[profile][p]
+	return w.Profile.Weight(p)
 }
 
 // Allows reports whether Nodes contains the node or allows any.
@@ -124,10 +83,10 @@ func (w Where) validate() []error {
 	p.Check(w.MaxSkew >= 0 && w.MaxSkew <= validate.MaxInstances, "spreadMaxSkew", "must be between 0 (no limit) and %d, is %d", validate.MaxInstances, w.MaxSkew)
 	p.Check(w.MaxSkew == 0 || w.Spread != "", "spreadMaxSkew", "needs spreadConstraint, the label to spread by")
 	p.Check(w.MaxPerNode >= 0 && w.MaxPerNode <= validate.MaxInstances, "maxPerNode", "must be between 0 (no limit) and %d, is %d", validate.MaxInstances, w.MaxPerNode)
-	p.Check(validate.OneOf(w.Profile, "", ProfileBalanced, ProfileSpread, ProfilePack, ProfileMemory), "placementProfile", "must be balanced, spread, pack or memory, not %q", validate.Clip(string(w.Profile)))
+	p.Check(validate.OneOf(w.Profile, "", score.ProfileBalanced, score.ProfileSpread, score.ProfilePack, score.ProfileMemory), "placementProfile", "must be balanced, spread, pack or memory, not %q", validate.Clip(string(w.Profile)))
 	for _, part := range slices.Sorted(maps.Keys(w.Weights)) {
 		v := w.Weights[part]
-		p.Check(slices.Contains(ScoreParts[:], part), "placementWeights."+validate.Clip(string(part)), "is not a part of the score: use %s", listed(ScoreParts[:]))
+		p.Check(slices.Contains(score.Parts[:], part), "placementWeights."+validate.Clip(string(part)), "is not a part of the score: use %s", listed(score.Parts[:]))
 		p.Check(v >= 0 && v <= maxPartWeight && !math.IsNaN(v), "placementWeights."+validate.Clip(string(part)), "must be between 0 and %d, is %v", maxPartWeight, v)
 	}
 	return p.List

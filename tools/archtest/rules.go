@@ -77,6 +77,7 @@ var purePackages = []string{
 	"libs/store/sharding",
 	"enforcer/internal/plan",
 	"enforcer/internal/rollout",
+	"enforcer/internal/scale",
 	"scheduler/internal/place",
 	"scheduler/internal/budget",
 	"templatesvc/internal/store/chunk",

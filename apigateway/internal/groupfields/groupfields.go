@@ -57,6 +57,8 @@ type Shared struct {
 	ScaleUpThreshold      *float64                               `json:"scaleUpThreshold,omitempty"`
 	ScaleDownAfterSeconds *int                                   `json:"scaleDownAfterSeconds,omitempty"`
 	ScaleCooldownSeconds  *int                                   `json:"scaleCooldownSeconds,omitempty"`
+	ScaleBufferSlots      *int                                   `json:"scaleBufferSlots,omitempty"`
+	ScaleBufferPercent    *int                                   `json:"scaleBufferPercent,omitempty"`
 	WarmPoolMinPrepared   *int                                   `json:"warmPoolMinPrepared,omitempty"`
 	MaxPlayers            *int                                   `json:"maxPlayers,omitempty"`
 	FallbackGroup         *fleet.GroupName                       `json:"fallbackGroup,omitempty"`
@@ -106,6 +108,8 @@ func (f Shared) Apply(s *fleet.GroupSpec) {
 	Set(&s.Scaling.UpThreshold, f.ScaleUpThreshold)
 	Set(&s.Scaling.DownAfterSeconds, f.ScaleDownAfterSeconds)
 	Set(&s.Scaling.CooldownSeconds, f.ScaleCooldownSeconds)
+	Set(&s.Scaling.BufferSlots, f.ScaleBufferSlots)
+	Set(&s.Scaling.BufferPercent, f.ScaleBufferPercent)
 	Set(&s.Scaling.WarmPoolMinimum, f.WarmPoolMinPrepared)
 	Set(&s.Players.Max, f.MaxPlayers)
 	Set(&s.Players.FallbackGroup, f.FallbackGroup)
@@ -155,6 +159,7 @@ func SharedOf(s fleet.GroupSpec) Shared {
 		Parent: &s.Parent, PlatformVersion: &s.Software.PlatformVersion, JarFile: &s.Software.JarFile,
 		JVMArgs: new(append([]string{}, s.Software.JVMArgs...)), MaxInstances: &s.Scaling.Max, ScaleUpThreshold: &s.Scaling.UpThreshold,
 		ScaleDownAfterSeconds: &s.Scaling.DownAfterSeconds, ScaleCooldownSeconds: &s.Scaling.CooldownSeconds, WarmPoolMinPrepared: &s.Scaling.WarmPoolMinimum,
+		ScaleBufferSlots: &s.Scaling.BufferSlots, ScaleBufferPercent: &s.Scaling.BufferPercent,
 		MaxPlayers: &s.Players.Max, FallbackGroup: &s.Players.FallbackGroup, DefaultGroup: &s.Players.DefaultGroup,
 		BedrockProxyGroup: &s.Players.BedrockProxyGroup, CPULimit: &s.CPULimit, DiskReservationMb: &s.Resources.DiskMiB,
 		NodeAffinity: new(append([]string{}, s.Where.Affinity...)), NodeAntiAffinity: new(append([]string{}, s.Where.AntiAffinity...)), SpreadConstraint: &s.Where.Spread,

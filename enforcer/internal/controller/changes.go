@@ -7,6 +7,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -15,6 +16,7 @@ func (c *Controller) changed(b view.Batch) {
 	now := c.now()
 	c.stamps.heard(&b, now)
 	c.outages.heard(&b, now)
+	c.empties.heard(&b, now)
 	nodes, heads, groups, ready := false, false, map[fleet.GroupName]bool{}, map[fleet.GroupName]bool{}
 	for i := range b.Changes {
 		c.changedOne(&b, &b.Changes[i])
@@ -91,7 +93,7 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		if dropsPlan(ch) {
 			c.queue.AddAfter(sweep, sweepAfter)
 		}
-	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop, view.KindDeployment, view.KindProgress:
+	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop, view.KindScaling, view.KindDeployment, view.KindProgress:
 		c.look(ch.Group())
 	case view.KindEviction, view.KindClaims:
 		if i, ok := b.After.Instances.Get(fleet.InstanceID(ch.Key[0])); ok {
@@ -115,7 +117,7 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 			c.queue.AddAfter(prune, pruneAfter)
 		}
 	case view.KindReport:
-		c.emptied(b, ch)
+		c.reported(b, ch)
 	case view.KindTemplateHead: // see lookAtUnrunnable
 	case view.KindMaintenance:
 		for name := range c.known() {
@@ -204,24 +206,26 @@ func dropsPlan(ch *view.Change) bool {
 	return !ok || after.Plan != before.Plan
 }
 
-// emptied queues the groups of instances whose last player left, because a surplus instance
-// may wait for that, and those whose deployment waits for ticks per second.
-func (c *Controller) emptied(b *view.Batch, ch *view.Change) {
-	before, ok := ch.Before.(*reports.Report)
-	if !ok {
-		return
+// reported queues the groups of instances whose last player left, because a surplus instance may
+// wait for that, and soon those whose load changed otherwise, if they scale by it.
+func (c *Controller) reported(b *view.Batch, ch *view.Change) {
+	was, is := before(ch), after(ch)
+	for id, r := range was {
+		i, ok := b.After.Instances.Get(id)
+		switch {
+		case !ok:
+		case r.Players > 0 && is[id].Players == 0:
+			c.look(i.Intent.Group)
+		case loadDiffers(r, is[id]):
+			c.weighLoad(b.After, i.Intent.Group)
+		}
 	}
-	var after reports.Report
-	if r, ok := ch.After.(*reports.Report); ok {
-		after = *r
-	}
-	for id, r := range before.Instances {
-		emptied := r.Players > 0 && after.Instances[id].Players == 0
-		if !emptied && r.TPS == after.Instances[id].TPS {
+	for id := range is {
+		if _, known := was[id]; known {
 			continue
 		}
-		if i, ok := b.After.Instances.Get(id); ok && (emptied || gated(b.After, i.Intent.Group)) {
-			c.look(i.Intent.Group)
+		if i, ok := b.After.Instances.Get(id); ok {
+			c.weighLoad(b.After, i.Intent.Group)
 		}
 	}
 }
@@ -230,4 +234,23 @@ func (c *Controller) emptied(b *view.Batch, ch *view.Change) {
 func gated(s *view.Snapshot, g fleet.GroupName) bool {
 	d, ok := s.LatestDeployment(g)
 	return ok && d.Active() && d.Options.MinHealthyTPS > 0
+}
+
+// loadDiffers reports whether two reports of an instance differ in what scaling depends on.
+func loadDiffers(a, b reports.InstanceReport) bool {
+	return a.Players != b.Players || a.MaxPlayers != b.MaxPlayers || a.TPS != b.TPS
+}
+
+// weighLoad queues a group soon if its load decides how many instances it has.
+func (c *Controller) weighLoad(s *view.Snapshot, name fleet.GroupName) {
+	g, ok := s.Groups.Get(name)
+	if !ok {
+		return
+	}
+	if scales, _ := scaling.Automatic(&g.Spec); !scales && !gated(s, name) {
+		return
+	}
+	if _, ok := c.replica.Owned().Fence(name); ok {
+		c.queue.AddAfter(name, scaleAfter)
+	}
 }

@@ -30,6 +30,8 @@ const (
 	// resync is the interval at which all groups are planned without a cause, as a safety
 	// net.
 	resync = 5 * time.Minute
+	// scaleAfter delays the look at a group whose load changed, to collect changes.
+	scaleAfter = time.Second
 	// sweepAfter delays a sweep, to collect the plans that lost a reference.
 	sweepAfter = time.Minute
 )
@@ -65,6 +67,7 @@ type Controller struct {
 	queue   *reconcile.Queue[fleet.GroupName]
 	outages *outages
 	stamps  *stamps
+	empties *empties
 	metrics *metrics
 	// wall returns the wall clock, for times that are stored; began is its value at the
 	// start.
@@ -79,7 +82,7 @@ type Controller struct {
 
 // New creates a controller. It fails only if the metrics cannot be registered.
 func New(cfg Config) (*Controller, error) {
-	c := &Controller{store: cfg.Store, view: cfg.View, log: cfg.Log, limits: cfg.Limits, stamps: newStamps(), wall: cfg.Now}
+	c := &Controller{store: cfg.Store, view: cfg.View, log: cfg.Log, limits: cfg.Limits, stamps: newStamps(), empties: newEmpties(), wall: cfg.Now}
 	c.outages = newOutages(c.stamps)
 	if c.wall == nil {
 		c.wall = time.Now

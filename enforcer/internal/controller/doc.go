@@ -14,6 +14,6 @@
 //   - Starts and stops also compare the group's record. Orders compare the intent and the
 //     placement. So nothing is done on the basis of a changed record.
 //   - Between passes the controller remembers only since when nodes have no session, see
-//     outages, and when records were written, see stamps. Losing either is safe: waits
-//     start again.
+//     outages, when records were written, see stamps, and when instances lost their last
+//     player, see empties. Losing any of them is safe: waits start again.
 package controller

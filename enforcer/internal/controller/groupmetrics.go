@@ -7,15 +7,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // groupMetrics collects the metrics of the owned groups at scrape time.
 type groupMetrics struct {
-	c                                  *Controller
-	paused, missing, instances, others *prometheus.Desc
+	c                                          *Controller
+	paused, missing, target, instances, others *prometheus.Desc
 }
 
 func newGroupMetrics(c *Controller) *groupMetrics {
@@ -25,7 +24,8 @@ func newGroupMetrics(c *Controller) *groupMetrics {
 	return &groupMetrics{
 		c:         c,
 		paused:    desc("group_paused", "1 while the enforcer has paused an owned group after repeated crashes, else 0.", "group"),
-		missing:   desc("group_missing", "Instances that an owned group lacks to its minimum. Only instances that are ONLINE and not asked to stop count.", "group"),
+		missing:   desc("group_missing", "Instances that an owned group lacks to its target. Only instances that are ONLINE and not asked to stop count.", "group"),
+		target:    desc("group_target", "Instances that an owned group shall have: its minimum, or more because of its load.", "group"),
 		instances: desc("instances", "Instances of an owned group by state. States without instances are absent.", "group", "state"),
 		others:    desc("unlisted_groups", "Owned groups without metrics of their own, because there are too many."),
 	}
@@ -33,7 +33,7 @@ func newGroupMetrics(c *Controller) *groupMetrics {
 
 // Describe implements prometheus.Collector.
 func (m *groupMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.paused, m.missing, m.instances, m.others} {
+	for _, d := range []*prometheus.Desc{m.paused, m.missing, m.target, m.instances, m.others} {
 		ch <- d
 	}
 }
@@ -51,6 +51,7 @@ func (m *groupMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(m.paused, paused, name)
 		gauge(m.missing, float64(g.missing), name)
+		gauge(m.target, float64(g.target), name)
 		for state, n := range g.states {
 			gauge(m.instances, float64(n), name, string(state))
 		}
@@ -65,9 +66,9 @@ const maxGroupMetrics = 500
 type groupFigures struct {
 	name   fleet.GroupName
 	paused bool
-	// missing is how many instances the group lacks to its minimum.
-	missing int
-	states  map[fleet.State]int
+	// target is how many instances the group shall have, and missing how many it lacks to that.
+	target, missing int
+	states          map[fleet.State]int
 }
 
 // groups returns the values of the owned groups and the number of omitted groups. Paused
@@ -93,7 +94,7 @@ func (c *Controller) groups(now time.Time) (all []groupFigures, more int) {
 }
 
 func (c *Controller) groupFigures(snap *view.Snapshot, g *fleet.Group, now time.Time) groupFigures {
-	f := groupFigures{name: g.Name, states: map[fleet.State]int{}}
+	f := groupFigures{name: g.Name, target: snap.Target(g), states: map[fleet.State]int{}}
 	serving := 0
 	for i := range snap.GroupInstances(g.Name) {
 		f.states[i.State()]++
@@ -102,7 +103,7 @@ func (c *Controller) groupFigures(snap *view.Snapshot, g *fleet.Group, now time.
 		}
 	}
 	if !g.Deleting && !snap.MaintenanceOf(g).On && g.Spec.Scaling.Mode != fleet.ScalingManual {
-		f.missing = max(0, plan.Target(&g.Spec)-serving)
+		f.missing = max(0, f.target-serving)
 	}
 	f.paused = c.pausedGroup(snap, g, now)
 	return f

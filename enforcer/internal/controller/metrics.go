@@ -17,9 +17,16 @@ import (
 // metrics are the controller's metrics.
 type metrics struct {
 	actions     *prometheus.CounterVec
+	scalings    *prometheus.CounterVec
 	deployments *prometheus.CounterVec
 	reconcile   prometheus.Observer
 }
+
+// The directions of scalings.
+const (
+	up   = "up"
+	down = "down"
+)
 
 var _ reconcile.Observer = (*metrics)(nil)
 
@@ -33,6 +40,10 @@ func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
 		deployments: t.Counter("deployments", "Deployments that ended, by state.", "state"),
 		reconcile: t.Histogram("reconcile", "seconds", "Time from taking a group up to having its actions committed.",
 			prometheus.ExponentialBuckets(0.0001, 4, 9)).WithLabelValues(),
+	}
+	m.scalings = t.Counter("scalings", "Changes of the number of instances because of the load of a group, by direction.", "direction")
+	for _, direction := range []string{up, down} {
+		m.scalings.WithLabelValues(direction)
 	}
 	for _, k := range plan.Kinds {
 		m.actions.WithLabelValues(string(k))

@@ -103,6 +103,13 @@ func (c *Controller) did(t *task, actions []plan.Action) {
 		case a.Kind == plan.SetProgress && a.Progress.State.Final():
 			c.metrics.deployments.WithLabelValues(string(a.Progress.State)).Inc()
 			log.Info("deployment ended", "deployment", a.Progress.Number, "state", a.Progress.State)
+		case a.Kind == plan.SetScaling:
+			direction := down
+			if a.Scaling.Up() {
+				direction = up
+			}
+			c.metrics.scalings.WithLabelValues(direction).Inc()
+			log.Info("group scaled", "from", a.Scaling.From, "to", a.Scaling.To)
 		case a.Kind == plan.DeleteGroup:
 			log.Info("group deleted")
 		case a.Kind == plan.ReportLost:

@@ -101,13 +101,9 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 		},
 		Republished: func(digest string) bool { return republished(s, digest) },
 		Players:     func(i *fleet.Instance) int { return playersOn(s, i) },
-		TPS: func(i *fleet.Instance) float64 {
-			if report, ok := s.Reports.Get(i.Node()); ok {
-				return report.Instances[i.Intent.ID].TPS
-			}
-			return 0
-		},
 		Deployments: c.stamps.deployments(s.Deployments(name), now),
+		Figures:     func(i *fleet.Instance) reports.InstanceReport { return figuresOf(s, i) },
+		EmptySince:  func(i *fleet.Instance) time.Time { return c.empties.of(s, i.Intent.ID, now) },
 		Eviction: func(id fleet.InstanceID) *fleet.Eviction {
 			e, _ := s.Evictions.Get(id)
 			return c.stamps.eviction(e, now)
@@ -162,19 +158,26 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 		in.Group, in.Whole, in.Ancestors = c.stamps.group(g, now), &s.Whole(g).Spec, c.ancestors(s, g, now)
 		in.Unmet = len(s.Unmet(g)) > 0
 	}
+	decided, _ := s.Scalings.Get(name)
+	in.Scaled = c.stamps.scaling(s, decided, now)
 	loop, _ := s.CrashLoops.Get(name)
 	in.CrashLoop = c.stamps.loop(loop, now)
 	return in
 }
 
+// figuresOf returns what an instance reported; zero if it did not.
+func figuresOf(s *view.Snapshot, i *fleet.Instance) reports.InstanceReport {
+	if report, ok := s.Reports.Get(i.Node()); ok {
+		return report.Instances[i.Intent.ID]
+	}
+	return reports.InstanceReport{}
+}
+
 // playersOn returns the number of an instance's players, or of the slots that are claimed if that is
 // more.
 func playersOn(s *view.Snapshot, i *fleet.Instance) int {
-	there, capacity := 0, 0
-	if report, ok := s.Reports.Get(i.Node()); ok {
-		told := report.Instances[i.Intent.ID]
-		there, capacity = told.Players, told.MaxPlayers
-	}
+	told := figuresOf(s, i)
+	there, capacity := told.Players, told.MaxPlayers
 	claims, ok := s.Claims.Get(i.Intent.ID)
 	if !ok {
 		return there

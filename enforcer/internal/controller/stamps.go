@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -55,6 +56,7 @@ const (
 	stampReset      stampName = "reset"
 	stampScaled     stampName = "scaled"
 	stampLoop       stampName = "loop"
+	stampScaling    stampName = "scaling"
 	stampCrash      stampName = "crash"
 	stampEviction   stampName = "eviction"
 	stampSession    stampName = "session"
@@ -158,6 +160,8 @@ func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
 			_ = each(stampUpdated, r.UpdatedAt) && each(stampReset, r.CrashesResetAt) && each(stampScaled, r.ScaledAt)
 		case *fleet.CrashLoop:
 			each(stampLoop, r.PausedAt)
+		case *scaling.Decision:
+			each(stampScaling, r.At)
 		case *reports.Crash:
 			each(stampCrash, r.At)
 		case *fleet.Eviction:
@@ -293,6 +297,20 @@ func (st *stamps) loop(l *fleet.CrashLoop, now time.Time) *fleet.CrashLoop {
 func shiftedLoop(l fleet.CrashLoop, by time.Duration) fleet.CrashLoop {
 	l.Since, l.PausedAt, l.PausedUntil = l.Since.Add(by), l.PausedAt.Add(by), l.PausedUntil.Add(by)
 	return l
+}
+
+// scaling returns a scaling decision with its time in this process's clock, and without a target if
+// its group has been scaled explicitly since; nil for none.
+func (st *stamps) scaling(s *view.Snapshot, d *scaling.Decision, now time.Time) *scaling.Decision {
+	if d == nil {
+		return nil
+	}
+	out := *d
+	out.At, out.Target = st.local(stampKey{stampScaling, string(d.Group)}, d.At, d.ModRev, now), 0
+	if g, ok := s.Groups.Get(d.Group); ok {
+		out.Target = d.TargetFor(g)
+	}
+	return &out
 }
 
 // crash returns a recorded crash with its time in this process's clock.

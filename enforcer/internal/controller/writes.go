@@ -72,6 +72,12 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		return t.setProgress(a.Progress)
 	case plan.DeleteDeployment:
 		return nil, t.deleteDeployment(a.Progress.Number)
+	case plan.SetScaling:
+		return []store.Guard{t.groupUnchanged()}, []store.Write{t.scaling(a)}
+	case plan.ClearScaling:
+		if have, ok := t.snap.Scalings.Get(t.name); ok {
+			return nil, []store.Write{store.Remove(keys.Scaling(t.name), have.ModRev)}
+		}
 	case plan.DeletePlan:
 		if have, ok := t.snap.Plans.Get(a.Digest); ok {
 			return nil, []store.Write{store.Remove(keys.Plan(a.Digest), have.ModRev)}
@@ -79,6 +85,17 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 	case plan.Create, plan.Restart: // package spawn makes their writes
 	}
 	return nil, nil
+}
+
+// scaling replaces the group's latest scaling decision.
+func (t *task) scaling(a plan.Action) store.Write {
+	var rev int64
+	if have, ok := t.snap.Scalings.Get(t.name); ok {
+		rev = have.ModRev
+	}
+	d := *a.Scaling
+	d.At, d.ScaledAt = t.now, t.group().ScaledAt
+	return store.Replace(keys.Scaling(t.name), d, rev)
 }
 
 func (t *task) groupUnchanged() store.Guard {
@@ -254,6 +271,9 @@ func (t *task) deleteGroup() []store.Write {
 	}
 	if loop, ok := t.snap.CrashLoops.Get(t.name); ok {
 		writes = append(writes, store.Remove(keys.CrashLoop(t.name), loop.ModRev))
+	}
+	if decided, ok := t.snap.Scalings.Get(t.name); ok {
+		writes = append(writes, store.Remove(keys.Scaling(t.name), decided.ModRev))
 	}
 	return writes
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
 // Kind is the kind of an action.
@@ -40,12 +41,16 @@ const (
 	SetProgress Kind = "set_progress"
 	// DeleteDeployment deletes the records of the deployment Progress.Number.
 	DeleteDeployment Kind = "delete_deployment"
+	// SetScaling writes Scaling, with the time of the commit as At.
+	SetScaling Kind = "set_scaling"
+	// ClearScaling deletes the group's latest scaling decision.
+	ClearScaling Kind = "clear_scaling"
 	// DeletePlan deletes the stored plan Digest.
 	DeletePlan Kind = "collect_plan"
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Restart, Stop, Retire, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetProgress, DeleteDeployment, DeletePlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Retire, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
 
 // Action is one change to make and its reason.
 type Action struct {
@@ -80,6 +85,8 @@ type Action struct {
 	Loop fleet.CrashLoop
 	// Progress is the record that SetProgress writes.
 	Progress deployment.Progress
+	// Scaling is the record that SetScaling writes.
+	Scaling *scaling.Decision
 	// Digest is the plan that DeletePlan deletes; Group is the group it was made for.
 	Digest string
 	Group  fleet.GroupName

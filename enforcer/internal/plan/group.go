@@ -26,6 +26,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.rollOut()
 		p.endRetirements()
 		p.trim()
+		p.scale()
 		p.restart()
 		p.renew()
 		p.heal()
@@ -57,6 +58,8 @@ type pass struct {
 	mixed map[string]bool
 	// pausing is set once this pass pauses the group after crashes.
 	pausing bool
+	// decided is the target of the latest decision because of the load; 0 for none.
+	decided int
 	actions []Action
 	wake    time.Time
 }
@@ -66,6 +69,9 @@ func newPass(in Input, now time.Time) *pass {
 		in: in, now: now, all: slices.Clone(in.Instances),
 		busy: map[fleet.InstanceID]bool{}, stopped: map[fleet.InstanceID]bool{}, replaced: map[fleet.InstanceID]bool{},
 		paired: map[fleet.InstanceID]bool{}, duplicates: map[fleet.InstanceID]bool{},
+	}
+	if in.Scaled != nil {
+		p.decided = in.Scaled.Target
 	}
 	slices.SortFunc(p.all, func(a, b *fleet.Instance) int {
 		return cmp.Or(cmp.Compare(a.Intent.CreateRev, b.Intent.CreateRev), a.Intent.CreatedAt.Compare(b.Intent.CreatedAt),

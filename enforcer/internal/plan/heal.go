@@ -150,6 +150,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 			crashed = append(crashed, i)
 		}
 	}
+	why, message := p.below()
 	for n := range max(0, lacking) {
 		if n < len(crashed) {
 			a := p.replacement(crashed[n])
@@ -157,7 +158,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 			out = append(out, a)
 			continue
 		}
-		out = append(out, Action{Kind: Create, Origin: fleet.OriginMinimum, Reason: fleet.ReasonBelowMinimum, Message: p.belowMinimum()})
+		out = append(out, Action{Kind: Create, Origin: fleet.OriginMinimum, Reason: why, Message: message})
 	}
 	return out
 }
@@ -223,21 +224,18 @@ func (p *pass) revive(out []Action, lacking int) []Action {
 		return 1
 	})
 	fresh := lacking - p.ending() - p.countUnfixed(false)
+	why, message := p.below()
 	for n := range max(0, lacking) {
 		switch {
 		case n >= len(ended) && n >= fresh:
 			return out
 		case n >= len(ended):
-			out = append(out, Action{Kind: Create, Origin: fleet.OriginMinimum, Reason: fleet.ReasonBelowMinimum, Message: p.belowMinimum()})
+			out = append(out, Action{Kind: Create, Origin: fleet.OriginMinimum, Reason: why, Message: message})
 		case ended[n].EndedUnasked():
 			out = append(out, p.replacement(ended[n]))
 		default:
-			out = append(out, Action{Kind: Restart, Instance: ended[n], Reason: fleet.ReasonBelowMinimum, Message: p.belowMinimum()})
+			out = append(out, Action{Kind: Restart, Instance: ended[n], Reason: why, Message: message})
 		}
 	}
 	return out
-}
-
-func (p *pass) belowMinimum() string {
-	return fmt.Sprintf("the group's minimum is %d", p.target())
 }

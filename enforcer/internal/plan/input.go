@@ -8,6 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
 // Input is everything that Group depends on. Group does not change the records. All
@@ -27,12 +28,12 @@ type Input struct {
 	Unmet bool
 	// Deployments are those of the group, oldest first.
 	Deployments []deployment.Joined
-	// TPS returns the ticks per second that an instance reported; 0 if it never did.
-	TPS func(*fleet.Instance) float64
 	// Instances are all instances of the group, in any order.
 	Instances []*fleet.Instance
 	// CrashLoop is the group's crash loop, or nil.
 	CrashLoop *fleet.CrashLoop
+	// Scaled is the group's latest scaling decision, or nil. Its Target is 0 if it no longer applies.
+	Scaled *scaling.Decision
 	// Crashes are the recorded crashes of all groups. The latest ones may be missing.
 	Crashes iter.Seq[*reports.Crash]
 	// Elsewhere reports whether any other node takes instances.
@@ -67,7 +68,11 @@ type Input struct {
 	// Players returns the reported number of players of an instance; 0 when unknown. The slots of
 	// its allocations count as players who are about to come.
 	Players func(*fleet.Instance) int
-	Limits  Limits
+	// Figures returns what an instance reports, zero when unknown.
+	Figures func(*fleet.Instance) reports.InstanceReport
+	// EmptySince returns since when an instance without players is known to have none.
+	EmptySince func(*fleet.Instance) time.Time
+	Limits     Limits
 }
 
 // Outage counts the nodes that have a session or were lost recently, and the lost ones

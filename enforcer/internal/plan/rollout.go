@@ -10,7 +10,7 @@ import (
 func (p *pass) rolloutInput() rollout.Input {
 	return rollout.Input{
 		Deployments: p.in.Deployments, Instances: p.all, Maintenance: p.maintained(), CrashPaused: p.crashPaused,
-		Plan: p.in.Plan, Players: p.in.Players, TPS: p.in.TPS, Moving: p.moving,
+		Plan: p.in.Plan, Players: p.in.Players, TPS: func(i *fleet.Instance) float64 { return p.in.Figures(i).TPS }, Moving: p.moving,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
 // at returns a time relative to the base time of the tests.
@@ -30,17 +31,20 @@ type sim struct {
 	sessions  map[fleet.NodeID]*fleet.NodeSession
 	plans     map[string]*fleet.Plan
 	players   map[fleet.InstanceID]int
-	lostSince time.Time // of nodes without a session
-	joined    int64     // the revision of all nodes' records
-	released  map[fleet.NodeID]bool
-	deleted   map[fleet.NodeID]bool
-	evictions map[fleet.InstanceID]*fleet.Eviction
-	waiting   map[fleet.InstanceID]bool // of other groups
-	outage    Outage
-	unmet     bool
+	tps       map[fleet.InstanceID]float64
+	// emptySince is when the last player left any instance without players.
+	emptySince time.Time
+	scaled     *scaling.Decision
+	lostSince  time.Time // of nodes without a session
+	joined     int64     // the revision of all nodes' records
+	released   map[fleet.NodeID]bool
+	deleted    map[fleet.NodeID]bool
+	evictions  map[fleet.InstanceID]*fleet.Eviction
+	waiting    map[fleet.InstanceID]bool // of other groups
+	outage     Outage
+	unmet      bool
 	// deployments are those of the group, oldest first.
 	deployments []deployment.Joined
-	tps         map[fleet.InstanceID]float64
 	// maintenance is that of all groups.
 	maintenance bool
 	limits      Limits
@@ -69,6 +73,7 @@ func newSim() *sim {
 		sessions: map[fleet.NodeID]*fleet.NodeSession{alive: {Rev: record.Rev{CreateRev: 10}, Node: alive, StartedAt: at(-24 * time.Hour)}},
 		plans:    map[string]*fleet.Plan{"plan": &p},
 		players:  map[fleet.InstanceID]int{},
+		tps:      map[fleet.InstanceID]float64{},
 		limits:   DefaultLimits(),
 		deleted:  map[fleet.NodeID]bool{},
 		released: map[fleet.NodeID]bool{},
@@ -82,11 +87,16 @@ func newSim() *sim {
 func (s *sim) input() Input {
 	return Input{
 		Group: s.group, Whole: s.whole, Ancestors: s.ancestors, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits, Maintenance: s.maintenance, Unmet: s.unmet,
-		Deployments: s.deployments, TPS: func(i *fleet.Instance) float64 { return s.tps[i.Intent.ID] },
+		Deployments: s.deployments,
 		Session:     func(n fleet.NodeID) *fleet.NodeSession { return s.sessions[n] },
 		Plan:        func(d string) *fleet.Plan { return s.plans[d] },
 		Republished: func(string) bool { return s.republished },
 		Players:     func(i *fleet.Instance) int { return s.players[i.Intent.ID] },
+		Scaled:      s.scaled,
+		Figures: func(i *fleet.Instance) reports.InstanceReport {
+			return reports.InstanceReport{TPS: s.tps[i.Intent.ID]}
+		},
+		EmptySince: func(*fleet.Instance) time.Time { return s.emptySince },
 		LostSince: func(n fleet.NodeID) time.Time {
 			if s.sessions[n] != nil {
 				return time.Time{}
@@ -256,7 +266,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 			delete(s.evictions, a.Instance.Intent.ID)
 			s.instances = slices.DeleteFunc(s.instances, func(i *fleet.Instance) bool { return i.Intent.ID == a.Instance.Intent.ID })
 		case DeleteGroup:
-			s.group, s.loop = nil, nil
+			s.group, s.loop, s.scaled = nil, nil, nil
 		case SetCrashLoop:
 			s.loop = &a.Loop
 		case ClearCrashLoop:
@@ -265,6 +275,12 @@ func (s *sim) apply(actions []Action, now time.Time) {
 			s.setProgress(a.Progress, now)
 		case DeleteDeployment:
 			s.deployments = slices.DeleteFunc(s.deployments, func(j deployment.Joined) bool { return j.Number == a.Progress.Number })
+		case SetScaling:
+			decided := *a.Scaling
+			decided.At = now
+			s.scaled = &decided
+		case ClearScaling:
+			s.scaled = nil
 		case DeletePlan:
 		}
 	}

@@ -5,22 +5,11 @@ import (
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
 // target returns how many living instances the enforcer starts.
-func (p *pass) target() int { return Target(p.spec()) }
-
-// Target returns how many instances a group's minimum requires.
-func Target(s *fleet.GroupSpec) int {
-	n := max(0, s.Scaling.Min)
-	if s.Scaling.Max > 0 {
-		n = min(n, s.Scaling.Max)
-	}
-	if names := len(s.Static.InstanceNames); s.Static.Enabled && names > 0 {
-		n = min(n, names)
-	}
-	return n
-}
+func (p *pass) target() int { return scaling.Target(p.spec(), p.decided) }
 
 // trim stops own instances above the minimum and then any instances above the maximum.
 func (p *pass) trim() {
@@ -48,8 +37,8 @@ func (p *pass) trim() {
 	}
 }
 
-// trimOwn stops the youngest own instances above the target that have no players. A report
-// that the last player left triggers another pass.
+// trimOwn stops the youngest own instances above the target that have no players and that the load
+// of the group does not need. A report of another load triggers another pass.
 func (p *pass) trimOwn() {
 	excess := -p.target()
 	for _, i := range p.all {
@@ -57,12 +46,16 @@ func (p *pass) trimOwn() {
 			excess++
 		}
 	}
+	if excess <= 0 {
+		return
+	}
+	needed := p.loadNeeds()
 	for _, i := range slices.Backward(p.all) {
 		if excess <= 0 {
 			return
 		}
-		if p.living(i) && p.own(i) && !p.busy[i.Intent.ID] && p.in.Players(i) == 0 && !p.paired[i.Intent.ID] && !i.Intent.Frozen {
-			p.stop(i, fleet.ReasonScaledDown, fmt.Sprintf("the group's minimum is %d", p.target()))
+		if p.living(i) && p.own(i) && !p.busy[i.Intent.ID] && p.in.Players(i) == 0 && !p.paired[i.Intent.ID] && !i.Intent.Frozen && !needed(i) {
+			p.stop(i, fleet.ReasonScaledDown, fmt.Sprintf("the group needs %d instances", p.target()))
 			excess--
 		}
 	}

@@ -23,8 +23,11 @@ const (
 	MaxStopCommand = 1000
 	MaxInstances   = 100_000
 	MaxGraceSecond = 24 * 3600
-	maxSeconds     = 10 * 365 * 24 * 3600 // ten years: a time.Duration does not overflow
-	MaxPriority    = 1_000_000            // positive or negative: differences do not overflow
+	MaxBufferSlots = 1_000_000
+	// MaxBufferPercent is below 100, because slots with players are never free.
+	MaxBufferPercent = 99
+	maxSeconds       = 10 * 365 * 24 * 3600 // ten years: a time.Duration does not overflow
+	MaxPriority      = 1_000_000            // positive or negative: differences do not overflow
 	// MaxSpecBytes and MaxStartBytes keep a plan, an intent and a placement well below the size
 	// limit of a transaction.
 	MaxSpecBytes  = 256 << 10

@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
 // The keys of groups, networks and quotas.
@@ -42,6 +43,12 @@ func DeploymentProgress(group fleet.GroupName, number int64) Key[deployment.Prog
 // DeploymentName is the common end of the keys of a deployment.
 func DeploymentName(group fleet.GroupName, number int64) string {
 	return string(group) + "/" + fmt.Sprintf("%012d", number)
+}
+
+// Scaling is the latest change of a group's number of instances because of its load. It is a record
+// so that the cooldown survives a failover. Written by the enforcer.
+func Scaling(group fleet.GroupName) Key[scaling.Decision] {
+	return Key[scaling.Decision]{Root + "scaling/" + string(group)}
 }
 
 // Name claims an ordinal of a group, and with it an instance's name. Written by the gateway and

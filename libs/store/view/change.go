@@ -25,6 +25,7 @@ const (
 	KindReport        Kind = "reports"
 	KindTemplateHead  Kind = "template-heads"
 	KindCrashLoop     Kind = "crashloops"
+	KindScaling       Kind = "scaling"
 	KindCrash         Kind = "crashes" // without their tails
 	KindQuota         Kind = "quotas"
 	KindCatalog       Kind = "catalog"
@@ -81,7 +82,7 @@ func (c Change) Group() fleet.GroupName {
 		return c.Instance.Intent.Group
 	case c.InstanceBefore != nil:
 		return c.InstanceBefore.Intent.Group
-	case c.Kind == KindGroup || c.Kind == KindCrashLoop || c.Kind == KindDeployment || c.Kind == KindProgress:
+	case c.Kind == KindGroup || c.Kind == KindCrashLoop || c.Kind == KindScaling || c.Kind == KindDeployment || c.Kind == KindProgress:
 		return fleet.GroupName(c.Key[0])
 	}
 	return ""

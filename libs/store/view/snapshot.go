@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
@@ -95,23 +96,24 @@ type Snapshot struct {
 	// Reports contain the figures of all instances of their node, including those from
 	// ReportParts.
 	Reports       Table[fleet.NodeID, *reports.Report]
-	Plans         Table[string, *fleet.StoredPlan]         // by digest
-	TemplateHeads Table[string, *content.TemplateHead]     // by "<group>/<name>"
-	CrashLoops    Table[fleet.GroupName, *fleet.CrashLoop] //
-	Crashes       Table[string, *reports.Crash]            // by id
-	Names         Table[string, *keys.NameClaim]           // by "<group>/<ordinal>"
-	Sessions      Table[string, *cluster.Session]          // by "<service>/<replica>"
-	Quotas        Table[string, *cluster.Quota]            // by name
-	Catalog       Table[string, *content.CatalogPlatform]  // by platform
-	QuotaAllocs   Table[string, *cluster.QuotaAlloc]       // by quota
-	Evictions     Table[fleet.InstanceID, *fleet.Eviction] //
-	Users         Table[string, *account.User]             // by name
-	APITokens     Table[string, *account.APIToken]         // by id
-	Roles         Table[string, *account.Role]             // by name
-	Revocations   Table[string, *account.Revocation]       // by the id of a login's token
-	Lockouts      Table[string, *account.Lockout]          // by the hash of a user name
-	Logins        Table[string, *account.Login]            // by id
-	KnownNetworks Table[string, *account.KnownNetworks]    // by the id of a user or an API token
+	Plans         Table[string, *fleet.StoredPlan]          // by digest
+	TemplateHeads Table[string, *content.TemplateHead]      // by "<group>/<name>"
+	CrashLoops    Table[fleet.GroupName, *fleet.CrashLoop]  //
+	Scalings      Table[fleet.GroupName, *scaling.Decision] // the latest of each group
+	Crashes       Table[string, *reports.Crash]             // by id
+	Names         Table[string, *keys.NameClaim]            // by "<group>/<ordinal>"
+	Sessions      Table[string, *cluster.Session]           // by "<service>/<replica>"
+	Quotas        Table[string, *cluster.Quota]             // by name
+	Catalog       Table[string, *content.CatalogPlatform]   // by platform
+	QuotaAllocs   Table[string, *cluster.QuotaAlloc]        // by quota
+	Evictions     Table[fleet.InstanceID, *fleet.Eviction]  //
+	Users         Table[string, *account.User]              // by name
+	APITokens     Table[string, *account.APIToken]          // by id
+	Roles         Table[string, *account.Role]              // by name
+	Revocations   Table[string, *account.Revocation]        // by the id of a login's token
+	Lockouts      Table[string, *account.Lockout]           // by the hash of a user name
+	Logins        Table[string, *account.Login]             // by id
+	KnownNetworks Table[string, *account.KnownNetworks]     // by the id of a user or an API token
 	Credentials   Table[fleet.InstanceID, *account.InstanceCredential]
 	SealedKeys    Table[string, *account.SealedKey] // by id
 	Networks      Table[string, *players.Network]   // by name
@@ -323,6 +325,12 @@ func (s *Snapshot) hasOnline(g fleet.GroupName) bool {
 		}
 	}
 	return false
+}
+
+// Target returns how many instances a group shall have: its minimum, or more because of its load.
+func (s *Snapshot) Target(g *fleet.Group) int {
+	decided, _ := s.Scalings.Get(g.Name)
+	return scaling.Target(&g.Spec, decided.TargetFor(g))
 }
 
 // Maintenance returns the maintenance of all groups, zero before the first.

@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
@@ -68,6 +69,7 @@ func kindTables() map[Kind]kindTable {
 			},
 		},
 		KindCrashLoop:  table(1, func(s *Snapshot) *Table[fleet.GroupName, *fleet.CrashLoop] { return &s.CrashLoops }),
+		KindScaling:    table(1, func(s *Snapshot) *Table[fleet.GroupName, *scaling.Decision] { return &s.Scalings }),
 		KindCrash:      table(1, func(s *Snapshot) *Table[string, *reports.Crash] { return &s.Crashes }),
 		KindName:       table(2, func(s *Snapshot) *Table[string, *keys.NameClaim] { return &s.Names }),
 		KindCatalog:    table(1, func(s *Snapshot) *Table[string, *content.CatalogPlatform] { return &s.Catalog }),

@@ -169,10 +169,10 @@ func (s *simulation) move(g *fleet.Group, lost []*fleet.Instance) {
 }
 
 // refill requests replacements for lost instances. Each instance started by hand gets one.
-// The others are replaced as far as the minimum requires.
+// The others are replaced as far as the minimum, or the load, requires.
 func (s *simulation) refill(g *fleet.Group, node fleet.NodeID, lost []*fleet.Instance) {
 	living := s.livingWithout(g, node)
-	limit := g.Spec.Scaling.Max
+	limit, target := g.Spec.Scaling.Max, s.m.Snap.Target(g)
 	room := func() bool { return limit <= 0 || living < limit }
 	replace := func(i *fleet.Instance) {
 		living++
@@ -190,13 +190,13 @@ func (s *simulation) refill(g *fleet.Group, node fleet.NodeID, lost []*fleet.Ins
 		}
 	}
 	for _, i := range own {
-		if living < g.Spec.Scaling.Min && room() {
+		if living < target && room() {
 			replace(i)
 			continue
 		}
-		s.settle(i, client.EffectStopped, fleet.ReasonNodeLost, "its group has its minimum of %d without it", g.Spec.Scaling.Min)
+		s.settle(i, client.EffectStopped, fleet.ReasonNodeLost, "its group needs %d instances and has them without it", target)
 	}
-	for ; living < g.Spec.Scaling.Min && room(); living++ {
+	for ; living < target && room(); living++ {
 		s.fresh(g, client.Outcome{}, "")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/spawn"
@@ -44,7 +45,7 @@ func TestANewNodeIsFilledByMovesOfWhatNobodyPlaysOn(t *testing.T) {
 	w.node("n1", 100)
 	g := w.group("lobby", func(s *fleet.GroupSpec) {
 		s.Rebalance = true
-		s.Where.Profile = fleet.ProfilePack // without the move it would choose the fullest node
+		s.Where.Profile = score.ProfilePack // without the move it would choose the fullest node
 	})
 	fixed := w.await(w.want(w.group("fixed", nil), 1)[0], "placed", placed)
 	w.online(fixed)

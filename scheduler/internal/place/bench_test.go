@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
@@ -63,7 +64,7 @@ func BenchmarkEverything(b *testing.B) {
 	benchmarkPlace(b, func(r *place.Request) {
 		r.Plan.Where = fleet.Where{
 			Affinity: []string{"zone in (z0, z1, z2, z3)"}, AntiAffinity: []string{"slow"}, Spread: "zone", MaxSkew: 2,
-			Prefer: []fleet.Preference{{Label: "zone=z1", Weight: 5}, {Label: "host=h7", Weight: -50}}, MaxPerNode: 60, Profile: fleet.ProfileSpread,
+			Prefer: []fleet.Preference{{Label: "zone=z1", Weight: 5}, {Label: "host=h7", Weight: -50}}, MaxPerNode: 60, Profile: score.ProfileSpread,
 		}
 		r.Plan.AdditionalPorts = []fleet.NamedPort{{Name: "query", Protocol: "udp", Range: r.Plan.Ports}}
 	})
@@ -75,7 +76,7 @@ func BenchmarkSpreadOverHosts(b *testing.B) {
 }
 
 func BenchmarkPacked(b *testing.B) {
-	benchmarkPlace(b, func(r *place.Request) { r.Plan.Where.Profile = fleet.ProfilePack })
+	benchmarkPlace(b, func(r *place.Request) { r.Plan.Where.Profile = score.ProfilePack })
 }
 
 // BenchmarkNewPlan measures the first request of a plan.

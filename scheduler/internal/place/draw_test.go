@@ -4,6 +4,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
@@ -52,8 +53,8 @@ func drawWhere(t *rapid.T) fleet.Where {
 		AntiAffinity: maybe(t, "antiAffinity", rapid.SliceOfN(anyExpr, 1, 2)),
 		MaxPerNode:   maybe(t, "maxPerNode", rapid.IntRange(1, 3)),
 		Alone:        maybe(t, "alone", rapid.Bool()),
-		Profile:      rapid.SampledFrom([]fleet.Profile{"", fleet.ProfileSpread, fleet.ProfilePack}).Draw(t, "profile"),
-		Weights:      maybe(t, "weights", rapid.MapOfN(rapid.SampledFrom(fleet.ScoreParts[:]), rapid.SampledFrom([]float64{0, 0.5, 3}), 1, 3)),
+		Profile:      rapid.SampledFrom([]score.Profile{"", score.ProfileSpread, score.ProfilePack}).Draw(t, "profile"),
+		Weights:      maybe(t, "weights", rapid.MapOfN(rapid.SampledFrom(score.Parts[:]), rapid.SampledFrom([]float64{0, 0.5, 3}), 1, 3)),
 	}
 	for range maybe(t, "preferences", rapid.IntRange(1, 2)) {
 		w.Prefer = append(w.Prefer, fleet.Preference{Label: anyExpr.Draw(t, "preferred"), Weight: rapid.IntRange(-100, 100).Draw(t, "weight")})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/label"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
@@ -29,7 +30,7 @@ func FuzzAnyPlanAndNodeIsPlacedOrExplained(f *testing.F) {
 			r.Plan.Ports = fleet.PortRange{Start: start, End: end}
 			r.Plan.Where = fleet.Where{
 				Affinity: []string{want}, AntiAffinity: []string{not}, Prefer: []fleet.Preference{{Label: prefer, Weight: skew}},
-				Spread: spread, MaxSkew: skew, MaxPerNode: most, Weights: map[fleet.ScorePart]float64{fleet.ScoreCPU: weight},
+				Spread: spread, MaxSkew: skew, MaxPerNode: most, Weights: map[score.Part]float64{score.CPU: weight},
 			}
 		})
 		readable := weight >= 0 && !math.IsInf(weight, 0)

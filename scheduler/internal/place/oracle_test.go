@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/label"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
@@ -168,14 +169,14 @@ func (o *oracle) score(h *host, r *place.Request) (total float64) {
 			}
 		}
 	}
-	values := map[fleet.ScorePart]float64{
-		fleet.ScoreMemory: share(free.MemoryMiB, all.MemoryMiB), fleet.ScoreCPU: min(1-h.CPULoad, share(free.CPU, all.CPU)),
-		fleet.ScoreInstances: 1 / float64(1+len(h.held)), fleet.ScorePorts: 1 - share(ports, r.Plan.Ports.Len()),
-		fleet.ScoreSpread: o.spread(h, r), fleet.ScoreOwn: 1 / float64(1+h.of(r.Group)),
-		fleet.ScorePacked: share(h.used().MemoryMiB, all.MemoryMiB), fleet.ScoreWarm: 1,
+	values := map[score.Part]float64{
+		score.Memory: share(free.MemoryMiB, all.MemoryMiB), score.CPU: min(1-h.CPULoad, share(free.CPU, all.CPU)),
+		score.Instances: 1 / float64(1+len(h.held)), score.Ports: 1 - share(ports, r.Plan.Ports.Len()),
+		score.Spread: o.spread(h, r), score.Own: 1 / float64(1+h.of(r.Group)),
+		score.Packed: share(h.used().MemoryMiB, all.MemoryMiB), score.Warm: 1,
 	}
 	if layers > 0 {
-		values[fleet.ScoreWarm] = warm / layers
+		values[score.Warm] = warm / layers
 	}
 	sum := 0.0
 	for part, v := range values {

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
@@ -90,7 +91,7 @@ func TestSeveralReplicasChooseTheBestNodeAsOneDoes(t *testing.T) {
 		}
 		count := rapid.IntRange(1, 4).Draw(t, "replicas")
 		r := newReplicas(t, count, nodes)
-		where := fleet.Where{Profile: rapid.SampledFrom([]fleet.Profile{"", fleet.ProfileSpread}).Draw(t, "profile")}
+		where := fleet.Where{Profile: rapid.SampledFrom([]score.Profile{"", score.ProfileSpread}).Draw(t, "profile")}
 		requests := make([]place.Request, count)
 		for n := range requests { // each replica owns a different group
 			requests[n] = *request(func(r *place.Request) {

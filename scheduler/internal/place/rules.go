@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/label"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 )
 
 // rules are a plan's rules about nodes, parsed once for all its requests.
@@ -56,7 +57,7 @@ func readRules(p *fleet.Plan) rules {
 		weight := max(-100, min(100, pref.Weight))
 		r.prefer = append(r.prefer, preference{expr(fmt.Sprintf("nodePreferences[%d].label", i), pref.Label), int64(weight) * unit / 100})
 	}
-	for _, part := range fleet.ScoreParts {
+	for _, part := range score.Parts {
 		if w := p.Where.Weight(part); w < 0 || math.IsNaN(w) || math.IsInf(w, 0) {
 			problems = append(problems, fmt.Sprintf("placementWeights: %s must be a number from 0 on, is %v", part, w))
 		}

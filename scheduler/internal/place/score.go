@@ -6,13 +6,14 @@ import (
 	"math/bits"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 )
 
 // unit is a score of 1. Scores are integers in millionths, so that the order of addition
 // does not matter and equal scores compare equal.
 const unit = 1_000_000
 
-// The parts of a score: those with a weight, in the order of fleet.ScoreParts, and three
+// The parts of a score: those with a weight, in the order of score.Parts, and three
 // more.
 const (
 	partMemory = iota
@@ -32,9 +33,9 @@ const (
 
 // partNames are the names that explanations use.
 var partNames = [partCount]string{
-	partMemory: string(fleet.ScoreMemory), partCPU: string(fleet.ScoreCPU), partInstances: string(fleet.ScoreInstances),
-	partPorts: string(fleet.ScorePorts), partSpread: string(fleet.ScoreSpread), partOwn: string(fleet.ScoreOwn),
-	partPacked: string(fleet.ScorePacked), partWarm: string(fleet.ScoreWarm),
+	partMemory: string(score.Memory), partCPU: string(score.CPU), partInstances: string(score.Instances),
+	partPorts: string(score.Ports), partSpread: string(score.Spread), partOwn: string(score.Own),
+	partPacked: string(score.Packed), partWarm: string(score.Warm),
 	partPreferred: "preferred", partFailures: "failures", partShare: "share",
 }
 
@@ -75,9 +76,9 @@ func (s Score) Parts() map[string]float64 {
 }
 
 // Text returns the same parts as the JSON that a placement stores, sorted by name.
-func (s Score) Text() fleet.Scores {
+func (s Score) Text() score.Breakdown {
 	text, _ := json.Marshal(s.Parts()) // cannot fail: the parts are finite
-	return fleet.Scores(text)
+	return score.Breakdown(text)
 }
 
 // rounded converts a score from millionths and rounds it to a thousandth.
@@ -89,7 +90,7 @@ type weights [weighted]float64
 func weightsOf(w fleet.Where) weights {
 	var out weights
 	sum := 0.0
-	for i, part := range fleet.ScoreParts {
+	for i, part := range score.Parts {
 		out[i] = w.Weight(part)
 		sum += out[i]
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
@@ -27,17 +28,17 @@ func TestAScoreReadsLikeThis(t *testing.T) {
 		{"the balanced profile is PrexorCloud's", func(*place.Request) {}, map[string]float64{
 			"memory": 0.175, "cpu": 0.125, "instances": 0.075, "ports": 0.067, "spread": 0.15, "total": 0.592,
 		}},
-		{"the spread profile looks at the group's own first", func(r *place.Request) { r.Plan.Where.Profile = fleet.ProfileSpread }, map[string]float64{
+		{"the spread profile looks at the group's own first", func(r *place.Request) { r.Plan.Where.Profile = score.ProfileSpread }, map[string]float64{
 			"own": 0.5, "spread": 0.3, "memory": 0.05, "cpu": 0.05, "total": 0.9,
 		}},
-		{"the pack profile wants full nodes with the templates at hand", func(r *place.Request) { r.Plan.Where.Profile = fleet.ProfilePack; layers(r) }, map[string]float64{
+		{"the pack profile wants full nodes with the templates at hand", func(r *place.Request) { r.Plan.Where.Profile = score.ProfilePack; layers(r) }, map[string]float64{
 			"packed": 0.4, "spread": 0.1, "warm": 0.05, "total": 0.55,
 		}},
 		{"a weight counts by its share of all", func(r *place.Request) {
-			r.Plan.Where.Weights = map[fleet.ScorePart]float64{fleet.ScoreMemory: 2.35, fleet.ScorePorts: 0, fleet.ScoreInstances: 0, fleet.ScoreSpread: 0, fleet.ScoreCPU: 2.35}
+			r.Plan.Where.Weights = map[score.Part]float64{score.Memory: 2.35, score.Ports: 0, score.Instances: 0, score.Spread: 0, score.CPU: 2.35}
 		}, map[string]float64{"memory": 0.25, "cpu": 0.25, "total": 0.5}},
 		{"without any weight only preferences count", func(r *place.Request) {
-			r.Plan.Where.Weights = map[fleet.ScorePart]float64{fleet.ScoreMemory: 0, fleet.ScorePorts: 0, fleet.ScoreInstances: 0, fleet.ScoreSpread: 0, fleet.ScoreCPU: 0}
+			r.Plan.Where.Weights = map[score.Part]float64{score.Memory: 0, score.Ports: 0, score.Instances: 0, score.Spread: 0, score.CPU: 0}
 			r.Plan.Where.Prefer = []fleet.Preference{{Label: "!gpu", Weight: 30}, {Label: "!ssd", Weight: -50}, {Label: "gpu", Weight: 100}}
 		}, map[string]float64{"preferred": -0.2, "total": -0.2}},
 	}
@@ -53,7 +54,7 @@ func TestAScoreReadsLikeThis(t *testing.T) {
 
 func TestWhichNodeAProfileChooses(t *testing.T) {
 	few := func(r *place.Request) { r.Plan.Ports.End = 1000 }
-	profile := func(p fleet.Profile) func(*place.Request) {
+	profile := func(p score.Profile) func(*place.Request) {
 		return func(r *place.Request) { r.Plan.Where.Profile = p }
 	}
 	cases := []struct {
@@ -61,23 +62,23 @@ func TestWhichNodeAProfileChooses(t *testing.T) {
 		ask  func(*place.Request)
 		want fleet.NodeID
 	}{
-		{"balanced goes to the emptiest", profile(fleet.ProfileBalanced), "empty"},
-		{"pack goes to the fullest that fits", profile(fleet.ProfilePack), "full"},
-		{"spread goes where the group has fewest", profile(fleet.ProfileSpread), "empty"},
-		{"memory goes where the most is free, not the largest part", profile(fleet.ProfileMemory), "own"},
+		{"balanced goes to the emptiest", profile(score.ProfileBalanced), "empty"},
+		{"pack goes to the fullest that fits", profile(score.ProfilePack), "full"},
+		{"spread goes where the group has fewest", profile(score.ProfileSpread), "empty"},
+		{"memory goes where the most is free, not the largest part", profile(score.ProfileMemory), "own"},
 		{"memory leaves preferences their weight", func(r *place.Request) {
-			r.Plan.Where.Profile = fleet.ProfileMemory
+			r.Plan.Where.Profile = score.ProfileMemory
 			r.Plan.Where.Prefer = []fleet.Preference{{Label: "!zone", Weight: 1}}
 		}, "empty"},
 		{"a preference outweighs a profile", func(r *place.Request) {
 			r.Plan.Where.Prefer = []fleet.Preference{{Label: "zone=z", Weight: 100}}
 		}, "own"},
 		{"an aversion outweighs a profile", func(r *place.Request) {
-			r.Plan.Where.Profile = fleet.ProfilePack
+			r.Plan.Where.Profile = score.ProfilePack
 			r.Plan.Where.Prefer = []fleet.Preference{{Label: "!zone", Weight: -100}}
 		}, "own"},
 		{"warm templates decide between equals", func(r *place.Request) {
-			r.Plan.Where.Weights = map[fleet.ScorePart]float64{fleet.ScoreMemory: 0, fleet.ScoreInstances: 0, fleet.ScoreCPU: 0, fleet.ScoreWarm: 1}
+			r.Plan.Where.Weights = map[score.Part]float64{score.Memory: 0, score.Instances: 0, score.CPU: 0, score.Warm: 1}
 			r.Plan.Layers = []fleet.PlanLayer{{Digest: "d1"}}
 		}, "full"},
 	}

@@ -82,7 +82,7 @@ func (a *API) addCounts(c *gin.Context, s *view.Snapshot, r *dryRun, before, aft
 			living++
 		}
 	}
-	switch wanted, waits := after.Spec.Scaling.Min, unmet(s, after); {
+	switch wanted, waits := s.Target(after), unmet(s, after); {
 	case after.Spec.Scaling.Mode == fleet.ScalingManual:
 	case living < wanted && waits != "":
 		r.Notes = append(r.Notes, fmt.Sprintf("%d instances would start later: %s", wanted-living, waits))
@@ -101,9 +101,10 @@ func (a *API) addCounts(c *gin.Context, s *view.Snapshot, r *dryRun, before, aft
 		if ends := loop.EndsAt(after, compose.Ancestors(after, s.Groups.Get)); a.cfg.Operations.Now().Before(ends) {
 			r.Notes = append(r.Notes, "no instance starts before "+ends.UTC().Format(time.RFC3339)+": the group crashed too often")
 		}
-	case before != nil && wanted < before.Spec.Scaling.Min && living > wanted:
+	case before != nil && wanted < s.Target(before) && living > wanted:
 		r.Notes = append(r.Notes, fmt.Sprintf("up to %d of its %d instances would stop, the youngest first, each when it has no players", living-wanted, living))
 	}
+	r.Notes = append(r.Notes, scalingNotes(s, before, after)...)
 	if r.Action == "update" && living > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("the %d existing instances keep their old spec: deploy the group to apply the change", living))
 	}

@@ -107,6 +107,7 @@ type readOnlyFields struct {
 	UpdatedAt        json.RawMessage `json:"updatedAt"`
 	Paused           json.RawMessage `json:"paused"`
 	CrashLoop        json.RawMessage `json:"crashLoop"`
+	Scaling          json.RawMessage `json:"scaling"`
 	Held             json.RawMessage `json:"held"`
 	Message          json.RawMessage `json:"message"`
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 )
 
 func TestAnEmptyPatchOfAnySpecIsThatSpec(t *testing.T) {
@@ -24,11 +25,11 @@ func TestAnEmptyPatchOfAnySpecIsThatSpec(t *testing.T) {
 		s.OnNodeLoss = rapid.SampledFrom([]fleet.OnNodeLoss{"", fleet.NodeLossWait}).Draw(t, "loss")
 		s.Where.MaxSkew, s.Where.MaxPerNode = rapid.IntRange(0, 9).Draw(t, "skew"), rapid.IntRange(0, 9).Draw(t, "per node")
 		s.Where.Alone, s.Preempts, s.Rebalance = rapid.Bool().Draw(t, "alone"), rapid.Bool().Draw(t, "preempts"), rapid.Bool().Draw(t, "rebalance")
-		s.Where.Profile = rapid.SampledFrom([]fleet.Profile{"", fleet.ProfileSpread, fleet.ProfilePack}).Draw(t, "profile")
+		s.Where.Profile = rapid.SampledFrom([]score.Profile{"", score.ProfileSpread, score.ProfilePack}).Draw(t, "profile")
 		for range rapid.IntRange(0, 2).Draw(t, "preferences") {
 			s.Where.Prefer = append(s.Where.Prefer, fleet.Preference{Label: rapid.String().Draw(t, "label"), Weight: rapid.Int().Draw(t, "weight")})
 		}
-		s.Where.Weights = rapid.MapOfN(rapid.SampledFrom(fleet.ScoreParts[:]), rapid.Float64Range(-1e9, 1e9), 1, 3).Draw(t, "weights")
+		s.Where.Weights = rapid.MapOfN(rapid.SampledFrom(score.Parts[:]), rapid.Float64Range(-1e9, 1e9), 1, 3).Draw(t, "weights")
 		s.Labels = rapid.MapOfN(rapid.StringMatching(`[a-z]{1,3}`), rapid.String(), 1, 3).Draw(t, "labels")
 		amount := rapid.IntRange(-1, 1<<40)
 		s.Quota = fleet.Budget{MemoryMiB: amount.Draw(t, "memory"), CPU: amount.Draw(t, "share"), Instances: amount.Draw(t, "instances")}

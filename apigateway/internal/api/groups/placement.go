@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 )
 
 // placementFields are the fields of a group that control placement and quotas.
@@ -26,7 +27,7 @@ type preference struct {
 }
 
 // weights are the weights of score parts. null means the weight of the profile.
-type weights map[fleet.ScorePart]*float64
+type weights map[score.Part]*float64
 
 // budget is an amount of resources. Missing fields count as 0.
 type budget struct {
@@ -52,19 +53,19 @@ func (f placementFields) onto(s *fleet.GroupSpec) {
 
 // profileOf returns the profile with a name. The default profile is stored as "", whether the
 // client names it or not.
-func profileOf(name string) fleet.Profile {
-	if p := fleet.Profile(name); p != fleet.ProfileBalanced {
+func profileOf(name string) score.Profile {
+	if p := score.Profile(name); p != score.ProfileBalanced {
 		return p
 	}
 	return ""
 }
 
 // given returns the weights that are not null.
-func (w *weights) given() map[fleet.ScorePart]float64 {
+func (w *weights) given() map[score.Part]float64 {
 	if w == nil || len(*w) == 0 {
 		return nil
 	}
-	out := make(map[fleet.ScorePart]float64, len(*w))
+	out := make(map[score.Part]float64, len(*w))
 	for part, v := range *w {
 		if v != nil {
 			out[part] = *v
@@ -94,7 +95,7 @@ func placementOf(s fleet.GroupSpec) placementFields {
 	for part, v := range s.Where.Weights {
 		parts[part] = &v
 	}
-	profile := string(cmp.Or(s.Where.Profile, fleet.ProfileBalanced))
+	profile := string(cmp.Or(s.Where.Profile, score.ProfileBalanced))
 	return placementFields{
 		NodePreferences: &preferences, PlacementProfile: &profile, PlacementWeights: &parts,
 		Labels: resource.ValuesOf(s.Labels), Quota: budgetOf(s.Quota), Reserved: budgetOf(s.Reserved),

@@ -33,8 +33,9 @@ type group struct {
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
 	// Paused is true while the crash loop guard holds back new instances.
-	Paused    bool       `json:"paused"`
-	CrashLoop *crashLoop `json:"crashLoop"`
+	Paused    bool         `json:"paused"`
+	CrashLoop *crashLoop   `json:"crashLoop"`
+	Scaling   scalingState `json:"scaling"`
 	// Held are the node resources that the group's instances hold now.
 	Held budget `json:"held"`
 	// Message explains the state. It is empty if there is nothing to explain.
@@ -99,6 +100,7 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 			Platform: g.Spec.Software.Platform, PlatformVersion: g.Spec.Software.PlatformVersion, Family: family(g.Spec.Software.Platform),
 		},
 		Revision: g.Revision, CreatedAt: g.CreatedAt, UpdatedAt: g.UpdatedAt,
+		Scaling: scalingOf(s, g, now),
 	}
 	var held fleet.Budget
 	var unrunnable string

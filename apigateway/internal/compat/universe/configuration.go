@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 )
 
 // Defaults of fields where the dialect differs from the native group.
@@ -177,7 +178,7 @@ func (b configurationBody) spec(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
 	s.AutoLayers = false    // uses only the named templates
 	s.Software.JarFile = "" // runs only its command
 	if b.PlacementWeights == nil && b.SpreadConstraint == nil {
-		s.Where.Profile = fleet.ProfileMemory // prefers the node with the most free memory
+		s.Where.Profile = score.ProfileMemory // prefers the node with the most free memory
 	}
 	if old != nil {
 		s = *old

@@ -21,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/isolation"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
@@ -130,7 +131,7 @@ func TestSpecialReadings(t *testing.T) {
 			"reserved":{"cpu":4},"preempts":true,"rebalance":true}`, func(s fleet.GroupSpec) bool {
 			return cmp.Equal(s.Where, fleet.Where{
 				Nodes: s.Where.Nodes, Prefer: []fleet.Preference{{Label: "ssd", Weight: -5}}, Spread: "rack", MaxSkew: 1, MaxPerNode: 2,
-				Alone: true, Profile: fleet.ProfilePack, Weights: map[fleet.ScorePart]float64{fleet.ScoreWarm: 1},
+				Alone: true, Profile: score.ProfilePack, Weights: map[score.Part]float64{score.Warm: 1},
 			}) && s.Labels["a"] == "b" && s.Quota.MemoryMiB == 3 && s.Reserved.CPU == 4 && s.Preempts && s.Rebalance
 		}},
 		{"how it runs, in the words of the other dialect", `{"readiness":{"type":"log","pattern":"Done"},"liveness":{"type":"heartbeat","intervalSeconds":60,"then":"report"},
@@ -141,7 +142,7 @@ func TestSpecialReadings(t *testing.T) {
 				s.Container.Image == "a:1" && s.RCON == fleet.RCON{Port: "r", Password: "x"} && s.MaxLifetimeSeconds == 9
 		}},
 		{"no liveness is none", `{"liveness":{"type":"none"}}`, func(s fleet.GroupSpec) bool { return s.Liveness == fleet.Liveness{} }},
-		{"the most free memory wins", `{}`, func(s fleet.GroupSpec) bool { return s.Where.Profile == fleet.ProfileMemory }},
+		{"the most free memory wins", `{}`, func(s fleet.GroupSpec) bool { return s.Where.Profile == score.ProfileMemory }},
 		{"weights are those of the default profile", `{"placementWeights":{"cpu":0}}`, func(s fleet.GroupSpec) bool { return s.Where.Profile == "" }},
 		{"a spread needs a profile that counts it", `{"spreadConstraint":"rack"}`, func(s fleet.GroupSpec) bool { return s.Where.Profile == "" }},
 		{"the default profile has no name", `{"placementProfile":"balanced"}`, func(s fleet.GroupSpec) bool { return s.Where.Profile == "" }},
@@ -240,8 +241,8 @@ func specs() *rapid.Generator[fleet.GroupSpec] {
 		s.Where.Affinity, s.Where.Spread = words.Draw(t, "affinity"), word.Draw(t, "spread")
 		s.Where.Prefer = []fleet.Preference{{Label: word.Draw(t, "preferred"), Weight: count.Draw(t, "weight")}}
 		s.Where.MaxSkew, s.Where.MaxPerNode, s.Where.Alone = count.Draw(t, "skew"), count.Draw(t, "per node"), rapid.Bool().Draw(t, "alone")
-		s.Where.Profile = rapid.SampledFrom([]fleet.Profile{"", fleet.ProfileSpread, fleet.ProfilePack, fleet.ProfileMemory}).Draw(t, "profile")
-		s.Where.Weights = map[fleet.ScorePart]float64{fleet.ScoreWarm: rapid.Float64Range(0, 10).Draw(t, "warm")}
+		s.Where.Profile = rapid.SampledFrom([]score.Profile{"", score.ProfileSpread, score.ProfilePack, score.ProfileMemory}).Draw(t, "profile")
+		s.Where.Weights = map[score.Part]float64{score.Warm: rapid.Float64Range(0, 10).Draw(t, "warm")}
 		s.Labels, s.Preempts, s.Rebalance = table.Draw(t, "labels"), rapid.Bool().Draw(t, "preempts"), rapid.Bool().Draw(t, "rebalance")
 		s.Quota, s.Reserved = fleet.Budget{MemoryMiB: count.Draw(t, "quota")}, fleet.Budget{Instances: count.Draw(t, "reserved")}
 		s.Scaling.Min, s.Scaling.Max = count.Draw(t, "min"), 100+count.Draw(t, "max")

@@ -3,6 +3,7 @@ package universe
 import (
 	"github.com/orreryhq/orrery/apigateway/internal/groupfields"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/score"
 )
 
 // nativeFields are group fields that are not part of the dialect, with the names of Orrery's own API
@@ -36,12 +37,12 @@ func (n nativeFields) onto(s *fleet.GroupSpec) {
 
 // placingFields are the native fields for placement and for resource limits of a group.
 type placingFields struct {
-	NodePreferences  *[]fleet.Preference          `json:"nodePreferences"`
-	PlacementProfile *fleet.Profile               `json:"placementProfile"`
-	PlacementWeights *map[fleet.ScorePart]float64 `json:"placementWeights"`
-	Labels           *map[string]string           `json:"labels"`
-	Quota            *budget                      `json:"quota"`
-	Reserved         *budget                      `json:"reserved"`
+	NodePreferences  *[]fleet.Preference     `json:"nodePreferences"`
+	PlacementProfile *score.Profile          `json:"placementProfile"`
+	PlacementWeights *map[score.Part]float64 `json:"placementWeights"`
+	Labels           *map[string]string      `json:"labels"`
+	Quota            *budget                 `json:"quota"`
+	Reserved         *budget                 `json:"reserved"`
 }
 
 // budget is a quantity of resources. Missing fields count as 0.
@@ -53,7 +54,7 @@ type budget struct {
 
 func (f placingFields) onto(s *fleet.GroupSpec) {
 	groupfields.Set(&s.Where.Prefer, f.NodePreferences)
-	if groupfields.Set(&s.Where.Profile, f.PlacementProfile); s.Where.Profile == fleet.ProfileBalanced {
+	if groupfields.Set(&s.Where.Profile, f.PlacementProfile); s.Where.Profile == score.ProfileBalanced {
 		s.Where.Profile = "" // the store leaves out the default
 	}
 	groupfields.Set(&s.Where.Weights, f.PlacementWeights)

@@ -101,6 +101,8 @@ func (t *translator) plain(c view.Change) {
 		t.crash(c)
 	case view.KindCrashLoop:
 		t.crashLoop(c)
+	case view.KindScaling:
+		t.scaling(c)
 	case view.KindSession:
 		t.session(c)
 	case view.KindNodeDesired:

@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/fleet/scaling"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -287,6 +288,17 @@ func TestTranslate(t *testing.T) {
 				"message": (&fleet.CrashLoop{Group: "lobby", Crashes: 3, Since: at, Blame: fleet.Blame{Because: "because"}}).Text(seen),
 			}}},
 		},
+		{
+			"more instances because of the load",
+			[]view.Change{{
+				Kind: view.KindScaling, Rev: 7, Key: []string{"lobby"},
+				After: &scaling.Decision{Group: "lobby", Target: 3, From: 1, To: 3, At: at, Reason: fleet.ReasonFullness, Message: "because"},
+			}},
+			[]line{{"7", events.GroupScaled, "lobby", events.Fields{
+				"group": "lobby", "from": 1, "to": 3, "reason": fleet.ReasonFullness, "message": "because", "timestamp": at,
+			}}},
+		},
+		{"the end of automatic scaling", []view.Change{{Kind: view.KindScaling, Rev: 7, Key: []string{"lobby"}, Before: &scaling.Decision{}}}, nil},
 		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &fleet.CrashLoop{}}}, nil},
 
 		{

@@ -19,7 +19,7 @@ var reserved = []Type{
 
 // emitted are all types that this system sends.
 var emitted = []Type{
-	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, MaintenanceUpdated, GroupAggregatesUpdated, GroupCrashLoop,
+	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, MaintenanceUpdated, GroupAggregatesUpdated, GroupCrashLoop, GroupScaled,
 	DeploymentCreated, DeploymentProgress, DeploymentCompleted, DeploymentRolledBack,
 	InstanceStateChanged, InstanceDraining, InstanceCrashed, InstanceRemoved, InstanceMetrics,
 	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeStatus, NodeCacheStatus, NodeHeartbeatStale, NodeHeartbeatResumed,

@@ -1,16 +1,16 @@
-package fleet
+package score
 
 import (
 	"bytes"
 	"encoding/json"
 )
 
-// Scores contains the parts of a score by name as JSON text. It is kept as text because every
+// Breakdown contains the parts of a score by name as JSON text. It is kept as text because every
 // placement writes it and every view reads it, but few callers look inside. Empty means no scores.
-type Scores string
+type Breakdown string
 
 // Parts returns the parts by name, nil without scores.
-func (s Scores) Parts() map[string]float64 {
+func (s Breakdown) Parts() map[string]float64 {
 	var parts map[string]float64
 	if json.Unmarshal([]byte(s), &parts) != nil {
 		return nil
@@ -19,7 +19,7 @@ func (s Scores) Parts() map[string]float64 {
 }
 
 // MarshalJSON returns the text itself.
-func (s Scores) MarshalJSON() ([]byte, error) {
+func (s Breakdown) MarshalJSON() ([]byte, error) {
 	if s == "" {
 		return []byte("null"), nil
 	}
@@ -27,7 +27,7 @@ func (s Scores) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON accepts an object of numbers.
-func (s *Scores) UnmarshalJSON(b []byte) error {
+func (s *Breakdown) UnmarshalJSON(b []byte) error {
 	var parts map[string]float64
 	if err := json.Unmarshal(b, &parts); err != nil {
 		return err
@@ -40,6 +40,6 @@ func (s *Scores) UnmarshalJSON(b []byte) error {
 	if err := json.Compact(&text, b); err != nil {
 		return err
 	}
-	*s = Scores(text.String())
+	*s = Breakdown(text.String())
 	return nil
 }
