@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
@@ -73,6 +74,9 @@ func (b *besieged) changes(t *testing.T) []change {
 	b.node("node-2", fleet.Resources{MemoryMiB: 4096})
 	b.loseNode("node-2")
 	b.group("other", nil)
+	b.do("POST", "/api/v1/groups/other/deploy", nil).want(202)
+	b.commit(store.Create(keys.DeploymentProgress("other", 1), deployment.Progress{Group: "other", Number: 1, State: deployment.Completed}))
+	b.do("POST", "/api/v1/groups/other/deploy", `{"strategy":"canary"}`).want(202)
 	b.do("PUT", "/api/v1/templates/lobby/files/content?path=c", `{"content":"1"}`).want(200) // the current version is now another
 	avatar, avatarMedia := pictureForm(t, "avatar", "GIF89a\x01\x00\x01\x00\x00\x00\x00;")
 	archive := zipped(t, member{name: "z.txt", content: "z"})
@@ -140,6 +144,14 @@ func (b *besieged) changes(t *testing.T) []change {
 		{route: "DELETE /api/configurations/:name", at: "/api/configurations/two"},
 
 		{route: "POST /api/v1/groups/:name/crash-loop/reset"},
+		{route: "POST /api/v1/groups/:name/deployments/:rev/pause", at: "/api/v1/groups/other/deployments/2/pause"},
+		{route: "POST /api/v1/groups/:name/deployments/:rev/resume", at: "/api/v1/groups/other/deployments/2/resume"},
+		{route: "POST /api/v1/groups/:name/deployments/:rev/promote", at: "/api/v1/groups/other/deployments/2/promote"},
+		{route: "POST /api/v1/groups/:name/deployments/:rev/rollback", at: "/api/v1/groups/other/deployments/2/rollback"},
+		{route: "POST /api/v1/groups/:name/deployments/:rev/cancel", at: "/api/v1/groups/other/deployments/3/cancel"},
+		{route: "POST /api/v1/groups/:name/deploy", at: "/api/v1/groups/other/deploy"},
+		{route: "POST /api/v1/groups/:name/deployments/:rev/cancel"},
+		{route: "POST /api/v1/groups/:name/restart"},
 		{route: "POST /api/v1/groups/:name/start"},
 		{route: "POST /api/v1/services/:id/command", body: `{"command":"say"}`},
 		{route: "POST /api/v1/instances/:id/command", body: `{"command":"say"}`},

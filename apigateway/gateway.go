@@ -28,6 +28,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/api/system"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/background/auditsink"
+	"github.com/orreryhq/orrery/apigateway/internal/background/autorollback"
 	"github.com/orreryhq/orrery/apigateway/internal/background/cataloghash"
 	"github.com/orreryhq/orrery/apigateway/internal/background/drains"
 	"github.com/orreryhq/orrery/apigateway/internal/background/gitops"
@@ -41,6 +42,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/accountops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/clusterops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/sourceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -211,8 +213,10 @@ type Gateway struct {
 	// hasher completes the hashes of the catalog.
 	hasher *cataloghash.Hasher
 	// drains completes the drains of nodes.
-	drains  *drains.Completer
-	players *presence.Table
+	drains *drains.Completer
+	// rollbacks rolls back failed deployments.
+	rollbacks *autorollback.Watcher
+	players   *presence.Table
 	// past has the fleet's metrics since the gateway started.
 	past *series.Ring
 	// relay sends live events to other gateways.
@@ -316,6 +320,14 @@ func New(cfg Config) (*Gateway, error) {
 	g.drains = drains.New(drains.Config{View: cfg.View, Complete: g.operate.CompleteDrain, Tell: g.tellDrained, Log: cfg.Log})
 	cfg.View.Subscribe(g.drains.OnBatch)
 	g.metrics.GaugeFunc("draining", "nodes", "Nodes that are being drained.", func() float64 { return float64(drains.Count(cfg.View.Snapshot())) })
+	g.rollbacks = autorollback.New(autorollback.Config{
+		View: cfg.View, Log: cfg.Log,
+		RollBack: func(ctx context.Context, name fleet.GroupName, number int64) error {
+			_, _, err := g.operate.RollbackDeployment(ctx, txn.Actor{User: "automatic rollback"}, groupops.DeploymentWrite{Group: name, Number: number})
+			return err
+		},
+	})
+	cfg.View.Subscribe(g.rollbacks.OnBatch)
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*cluster.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
 		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,
@@ -493,7 +505,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 		return streams, err
 	}
 	frame.Add(pages.Routes()...)
-	frame.Add(notimplemented.Routes(g.cfg.View)...)
+	frame.Add(notimplemented.Routes()...)
 	g.frame = frame
 	return streams, g.metrics.Err()
 }

@@ -86,6 +86,7 @@ func (b *besieged) furnish() {
 		{"PUT /api/v1/secrets/key", creates["PUT /api/v1/secrets/:name"]},
 		{"PUT /api/v1/template-sources/repo", creates["PUT /api/v1/template-sources/:name"]},
 		{"POST /api/v1/networks", `{"name":"net","lobbyGroup":"lobby"}`},
+		{"POST /api/v1/groups/lobby/deploy", `{}`},
 		{"POST /api/v1/catalog/paper/versions", creates["POST /api/v1/catalog/:platform/versions"]},
 	} {
 		method, path, _ := strings.Cut(made[0], " ")
@@ -99,7 +100,8 @@ func (b *besieged) furnish() {
 	hash, _ := b.do("GET", "/api/v1/templates/lobby", nil).want(200).field("hash").(string)
 	b.there = map[string]string{
 		"/api/v1/groups/:name": "lobby", "/api/configurations/:name": "lobby", "/api/v1/history/group/:name": "lobby",
-		"/api/v1/services/:id": id, "/api/v1/instances/:id": id, "/api/instances/:id": id, "/api/v1/history/instance/:name": id,
+		"/api/v1/groups/:name/deployments/:rev": "1",
+		"/api/v1/services/:id":                  id, "/api/v1/instances/:id": id, "/api/instances/:id": id, "/api/v1/history/instance/:name": id,
 		"/api/v1/nodes/:id": "node-1", "/api/cluster/nodes/:id": "node-1", "/api/v1/history/node/:name": "node-1",
 		"/api/v1/templates/:name": "lobby", "/api/v1/templates/:name/versions/:hash": hash,
 		"/api/templates/:group": "default", "/api/templates/:group/:name": "lobby", "/api/templates/:group/:name/files/*path": "a",

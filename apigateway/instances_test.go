@@ -280,7 +280,7 @@ func TestAnInstanceShowsWhatIsKnownOfIt(t *testing.T) {
 	r := s.do("GET", "/api/v1/instances/lobby-1", nil).want(200)
 	r.is("id", "lobby-1").is("uid", string(id)).is("group", "lobby").is("node", "node-1").is("state", "RUNNING").is("port", 30000).
 		is("memoryMb", 64).is("playerCount", 7).is("maxPlayers", 20).is("tps", 19.5).is("pid", 4242).is("generation", 1).
-		is("deploymentRevision", 1).is("warm", false).is("templates", []map[string]string{{"name": "base", "digest": "d1"}}).
+		is("deploymentRevision", 0).is("groupRevision", 1).is("warm", false).is("templates", []map[string]string{{"name": "base", "digest": "d1"}}).
 		is("lastHeartbeat", "2001-09-09T01:46:40Z").is("exitCode", nil).is("attach", "tmux attach")
 	if up, _ := r.field("uptimeMs").(float64); up < 60_000 {
 		t.Errorf("uptime %v", up)

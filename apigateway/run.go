@@ -76,6 +76,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.schedules.Run(ctx) })
 	running.Go(func() { g.hasher.Run(ctx) })
 	running.Go(func() { g.drains.Run(ctx) })
+	running.Go(func() { g.rollbacks.Run(ctx) })
 	running.Go(func() { g.operate.Run(ctx) })
 	running.Go(func() { g.auth.Run(ctx) })
 	running.Go(func() { g.auth.KeepPasswordFile(ctx) })

@@ -199,15 +199,16 @@ var stockCommands = []struct {
 
 	{"deploy", []stockStep{
 		{ask: "GET /api/v1/groups/lobby", status: 200, reads: "platform:string platformVersion:string templates:some scalingMode:string"},
-		{ask: "POST /api/v1/groups/lobby/deploy", sent: `{"batchSize":1,"strategy":"rolling"}`, status: 501},
-		{ask: "POST /api/v1/groups/lobby/deploy", status: 501},
+		{ask: "POST /api/v1/groups/lobby/deploy", sent: `{"batchSize":1,"strategy":"rolling"}`, status: 202, reads: "revision:int strategy:string state:string"},
+		{ask: "POST /api/v1/groups/lobby/deploy", status: 409},
+		{ask: "GET /api/v1/groups/lobby/deployments/1", status: 200, reads: "revision:int strategy:string state:string updatedInstances:int totalInstances:int createdAt:string rollout.batchSize:int"},
 	}},
-	{"deploy list", []stockStep{{ask: "GET /api/v1/groups/lobby/deployments?page=1&pageSize=50", status: 200, reads: "items:list data:list"}}},
-	{"deploy show", []stockStep{{ask: "GET /api/v1/groups/lobby/deployments/1", status: 404}}},
+	{"deploy list", []stockStep{{ask: "GET /api/v1/groups/lobby/deployments?page=1&pageSize=50", status: 200, reads: "items.0.revision:int data:list"}}},
+	{"deploy show", []stockStep{{ask: "GET /api/v1/groups/lobby/deployments/1", status: 200}}},
 	{"deploy pause, resume, rollback", []stockStep{
-		{ask: "POST /api/v1/groups/lobby/deployments/1/pause", status: 501},
-		{ask: "POST /api/v1/groups/lobby/deployments/1/resume", status: 501},
-		{ask: "POST /api/v1/groups/lobby/deployments/1/rollback", status: 501},
+		{ask: "POST /api/v1/groups/lobby/deployments/1/pause", status: 200, reads: "status:string"},
+		{ask: "POST /api/v1/groups/lobby/deployments/1/resume", status: 200, reads: "status:string"},
+		{ask: "POST /api/v1/groups/lobby/deployments/1/rollback", status: 409},
 	}},
 	{"deploy save", []stockStep{{
 		ask: "POST /api/v1/services/lobby-1/save-to-template", sent: `{"pathPrefix":"","template":"maps"}`, status: 200, reads: "template:string hash:string filesWritten:int skipped:some skipped.0:string",

@@ -37,7 +37,10 @@ type Group struct {
 	// defined it when the group was written. Variables stay hidden even if a template no longer
 	// defines them.
 	Hidden map[string]content.Visibility `json:"hidden,omitempty"`
-	Spec   GroupSpec                     `json:"spec"`
+	// Pinned are the template versions that a rollback restored. Instances use them instead of the
+	// current ones until the next deployment.
+	Pinned []content.TemplateHead `json:"pinned,omitempty"`
+	Spec   GroupSpec              `json:"spec"`
 }
 
 // GroupSpec contains every field of a group that either HTTP API can set. The zero value is not
@@ -114,11 +117,12 @@ type GroupSpec struct {
 
 	// Parent is the group to inherit from. Nothing starts while no instance of a group in DependsOn
 	// is ONLINE. Instances of higher Priority are placed first, then those of higher StartupWeight.
-	Parent         GroupName   `json:"parent,omitempty"`
-	DependsOn      []GroupName `json:"dependsOn,omitempty"`
-	StartupWeight  int         `json:"startupWeight,omitempty"`
-	Priority       int         `json:"priority,omitempty"`
-	UpdateStrategy string      `json:"updateStrategy,omitempty"`
+	Parent        GroupName   `json:"parent,omitempty"`
+	DependsOn     []GroupName `json:"dependsOn,omitempty"`
+	StartupWeight int         `json:"startupWeight,omitempty"`
+	Priority      int         `json:"priority,omitempty"`
+	// UpdateStrategy is the strategy of deployments that name no other.
+	UpdateStrategy string `json:"updateStrategy,omitempty"`
 }
 
 // Software selects the program if the group has no command.

@@ -20,6 +20,9 @@ type Intent struct {
 	// GroupRevision is the revision of the group's spec from which the current generation was
 	// planned.
 	GroupRevision int64 `json:"groupRevision"`
+	// Deployment is the number of the group's latest deployment when the current generation was
+	// planned, 0 if there was none.
+	Deployment int64 `json:"deployment,omitempty"`
 	// Plan is the digest of the current generation's plan.
 	Plan string `json:"plan"`
 	// Desired is the wanted state of the instance.
@@ -86,8 +89,8 @@ type Retirement struct {
 	TransferAfterSeconds int `json:"transferAfterSeconds,omitempty"`
 	// DeadlineSeconds is when after At it is stopped even if it has players.
 	DeadlineSeconds int `json:"deadlineSeconds"`
-	// Restart requests the next generation after the stop. It is for static groups, whose instances
-	// keep their identity.
+	// Restart requests the next generation after the stop. The instance keeps its place and counts
+	// in its group meanwhile.
 	Restart bool `json:"restart,omitempty"`
 }
 

@@ -14,6 +14,7 @@ const (
 	ReasonRequested    Reason = "Requested"    // a user requested it
 	ReasonRestart      Reason = "Restart"      // a user requested a restart
 	ReasonNodeReady    Reason = "NodeReady"    // the drain of its node was ended, and it had been stopped for that drain
+	ReasonDeployment   Reason = "Deployment"   // a deployment replaces the instances of its group; the message names it
 )
 
 // Why the enforcer acts on a group or a record.
@@ -120,6 +121,7 @@ var reasonText = map[Reason]string{
 	ReasonReplacement:       "it replaces another instance of the group",
 	ReasonRequested:         "a user requested it",
 	ReasonRestart:           "a user requested a restart",
+	ReasonDeployment:        "a deployment replaces the instances of its group",
 	ReasonCrashLoop:         "it crashed too often in a short time",
 	ReasonMaintenance:       "the group is in maintenance",
 	ReasonDependencyMissing: "a group that it depends on does not run",

@@ -76,6 +76,7 @@ var purePackages = []string{
 	"libs/fleet",
 	"libs/store/sharding",
 	"enforcer/internal/plan",
+	"enforcer/internal/rollout",
 	"enforcer/internal/scale",
 	"apigateway/internal/ops/scheduleops/timetable",
 	"scheduler/internal/place",

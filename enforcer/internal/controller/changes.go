@@ -93,7 +93,7 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		if dropsPlan(ch) {
 			c.queue.AddAfter(sweep, sweepAfter)
 		}
-	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop, view.KindScaling:
+	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop, view.KindScaling, view.KindDeployment, view.KindProgress:
 		c.look(ch.Group())
 	case view.KindEviction, view.KindClaims:
 		if i, ok := b.After.Instances.Get(fleet.InstanceID(ch.Key[0])); ok {
@@ -230,6 +230,12 @@ func (c *Controller) reported(b *view.Batch, ch *view.Change) {
 	}
 }
 
+// gated reports whether a deployment of a group depends on the ticks per second of its instances.
+func gated(s *view.Snapshot, g fleet.GroupName) bool {
+	d, ok := s.LatestDeployment(g)
+	return ok && d.Active() && d.Options.MinHealthyTPS > 0
+}
+
 // loadDiffers reports whether two reports of an instance differ in what scaling depends on.
 func loadDiffers(a, b reports.InstanceReport) bool {
 	return a.Players != b.Players || a.MaxPlayers != b.MaxPlayers || a.TPS != b.TPS
@@ -241,7 +247,7 @@ func (c *Controller) weighLoad(s *view.Snapshot, name fleet.GroupName) {
 	if !ok {
 		return
 	}
-	if scales, _ := scaling.Automatic(&g.Spec); !scales {
+	if scales, _ := scaling.Automatic(&g.Spec); !scales && !gated(s, name) {
 		return
 	}
 	if _, ok := c.replica.Owned().Fence(name); ok {

@@ -8,6 +8,7 @@ import (
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/reconcile"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -15,9 +16,10 @@ import (
 
 // metrics are the controller's metrics.
 type metrics struct {
-	actions   *prometheus.CounterVec
-	scalings  *prometheus.CounterVec
-	reconcile prometheus.Observer
+	actions     *prometheus.CounterVec
+	scalings    *prometheus.CounterVec
+	deployments *prometheus.CounterVec
+	reconcile   prometheus.Observer
 }
 
 // The directions of scalings.
@@ -34,7 +36,8 @@ func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
 	}
 	t := telemetry.NewMetrics(reg, Service)
 	m := &metrics{
-		actions: t.Counter("actions", "Actions committed, by kind.", "kind"),
+		actions:     t.Counter("actions", "Actions committed, by kind.", "kind"),
+		deployments: t.Counter("deployments", "Deployments that ended, by state.", "state"),
 		reconcile: t.Histogram("reconcile", "seconds", "Time from taking a group up to having its actions committed.",
 			prometheus.ExponentialBuckets(0.0001, 4, 9)).WithLabelValues(),
 	}
@@ -44,6 +47,9 @@ func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
 	}
 	for _, k := range plan.Kinds {
 		m.actions.WithLabelValues(string(k))
+	}
+	for _, s := range [...]deployment.State{deployment.Completed, deployment.Failed, deployment.RolledBack, deployment.Canceled} {
+		m.deployments.WithLabelValues(string(s))
 	}
 	c.replica.Export(t)
 	t.GaugeFunc("paused", "groups", "Owned groups in which nothing is started after repeated crashes.", func() float64 {

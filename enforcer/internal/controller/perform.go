@@ -61,6 +61,12 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 		store.Unchanged(keys.Maintenance(), t.snap.Maintenance().ModRev),
 		store.Unchanged(keys.ActiveOverlays(), t.snap.ActiveOverlays().ModRev),
 	}
+	for _, a := range actions {
+		if guards := t.deploymentUnchanged(a); len(guards) > 0 {
+			unchanged = append(unchanged, guards...)
+			break
+		}
+	}
 	for _, txn := range spawner.Txns(births, []store.Fence{t.fence}, unchanged, c.store.MaxOps()) {
 		at, err := c.store.Commit(ctx, txn)
 		rev = max(rev, at)
@@ -95,6 +101,9 @@ func (c *Controller) did(t *task, actions []plan.Action) {
 		switch {
 		case a.Kind == plan.SetCrashLoop:
 			log.Warn("group paused", "level", a.Loop.Level, "until", a.Loop.PausedUntil)
+		case a.Kind == plan.SetProgress && a.Progress.State.Final():
+			c.metrics.deployments.WithLabelValues(string(a.Progress.State)).Inc()
+			log.Info("deployment ended", "deployment", a.Progress.Number, "state", a.Progress.State)
 		case a.Kind == plan.SetScaling:
 			direction := down
 			if a.Scaling.Up() {

@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/reconcile"
 	"github.com/orreryhq/orrery/libs/store"
@@ -99,6 +100,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			return nil
 		},
 		Republished: func(digest string) bool { return republished(s, digest) },
+		Deployments: c.stamps.deployments(s.Deployments(name), now),
 		Figures:     func(i *fleet.Instance) reports.InstanceReport { return figuresOf(s, i) },
 		EmptySince:  func(i *fleet.Instance) time.Time { return c.empties.of(s, i.Intent.ID, now) },
 		Players:     s.Occupied,
@@ -178,7 +180,17 @@ func figuresOf(s *view.Snapshot, i *fleet.Instance) reports.InstanceReport {
 // republished reports whether a template of a plan has a newer version than the plan uses.
 func republished(s *view.Snapshot, digest string) bool {
 	stored, ok := s.Plans.Get(digest)
-	return ok && slices.ContainsFunc(stored.Plan.Layers, func(l fleet.PlanLayer) bool {
+	if !ok {
+		return false
+	}
+	var pinned []content.TemplateHead
+	if g, ok := s.Groups.Get(stored.Plan.Group); ok {
+		pinned = g.Pinned
+	}
+	return slices.ContainsFunc(stored.Plan.Layers, func(l fleet.PlanLayer) bool {
+		if slices.ContainsFunc(pinned, func(h content.TemplateHead) bool { return h.TemplateRef == l.TemplateRef }) {
+			return false
+		}
 		head, ok := s.TemplateHeads.Get(l.TemplateRef.String())
 		return ok && head.Digest != l.Digest
 	})

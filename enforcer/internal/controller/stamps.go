@@ -3,13 +3,16 @@ package controller
 import (
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -59,11 +62,12 @@ const (
 	stampSession    stampName = "session"
 	stampPlan       stampName = "plan"
 	stampDrain      stampName = "drain"
+	stampProgress   stampName = "progress"
 )
 
 // deadline reports whether something is deleted or killed a fixed time after this one.
 func (n stampName) deadline() bool {
-	return n == stampEviction || n == stampSession || n == stampPlan || n == stampRetire || n == stampDrain
+	return n == stampEviction || n == stampSession || n == stampPlan || n == stampRetire || n == stampDrain || n == stampProgress
 }
 
 // stamp is a time as written, and the same moment in this process's clock.
@@ -126,8 +130,14 @@ func (st *stamps) local(k stampKey, written time.Time, modRev int64, now time.Ti
 	return written
 }
 
-// idOf returns the last element of a record's key.
-func idOf(ch *view.Change) string { return ch.Key[len(ch.Key)-1] }
+// idOf returns the last element of a record's key. The records of a deployment are identified by
+// their whole key.
+func idOf(ch *view.Change) string {
+	if ch.Kind == view.KindProgress {
+		return strings.Join(ch.Key, "/")
+	}
+	return ch.Key[len(ch.Key)-1]
+}
 
 // timesOf returns the times of a record that a plan depends on.
 func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
@@ -159,6 +169,8 @@ func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
 			each(stampEviction, r.At)
 		case *fleet.StoredPlan:
 			each(stampPlan, r.TouchedAt)
+		case *deployment.Progress:
+			each(stampProgress, r.ChangedAt)
 		case *fleet.NodeSession:
 			each(stampSession, r.StartedAt)
 		case *fleet.NodeDesired:
@@ -349,6 +361,19 @@ func (st *stamps) eviction(e *fleet.Eviction, now time.Time) *fleet.Eviction {
 	out := *e
 	out.At = st.local(stampKey{stampEviction, string(e.Instance)}, e.At, e.ModRev, now)
 	return &out
+}
+
+// deployments returns deployments with the times of their progress in this process's clock.
+func (st *stamps) deployments(all []deployment.Joined, now time.Time) []deployment.Joined {
+	for n, d := range all {
+		if d.Progress == nil {
+			continue
+		}
+		out := *d.Progress
+		out.ChangedAt = st.local(stampKey{stampProgress, keys.DeploymentName(d.Group, d.Number)}, out.ChangedAt, out.ModRev, now)
+		all[n].Progress = &out
+	}
+	return all
 }
 
 // session returns a node's session with its time in this process's clock; nil for none.

@@ -68,6 +68,10 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		if have, ok := t.snap.CrashLoops.Get(t.name); ok {
 			return nil, []store.Write{store.Remove(keys.CrashLoop(t.name), have.ModRev)}
 		}
+	case plan.SetProgress:
+		return t.setProgress(a.Progress)
+	case plan.DeleteDeployment:
+		return nil, t.deleteDeployment(a.Progress.Number)
 	case plan.SetScaling:
 		return []store.Guard{t.groupUnchanged()}, []store.Write{t.scaling(a)}
 	case plan.ClearScaling:
@@ -99,7 +103,7 @@ func (t *task) groupUnchanged() store.Guard {
 }
 
 func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
-	guards := append(t.drainUnchanged(a), t.groupUnchanged())
+	guards := append(slices.Concat(t.drainUnchanged(a), t.deploymentUnchanged(a)), t.groupUnchanged())
 	next := a.Instance.Intent
 	next.Desired, next.RestartPending, next.Retire = fleet.DesiredStopped, a.Again, nil
 	next.Stop = &fleet.StopRequest{
@@ -141,7 +145,7 @@ func (t *task) retirement(a plan.Action) ([]store.Guard, []store.Write) {
 		set.At = t.now
 		next.Retire = &set
 	}
-	guards := append(t.drainUnchanged(a), t.groupUnchanged())
+	guards := append(slices.Concat(t.drainUnchanged(a), t.deploymentUnchanged(a)), t.groupUnchanged())
 	return guards, []store.Write{store.Replace(keys.Intent(next.ID), next, a.Instance.Intent.ModRev)}
 }
 
@@ -276,6 +280,9 @@ func (t *task) deleteInstance(i *fleet.Instance) []store.Write {
 
 func (t *task) deleteGroup() []store.Write {
 	writes := []store.Write{store.Remove(keys.Group(t.name), t.group().ModRev)}
+	for _, d := range t.snap.Deployments(t.name) {
+		writes = append(writes, t.deleteDeployment(d.Number)...)
+	}
 	if loop, ok := t.snap.CrashLoops.Get(t.name); ok {
 		writes = append(writes, store.Remove(keys.CrashLoop(t.name), loop.ModRev))
 	}

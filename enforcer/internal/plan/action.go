@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
@@ -36,6 +37,10 @@ const (
 	SetCrashLoop Kind = "set_crash_loop"
 	// ClearCrashLoop deletes the group's crash loop.
 	ClearCrashLoop Kind = "clear_crash_loop"
+	// SetProgress writes Progress. Its zero times are set by the commit.
+	SetProgress Kind = "set_progress"
+	// DeleteDeployment deletes the records of the deployment Progress.Number.
+	DeleteDeployment Kind = "delete_deployment"
 	// SetScaling writes Scaling, with the time of the commit as At.
 	SetScaling Kind = "set_scaling"
 	// ClearScaling deletes the group's latest scaling decision.
@@ -45,7 +50,7 @@ const (
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Restart, Stop, Retire, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, DeletePlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Retire, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
 
 // Action is one change to make and its reason.
 type Action struct {
@@ -78,6 +83,8 @@ type Action struct {
 	Order fleet.OrderAction
 	// Loop is the record that SetCrashLoop writes.
 	Loop fleet.CrashLoop
+	// Progress is the record that SetProgress writes.
+	Progress deployment.Progress
 	// Scaling is the record that SetScaling writes.
 	Scaling *scaling.Decision
 	// Digest is the plan that DeletePlan deletes; Group is the group it was made for.

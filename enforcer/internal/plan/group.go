@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orreryhq/orrery/enforcer/internal/rollout"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/drain"
 )
@@ -24,6 +25,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.resolveDuplicates()
 		p.continueMoves()
 		p.drain()
+		p.rollOut()
 		p.endRetirements()
 		p.trim()
 		p.scale()
@@ -55,6 +57,10 @@ type pass struct {
 	// paired are the instances that share a place while none of them may be stopped yet.
 	// duplicates are all of these but the oldest of each place.
 	paired, duplicates map[fleet.InstanceID]bool
+	// mixed are the places with an original and its replacement by a deployment; see rollOut.
+	mixed map[string]bool
+	// pausing is set once this pass pauses the group after crashes.
+	pausing bool
 	// decided is the target of the latest decision because of the load; 0 for none.
 	decided int
 	// drains are the decisions about instances on draining nodes. leaves are the instances that do
@@ -83,6 +89,9 @@ func newPass(in Input, now time.Time) *pass {
 		if i.Intent.ReplacedBy != "" {
 			p.replaced[i.Intent.ID] = true
 		}
+	}
+	if in.Group != nil {
+		p.mixed = rollout.Mixed(rollout.Input{Deployments: in.Deployments, Instances: p.all, Plan: in.Plan})
 	}
 	p.decideDrains()
 	return p

@@ -18,17 +18,24 @@ func (p *pass) heal() {
 	if len(starts) == 0 {
 		return
 	}
-	ready, loop := p.gate()
-	if loop != nil {
-		p.act(*loop)
-	}
-	if ready.After(p.now) {
-		p.wakeAt(ready)
+	if !p.mayStart() {
 		return
 	}
 	for _, a := range starts {
 		p.act(a)
 	}
+}
+
+// mayStart reports whether the crashes allow a start now. It pauses the group when they are too
+// many, and otherwise asks for another pass.
+func (p *pass) mayStart() bool {
+	ready, loop := p.gate()
+	if loop != nil && !p.pausing {
+		p.pausing = true
+		p.act(*loop)
+	}
+	p.wakeAt(ready)
+	return !ready.After(p.now)
 }
 
 // starts returns the instances to create or restart, up to the maximum: first replacements

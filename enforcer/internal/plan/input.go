@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
@@ -25,6 +26,8 @@ type Input struct {
 	Maintenance bool
 	// Unmet reports whether no instance is ONLINE of a group that this one depends on.
 	Unmet bool
+	// Deployments are those of the group, oldest first.
+	Deployments []deployment.Joined
 	// Instances are all instances of the group, in any order.
 	Instances []*fleet.Instance
 	// CrashLoop is the group's crash loop, or nil.

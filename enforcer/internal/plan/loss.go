@@ -178,7 +178,7 @@ func (p *pass) resolveDuplicates() {
 		inPlace[place] = append(inPlace[place], i)
 	}
 	for _, place := range places {
-		if !slices.ContainsFunc(inPlace[place], p.moving) {
+		if !p.mixed[place] && !slices.ContainsFunc(inPlace[place], p.moving) {
 			p.keepOne(inPlace[place])
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // makesWay reports whether an instance retires, or soon will for a drain, and no longer counts in its group, so that the
 // group starts another one before it stops. The instances of a static group keep their place.
 func (p *pass) makesWay(i *fleet.Instance) bool {
-	return (i.Retiring() || p.leaves[i.Intent.ID]) && !p.spec().Static.Enabled
+	return !p.spec().Static.Enabled && (p.leaves[i.Intent.ID] || i.Retiring() && !i.Intent.Retire.Restart)
 }
 
 // endRetirements stops the retiring instances that are empty and not needed any more, and those
@@ -36,9 +36,21 @@ func (p *pass) endRetirements() {
 		a.By, a.Again = r.By, r.Restart
 		if a.Again || p.spec().Static.Enabled && r.Reason == fleet.ReasonNodeDrained { // it keeps its place
 			delete(p.stopped, i.Intent.ID)
+		} else {
+			a.Restores = p.restoredBy(i)
 		}
 		p.act(a)
 	}
+}
+
+// restoredBy returns the instance that i replaced and that lives in its place, or nil.
+func (p *pass) restoredBy(i *fleet.Instance) *fleet.Instance {
+	for _, other := range p.all {
+		if other.Intent.ReplacedBy == i.Intent.ID && p.living(other) && !p.busy[other.Intent.ID] {
+			return other
+		}
+	}
+	return nil
 }
 
 // needed reports whether an empty retiring instance must still stay: a player may be on the way to
@@ -50,7 +62,7 @@ func (p *pass) needed(i *fleet.Instance) bool {
 	if !p.due(i.Intent.Retire.At, p.in.Limits.RetireGrace) {
 		return true
 	}
-	if p.spec().Static.Enabled || p.maintained() || p.spec().Scaling.Mode == fleet.ScalingManual {
+	if p.spec().Static.Enabled || i.Intent.Retire.Restart || p.maintained() || p.spec().Scaling.Mode == fleet.ScalingManual {
 		return false
 	}
 	if next := p.replacementOf(i); next != nil && p.living(next) && next.State() != fleet.Online {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
@@ -43,6 +44,8 @@ type sim struct {
 	waiting    map[fleet.InstanceID]bool // of other groups
 	outage     Outage
 	unmet      bool
+	// deployments are those of the group, oldest first.
+	deployments []deployment.Joined
 	// maintenance is that of all groups.
 	maintenance bool
 	limits      Limits
@@ -86,6 +89,7 @@ func newSim() *sim {
 func (s *sim) input() Input {
 	return Input{
 		Group: s.group, Whole: s.whole, Ancestors: s.ancestors, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits, Maintenance: s.maintenance, Unmet: s.unmet,
+		Deployments: s.deployments,
 		Session:     func(n fleet.NodeID) *fleet.NodeSession { return s.sessions[n] },
 		Plan:        func(d string) *fleet.Plan { return s.plans[d] },
 		Republished: func(string) bool { return s.republished },
@@ -200,7 +204,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 		switch a.Kind {
 		case Create:
 			i := s.add(createdAt(now))
-			i.Intent.Origin, i.Intent.Reason = a.Origin, a.Reason
+			i.Intent.Origin, i.Intent.Reason, i.Intent.Deployment = a.Origin, a.Reason, s.number()
 			if a.Replaces != nil {
 				i.Intent.Replaces, i.Intent.Lineage = a.Replaces.Intent.ID, a.Replaces.Intent.Place()
 				s.edit(a.Replaces, func(old *fleet.Instance) {
@@ -217,7 +221,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 				}
 				i.Intent.Generation++
 				i.Intent.GenerationAt = now
-				i.Intent.GroupRevision = s.group.Revision
+				i.Intent.GroupRevision, i.Intent.Deployment = s.group.Revision, s.number()
 				i.Intent.Desired, i.Intent.Stop, i.Intent.RestartPending, i.Intent.Retire = fleet.DesiredRunning, nil, false, nil
 			})
 		case Retire:
@@ -270,6 +274,10 @@ func (s *sim) apply(actions []Action, now time.Time) {
 			s.loop = &a.Loop
 		case ClearCrashLoop:
 			s.loop = nil
+		case SetProgress:
+			s.setProgress(a.Progress, now)
+		case DeleteDeployment:
+			s.deployments = slices.DeleteFunc(s.deployments, func(j deployment.Joined) bool { return j.Number == a.Progress.Number })
 		case SetScaling:
 			decided := *a.Scaling
 			decided.At = now
@@ -277,6 +285,28 @@ func (s *sim) apply(actions []Action, now time.Time) {
 		case ClearScaling:
 			s.scaled = nil
 		case DeletePlan:
+		}
+	}
+}
+
+// number returns the number of the latest deployment.
+func (s *sim) number() int64 {
+	if n := len(s.deployments); n > 0 {
+		return s.deployments[n-1].Number
+	}
+	return 0
+}
+
+func (s *sim) setProgress(next deployment.Progress, now time.Time) {
+	if next.ChangedAt.IsZero() {
+		next.ChangedAt = now
+	}
+	if next.State.Final() {
+		next.FinishedAt = now
+	}
+	for n, j := range s.deployments {
+		if j.Number == next.Number {
+			s.deployments[n].Progress = &next
 		}
 	}
 }
@@ -306,6 +336,10 @@ func (s *sim) living() int {
 func short(actions []Action) string {
 	var lines []string
 	for _, a := range actions {
+		if a.Kind == SetProgress {
+			lines = append(lines, progressLine(a.Progress))
+			continue
+		}
 		line := string(a.Kind)
 		if a.Instance != nil {
 			line += " " + string(a.Instance.Intent.ID)

@@ -6,15 +6,17 @@ package compose
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
 // Compose builds the plan of a group. pick is a random number that selects among oneOf choices.
 // The same inputs give the same plan, and pick matters only if there is a choice.
 func Compose(g fleet.Group, m Materials, pick uint64) fleet.Plan {
-	s, heads := g.Spec, m.Heads
+	s, heads := g.Spec, withPinned(m.Heads, g.Pinned)
 	index := indexTemplates(heads)
 	layers := withAuto(g, index, layersOf(s.Templates, index, pick))
 	of := resolve(Definitions(layers, heads), s.Variables)
@@ -35,6 +37,45 @@ func Compose(g fleet.Group, m Materials, pick uint64) fleet.Plan {
 		StartupTimeoutSeconds: s.StartupTimeoutSeconds, MaxLifetimeSeconds: s.MaxLifetimeSeconds,
 		OnCrash: s.OnCrash, OnNodeLoss: s.NodeLossPolicy(),
 	}
+}
+
+// withPinned returns heads with the pinned versions in place of the current ones.
+func withPinned(heads, pinned []content.TemplateHead) []content.TemplateHead {
+	if len(pinned) == 0 {
+		return heads
+	}
+	out := slices.Clone(heads)
+	for _, p := range pinned {
+		at := slices.IndexFunc(out, func(h content.TemplateHead) bool { return h.TemplateRef == p.TemplateRef })
+		if at < 0 { // the template was deleted, but not this version
+			out = append(out, p)
+			continue
+		}
+		out[at] = p
+	}
+	return out
+}
+
+// Used returns the heads of all templates that an instance of a group may use, also those that are
+// selected at random. The group has the values it inherits.
+func Used(g fleet.Group, heads []content.TemplateHead) []content.TemplateHead {
+	heads = withPinned(heads, g.Pinned)
+	t, used := g.Spec.Templates, map[content.TemplateRef]bool{}
+	for _, l := range slices.Concat(t.AllOf, t.OneOf) {
+		used[l.TemplateRef] = true
+	}
+	if g.Spec.AutoLayers {
+		for _, ref := range AutoLayers(g.Name, g.Spec.Software.Platform) {
+			used[ref] = true
+		}
+	}
+	var out []content.TemplateHead
+	for _, h := range heads {
+		if used[h.TemplateRef] || slices.Contains(t.AllInGroups, h.Group) || slices.Contains(t.OneInGroups, h.Group) {
+			out = append(out, h)
+		}
+	}
+	return out
 }
 
 // commandLine returns the declared command, or a java command built from Software.

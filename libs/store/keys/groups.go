@@ -1,11 +1,13 @@
 package keys
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 	"github.com/orreryhq/orrery/libs/fleet/schedule"
@@ -25,6 +27,23 @@ func Groups() Prefix[fleet.Group] { return Prefix[fleet.Group]{Root + "groups/"}
 // a failover. Written by the enforcer.
 func CrashLoop(group fleet.GroupName) Key[fleet.CrashLoop] {
 	return Key[fleet.CrashLoop]{Root + "crashloops/" + string(group)}
+}
+
+// Deployment is the request to replace a group's instances by new ones. The latest 20 of a group
+// are kept. Numbers are padded, so that keys are in the order of deployments. Written by the
+// gateway, removed by the enforcer.
+func Deployment(group fleet.GroupName, number int64) Key[deployment.Deployment] {
+	return Key[deployment.Deployment]{Root + "deployments/" + string(group) + "/" + fmt.Sprintf("%012d", number)}
+}
+
+// DeploymentProgress is how far a deployment has come. Written by the enforcer.
+func DeploymentProgress(group fleet.GroupName, number int64) Key[deployment.Progress] {
+	return Key[deployment.Progress]{Root + "deployment-progress/" + string(group) + "/" + fmt.Sprintf("%012d", number)}
+}
+
+// DeploymentName is the common end of the keys of a deployment.
+func DeploymentName(group fleet.GroupName, number int64) string {
+	return string(group) + "/" + fmt.Sprintf("%012d", number)
 }
 
 // Scaling is the latest change of a group's number of instances because of its load. It is a record

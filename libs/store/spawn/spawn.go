@@ -71,7 +71,7 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 	ordinal := s.freeOrdinal(g.Name)
 	intent := fleet.Intent{
 		ID: s.freshID(), Group: g.Name, Ordinal: ordinal, Name: fleet.InstanceName(g.Name, ordinal),
-		GroupRevision: g.Revision, Plan: plan.Digest(), Desired: fleet.DesiredRunning,
+		GroupRevision: g.Revision, Deployment: s.deployment(g.Name), Plan: plan.Digest(), Desired: fleet.DesiredRunning,
 		Generation: 1, GenerationAt: s.now, CreatedAt: s.now,
 		Origin: c.Origin, Replaces: replaces, Reason: c.Reason, Message: c.Message, By: c.By,
 		Values: maps.Clone(values),
@@ -126,13 +126,21 @@ func (s *Spawner) Elsewhere(g *fleet.Group, i *fleet.Instance, c Cause) Birth {
 	return b
 }
 
+// deployment returns the number of the group's latest deployment, 0 for none.
+func (s *Spawner) deployment(g fleet.GroupName) int64 {
+	if latest, ok := s.snap.LatestDeployment(g); ok {
+		return latest.Number
+	}
+	return 0
+}
+
 // left holds the revisions that identify a node loss, for an intent that moves because of it.
 type left struct{ status, node int64 }
 
 func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, from left) Birth {
 	plan := compose.Compose(*s.snap.Whole(g), s.materials, s.rand.Uint64())
 	next := i.Intent
-	next.GroupRevision, next.Plan = g.Revision, plan.Digest()
+	next.GroupRevision, next.Deployment, next.Plan = g.Revision, s.deployment(g.Name), plan.Digest()
 	next.Lineage = i.Intent.NextLineage()
 	next.Desired, next.Stop, next.RestartPending, next.Retire = fleet.DesiredRunning, nil, false, nil
 	next.Generation = i.LastGeneration() + 1

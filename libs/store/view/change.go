@@ -55,6 +55,8 @@ const (
 	KindScheduleState Kind = "schedule-states"
 	KindOverlay       Kind = "overlays"
 	KindActiveOverlay Kind = "active-overlays"
+	KindDeployment    Kind = "deployments"
+	KindProgress      Kind = "deployment-progress"
 	KindRevokedNode   Kind = "revoked-nodes"
 	KindJoinToken     Kind = "join-tokens"
 )
@@ -84,7 +86,7 @@ func (c Change) Group() fleet.GroupName {
 		return c.Instance.Intent.Group
 	case c.InstanceBefore != nil:
 		return c.InstanceBefore.Intent.Group
-	case c.Kind == KindGroup || c.Kind == KindCrashLoop || c.Kind == KindScaling:
+	case c.Kind == KindGroup || c.Kind == KindCrashLoop || c.Kind == KindScaling || c.Kind == KindDeployment || c.Kind == KindProgress:
 		return fleet.GroupName(c.Key[0])
 	}
 	return ""

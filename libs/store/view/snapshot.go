@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
@@ -140,6 +141,8 @@ type Snapshot struct {
 	ScheduleStates Table[string, *schedule.State]        // by the name of the schedule
 	Overlays       Table[string, *schedule.Overlay]      // by name
 	activeOverlays Table[string, *schedule.Active]       // one, or none
+	deployments    Table[string, *deployment.Deployment] // by "<group>/<padded number>"
+	progress       Table[string, *deployment.Progress]   // the same
 	JoinTokens     Table[fleet.NodeID, *cluster.JoinToken]
 	RevokedNodes   Table[fleet.NodeID, *cluster.RevokedNode]
 	// definers are derived from TemplateHeads. Snapshots with the same heads share them.

@@ -130,7 +130,7 @@ func (s *Service) doom(ctx context.Context, head content.TemplateHead, ref conte
 	return d, err
 }
 
-// users maps the digest of a version to the groups whose plans use it.
+// users maps the digest of a version to the groups whose plans use it, or that are pinned to it.
 type users map[string][]string
 
 // users lists the users of all versions.
@@ -140,6 +140,15 @@ func (s *Service) users(ctx context.Context) (users, error) {
 	for _, p := range plans {
 		for _, l := range p.Plan.Layers {
 			used[l.Digest] = append(used[l.Digest], string(p.Plan.Group))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	groups, _, err := store.List(ctx, s.cfg.Store, keys.Groups())
+	for _, g := range groups {
+		for _, h := range g.Pinned {
+			used[h.Digest] = append(used[h.Digest], string(g.Name))
 		}
 	}
 	return used, err

@@ -27,5 +27,5 @@ func New(cfg Config) *API { return &API{cfg: cfg} }
 
 // Routes returns the routes of the package.
 func (a *API) Routes() []server.Route {
-	return slices.Concat(a.groupRoutes(), a.networkRoutes(), a.quotaRoutes(), a.scheduleRoutes(), a.overlayRoutes())
+	return slices.Concat(a.groupRoutes(), a.deploymentRoutes(), a.networkRoutes(), a.quotaRoutes(), a.scheduleRoutes(), a.overlayRoutes())
 }

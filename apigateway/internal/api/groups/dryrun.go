@@ -106,6 +106,6 @@ func (a *API) addCounts(c *gin.Context, s *view.Snapshot, r *dryRun, before, aft
 	}
 	r.Notes = append(r.Notes, scalingNotes(s, before, after)...)
 	if r.Action == "update" && living > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("the %d existing instances keep their old spec: restart them to apply the change", living))
+		r.Notes = append(r.Notes, fmt.Sprintf("the %d existing instances keep their old spec: deploy the group to apply the change", living))
 	}
 }

@@ -25,42 +25,44 @@ func ReportOf(s *view.Snapshot, i *fleet.Instance) reports.InstanceReport {
 // Instance is an instance in an answer.
 type Instance struct {
 	// ID is the name, UID the unique id.
-	ID         string             `json:"id"`
-	UID        fleet.InstanceID   `json:"uid"`
-	Group      fleet.GroupName    `json:"group"`
-	Node       fleet.NodeID       `json:"node"` // "" until a node is selected
-	State      string             `json:"state"`
-	Port       int                `json:"port"` // 0 until a node is selected
-	Ports      []instancePort     `json:"ports"`
-	HostAddr   string             `json:"hostAddress"`
-	Players    *int               `json:"playerCount"` // null while unknown
-	MaxPlayers int                `json:"maxPlayers"`
-	TPS        *float64           `json:"tps"`      // null until reported
-	UptimeMs   *int64             `json:"uptimeMs"` // null before the start
-	UsedMemory *int64             `json:"usedMemoryMb"`
-	UsedCPU    *float64           `json:"usedCpu"`
-	UsedDisk   *int64             `json:"usedDiskMb"`
-	StartedAt  *time.Time         `json:"startedAt"`
-	FinishedAt *time.Time         `json:"finishedAt"`
-	CreatedAt  time.Time          `json:"createdAt"`
-	Revision   int64              `json:"deploymentRevision"`
-	Warm       bool               `json:"warm"`
-	MemoryMb   int                `json:"memoryMb"`
-	Reason     string             `json:"reason"`
-	Message    string             `json:"message"`
-	ExitCode   *int               `json:"exitCode"` // null while it runs, or if no agent saw it
-	PID        *int               `json:"pid"`      // null without a process
-	Heartbeat  *time.Time         `json:"lastHeartbeat"`
-	Generation int64              `json:"generation"`
-	Restarts   int                `json:"restarts"`
-	Desired    fleet.Desired      `json:"desired"`
-	Frozen     bool               `json:"frozen"`
-	Runtime    fleet.RuntimeName  `json:"runtime"`
-	Origin     fleet.Origin       `json:"origin"`
-	Replaces   fleet.InstanceID   `json:"replaces,omitempty"`
-	ReplacedBy fleet.InstanceID   `json:"replacedBy,omitempty"`
-	Templates  []instanceTemplate `json:"templates"`
-	Lost       []fleet.FilterLoss `json:"lost,omitempty"` // if pending: how many nodes each rule excludes
+	ID         string           `json:"id"`
+	UID        fleet.InstanceID `json:"uid"`
+	Group      fleet.GroupName  `json:"group"`
+	Node       fleet.NodeID     `json:"node"` // "" until a node is selected
+	State      string           `json:"state"`
+	Port       int              `json:"port"` // 0 until a node is selected
+	Ports      []instancePort   `json:"ports"`
+	HostAddr   string           `json:"hostAddress"`
+	Players    *int             `json:"playerCount"` // null while unknown
+	MaxPlayers int              `json:"maxPlayers"`
+	TPS        *float64         `json:"tps"`      // null until reported
+	UptimeMs   *int64           `json:"uptimeMs"` // null before the start
+	UsedMemory *int64           `json:"usedMemoryMb"`
+	UsedCPU    *float64         `json:"usedCpu"`
+	UsedDisk   *int64           `json:"usedDiskMb"`
+	StartedAt  *time.Time       `json:"startedAt"`
+	FinishedAt *time.Time       `json:"finishedAt"`
+	CreatedAt  time.Time        `json:"createdAt"`
+	Revision   int64            `json:"deploymentRevision"`
+	// GroupRevision is the revision of the group that it was made from.
+	GroupRevision int64              `json:"groupRevision"`
+	Warm          bool               `json:"warm"`
+	MemoryMb      int                `json:"memoryMb"`
+	Reason        string             `json:"reason"`
+	Message       string             `json:"message"`
+	ExitCode      *int               `json:"exitCode"` // null while it runs, or if no agent saw it
+	PID           *int               `json:"pid"`      // null without a process
+	Heartbeat     *time.Time         `json:"lastHeartbeat"`
+	Generation    int64              `json:"generation"`
+	Restarts      int                `json:"restarts"`
+	Desired       fleet.Desired      `json:"desired"`
+	Frozen        bool               `json:"frozen"`
+	Runtime       fleet.RuntimeName  `json:"runtime"`
+	Origin        fleet.Origin       `json:"origin"`
+	Replaces      fleet.InstanceID   `json:"replaces,omitempty"`
+	ReplacedBy    fleet.InstanceID   `json:"replacedBy,omitempty"`
+	Templates     []instanceTemplate `json:"templates"`
+	Lost          []fleet.FilterLoss `json:"lost,omitempty"` // if pending: how many nodes each rule excludes
 	// Attach is the command that attaches to its terminal on its node. Only the answer for a single
 	// instance has it, while the agent answers.
 	Attach string `json:"attach,omitempty"`
@@ -84,7 +86,7 @@ func InstanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) Instance {
 	reason, message := i.Why()
 	out := Instance{
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, State: events.StateOf(i),
-		Ports: []instancePort{}, CreatedAt: i.Intent.CreatedAt, Revision: i.Intent.GroupRevision,
+		Ports: []instancePort{}, CreatedAt: i.Intent.CreatedAt, Revision: i.Intent.Deployment, GroupRevision: i.Intent.GroupRevision,
 		Reason: string(reason), Message: message, Generation: i.Intent.Generation, Desired: i.Intent.Desired, Frozen: i.Intent.Frozen,
 		Origin: i.Intent.Origin, Replaces: i.Intent.Replaces, ReplacedBy: i.Intent.ReplacedBy,
 		Templates: []instanceTemplate{},

@@ -7,41 +7,17 @@ package notimplemented
 import (
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-// Routes returns all routes. They use the view to tell unknown groups and nodes (404) from missing
-// features.
-func Routes(v *view.View) []server.Route {
-	r := routes{v}
-	return slices.Concat(r.deployments(), backups(), membership(), modules())
-}
-
-type routes struct{ view *view.View }
-
-// deployments are rollouts of a group's changes.
-func (r routes) deployments() []server.Route {
-	see, change := server.Needs(auth.GroupsView), server.Needs(auth.GroupsUpdate)
-	deploy := r.ofGroup(notImplemented("deployments", "new instances use the group's current settings: restart the running ones"))
-	return server.Under("/api/v1/groups/:name",
-		server.Post("/restart", change, r.ofGroup(notImplemented("rolling restarts", "restart the instances one by one with POST /api/v1/services/{id}/restart"))),
-		server.Post("/deploy", change, deploy),
-		server.Get("/deployments", see, r.ofGroup(page)),
-		server.Get("/deployments/:rev", see, r.ofGroup(deployment)),
-		server.Post("/deployments/:rev/pause", change, deploy),
-		server.Post("/deployments/:rev/resume", change, deploy),
-		server.Post("/deployments/:rev/rollback", change, deploy),
-	)
-}
+// Routes returns all routes.
+func Routes() []server.Route { return slices.Concat(backups(), membership(), modules()) }
 
 func backups() []server.Route {
 	manage := server.Needs(auth.BackupsManage)
@@ -167,26 +143,5 @@ func noBackups(c *gin.Context) {
 			Directory      string `json:"directory"`
 			RetentionCount int    `json:"retentionCount"`
 		}{emptyPage: out})
-	}
-}
-
-// deployment answers that a deployment does not exist.
-func deployment(c *gin.Context) {
-	if _, err := strconv.Atoi(c.Param("rev")); err != nil {
-		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "rev", Message: "must be a whole number"})
-		return
-	}
-	server.Fail(c, errs.New(errs.NotFound, "the group %s has no such deployment", c.Param("name")))
-}
-
-// ofGroup calls do if the group exists.
-func (r routes) ofGroup(do gin.HandlerFunc) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		g, ok := r.view.Snapshot().Groups.Get(fleet.GroupName(c.Param("name")))
-		if !ok || g.Deleting {
-			server.Fail(c, errs.New(errs.NotFound, "there is no group %s", c.Param("name")))
-			return
-		}
-		do(c)
 	}
 }

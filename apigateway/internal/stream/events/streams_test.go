@@ -21,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -47,6 +48,8 @@ func TestEveryMutationYieldsItsEventWithTheRevisionAsID(t *testing.T) {
 		{store.Create(keys.Status(id), fleet.Status{Instance: id, Generation: 1, State: fleet.Online}), []events.Type{events.InstanceStateChanged, events.GroupAggregatesUpdated}},
 		{store.Create(keys.NodeDesired("n1"), fleet.NodeDesired{Node: "n1", Cordoned: true}), []events.Type{events.NodeCordonChanged}},
 		{store.Create(keys.Maintenance(), cluster.Maintenance{}), []events.Type{events.MaintenanceUpdated}},
+		{store.Create(keys.Deployment("lobby", 1), deployment.Deployment{Group: "lobby", Number: 1}), []events.Type{events.DeploymentCreated}},
+		{store.Create(keys.DeploymentProgress("lobby", 1), deployment.Progress{State: deployment.Completed}), []events.Type{events.DeploymentCompleted}},
 		{store.Create(keys.CrashLoop("lobby"), fleet.CrashLoop{Group: "lobby", Crashes: 3}), []events.Type{events.GroupCrashLoop}},
 		{store.Create(keys.Scaling("lobby"), scaling.Decision{Group: "lobby", From: 1, To: 2}), []events.Type{events.GroupScaled}},
 	}

@@ -121,6 +121,10 @@ func (t *translator) plain(c view.Change) {
 		t.schedule(c)
 	case view.KindActiveOverlay:
 		t.overlays(c)
+	case view.KindDeployment:
+		t.deployment(c)
+	case view.KindProgress:
+		t.deploymentProgress(c)
 	case view.KindAudit:
 		t.audited(c)
 	default: // other kinds are internal

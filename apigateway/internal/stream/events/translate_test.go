@@ -14,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
@@ -374,6 +375,37 @@ func TestTranslate(t *testing.T) {
 			[]line{{"7", events.MaintenanceUpdated, "", events.Fields{"globalEnabled": true, "message": "back soon"}}},
 		},
 
+		{"a new deployment", []view.Change{{
+			Kind: view.KindDeployment, Rev: 7, Key: []string{"lobby", "000000000002"},
+			After: &deployment.Deployment{Group: "lobby", Number: 2, Strategy: deployment.Canary, Trigger: deployment.TriggerManual, By: "ann"},
+		}}, []line{{"7", events.DeploymentCreated, "lobby", events.Fields{
+			"groupName": fleet.GroupName("lobby"), "revision": int64(2), "strategy": deployment.Canary, "trigger": deployment.TriggerManual, "by": "ann",
+		}}}},
+		{"a decision about a deployment", []view.Change{{
+			Kind: view.KindDeployment, Rev: 7, Key: []string{"lobby", "000000000002"},
+			Before: &deployment.Deployment{}, After: &deployment.Deployment{Paused: true},
+		}}, nil},
+		{
+			"progress of a deployment",
+			[]view.Change{progressed(deployment.Progress{State: deployment.InProgress, Updated: 1, Total: 3}, deployment.Progress{State: deployment.InProgress, Updated: 2, Total: 3})},
+			[]line{{"7", events.DeploymentProgress, "lobby", events.Fields{
+				"groupName": fleet.GroupName("lobby"), "revision": int64(2), "state": deployment.InProgress, "updatedInstances": 2, "totalInstances": 3, "message": "",
+			}}},
+		},
+		{
+			"the end of a deployment",
+			[]view.Change{progressed(deployment.Progress{State: deployment.InProgress, Updated: 1, Total: 3}, deployment.Progress{State: deployment.Failed, Updated: 1, Total: 3, Reason: deployment.ReasonCrashes, Message: "they crashed"})},
+			[]line{{"7", events.DeploymentCompleted, "lobby", events.Fields{
+				"groupName": fleet.GroupName("lobby"), "revision": int64(2), "outcome": deployment.Failed, "updatedInstances": 1, "totalInstances": 3,
+				"reason": deployment.ReasonCrashes, "message": "they crashed",
+			}}},
+		},
+		{
+			"a rollback of a deployment that had ended",
+			[]view.Change{progressed(deployment.Progress{State: deployment.Failed}, deployment.Progress{State: deployment.RolledBack, Message: "back"})},
+			[]line{{"7", events.DeploymentRolledBack, "lobby", events.Fields{"groupName": fleet.GroupName("lobby"), "revision": int64(2), "message": "back"}}},
+		},
+
 		{"usage is live, and players of running instances with it", []view.Change{
 			told(in(fleet.Starting), in(fleet.Online)),
 			{Kind: view.KindReport, Rev: 8, Key: []string{"n1"}, After: &reports.Report{
@@ -533,4 +565,10 @@ func FuzzParsePosition(f *testing.F) {
 			t.Errorf("%q is read as %v", id, p)
 		}
 	})
+}
+
+// progressed is a change of the progress of deployment 2 of the group lobby.
+func progressed(before, after deployment.Progress) view.Change {
+	before.Group, before.Number, after.Group, after.Number = "lobby", 2, "lobby", 2
+	return view.Change{Kind: view.KindProgress, Rev: 7, Key: []string{"lobby", "000000000002"}, Before: &before, After: &after}
 }

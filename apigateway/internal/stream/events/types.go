@@ -11,7 +11,7 @@ const InstanceMetrics Type = "INSTANCE_METRICS"
 // reserved are types that existing clients know, but that this system never sends. Instances must not
 // use them for their own events.
 var reserved = []Type{
-	"INSTANCE_WARM_CHANGED", "INSTANCE_CONSOLE_OUTPUT", "DEPLOYMENT_CREATED", "DEPLOYMENT_COMPLETED", "PLAYER_JOURNEY",
+	"INSTANCE_WARM_CHANGED", "INSTANCE_CONSOLE_OUTPUT", "PLAYER_JOURNEY",
 	"MODULE_LOADED", "MODULE_UNLOADED", "MODULE_FRONTEND_RELOADED", "CAPABILITY_REGISTERED",
 	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED",
 }
@@ -19,7 +19,9 @@ var reserved = []Type{
 // emitted are all types that this system sends.
 var emitted = []Type{
 	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, MaintenanceUpdated, GroupAggregatesUpdated, GroupCrashLoop, GroupScaled,
-	"INSTANCE_WARM_CHANGED", "INSTANCE_CONSOLE_OUTPUT", "DEPLOYMENT_CREATED", "DEPLOYMENT_COMPLETED", "PLAYER_JOURNEY",
+	DeploymentCreated, DeploymentProgress, DeploymentCompleted, DeploymentRolledBack,
+	InstanceStateChanged, InstanceDraining, InstanceCrashed, InstanceRemoved, InstanceMetrics,
+	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeDrainRequested, NodeDrainCompleted, NodeStatus, NodeCacheStatus, NodeHeartbeatStale, NodeHeartbeatResumed,
 	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged, ResourceChanged,
 	ScheduleRunStarted, ScheduleRunEnded, OverlayActivated, OverlayDeactivated,
 	PlayerConnected, PlayerDisconnected, PlayerTransfer, ResyncRequired,
