@@ -135,7 +135,7 @@ var creates = map[string]string{
 // nameless are routes that create an object with a generated name.
 var nameless = map[string]bool{
 	"POST /api/v1/api-tokens": true, "POST /api/instances": true, "POST /api/plugin/message/send": true,
-	"POST /api/v1/crashes/:id/share": true, "POST /api/v1/system/logs/share": true, "POST /api/v1/nodes/:id/logs/share": true,
+	"POST /api/v1/allocations": true, "POST /api/v1/crashes/:id/share": true, "POST /api/v1/system/logs/share": true, "POST /api/v1/nodes/:id/logs/share": true,
 	"POST /api/v1/services/:id/console/share": true, "POST /api/v1/instances/:id/console/share": true, "POST /api/v1/system/diagnostics/share": true,
 }
 

@@ -88,6 +88,8 @@ func (w *skewed) planned(after time.Duration) string {
 		Group: w.stamps.group(w.group, now), Instances: []*fleet.Instance{w.stamps.instance(w.instance, now)}, Limits: plan.DefaultLimits(),
 		Session:     func(fleet.NodeID) *fleet.NodeSession { return w.stamps.session(w.session, now) },
 		Drain:       func(fleet.NodeID) *fleet.NodeDrain { return w.stamps.drain(w.drained, now) },
+		Figures:     func(*fleet.Instance) reports.InstanceReport { return reports.InstanceReport{} },
+		EmptySince:  func(*fleet.Instance) time.Time { return time.Time{} },
 		Plan:        func(string) *fleet.Plan { return &w.plan },
 		LostSince:   func(fleet.NodeID) time.Time { return time.Time{} },
 		Republished: func(string) bool { return false },
