@@ -219,17 +219,18 @@ func anyLoad(t *rapid.T) *sim {
 func settle(t *rapid.T, s *sim, now time.Time) (all []*scaling.Decision, end time.Time) {
 	until := now.Add(24 * time.Hour)
 	for range 200 {
-		actions, wake := s.step(now)
+		actions, _ := s.step(now)
 		for _, a := range actions {
 			if a.Kind == SetScaling {
 				all = append(all, a.Scaling)
 			}
 		}
 		s.live(now)
-		if again, _ := Group(s.input(), now); len(again) > 0 {
+		again, wake := Group(s.input(), now)
+		if len(again) > 0 {
 			continue
 		}
-		if _, wake = Group(s.input(), now); wake.IsZero() || wake.After(until) {
+		if wake.IsZero() || wake.After(until) {
 			return all, now
 		}
 		now = wake

@@ -44,7 +44,7 @@ const (
 	noticeLife = time.Minute
 	// noticeFrom and noticeName are the sender of a notice in the words of plugins.
 	noticeFrom players.PlayerID = "00000000-0000-0000-0000-000000000000"
-	noticeName                  = "Server"
+	noticeName string           = "Server"
 )
 
 // Notify stores a message of the system to a player. Several gateways may send the same one; about
