@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/allocation"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -100,6 +101,30 @@ func TestAWholeInstanceIsClaimedOnce(t *testing.T) {
 	s.claim("").want(409)
 	s.do("DELETE", "/api/v1/allocations/"+id, nil).want(204)
 	s.claim("").want(201).is("instanceId", "arena-2")
+}
+
+func TestSlotsOfAnInstanceThatStartsCountForTheAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.arena(1)
+	s.group("large", map[string]any{"maxPlayers": 100})
+	s.start("large")
+	s.do("POST", "/api/v1/allocations", `{"selectors":[{"group":"arena"},{"group":"large"}],"slots":50}`).want(409).naming("1 that are about to be ready")
+	s.do("POST", "/api/v1/allocations", `{"selectors":[{"group":"arena"},{"group":"large"}],"slots":101}`).want(422).naming("slots")
+}
+
+func TestNoPlayerIsSentToAnInstanceThatIsClaimed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.arena(2)
+	s.group("lobby", nil)
+	lobby := s.inside("lobby", "node-1")
+	s.publish("node-1", steve, players.Presence{By: lobby.id})
+	path, body := "/api/plugin/transfer-to-group", `{"playerUuid":"`+string(steve)+`","group":"arena"}`
+	s.claim("").want(201).is("instanceId", "arena-1")
+	lobby.say(path, body).want(200).is("targetInstanceId", "arena-2")
+	s.claim(`,"slots":10`).want(201).is("instanceId", "arena-2")
+	lobby.say(path, body).want(409)
 }
 
 func TestSelectorsAndStrategies(t *testing.T) {

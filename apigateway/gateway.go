@@ -362,20 +362,25 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// tellDrained sends the kick message of a drain to the players of an instance.
-func (g *Gateway) tellDrained(i *fleet.Instance, d fleet.NodeDrain) {
+// tellDrained sends the kick messages of drains to the players of instances.
+func (g *Gateway) tellDrained(all []drains.Stopped) {
+	of := make(map[fleet.InstanceID]drains.Stopped, len(all))
+	for _, one := range all {
+		of[one.Instance.Intent.ID] = one
+	}
 	queued := g.operate.Enqueue(func(ctx context.Context) {
 		for _, p := range g.players.All(g.cfg.View.Snapshot()) {
-			if p.Server != i.Intent.ID {
+			one, ok := of[p.Server]
+			if !ok {
 				continue
 			}
-			if err := g.operate.Notify(ctx, p, d.ID, d.KickMessage, i.Intent.Stop.At); err != nil {
-				g.cfg.Log.Warn("a player was not told that the node is being drained", "player", p.ID, "instance", i.Intent.Name, "error", err)
+			if err := g.operate.Notify(ctx, p, one.Drain.ID, one.Drain.KickMessage, one.Instance.Intent.Stop.At); err != nil {
+				g.cfg.Log.Warn("a player was not told that the node is being drained", "player", p.ID, "instance", one.Instance.Intent.Name, "error", err)
 			}
 		}
 	})
 	if !queued {
-		g.cfg.Log.Warn("players were not told that the node is being drained: too much other work waits", "instance", i.Intent.Name)
+		g.cfg.Log.Warn("players were not told that the node is being drained: too much other work waits", "instances", len(all))
 	}
 }
 

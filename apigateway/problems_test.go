@@ -46,7 +46,7 @@ func TestProblemsAreListedWithTheirFix(t *testing.T) {
 		}
 	}
 	for object, reason := range map[string]string{
-		"group/lobby": "NoNodeFits", "group/arena": "CrashLoop", "group/broken": "CommandMissing", "group/late": "DependencyNotReady",
+		"group/lobby": "NoNodeFits", "group/arena": "CrashLoop", "group/broken": "CommandMissing", "group/late": "DependencyMissing",
 		"node/node-2": "NodeLost", "template-source/repo": "FAILED", "service/enforcer": "ServiceMissing",
 	} {
 		if got[object] != reason {

@@ -82,6 +82,7 @@ func TestABadScheduleIsRefusedByItsField(t *testing.T) {
 		"warnings[0].command":       `{"group":"lobby","action":"stop","cron":"0 4 * * *","warnings":[{"beforeSeconds":5,"command":"a\nb"}]}`,
 		"jitterSeconds":             `{"group":"lobby","action":"stop","cron":"0 4 * * *","jitterSeconds":-1}`,
 		"jitterSeconds must be":     `{"group":"lobby","action":"stop","cron":"*/5 * * * *","jitterSeconds":301}`,
+		"warnings must begin":       `{"group":"lobby","action":"stop","cron":"0 4 * * *","warnings":[{"beforeSeconds":86400,"command":"x"}]}`,
 		"overlap":                   `{"group":"lobby","action":"stop","cron":"0 4 * * *","overlap":"both"}`,
 	} {
 		put("/api/v1/schedules/one", body, 422, field)
@@ -234,6 +235,8 @@ func TestABadOverlayIsRefusedByItsField(t *testing.T) {
 	rev := s.revision()
 	for field, body := range map[string]string{
 		"until must be after from":             `{"groups":["lobby"],"from":"2099-01-02T00:00:00Z","until":"2099-01-01T00:00:00Z","overlay":{"maintenance":true}}`,
+		"until must be in the years":           `{"groups":["lobby"],"from":"2026-01-01T00:00:00Z","until":"9999-12-31T23:59:59-01:00","overlay":{"maintenance":true}}`,
+		"groups names a group twice":           `{"groups":["lobby","lobby"],"from":"2099-01-01T00:00:00Z","until":"2099-01-02T00:00:00Z","overlay":{"maintenance":true}}`,
 		"until is missing":                     `{"groups":["lobby"],"from":"2099-01-02T00:00:00Z","overlay":{"maintenance":true}}`,
 		"timezone":                             `{"groups":["lobby"],"cron":"0 18 * * *","durationSeconds":60,"timezone":"x","overlay":{"maintenance":true}}`,
 		"cron":                                 `{"groups":["lobby"],"cron":"x","durationSeconds":60,"overlay":{"maintenance":true}}`,

@@ -247,7 +247,7 @@ func (c *Controller) weighLoad(s *view.Snapshot, name fleet.GroupName) {
 	if !ok {
 		return
 	}
-	if scales, _ := scaling.Automatic(&g.Spec); !scales && !gated(s, name) {
+	if scales, _ := scaling.Automatic(&s.Overlaid(g).Spec); !scales && !gated(s, name) {
 		return
 	}
 	if _, ok := c.replica.Owned().Fence(name); ok {

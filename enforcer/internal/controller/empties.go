@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/allocation"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -38,6 +39,10 @@ func (e *empties) heard(b *view.Batch, now time.Time) {
 				if was.Players > 0 && after(ch)[id].Players == 0 {
 					e.left[id] = now
 				}
+			}
+		case view.KindClaims: // claimed slots count as players
+			if was, ok := ch.Before.(*allocation.Claims); ok && ch.After == nil {
+				e.left[was.Instance] = now
 			}
 		case view.KindIntent:
 			if gone, ok := ch.Before.(*fleet.Intent); ok && ch.After == nil {

@@ -104,6 +104,9 @@ func (t *task) groupUnchanged() store.Guard {
 
 func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 	guards := append(slices.Concat(t.drainUnchanged(a), t.deploymentUnchanged(a)), t.groupUnchanged())
+	if a.Reason == fleet.ReasonScaledDown || a.Reason == fleet.ReasonAboveMaximum {
+		guards = append(guards, store.Unchanged(keys.ActiveOverlays(), t.snap.ActiveOverlays().ModRev))
+	}
 	next := a.Instance.Intent
 	next.Desired, next.RestartPending, next.Retire = fleet.DesiredStopped, a.Again, nil
 	next.Stop = &fleet.StopRequest{
@@ -117,11 +120,8 @@ func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 	}
 	if a.Order != "" {
 		guards = append(guards, placementUnchanged(a.Instance))
-		if a.WhileEmpty || a.Reason == fleet.ReasonScaledDown {
-			guards = append(guards, t.unclaimed(a.Instance.Intent.ID))
-		}
 		if a.WhileEmpty {
-			guards = append(guards, t.snap.FiguresUnchanged(a.Instance.Node(), a.Instance.Intent.ID))
+			guards = append(guards, t.unclaimed(a.Instance.Intent.ID), t.snap.FiguresUnchanged(a.Instance.Node(), a.Instance.Intent.ID))
 		}
 		writes = append(writes, t.orderWrites(a)...)
 	}

@@ -55,7 +55,7 @@ func (p *pass) drain() {
 			}
 			p.act(a)
 		case drain.Retire:
-			if !i.Retiring() || drain.Retires(i) && i.Intent.Retire.At.Before(d.At) {
+			if !drain.Retires(i) || i.Intent.Retire.At.Before(d.At) {
 				p.retireFor(s, d)
 			}
 		case drain.Wait, drain.Ending, drain.Block:

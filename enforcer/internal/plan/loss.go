@@ -205,6 +205,7 @@ func (p *pass) keepOne(all []*fleet.Instance) {
 		stops[n-1].Restores = kept
 	}
 	for _, a := range stops {
+		a.WhileEmpty = true
 		p.act(a)
 	}
 	if open {

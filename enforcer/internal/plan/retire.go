@@ -8,8 +8,9 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// makesWay reports whether an instance retires, or soon will for a drain, and no longer counts in its group, so that the
-// group starts another one before it stops. The instances of a static group keep their place.
+// makesWay reports whether an instance retires, or soon will for a drain, and no longer counts in its
+// group, so that the group starts another one before it stops. The instances of a static group keep
+// their place.
 func (p *pass) makesWay(i *fleet.Instance) bool {
 	return !p.spec().Static.Enabled && (p.leaves[i.Intent.ID] || i.Retiring() && !i.Intent.Retire.Restart)
 }

@@ -84,7 +84,7 @@ func TestRetirement(t *testing.T) {
 func TestARetiringInstanceWithPlayersStaysUntilItsDeadline(t *testing.T) {
 	property(t, func(t *rapid.T, s *sim) {
 		s.group.Deleting = false
-		s.group.Spec.OnNodeLoss = fleet.NodeLossWait
+		s.group.Spec.OnNodeLoss, s.group.Spec.Scaling.Max = fleet.NodeLossWait, 0
 		clear(s.drains) // a drain has a deadline of its own
 		actions, _ := Group(s.input(), at(0))
 		for _, a := range actions {

@@ -10,8 +10,15 @@ import (
 func (p *pass) rolloutInput() rollout.Input {
 	return rollout.Input{
 		Deployments: p.in.Deployments, Instances: p.all, Maintenance: p.maintained(), CrashPaused: p.crashPaused,
-		Plan: p.in.Plan, Players: p.in.Players, TPS: func(i *fleet.Instance) float64 { return p.in.Figures(i).TPS }, Moving: p.moving,
+		Plan: p.in.Plan, Players: p.in.Players, TPS: func(i *fleet.Instance) float64 { return p.in.Figures(i).TPS }, Moving: p.goes,
 	}
+}
+
+// goes reports whether an instance leaves its node for another reason than a deployment: the scheduler
+// moves it, or its node is being drained.
+func (p *pass) goes(i *fleet.Instance) bool {
+	e := p.in.Eviction(i.Intent.ID)
+	return p.leaves[i.Intent.ID] || e != nil && e.Reason == fleet.ReasonRebalanced
 }
 
 // crashPaused reports whether the group starts nothing because of crashes.
@@ -69,6 +76,9 @@ func (p *pass) rolloutAction(s rollout.Step) (a Action, ok bool) {
 	switch s.Kind {
 	case rollout.Start:
 		a.Kind, a.Origin, a.Instance, a.Replaces = Create, i.Intent.Origin, nil, i
+		if p.own(i) {
+			a.Origin = fleet.OriginMinimum
+		}
 	case rollout.Renew:
 		a.Kind = Restart
 	case rollout.Keep:

@@ -452,3 +452,64 @@ func TestARolloutEndsWhateverCrashesAndJoins(t *testing.T) {
 func progressLine(p deployment.Progress) string {
 	return fmt.Sprintf("%s %s %d/%d", SetProgress, p.State, p.Updated, p.Total)
 }
+
+// Rules for the same instance must not undo each other again and again.
+func TestADeploymentDoesNotFightWithMovesAndDrains(t *testing.T) {
+	tests := map[string]func(s *sim, first *fleet.Instance){
+		"a canceled one and a move of the scheduler": func(s *sim, first *fleet.Instance) {
+			s.deploy(func(d *deployment.Deployment) { d.Canceled = true })
+			evicted(fleet.ReasonRebalanced)(s, first)
+		},
+		"an active one and a move of an instance with players": func(s *sim, first *fleet.Instance) {
+			s.players[first.Intent.ID] = 1
+			s.deploy()
+			evicted(fleet.ReasonRebalanced)(s, first)
+		},
+		"an active one and a drain": func(s *sim, _ *fleet.Instance) {
+			s.deploy()
+			s.drain(0)
+			s.add(madeBy(1), in(other, fleet.Starting, fleet.ReasonProcessStarted, at(0)))
+		},
+	}
+	for name, setup := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSim()
+			s.group.Spec.Rebalance, s.group.Spec.Scaling.Min = true, 1
+			setup(s, s.add(online))
+			created, log := 0, ""
+			for range 12 {
+				actions, _ := s.step(at(0))
+				for _, a := range actions {
+					if a.Kind == Create {
+						created++
+					}
+				}
+				log += short(actions) + "\n--\n"
+			}
+			if created > 1 {
+				t.Errorf("%d instances were created in place of one:\n%s", created, log)
+			}
+		})
+	}
+}
+
+func TestACanaryGoesOnWhenTheGroupShrinks(t *testing.T) {
+	s := newSim()
+	s.group.Spec.Scaling.Min = 2
+	first := s.add(online)
+	s.add(online)
+	d := s.deploy(func(d *deployment.Deployment) {
+		d.Strategy, d.Options.CanaryInstances = deployment.Canary, 2
+		d.Options.BatchSize, d.Options.MaxSurge = 2, 2
+	})
+	s.add(instead(first), madeBy(d.Number), online)
+	began(5, 3)(s) // three of five were stopped meanwhile, because the group needs them no more
+	s.deployments[0].Progress.Promoted = false
+	actions, _ := Group(s.input(), at(0))
+	for _, a := range actions {
+		if a.Kind == Create && a.Replaces != nil {
+			return
+		}
+	}
+	t.Errorf("the second canary does not begin:\n%s", short(actions))
+}

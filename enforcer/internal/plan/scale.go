@@ -82,7 +82,7 @@ func (p *pass) loaded() []scale.Instance {
 
 func (p *pass) loadOf(i *fleet.Instance) scaling.Instance {
 	r := p.in.Figures(i)
-	return scaling.Instance{Players: p.in.Players(i), MaxPlayers: r.MaxPlayers, TPS: r.TPS, Closed: !i.TakesPlayers()}
+	return scaling.Instance{Players: p.in.Players(i), MaxPlayers: r.MaxPlayers, TPS: r.TPS, Closed: !i.TakesPlayers() || p.duplicates[i.Intent.ID]}
 }
 
 // idleSince returns since when an instance has had no players or has waited for a node. It returns

@@ -55,7 +55,7 @@ func (p *pass) trimOwn() {
 			return
 		}
 		if p.living(i) && p.own(i) && !p.busy[i.Intent.ID] && p.in.Players(i) == 0 && !p.paired[i.Intent.ID] && !i.Intent.Frozen && !needed(i) {
-			p.stop(i, fleet.ReasonScaledDown, fmt.Sprintf("the group needs %d instances", p.target()))
+			p.stopEmpty(i, fleet.ReasonScaledDown, fmt.Sprintf("the group needs %d instances", p.target()))
 			excess--
 		}
 	}

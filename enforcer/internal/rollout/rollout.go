@@ -43,7 +43,8 @@ type Input struct {
 	Players     func(*fleet.Instance) int
 	// TPS returns the ticks per second that an instance reported, 0 if it never did.
 	TPS func(*fleet.Instance) float64
-	// Moving reports whether an instance is being moved to another node.
+	// Moving reports whether an instance leaves its node for another reason: it is moved, or its node
+	// is being drained.
 	Moving func(*fleet.Instance) bool
 }
 
@@ -120,7 +121,9 @@ func Mixed(in Input) map[string]bool {
 		switch {
 		case !deployment.Replaceable(i):
 		case w.current(i):
-			fresh[i.Intent.Place()] = true
+			if w.d.Active() || started(i) {
+				fresh[i.Intent.Place()] = true
+			}
 		default:
 			old[i.Intent.Place()] = true
 		}
@@ -267,7 +270,7 @@ func (w *work) count() deployment.Progress {
 		}
 	}
 	next.Failed = max(next.Failed, crashes)
-	wave := w.d.Strategy == deployment.Canary && !w.d.Promoted && ready < min(w.o.Wave(next.Total), next.Total)
+	wave := w.d.Strategy == deployment.Canary && !w.d.Promoted && ready < min(w.o.Wave(next.Total), len(w.fresh)+w.alone(nil))
 	next.Promoted = next.Promoted || !wave
 	return next
 }
@@ -432,6 +435,17 @@ func (w *work) replace(next deployment.Progress) {
 	}
 }
 
+// alone counts the outdated instances without a partner; which selects some of them, and nil all.
+func (w *work) alone(which func(*fleet.Instance) bool) int {
+	n := 0
+	for _, s := range w.outdated {
+		if w.partner(s.Instance) == nil && (which == nil || which(s.Instance)) {
+			n++
+		}
+	}
+	return n
+}
+
 // slots returns how many more instances may be replaced at the same time.
 func (w *work) slots(next deployment.Progress) int {
 	busy := 0
@@ -445,10 +459,14 @@ func (w *work) slots(next deployment.Progress) int {
 		slots -= w.unsettled()
 	}
 	if !next.Promoted {
-		slots = min(slots, w.o.Wave(next.Total)-next.Updated-busy)
+		begun := func(i *fleet.Instance) bool { return i.Retiring() || i.Intent.RestartPending }
+		slots = min(slots, w.o.Wave(next.Total)-len(w.fresh)-w.alone(begun))
 	}
 	return slots
 }
+
+// started reports whether an instance was started by a deployment.
+func started(i *fleet.Instance) bool { return i.Intent.Reason == fleet.ReasonDeployment }
 
 // undo lets the originals stay after a deployment that did not complete, and stops their
 // replacements.
@@ -460,7 +478,7 @@ func (w *work) undo() {
 		i := s.Instance
 		p := w.partner(i)
 		switch {
-		case w.keep(i) || p == nil || i.Retiring() || p.Retiring() || i.Intent.RestartPending || p.Intent.RestartPending:
+		case w.keep(i) || p == nil || !started(p) || w.in.Moving(i) || i.Retiring() || p.Retiring() || i.Intent.RestartPending || p.Intent.RestartPending:
 		case w.in.Players(p) == 0 && (i.State() == fleet.Online || p.State() != fleet.Online):
 			w.step(Stop, p, "deployment %d ended, and %s stays", w.d.Number, i.Intent.Name).Restores = i
 		case w.in.Players(i) == 0 && p.State() == fleet.Online:

@@ -2,6 +2,7 @@
 package allocation
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 const (
 	// MaxClaims bounds the claims on one instance.
 	MaxClaims = 1000
+	// MaxBytes bounds the record of one instance; see Bytes.
+	MaxBytes = 256 << 10
 	// MaxNote bounds Claim.Note, in bytes.
 	MaxNote = 256
 	// MaxTTLSeconds bounds Claim.TTLSeconds: 7 days.
@@ -58,6 +61,34 @@ func (c *Claims) Of(i *fleet.Instance) []Claim {
 		return nil
 	}
 	return c.Claims
+}
+
+// Whole reports whether one claim takes the whole instance.
+func (c *Claims) Whole(i *fleet.Instance) bool {
+	return slices.ContainsFunc(c.Of(i), func(claim Claim) bool { return claim.Slots == 0 })
+}
+
+// claimBytes is the most that the fields of a claim but its texts take in JSON.
+const claimBytes = 256
+
+// Bytes returns an upper bound for the size of the record. c may be nil.
+func (c *Claims) Bytes() int {
+	if c == nil {
+		return claimBytes
+	}
+	n := claimBytes
+	for _, claim := range c.Claims {
+		n += claim.bytes()
+	}
+	return n
+}
+
+// bytes counts six bytes for each byte of a text, because JSON may have to escape it.
+func (c Claim) bytes() int { return claimBytes + 6*(len(c.Note)+len(c.By)) }
+
+// Takes reports whether the record has room for another claim. c may be nil.
+func (c *Claims) Takes(claim Claim) bool {
+	return c == nil || len(c.Claims) < MaxClaims && c.Bytes()+claim.bytes() <= MaxBytes
 }
 
 // Slots returns how many slots of an instance are claimed. A claim on the whole instance takes all

@@ -48,6 +48,12 @@ type Overlay struct {
 	At              time.Time `json:"at"`
 }
 
+// The bounds of an overlay. The years are those that JSON can write in every time zone.
+const (
+	maxSelector      = 16
+	minYear, maxYear = 1970, 9998
+)
+
 // Validate returns everything that is wrong, each as an Invalid error that names the field. It does not
 // check Cron and Timezone.
 func (o Overlay) Validate() []error {
@@ -56,6 +62,8 @@ func (o Overlay) Validate() []error {
 	p.Lines("description", o.Description, validate.MaxDescription)
 	p.Check(len(o.Groups) > 0 || len(o.Selector) > 0, "groups", "is missing: name groups, or give labels in the field selector")
 	p.Check(len(o.Groups) <= validate.MaxEntries, "groups", "must have at most %d entries, has %d", validate.MaxEntries, len(o.Groups))
+	p.Check(len(slices.Compact(slices.Sorted(slices.Values(o.Groups)))) == len(o.Groups), "groups", "names a group twice")
+	p.Check(len(o.Selector) <= maxSelector, "selector", "must have at most %d labels, has %d", maxSelector, len(o.Selector))
 	p.AddAll(fleet.ValidateLabels("selector", o.Selector))
 	o.validateWindow(&p)
 	o.Changes.validate(&p)
@@ -75,6 +83,13 @@ func (o Overlay) validateWindow(p *validate.Problems) {
 		p.Check(o.DurationSeconds == 0, "durationSeconds", "has a meaning only with cron: remove it")
 		p.Check(!o.From.IsZero(), "from", "is missing")
 		p.Check(!o.Until.IsZero(), "until", "is missing")
+		for _, t := range []struct {
+			field string
+			at    time.Time
+		}{{"from", o.From}, {"until", o.Until}} {
+			year := t.at.UTC().Year()
+			p.Check(t.at.IsZero() || year >= minYear && year <= maxYear, t.field, "must be in the years %d to %d", minYear, maxYear)
+		}
 		p.Check(o.From.IsZero() || o.Until.IsZero() || o.From.Before(o.Until), "until", "must be after from: the overlay would end before it begins")
 	}
 }

@@ -53,7 +53,10 @@ func (a *API) problemRoutes() []server.Route {
 // may not see.
 func (a *API) problems(c *gin.Context) {
 	s := a.cfg.Operations.Snapshot()
-	all := slices.Concat(pausedGroups(s, a.cfg.Operations.Now()), waitingGroups(s), waitingInstances(s), unrunnable(s))
+	all := slices.Concat(pausedGroups(s, a.cfg.Operations.Now()), waitingGroups(s))
+	if server.Allowed(c, auth.InstancesView) {
+		all = slices.Concat(all, waitingInstances(s), unrunnable(s))
+	}
 	if server.Allowed(c, auth.NodesView) {
 		all = append(all, a.nodeProblems(s)...)
 	}
@@ -106,18 +109,26 @@ func pausedGroups(s *view.Snapshot, now time.Time) (out []problem) {
 	return out
 }
 
-// waitingGroups returns the groups that start nothing because a group that they depend on does not run.
+// waitingGroups returns the groups that lack instances because a group that they depend on does not run.
 func waitingGroups(s *view.Snapshot) (out []problem) {
 	for name, g := range s.Groups.All() {
 		unmet := s.Unmet(g)
-		if g.Deleting || g.Spec.Scaling.Min == 0 || len(unmet) == 0 || s.MaintenanceOf(g).On {
+		if g.Deleting || len(unmet) == 0 || g.Spec.Scaling.Mode == fleet.ScalingManual || s.MaintenanceOf(g).On {
 			continue
 		}
-		out = append(out, problem{
-			Severity: warning, Kind: "group", Name: string(name), Reason: "DependencyNotReady",
-			Message: fmt.Sprintf("it starts nothing, because no instance of %v runs", unmet),
-			Fix:     "start those groups, or remove them from dependsOn", Count: g.Spec.Scaling.Min,
-		})
+		missing := s.Target(g)
+		for i := range s.GroupInstances(name) {
+			if i.Living(g.Spec.KeepsLost()) {
+				missing--
+			}
+		}
+		if missing > 0 {
+			out = append(out, problem{
+				Severity: warning, Kind: "group", Name: string(name), Reason: string(fleet.ReasonDependencyMissing),
+				Message: fmt.Sprintf("it starts nothing, because no instance of %v runs", unmet),
+				Fix:     "start those groups, or remove them from dependsOn", Count: missing,
+			})
+		}
 	}
 	return out
 }

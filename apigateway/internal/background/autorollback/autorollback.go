@@ -7,6 +7,7 @@ package autorollback
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"math/rand/v2"
@@ -16,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/reconcile"
+	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -97,13 +99,13 @@ func (w *Watcher) reconcile(ctx context.Context, g fleet.GroupName) (reconcile.R
 		return reconcile.Result{}, nil
 	}
 	err := w.cfg.RollBack(ctx, g, number)
-	switch errs.KindOf(err) {
-	case errs.Conflict, errs.Invalid, errs.NotFound:
-		if err != nil {
-			w.cfg.Log.Warn("a failed deployment was not rolled back", "group", g, "deployment", number, "err", err)
-		}
+	if _, still := Due(w.cfg.View.Snapshot(), g); err == nil || !still { // another gateway may have been faster
 		return reconcile.Result{}, nil
-	default:
-		return reconcile.Result{}, err
 	}
+	var race *store.LostError
+	if kind := errs.KindOf(err); errors.As(err, &race) || kind != errs.Conflict && kind != errs.Invalid && kind != errs.NotFound {
+		return reconcile.Result{}, err // it is tried again
+	}
+	w.cfg.Log.Warn("a failed deployment was not rolled back", "group", g, "deployment", number, "err", err)
+	return reconcile.Result{}, nil
 }

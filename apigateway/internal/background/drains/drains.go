@@ -29,16 +29,22 @@ type Config struct {
 	View *view.View
 	// Complete completes the drain of a node if nothing is left on it.
 	Complete func(ctx context.Context, node fleet.NodeID) error
-	// Tell sends the kick message of a drain to the players of an instance that is being stopped. It
+	// Tell sends the kick messages of drains to the players of instances that are being stopped. It
 	// must not block.
-	Tell func(i *fleet.Instance, d fleet.NodeDrain)
+	Tell func([]Stopped)
 	Log  *slog.Logger
+}
+
+// Stopped is an instance that is being stopped for a drain with a kick message.
+type Stopped struct {
+	Instance *fleet.Instance
+	Drain    fleet.NodeDrain
 }
 
 // Completer completes drains. Create it with New.
 type Completer struct {
 	view  *view.View
-	tell  func(*fleet.Instance, fleet.NodeDrain)
+	tell  func([]Stopped)
 	queue *reconcile.Queue[fleet.NodeID]
 }
 
@@ -66,11 +72,12 @@ func (c *Completer) Run(ctx context.Context) {
 
 // OnBatch looks at the draining nodes that a batch concerns.
 func (c *Completer) OnBatch(b view.Batch) {
+	var all []Stopped
 	for i := range b.Changes {
 		if stopped := stoppedFor(&b.Changes[i]); stopped != nil {
 			d, _ := b.After.NodesDesired.Get(stopped.Node())
 			if now := d.Draining(); now != nil && now.KickMessage != "" {
-				c.tell(stopped, *now)
+				all = append(all, Stopped{stopped, *now})
 			}
 		}
 		for node := range nodesOf(&b.Changes[i]) {
@@ -78,6 +85,9 @@ func (c *Completer) OnBatch(b view.Batch) {
 				c.queue.Add(node)
 			}
 		}
+	}
+	if len(all) > 0 {
+		c.tell(all)
 	}
 }
 

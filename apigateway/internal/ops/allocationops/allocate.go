@@ -142,7 +142,7 @@ func (o *Allocations) commit(ctx context.Context, batch []*call) (rest []*call) 
 			var err error
 			if snap, err = o.Current(ctx); err != nil {
 				end(batch, err)
-				return nil
+				return rest
 			}
 		}
 		chosen, again, left := o.decide(snap, batch)
@@ -189,13 +189,13 @@ func (o *Allocations) decide(s *view.Snapshot, batch []*call) (d decision, again
 	b := book{s, map[fleet.InstanceID]*allocation.Claims{}}
 	limit := (o.Store.MaxOps() - 1) / 2 // two comparisons for each instance
 	for n, c := range batch {
-		if len(b.added) >= limit {
+		if len(b.added) >= limit || b.bytes() > store.FullBytes {
 			left = append(left, batch[n:]...)
 			break
 		}
 		i, err := b.choose(c.request)
 		switch {
-		case err != nil && c.tried || errs.Is(err, errs.Invalid):
+		case err != nil && c.tried:
 			c.err = err
 			close(c.done)
 		case err != nil:
@@ -213,6 +213,14 @@ func (o *Allocations) decide(s *view.Snapshot, batch []*call) (d decision, again
 		d.txn.Writes = append(d.txn.Writes, store.Replace(keys.Claims(id), *claims, claims.ModRev))
 	}
 	return d, again, left
+}
+
+// bytes returns an upper bound for the size of the changed records.
+func (b book) bytes() (n int) {
+	for _, c := range b.added {
+		n += c.Bytes()
+	}
+	return n
 }
 
 // add adds a claim.

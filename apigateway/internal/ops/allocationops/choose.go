@@ -80,16 +80,17 @@ type room struct {
 	instance *fleet.Instance
 	used     int // players or claimed slots, whichever is more
 	capacity int // 0 means unknown, which is no limit
-	claims   int
+	claimed  bool
+	full     bool // its record takes no further claim
 }
 
 // takes reports whether a claim fits. slots is 0 for the whole instance.
 func (r room) takes(slots int) bool {
 	switch {
-	case r.claims >= allocation.MaxClaims:
+	case r.full:
 		return false
 	case slots == 0:
-		return r.used == 0 && r.claims == 0
+		return r.used == 0 && !r.claimed
 	}
 	return r.capacity == 0 || r.used+slots <= r.capacity
 }
@@ -110,19 +111,24 @@ func (b book) claimsOf(id fleet.InstanceID) *allocation.Claims {
 }
 
 // roomOf returns what is left of an instance.
-func (b book) roomOf(i *fleet.Instance) room {
-	r := room{instance: i}
-	if p, ok := b.snap.Plans.Get(i.Intent.Plan); ok {
-		r.capacity = p.Plan.MaxPlayers
-	}
+func (b book) roomOf(i *fleet.Instance, note string) room {
+	r := room{instance: i, capacity: b.planned(i)}
 	if report, ok := b.snap.Reports.Get(i.Node()); ok {
 		told := report.Instances[i.Intent.ID]
 		r.used, r.capacity = told.Players, cmp.Or(told.MaxPlayers, r.capacity)
 	}
 	c := b.claimsOf(i.Intent.ID)
-	r.claims = len(c.Of(i))
+	r.claimed, r.full = len(c.Of(i)) > 0, !c.Takes(allocation.Claim{Note: note})
 	r.used = max(r.used, c.Slots(i, r.capacity))
 	return r
+}
+
+// planned returns the number of players for which an instance was made; 0 when unknown.
+func (b book) planned(i *fleet.Instance) int {
+	if p, ok := b.snap.Plans.Get(i.Intent.Plan); ok {
+		return p.Plan.MaxPlayers
+	}
+	return 0
 }
 
 // choose returns the instance for a request. Invalid when no instance of the selected groups could ever
@@ -135,14 +141,17 @@ func (b book) choose(r *Request) (*fleet.Instance, error) {
 			maintained := b.snap.MaintenanceOf(g).On
 			tally.groups++
 			for i := range b.snap.GroupInstances(g.Name) {
-				if maintained || !i.TakesPlayers() {
-					tally.note(i)
+				if i.Terminal() {
 					continue
 				}
-				left := b.roomOf(i)
+				if maintained || !i.TakesPlayers() {
+					tally.starting += one(i.State() != fleet.Online)
+					tally.measure(b.planned(i))
+					continue
+				}
+				left := b.roomOf(i, r.Note)
 				tally.ready++
-				tally.largest = max(tally.largest, left.capacity)
-				tally.unlimited = tally.unlimited || left.capacity == 0
+				tally.measure(left.capacity)
 				if left.takes(r.Slots) && (best.instance == nil || r.Strategy.prefers(left, best)) {
 					best = left
 				}
@@ -190,10 +199,17 @@ type tally struct {
 	unlimited bool
 }
 
-func (t *tally) note(i *fleet.Instance) {
-	if !i.Terminal() && i.State() != fleet.Online {
-		t.starting++
+// measure notes the capacity of an instance.
+func (t *tally) measure(capacity int) {
+	t.largest = max(t.largest, capacity)
+	t.unlimited = t.unlimited || capacity == 0
+}
+
+func one(counts bool) int {
+	if counts {
+		return 1
 	}
+	return 0
 }
 
 // refusal says why no instance was chosen.

@@ -72,7 +72,10 @@ func (o *Instances) leastLoaded(s *view.Snapshot, player players.Player, group f
 		if !i.TakesPlayers() {
 			continue
 		}
-		there, most := playersOn(s, i)
+		if claims, _ := s.Claims.Get(i.Intent.ID); claims.Whole(i) {
+			continue
+		}
+		there, most := s.Occupied(i), capacityOf(s, i)
 		there += coming[i.Intent.ID]
 		if most > 0 && there >= most && i.Intent.ID != player.Server {
 			continue
@@ -92,6 +95,10 @@ func (o *Instances) leastLoaded(s *view.Snapshot, player players.Player, group f
 // to an instance that takes players. Conflict when no instance takes the player.
 func (o *Instances) Evacuate(ctx context.Context, player players.Player, from *fleet.Instance) error {
 	_, err := o.Mutate(ctx, txn.Actor{}, func(s *view.Snapshot) (txn.Change, error) {
+		now, there := players.MergePresence(s.PresencesOf(player.ID), s.Tells)
+		if i, ok := s.Instances.Get(from.Intent.ID); !ok || !i.Retiring() || !there || now.Server != from.Intent.ID {
+			return txn.Change{}, nil // one of the two has changed
+		}
 		var rev int64
 		if old, ok := s.Transfers.Get(player.ID); ok {
 			to, there := s.Instances.Get(old.Target)
@@ -117,19 +124,17 @@ func (o *Instances) Evacuate(ctx context.Context, player players.Player, from *f
 	return err
 }
 
-// playersOn returns how many players an instance last reported, and how many it takes; 0 when
-// unknown.
-func playersOn(s *view.Snapshot, i *fleet.Instance) (there, most int) {
-	if p, ok := s.Plans.Get(i.Intent.Plan); ok {
-		most = p.Plan.MaxPlayers
-	}
+// capacityOf returns how many players an instance takes; 0 when unknown.
+func capacityOf(s *view.Snapshot, i *fleet.Instance) int {
 	if r, ok := s.Reports.Get(i.Node()); ok {
-		said := r.Instances[i.Intent.ID]
-		if there = said.Players; said.MaxPlayers > 0 {
-			most = said.MaxPlayers
+		if most := r.Instances[i.Intent.ID].MaxPlayers; most > 0 {
+			return most
 		}
 	}
-	return there, most
+	if p, ok := s.Plans.Get(i.Intent.Plan); ok {
+		return p.Plan.MaxPlayers
+	}
+	return 0
 }
 
 func (o *Instances) transfer(ctx context.Context, by txn.Actor, player players.PlayerID, choose func(*view.Snapshot) (*fleet.Instance, error)) (to *fleet.Instance, err error) {

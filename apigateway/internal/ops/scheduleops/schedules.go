@@ -57,6 +57,8 @@ func (o *Schedules) WriteSchedule(ctx context.Context, by txn.Actor, w ScheduleW
 		problems = append(problems, err)
 	} else if shortest := timetable.Shortest(times, o.Now()); time.Duration(w.Schedule.JitterSeconds)*time.Second > shortest {
 		problems = append(problems, errs.Field("jitterSeconds", "must be at most %d, the time between two runs", int(shortest/time.Second)))
+	} else if w.Schedule.Lead()+time.Duration(w.Schedule.JitterSeconds)*time.Second >= shortest {
+		problems = append(problems, errs.Field("warnings", "must begin less than %d seconds before the action, jitter included: the next run would begin before the one before has ended", int(shortest/time.Second)))
 	}
 	if err := txn.JoinProblems(problems); err != nil {
 		return out, err

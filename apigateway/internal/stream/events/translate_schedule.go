@@ -32,7 +32,7 @@ func (t *translator) schedule(c view.Change) {
 	}
 	for n := len(after.History) - 1; n >= 0; n-- {
 		run := &after.History[n]
-		known := func(r schedule.Run) bool { return r.Number >= run.Number }
+		known := func(r schedule.Run) bool { return r.Number == run.Number }
 		if slices.ContainsFunc(before.History, known) {
 			continue
 		}

@@ -121,7 +121,9 @@ func (e *Evacuations) look(ctx context.Context) (next time.Duration) {
 		}
 		if err != nil {
 			e.log.Log(ctx, level(err), "a player cannot leave a retiring instance yet", "player", p.ID, "instance", from.Intent.Name, "error", err)
-			next = evacuateAgain
+			if next == 0 || evacuateAgain < next {
+				next = evacuateAgain
+			}
 		}
 	}
 	return next

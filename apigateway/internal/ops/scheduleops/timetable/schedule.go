@@ -380,6 +380,9 @@ func (d *decider) work(run *schedule.Run, step *schedule.Step) bool {
 		case d.held(run):
 			busy = true // a change of the session leads here again
 			continue
+		case step.Action == schedule.Stop && d.again(t):
+			t.State, d.out.Changed = schedule.TargetDone, true
+			continue
 		case !repeatable(step.Action, *t):
 			t.State, t.Message, d.out.Changed = schedule.TargetUnknown, "the gateway ended before it recorded the outcome", true
 			continue
@@ -402,6 +405,12 @@ func (d *decider) work(run *schedule.Run, step *schedule.Step) bool {
 // a leftover: it decides only when it does not act.
 func (d *decider) held(run *schedule.Run) bool {
 	return run.Holder != d.in.Self && d.in.Alive(run.Holder)
+}
+
+// again reports whether an instance has started again since it was chosen.
+func (d *decider) again(t *schedule.Target) bool {
+	i, ok := d.in.Find(string(t.ID))
+	return ok && i.Intent.Generation > t.Generation
 }
 
 func repeatable(a schedule.Action, t schedule.Target) bool {
