@@ -84,7 +84,7 @@ func (o *Allocations) Allocate(ctx context.Context, by txn.Actor, r Request, dry
 		if err != nil {
 			return out, err
 		}
-		out.Instance, err = book{snap: s}.choose(&r)
+		out.Instance, err = newBook(s).choose(&r)
 		return out, err
 	}
 	c := &call{request: &r, by: by.User, done: make(chan struct{})}
@@ -186,7 +186,7 @@ type decision struct {
 // those that were refused on a snapshot that may be old, left those that do not fit into the
 // transaction.
 func (o *Allocations) decide(s *view.Snapshot, batch []*call) (d decision, again, left []*call) {
-	b := book{s, map[fleet.InstanceID]*allocation.Claims{}}
+	b := newBook(s)
 	limit := (o.Store.MaxOps() - 1) / 2 // two comparisons for each instance
 	for n, c := range batch {
 		if len(b.added) >= limit || b.bytes() > store.FullBytes {
@@ -216,7 +216,7 @@ func (o *Allocations) decide(s *view.Snapshot, batch []*call) (d decision, again
 }
 
 // bytes returns an upper bound for the size of the changed records.
-func (b book) bytes() (n int) {
+func (b *book) bytes() (n int) {
 	for _, c := range b.added {
 		n += c.Bytes()
 	}
@@ -224,7 +224,7 @@ func (b book) bytes() (n int) {
 }
 
 // add adds a claim.
-func (b book) add(i *fleet.Instance, c allocation.Claim) {
+func (b *book) add(i *fleet.Instance, c allocation.Claim) {
 	id := i.Intent.ID
 	next := allocation.Claims{Instance: id, Generation: i.Intent.Generation}
 	if have := b.claimsOf(id); have != nil {
@@ -233,6 +233,7 @@ func (b book) add(i *fleet.Instance, c allocation.Claim) {
 	}
 	next.Claims = append(next.Claims, c)
 	b.added[id] = &next
+	b.fill(b.rooms[id])
 }
 
 func (o *Allocations) claim(c *call, i *fleet.Instance) allocation.Claim {

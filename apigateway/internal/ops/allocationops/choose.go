@@ -75,22 +75,18 @@ func (r *Request) validate() []error {
 	return p.List
 }
 
-// room is what an instance has left.
+// room is what an instance that takes players has left.
 type room struct {
 	instance *fleet.Instance
 	used     int // players or claimed slots, whichever is more
 	capacity int // 0 means unknown, which is no limit
-	claimed  bool
-	full     bool // its record takes no further claim
+	claims   *allocation.Claims
 }
 
 // takes reports whether a claim fits. slots is 0 for the whole instance.
-func (r room) takes(slots int) bool {
-	switch {
-	case r.full:
-		return false
-	case slots == 0:
-		return r.used == 0 && !r.claimed
+func (r *room) takes(slots int) bool {
+	if slots == 0 {
+		return r.used == 0 && len(r.claims.Of(r.instance)) == 0
 	}
 	return r.capacity == 0 || r.used+slots <= r.capacity
 }
@@ -99,10 +95,23 @@ func (r room) takes(slots int) bool {
 type book struct {
 	snap  *view.Snapshot
 	added map[fleet.InstanceID]*allocation.Claims
+	// seen has the groups that were looked at, rooms their instances that take players.
+	seen  map[fleet.GroupName]*members
+	rooms map[fleet.InstanceID]*room
+}
+
+// members are the instances of a group that take players, and a count of all.
+type members struct {
+	rooms []*room
+	tally tally
+}
+
+func newBook(s *view.Snapshot) *book {
+	return &book{s, map[fleet.InstanceID]*allocation.Claims{}, map[fleet.GroupName]*members{}, map[fleet.InstanceID]*room{}}
 }
 
 // claimsOf returns the claims on an instance, including added ones. It may be nil.
-func (b book) claimsOf(id fleet.InstanceID) *allocation.Claims {
+func (b *book) claimsOf(id fleet.InstanceID) *allocation.Claims {
 	if c, ok := b.added[id]; ok {
 		return c
 	}
@@ -110,62 +119,76 @@ func (b book) claimsOf(id fleet.InstanceID) *allocation.Claims {
 	return c
 }
 
-// roomOf returns what is left of an instance.
-func (b book) roomOf(i *fleet.Instance, note string) room {
-	r := room{instance: i, capacity: b.planned(i)}
+// fill sets what is left of an instance.
+func (b *book) fill(r *room) {
+	i := r.instance
+	r.used, r.capacity, r.claims = 0, b.planned(i), b.claimsOf(i.Intent.ID)
 	if report, ok := b.snap.Reports.Get(i.Node()); ok {
 		told := report.Instances[i.Intent.ID]
 		r.used, r.capacity = told.Players, cmp.Or(told.MaxPlayers, r.capacity)
 	}
-	c := b.claimsOf(i.Intent.ID)
-	r.claimed, r.full = len(c.Of(i)) > 0, !c.Takes(allocation.Claim{Note: note})
-	r.used = max(r.used, c.Slots(i, r.capacity))
-	return r
+	r.used = max(r.used, r.claims.Slots(i, r.capacity))
 }
 
 // planned returns the number of players for which an instance was made; 0 when unknown.
-func (b book) planned(i *fleet.Instance) int {
+func (b *book) planned(i *fleet.Instance) int {
 	if p, ok := b.snap.Plans.Get(i.Intent.Plan); ok {
 		return p.Plan.MaxPlayers
 	}
 	return 0
 }
 
+// membersOf returns the instances of a group. A batch looks at each group once.
+func (b *book) membersOf(g *fleet.Group) *members {
+	if m, ok := b.seen[g.Name]; ok {
+		return m
+	}
+	m := &members{tally: tally{groups: 1}}
+	b.seen[g.Name] = m
+	maintained := b.snap.MaintenanceOf(g).On
+	for i := range b.snap.GroupInstances(g.Name) {
+		switch {
+		case i.Terminal():
+		case maintained || !i.TakesPlayers():
+			if i.State() != fleet.Online {
+				m.tally.starting++
+			}
+			m.tally.measure(b.planned(i))
+		default:
+			r := &room{instance: i}
+			b.fill(r)
+			m.rooms, b.rooms[i.Intent.ID] = append(m.rooms, r), r
+			m.tally.ready++
+			m.tally.measure(r.capacity)
+		}
+	}
+	return m
+}
+
 // choose returns the instance for a request. Invalid when no instance of the selected groups could ever
 // have so many slots, Conflict when none has them now; the message says why.
-func (b book) choose(r *Request) (*fleet.Instance, error) {
-	var tally tally
+func (b *book) choose(r *Request) (*fleet.Instance, error) {
+	var all tally
 	for n := range r.Selectors {
-		var best room
+		var best *room
 		for g := range b.groups(r, n) {
-			maintained := b.snap.MaintenanceOf(g).On
-			tally.groups++
-			for i := range b.snap.GroupInstances(g.Name) {
-				if i.Terminal() {
-					continue
-				}
-				if maintained || !i.TakesPlayers() {
-					tally.starting += one(i.State() != fleet.Online)
-					tally.measure(b.planned(i))
-					continue
-				}
-				left := b.roomOf(i, r.Note)
-				tally.ready++
-				tally.measure(left.capacity)
-				if left.takes(r.Slots) && (best.instance == nil || r.Strategy.prefers(left, best)) {
+			m := b.membersOf(g)
+			all.add(m.tally)
+			for _, left := range m.rooms {
+				if left.takes(r.Slots) && (best == nil || r.Strategy.prefers(left, best)) && left.claims.Takes(allocation.Claim{Note: r.Note}) {
 					best = left
 				}
 			}
 		}
-		if best.instance != nil {
+		if best != nil {
 			return best.instance, nil
 		}
 	}
-	return nil, tally.refusal(r)
+	return nil, all.refusal(r)
 }
 
 // groups yields the groups that a selector selects.
-func (b book) groups(r *Request, n int) func(func(*fleet.Group) bool) {
+func (b *book) groups(r *Request, n int) func(func(*fleet.Group) bool) {
 	return func(yield func(*fleet.Group) bool) {
 		if name := r.Selectors[n].Group; name != "" {
 			if g, ok := b.snap.Groups.Get(name); ok && !g.Deleting {
@@ -182,7 +205,7 @@ func (b book) groups(r *Request, n int) func(func(*fleet.Group) bool) {
 }
 
 // prefers reports whether a is a better choice than b. The older instance wins a tie.
-func (s Strategy) prefers(a, b room) bool {
+func (s Strategy) prefers(a, b *room) bool {
 	by := cmp.Compare(b.used, a.used)
 	if s == Spread {
 		by = -by
@@ -205,11 +228,9 @@ func (t *tally) measure(capacity int) {
 	t.unlimited = t.unlimited || capacity == 0
 }
 
-func one(counts bool) int {
-	if counts {
-		return 1
-	}
-	return 0
+func (t *tally) add(o tally) {
+	t.groups, t.ready, t.starting = t.groups+o.groups, t.ready+o.ready, t.starting+o.starting
+	t.largest, t.unlimited = max(t.largest, o.largest), t.unlimited || o.unlimited
 }
 
 // refusal says why no instance was chosen.
