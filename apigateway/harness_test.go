@@ -162,8 +162,8 @@ func (s *site) revision() int64 {
 }
 
 // moved returns the keys that requests have written since a revision. It omits background writes of the
-// gateway and templatesvc: audit entries for reads, expired tickets, finished transfers, and published
-// templates. It also omits the content of rejected edits, whose lease expires.
+// gateway and templatesvc: audit entries for reads, expired tickets, finished transfers, claims of
+// shards, and published templates. It also omits the content of rejected edits, whose lease expires.
 func (s *site) moved(since int64) []string {
 	s.t.Helper()
 	now := s.revision()
@@ -183,7 +183,7 @@ func (s *site) moved(since int64) []string {
 		e, known := seen.Audit.Get(id)
 		read := entry && known && e.Class() == account.AuditAccess
 		byTemplates := strings.HasPrefix(key, keys.TemplatePublishes().String()) || strings.HasPrefix(key, keys.TemplateSourceStatuses().String())
-		return read || byTemplates
+		return read || byTemplates || strings.HasPrefix(key, keys.AllShards().String())
 	})
 }
 

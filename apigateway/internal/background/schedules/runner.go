@@ -309,6 +309,11 @@ func (r *Runner) watch(st schedule.State, id fleet.InstanceID) time.Duration {
 	defer r.mu.Unlock()
 	since, ok := r.watched[w]
 	if !ok {
+		for old := range r.watched { // another gateway may have ended an earlier run
+			if old.schedule == w.schedule && old.run != w.run {
+				delete(r.watched, old)
+			}
+		}
 		since = time.Now()
 		r.watched[w] = since
 	}
