@@ -95,8 +95,8 @@ func Overlay(name string) Key[schedule.Overlay] {
 	return Key[schedule.Overlay]{Root + "overlays/" + name}
 }
 
-// ActiveOverlays are the overlays that are active now. Starts of instances compare them. Written by the
-// gateway, fenced by its session.
+// ActiveOverlays are the overlays that are active now. Starts of instances compare them, and so do
+// stops because of a minimum or maximum. Written by the gateway, fenced by its session.
 func ActiveOverlays() Key[schedule.Active] {
 	return Key[schedule.Active]{Root + "active-overlays/cluster"}
 }
