@@ -42,6 +42,40 @@ func TestAGroupInheritsWhatItsInstancesAreMadeOf(t *testing.T) {
 	}
 }
 
+func TestAGroupInheritsSingleValuesThatNoRequestSet(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.do("POST", "/api/v1/groups", `{"name":"_base","command":"run-base","memoryMb":512,"portRangeStart":31000,"portRangeEnd":31100,"stopCommand":"end","cpu":150,"maxPlayers":40}`).want(201)
+	s.do("POST", "/api/v1/groups", `{"name":"lobby","parent":"_base","memoryMb":1024}`).want(201)
+	resolved := func() *reply { return s.do("GET", "/api/v1/groups/lobby/resolved", nil).want(200) }
+	resolved().is("command", "run-base").is("memoryMb", 1024).is("portRangeStart", 31000).is("portRangeEnd", 31100).is("stopCommand", "end").is("cpu", 150).is("maxPlayers", 40).
+		is("sources.memoryMb", "lobby").is("sources.command", "_base").is("sources.portRangeEnd", "_base").is("sources.cpu", "_base").is("sources.stopSignal", nil)
+
+	// A patch sets what it names and leaves the rest as it was.
+	s.do("PATCH", "/api/v1/groups/lobby", `{"cpuReservation":2}`).want(200)
+	resolved().is("cpu", 200).is("sources.cpu", "lobby").is("command", "run-base").is("stopCommand", "end")
+	s.do("PATCH", "/api/v1/groups/lobby", `{"cpu":null,"memoryMb":null}`).want(200)
+	resolved().is("cpu", 150).is("memoryMb", 512).is("sources.memoryMb", "_base")
+
+	// A client that sends back what it read sets only what it changed.
+	read := s.do("GET", "/api/v1/groups/lobby", nil).want(200).body.(map[string]any)
+	read["shutdownGraceSeconds"] = 7
+	s.do("PUT", "/api/v1/groups/lobby", read).want(200)
+	resolved().is("shutdownGraceSeconds", 7).is("sources.shutdownGraceSeconds", "lobby").is("cpu", 150).is("command", "run-base").is("portRangeStart", 31000)
+
+	// A body that a user wrote sets what it has, also to a default.
+	s.do("PUT", "/api/v1/groups/lobby", `{"parent":"_base","memoryMb":1024,"stopCommand":"stop"}`).want(200)
+	resolved().is("stopCommand", "stop").is("sources.stopCommand", "lobby").is("shutdownGraceSeconds", 30).is("sources.shutdownGraceSeconds", nil)
+
+	// A configuration of Universe always sets the fields of its own dialect.
+	s.do("PUT", "/api/configurations/hub", `{"parent":"_base","command":"hub","nodes":["*"]}`).want(204)
+	s.do("GET", "/api/v1/groups/hub/resolved", nil).want(200).is("command", "hub").is("memoryMb", 2048).is("stopCommand", "end").is("sources.memoryMb", "hub").is("sources.stopCommand", "_base")
+
+	// An inherited value that makes a child invalid is refused.
+	s.do("PATCH", "/api/v1/groups/lobby", `{"portRangeEnd":30050,"portRangeStart":null}`).want(200)
+	s.do("PATCH", "/api/v1/groups/_base", `{"portRangeStart":40000,"portRangeEnd":39000}`).want(422)
+}
+
 func TestNoGroupIsItsOwnAncestorNorHasTooMany(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

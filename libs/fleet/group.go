@@ -123,6 +123,16 @@ type GroupSpec struct {
 	Priority      int         `json:"priority,omitempty"`
 	// UpdateStrategy is the strategy of deployments that name no other.
 	UpdateStrategy string `json:"updateStrategy,omitempty"`
+
+	// Explicit are the inheritable single values that a user set, by their names in /api/v1, sorted.
+	// The others are inherited if the group has a parent that sets them. Nil means that all are set,
+	// as in records of older versions.
+	Explicit []string `json:"explicit,omitzero"`
+}
+
+// Sets reports whether the group itself sets a single value, given its name in /api/v1.
+func (s *GroupSpec) Sets(name string) bool {
+	return s.Explicit == nil || slices.Contains(s.Explicit, name)
 }
 
 // Software selects the program if the group has no command.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
 	"github.com/orreryhq/orrery/libs/fleet/isolation"
@@ -254,6 +255,23 @@ func ProcessOf(s fleet.GroupSpec) Process {
 		Confine: (*Confine)(&s.Confine), Container: (*Container)(&s.Container), RCON: (*RCON)(&s.RCON),
 		Startup: &s.StartupTimeoutSeconds, Lifetime: &s.MaxLifetimeSeconds,
 	}
+}
+
+// Sent returns the names of the fields that a body has. Fields that are null count as absent.
+func Sent(body any) (map[string]bool, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, errs.WrapAs(errs.Internal, "groupfields.Sent", err)
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(b, &all); err != nil {
+		return nil, errs.WrapAs(errs.Internal, "groupfields.Sent", err)
+	}
+	out := make(map[string]bool, len(all))
+	for name, value := range all {
+		out[name] = string(value) != "null"
+	}
+	return out, nil
 }
 
 // Set assigns a field if it was given.

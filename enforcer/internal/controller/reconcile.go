@@ -159,7 +159,7 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 		in.Instances = append(in.Instances, c.stamps.instance(i, now))
 	}
 	if g, ok := s.Groups.Get(name); ok {
-		in.Group, in.Whole, in.Ancestors = c.stamps.group(s.Overlaid(g), now), &s.Whole(g).Spec, c.ancestors(s, g, now)
+		in.Group, in.Ancestors = c.stamps.group(s.Whole(s.Overlaid(g)), now), c.ancestors(s, g, now)
 		in.Unmet = len(s.Unmet(g)) > 0
 	}
 	decided, _ := s.Scalings.Get(name)

@@ -43,16 +43,12 @@ func TestGroup(t *testing.T) {
 		}, 0, nil},
 		{"who waits is made anew when what the group inherits asks something else", func(s *sim) {
 			s.group.Spec.Scaling.Min, s.group.Spec.Parent = 1, "above"
-			whole := s.group.Spec
-			whole.Where.Nodes = []fleet.NodeID{"other"}
-			s.whole = &whole
+			s.group.Spec.Where.Nodes = []fleet.NodeID{"other"} // inherited
 			s.add()
 		}, 0, []string{"again i00001: BelowMinimum"}},
 		{"who was made of what the group inherits waits on when the group changes otherwise", func(s *sim) {
 			s.group.Spec.Scaling.Min, s.group.Spec.Parent, s.group.Revision = 1, "above", 2
-			whole := s.group.Spec
-			whole.Where.Nodes = []fleet.NodeID{"other"}
-			s.whole = &whole
+			s.group.Spec.Where.Nodes = []fleet.NodeID{"other"} // inherited
 			s.plans["plan"].Where.Nodes = []fleet.NodeID{"other"}
 			s.add()
 		}, 0, nil},

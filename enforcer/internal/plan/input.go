@@ -15,11 +15,9 @@ import (
 // Input is everything that Group depends on. Group does not change the records. All
 // functions are required.
 type Input struct {
-	// Group is nil when the group's record is missing. Then the pass only carries out what
-	// the intents of the instances say.
+	// Group is the group including what it inherits. It is nil when the group's record is missing.
+	// Then the pass only carries out what the intents of the instances say.
 	Group *fleet.Group
-	// Whole is the group's spec including what it inherits. Nil means the group's own spec.
-	Whole *fleet.GroupSpec
 	// Ancestors are the groups it inherits from, the parent first. A change of one of them
 	// may fix the crashes.
 	Ancestors []*fleet.Group

@@ -12,7 +12,6 @@ import (
 // from, has changed its requirements for nodes since. Other changes do not affect existing
 // instances.
 func (p *pass) renew() {
-	whole := cmp.Or(p.in.Whole, p.spec())
 	same := map[string]bool{} // by digest of the plan
 	for _, i := range p.all {
 		// A change of a parent does not change the group's revision.
@@ -23,7 +22,7 @@ func (p *pass) renew() {
 		digest := i.Intent.Plan
 		if _, known := same[digest]; !known {
 			made := p.in.Plan(digest)
-			same[digest] = made == nil || asksTheSame(made, whole)
+			same[digest] = made == nil || asksTheSame(made, p.spec())
 		}
 		if !same[digest] {
 			p.act(Action{Kind: Restart, Instance: i, Reason: i.Intent.Reason, Message: cmp.Or(i.Intent.Message, i.Intent.Reason.Text()), By: i.Intent.By})

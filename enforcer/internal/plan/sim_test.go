@@ -25,7 +25,6 @@ func at(d time.Duration) time.Time {
 // nothing in place of agents and schedulers.
 type sim struct {
 	group     *fleet.Group
-	whole     *fleet.GroupSpec // nil means the group's own spec
 	ancestors []*fleet.Group
 	instances []*fleet.Instance
 	loop      *crashloop.Loop
@@ -89,7 +88,7 @@ func newSim() *sim {
 
 func (s *sim) input() Input {
 	return Input{
-		Group: s.group, Whole: s.whole, Ancestors: s.ancestors, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits, Maintenance: s.maintenance, Unmet: s.unmet,
+		Group: s.group, Ancestors: s.ancestors, Instances: s.instances, CrashLoop: s.loop, Limits: s.limits, Maintenance: s.maintenance, Unmet: s.unmet,
 		Deployments: s.deployments,
 		Session:     func(n fleet.NodeID) *fleet.NodeSession { return s.sessions[n] },
 		Plan:        func(d string) *fleet.Plan { return s.plans[d] },

@@ -50,7 +50,15 @@ func drawGroup(t *rapid.T, name string) fleet.Group {
 	g.Spec.Templates.AllInGroups, g.Spec.Composition.EnabledModules = words.Draw(t, "groups"), words.Draw(t, "modules")
 	g.Spec.Env, g.Spec.Variables = values.Draw(t, "env"), values.Draw(t, "variables")
 	g.Spec.FileModifications = words.Draw(t, "files")
-	g.Spec.Resources.MemoryMiB = rapid.IntRange(1, 9).Draw(t, "memory")
+	g.Spec.Explicit = []string{}
+	if rapid.Bool().Draw(t, "sets memory") {
+		g.Spec.Resources.MemoryMiB = rapid.IntRange(1, 9).Draw(t, "memory")
+		g.Spec.Explicit = []string{"memoryMb"}
+	}
+	if rapid.IntRange(0, 4).Draw(t, "record") == 0 {
+		g.Spec.Explicit = nil // of an older version
+	}
+	g.Spec.Scaling.Min = rapid.IntRange(0, 9).Draw(t, "min")
 	for key := range g.Spec.Variables {
 		if rapid.Bool().Draw(t, "hidden") {
 			g.Hidden = merged(g.Hidden, map[string]content.Visibility{key: content.VisibleToAdmins})
@@ -80,8 +88,21 @@ func TestInheritanceIsAssociative(t *testing.T) {
 		if diff := cmp.Diff(whole, Inherit(g, []*fleet.Group{&middle}), same); diff != "" {
 			t.Fatalf("of the parent as it is whole, it is another: %s", diff)
 		}
-		if whole.Spec.Resources != g.Spec.Resources || !cmp.Equal(whole.Spec.FileModifications, g.Spec.FileModifications) || whole.Name != g.Name {
+		if whole.Spec.Scaling.Min != g.Spec.Scaling.Min || !cmp.Equal(whole.Spec.FileModifications, g.Spec.FileModifications) || whole.Name != g.Name {
 			t.Fatal("what is the group's own was inherited")
+		}
+		want := g.Spec.Resources.MemoryMiB
+		for _, from := range []fleet.Group{g, p, q} {
+			if from.Spec.Sets("memoryMb") {
+				want = from.Spec.Resources.MemoryMiB
+				if source := Sources(&g, []*fleet.Group{&p, &q})["memoryMb"]; source != from.Name {
+					t.Fatalf("the memory comes from %q, and its source is %q", from.Name, source)
+				}
+				break
+			}
+		}
+		if whole.Spec.Resources.MemoryMiB != want {
+			t.Fatalf("it has %d MiB, and the nearest group that sets them %d", whole.Spec.Resources.MemoryMiB, want)
 		}
 		for key, value := range g.Spec.Env {
 			if whole.Spec.Env[key] != value {
@@ -99,6 +120,34 @@ func TestInheritanceIsAssociative(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestEachFieldIsInheritedOnce(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range fields {
+		for _, name := range f.names {
+			if seen[name] {
+				t.Errorf("%s is twice in the table", name)
+			}
+			seen[name] = true
+		}
+	}
+	// What one field takes must leave every other field as it is.
+	other := fleet.DefaultSpec()
+	other.Command, other.Ports, other.Resources.CPU, other.Stop.Signal, other.Where.Affinity = "run", fleet.PortRange{Start: 1, End: 2}, 7, "INT", []string{"ssd"}
+	for _, f := range fields {
+		own := fleet.DefaultSpec()
+		f.take(&own, &other)
+		for _, g := range fields {
+			if before := fleet.DefaultSpec(); f.names[0] != g.names[0] {
+				back := own
+				g.take(&back, &before)
+				if !cmp.Equal(own, back, cmpopts.EquateEmpty()) {
+					t.Errorf("%s takes %s too", f.names[0], g.names[0])
+				}
+			}
+		}
+	}
 }
 
 func TestAncestorsAlwaysTerminate(t *testing.T) {

@@ -32,7 +32,7 @@ func (s *Snapshot) RoutesPlayers(g fleet.GroupName) bool {
 	if !ok {
 		return false
 	}
-	software := group.Spec.Software
+	software := s.Whole(group).Spec.Software
 	if p, ok := s.Catalog.Get(software.Platform); ok {
 		for _, v := range p.Versions {
 			if v.Version == cmp.Or(software.PlatformVersion, p.Recommended) {

@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/groupfields"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 )
 
@@ -112,6 +113,10 @@ type readOnlyFields struct {
 	Message          json.RawMessage `json:"message"`
 }
 
+// sentBack reports whether the body is an answer that the client changed: it has fields that only
+// answers have.
+func (b groupBody) sentBack() bool { return b.Revision != nil || b.RunningInstances != nil }
+
 // spec returns the spec with the given fields and the default of every other field.
 func (f groupFields) spec() (fleet.GroupSpec, error) {
 	s := fleet.DefaultSpec()
@@ -147,7 +152,16 @@ func (f groupFields) spec() (fleet.GroupSpec, error) {
 	if cores := f.CPUReservation; f.CPU == nil && cores != nil && !(*cores >= 0 && *cores <= maxCores) {
 		return s, errs.Field("cpuReservation", "must be between 0 and %d cores, is %v", maxCores, *cores)
 	}
-	return s, f.nodes(&s.Where)
+	if err := f.nodes(&s.Where); err != nil {
+		return s, err
+	}
+	sent, err := groupfields.Sent(f)
+	if err != nil {
+		return s, err
+	}
+	sent["cpu"] = sent["cpu"] || sent["cpuReservation"]
+	s.Explicit = compose.Explicit(sent)
+	return s, nil
 }
 
 func (f groupFields) numbers(s *fleet.GroupSpec) {

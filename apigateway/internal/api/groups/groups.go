@@ -118,6 +118,9 @@ func (a *API) putGroup(c *gin.Context) {
 			spec, err := b.spec()
 			if old != nil {
 				keepDefaultsUnset(&spec, *old)
+				if b.sentBack() {
+					keepUnset(&spec, *old)
+				}
 			}
 			if old != nil && b.Env == nil && !server.Allowed(c, auth.GroupsEnv) {
 				spec.Env = old.Env // the caller could not read it
@@ -166,11 +169,7 @@ func (a *API) patchGroup(c *gin.Context) {
 	a.writeGroup(c, groupops.GroupWrite{
 		Name: fleet.GroupName(c.Param("name")), Mode: groupops.Update, Written: b.writtenPath,
 		Make: func(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
-			fields, err := patched(*old, patch)
-			if err != nil {
-				return fleet.GroupSpec{}, err
-			}
-			return fields.spec()
+			return patchedSpec(*old, patch)
 		},
 	})
 }

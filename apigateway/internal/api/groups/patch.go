@@ -7,7 +7,26 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 )
+
+// patchedSpec returns a spec after a merge patch. What no user set stays as it is.
+func patchedSpec(old fleet.GroupSpec, patch map[string]any) (fleet.GroupSpec, error) {
+	fields, err := patched(old, patch)
+	if err != nil {
+		return fleet.GroupSpec{}, err
+	}
+	spec, err := fields.spec()
+	removed := map[string]bool{}
+	for name, value := range patch {
+		removed[name] = value == nil
+	}
+	if old.Explicit == nil && len(compose.Explicit(removed)) == 0 {
+		spec.Explicit = nil
+	}
+	compose.KeepUnset(&spec, &old)
+	return spec, err
+}
 
 // patched returns the fields of a spec after a merge patch (RFC 7396): objects merge by key, null
 // removes a key or restores a default, and any other value replaces.
@@ -20,13 +39,22 @@ func patched(spec fleet.GroupSpec, patch map[string]any) (groupFields, error) {
 		if second && !first {
 			delete(present, pair[0])
 		}
+		if first && !second && pair[0] == "cpu" { // null restores the default of both forms
+			delete(present, pair[1])
+		}
 	}
-	// These are defaults that no one set: a patch of other fields must not set them.
+	// These are values that no user set: a patch of other fields must not set them.
 	if spec.Software.Assumed {
 		delete(present, "platform")
 	}
 	if spec.Readiness.Type == "" {
 		delete(present, "readiness")
+	}
+	for _, name := range compose.Unset(&spec) {
+		delete(present, name)
+		if name == "cpu" {
+			delete(present, "cpuReservation")
+		}
 	}
 	resource.MergePatch(present, patch)
 	var out groupFields
@@ -42,8 +70,17 @@ func patched(spec fleet.GroupSpec, patch map[string]any) (groupFields, error) {
 	return out, nil
 }
 
-// keepDefaultsUnset leaves defaults unset that a client read and sends back, because the user did not
-// choose them.
+// keepUnset leaves values unset that a client read and sends back, because the user did not choose
+// them.
+func keepUnset(spec *fleet.GroupSpec, old fleet.GroupSpec) {
+	before, after, set := SpecFields(old), SpecFields(*spec), map[string]bool{}
+	for name := range after {
+		set[name] = spec.Sets(name) && (old.Sets(name) || !resource.EqualJSON(before[name], after[name]))
+	}
+	spec.Explicit = compose.Explicit(set)
+}
+
+// keepDefaultsUnset is keepUnset for the values that were left unset before Explicit existed.
 func keepDefaultsUnset(spec *fleet.GroupSpec, old fleet.GroupSpec) {
 	if old.Software.Assumed && spec.Software.Platform == old.Software.Platform {
 		spec.Software.Assumed = true

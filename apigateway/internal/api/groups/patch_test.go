@@ -40,11 +40,8 @@ func TestAnEmptyPatchOfAnySpecIsThatSpec(t *testing.T) {
 				Priority:    rapid.IntRange(-3, 3).Draw(t, "priority"),
 			})
 		}
-		fields, err := patched(s, map[string]any{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := fields.spec()
+		s.Explicit = rapid.SampledFrom([][]string{nil, {"command", "cpu"}}).Draw(t, "explicit")
+		got, err := patchedSpec(s, map[string]any{})
 		if err != nil {
 			t.Fatal(err)
 		}

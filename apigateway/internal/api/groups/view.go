@@ -3,6 +3,7 @@ package groups
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -243,6 +244,8 @@ type resolvedGroup struct {
 	group
 	// Ancestors are the groups it inherits from, its parent first.
 	Ancestors []fleet.GroupName `json:"ancestors"`
+	// Sources are the groups that set the values, by field. A field that none of them sets is absent.
+	Sources map[string]fleet.GroupName `json:"sources"`
 }
 
 // getResolved shows a group with the fields it inherits. Its ETag changes with the group and with
@@ -254,10 +257,14 @@ func (a *API) getResolved(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	rev, ancestors := g.ModRev, []fleet.GroupName{}
-	for _, p := range compose.Ancestors(g, s.Groups.Get) {
-		rev, ancestors = max(rev, p.ModRev), append(ancestors, p.Name)
+	rev, ancestors, names := g.ModRev, compose.Ancestors(g, s.Groups.Get), []fleet.GroupName{}
+	for _, p := range ancestors {
+		rev, names = max(rev, p.ModRev), append(names, p.Name)
+	}
+	out := resolvedGroup{group: a.groupFor(c, s, s.Whole(g)), Ancestors: names, Sources: compose.Sources(g, ancestors)}
+	if !server.Allowed(c, auth.GroupsEnv) {
+		maps.DeleteFunc(out.Sources, func(field string, _ fleet.GroupName) bool { return strings.HasPrefix(field, "env.") })
 	}
 	server.ETag(c, rev)
-	c.JSON(http.StatusOK, resolvedGroup{group: a.groupFor(c, s, s.Whole(g)), Ancestors: ancestors})
+	c.JSON(http.StatusOK, out)
 }

@@ -110,7 +110,7 @@ func compositionOf(s *view.Snapshot, i *fleet.Instance, p *fleet.Plan) compositi
 	out := composition{
 		Instance: i.Intent.Name, UID: i.Intent.ID, Group: p.Group, GroupRevision: p.GroupRevision,
 		PlanHash: i.Intent.Plan, CompositionHash: p.CompositionDigest(),
-		Layers: []compositionLayer{}, Runtime: runtimeOf(s, p), Command: p.Command, JVMArgs: []string{},
+		Layers: []compositionLayer{}, Runtime: runtimeOf(s, i, p), Command: p.Command, JVMArgs: []string{},
 		Env: orEmpty(p.Env), Variables: orEmpty(p.Variables), Secrets: []string{},
 		Merge: *resource.List(p.Merge), ConfigPatches: *resource.List(p.Patches), FileModifications: *resource.List(p.FileModifications),
 		Override: p.Override, Extensions: []string{}, Ports: []instancePort{},
@@ -141,12 +141,22 @@ func jvmArgsOf(s *view.Snapshot, i *fleet.Instance, p *fleet.Plan) []string {
 	if own := g.Spec.Software.JVMArgs; len(own) > 0 {
 		return own
 	}
+	return wholeOf(s, i, p).Spec.Software.JVMArgs
+}
+
+// wholeOf returns the group of a plan with what it inherits. It is empty if the group or an ancestor
+// changed since the instance was created.
+func wholeOf(s *view.Snapshot, i *fleet.Instance, p *fleet.Plan) *fleet.Group {
+	g, ok := s.Groups.Get(p.Group)
+	if !ok || g.Revision != p.GroupRevision {
+		return &fleet.Group{}
+	}
 	for _, a := range compose.Ancestors(g, s.Groups.Get) {
 		if a.UpdatedAt.After(i.Intent.GenerationAt) {
-			return nil // a change of a parent does not change the group's revision
+			return &fleet.Group{} // a change of a parent does not change the group's revision
 		}
 	}
-	return s.Whole(g).Spec.Software.JVMArgs
+	return s.Whole(g)
 }
 
 // conceal hides the values that the caller must not see, by the rules at the time of the plan or by
@@ -179,15 +189,11 @@ func (a *API) conceal(c *gin.Context, s *view.Snapshot, p *fleet.Plan, out *comp
 
 // runtimeOf returns the software from the catalog. Without an artifact it is the group's, if the
 // group did not change.
-func runtimeOf(s *view.Snapshot, p *fleet.Plan) compositionRuntime {
+func runtimeOf(s *view.Snapshot, i *fleet.Instance, p *fleet.Plan) compositionRuntime {
 	if a := p.Artifact; a != nil {
 		return compositionRuntime{Platform: a.Platform, PlatformVersion: a.Version, JarFile: a.Path, URL: a.URL, SHA256: a.SHA256}
 	}
-	g, ok := s.Groups.Get(p.Group)
-	if !ok || g.Revision != p.GroupRevision {
-		return compositionRuntime{}
-	}
-	w := g.Spec.Software
+	w := wholeOf(s, i, p).Spec.Software
 	return compositionRuntime{Platform: w.Platform, PlatformVersion: w.PlatformVersion, JarFile: w.JarFile}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/groupfields"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/score"
 )
@@ -202,8 +203,25 @@ func (b configurationBody) spec(old *fleet.GroupSpec) (fleet.GroupSpec, error) {
 	s.Variables = maps.Clone(b.Properties)
 	s.AdditionalPorts = b.additionalPorts(s.AdditionalPorts)
 	b.onto(&s)
+	if old == nil || old.Explicit != nil {
+		sent, err := groupfields.Sent(b.nativeFields)
+		if err != nil {
+			return s, err
+		}
+		for _, name := range s.Explicit {
+			sent[name] = true
+		}
+		for _, name := range dialectFields {
+			sent[name] = true
+		}
+		s.Explicit = compose.Explicit(sent)
+	}
 	return s, nil
 }
+
+// dialectFields are the native names of single values that a configuration always sets, to values of
+// its own if the body omits them.
+var dialectFields = []string{"runtime", "command", "memoryMb", "cpu", "hostAddress", "portRangeStart", "jarFile", "autoLayers"}
 
 // NewConfiguration returns the spec of a configuration with the given runtime and command and defaults
 // for the rest.

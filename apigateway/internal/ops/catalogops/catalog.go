@@ -176,9 +176,10 @@ func reliant(s *view.Snapshot, p *content.CatalogPlatform, version string) []str
 // version are among them.
 func asking(s *view.Snapshot, p *content.CatalogPlatform, version string, unnamed bool) (names []string) {
 	for _, g := range s.Groups.All() {
-		w := g.Spec.Software
+		spec := s.Whole(g).Spec
+		w := spec.Software
 		v, ok := p.Find(w.PlatformVersion)
-		if g.Deleting || w.Platform != p.Platform || g.Spec.Command != "" || w.JarFile == "" || !ok || v.Version != version || w.PlatformVersion == "" && !unnamed {
+		if g.Deleting || w.Platform != p.Platform || spec.Command != "" || w.JarFile == "" || !ok || v.Version != version || w.PlatformVersion == "" && !unnamed {
 			continue
 		}
 		if names = append(names, string(g.Name)); len(names) == maxReliant {

@@ -94,7 +94,7 @@ func forgetRecommended(s *view.Snapshot, p *content.CatalogPlatform, source stri
 	}
 	var users []string
 	for _, name := range reliant(s, p, v.Version) {
-		if g, ok := s.Groups.Get(fleet.GroupName(name)); ok && g.Spec.Software.PlatformVersion == "" {
+		if g, ok := s.Groups.Get(fleet.GroupName(name)); ok && s.Whole(g).Spec.Software.PlatformVersion == "" {
 			users = append(users, name)
 		}
 	}

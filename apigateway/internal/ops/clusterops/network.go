@@ -106,9 +106,9 @@ func networkReferences(s *view.Snapshot, n players.Network) []error {
 		switch {
 		case !ok || g.Deleting:
 			problems = append(problems, errs.Field(named.Field, "names a group that does not exist: %s", named.Group))
-		case strings.HasPrefix(named.Field, "proxyGroups") && !routesPlayers(s, g.Spec.Software.Platform):
+		case strings.HasPrefix(named.Field, "proxyGroups") && !routesPlayers(s, s.Whole(g).Spec.Software.Platform):
 			problems = append(problems, errs.Field(named.Field,
-				"names a group that is no proxy: %s has the platform %q; set one that is a proxy, such as VELOCITY, or add it to the catalog with category PROXY", named.Group, g.Spec.Software.Platform))
+				"names a group that is no proxy: %s has the platform %q; set one that is a proxy, such as VELOCITY, or add it to the catalog with category PROXY", named.Group, s.Whole(g).Spec.Software.Platform))
 		}
 	}
 	return problems

@@ -265,12 +265,13 @@ func digestsOf(templates []SyncedTemplate) []string {
 // groupTemplates adds the current versions of all templates a group may use, including those it
 // picks one of and those that apply by their name.
 func groupTemplates(s *view.Snapshot, g *fleet.Group, add func(*content.TemplateHead)) {
-	t := s.Whole(g).Spec.Templates
+	whole := s.Whole(g).Spec
+	t := whole.Templates
 	wanted := map[string]bool{}
 	for _, l := range slices.Concat(t.AllOf, t.OneOf) {
 		wanted[l.TemplateRef.String()] = true
 	}
-	for _, name := range []string{"base", "base-" + strings.ToLower(g.Spec.Software.Platform), string(g.Name)} {
+	for _, name := range []string{"base", "base-" + strings.ToLower(whole.Software.Platform), string(g.Name)} {
 		wanted[content.DefaultTemplateGroup+"/"+name] = true
 	}
 	groups := slices.Concat(t.AllInGroups, t.OneInGroups)
