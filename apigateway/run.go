@@ -74,6 +74,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	running.Go(func() { g.tidy(ctx) })
 	running.Go(func() { g.applier.Run(ctx) })
 	running.Go(func() { g.schedules.Run(ctx) })
+	running.Go(func() { g.notices.Run(ctx) })
 	running.Go(func() { g.hasher.Run(ctx) })
 	running.Go(func() { g.drains.Run(ctx) })
 	running.Go(func() { g.rollbacks.Run(ctx) })
