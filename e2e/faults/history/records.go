@@ -2,6 +2,7 @@ package history
 
 import (
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
@@ -15,7 +16,7 @@ type Records struct {
 	Statuses   map[fleet.InstanceID]fleet.Status
 	Nodes      map[fleet.NodeID]fleet.Node
 	Sessions   map[fleet.NodeID]fleet.NodeSession
-	Loops      map[fleet.GroupName]fleet.CrashLoop
+	Loops      map[fleet.GroupName]crashloop.Loop
 	Pending    map[fleet.InstanceID]fleet.Pending
 	// Owners maps shard keys to their create revisions.
 	Owners map[string]int64
@@ -32,7 +33,7 @@ func newRecords() Records {
 		Groups: map[fleet.GroupName]fleet.Group{}, Intents: map[fleet.InstanceID]fleet.Intent{},
 		Placements: map[PlaceID]fleet.Placement{}, Orders: map[PlaceID]fleet.Order{},
 		Statuses: map[fleet.InstanceID]fleet.Status{}, Nodes: map[fleet.NodeID]fleet.Node{},
-		Sessions: map[fleet.NodeID]fleet.NodeSession{}, Loops: map[fleet.GroupName]fleet.CrashLoop{},
+		Sessions: map[fleet.NodeID]fleet.NodeSession{}, Loops: map[fleet.GroupName]crashloop.Loop{},
 		Pending: map[fleet.InstanceID]fleet.Pending{}, Owners: map[string]int64{},
 	}
 }
