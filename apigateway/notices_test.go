@@ -17,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/libs/egress/egresstest"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/notice"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -212,7 +213,7 @@ func TestANoticeTellsOfACrashLoop(t *testing.T) {
 	r := newReceiver(t)
 	s.do("PUT", "/api/v1/notices/ops", fmt.Sprintf(`{"url":%q,"secret":%q,"events":["*"],"minSeverity":"critical"}`, r.url, noticeSecret)).want(201)
 	s.group("lobby", nil)
-	s.commit(store.Create(keys.CrashLoop("lobby"), fleet.CrashLoop{Group: "lobby", GroupRevision: 1, Level: 1, Crashes: 5, Since: time.Now(), PausedAt: time.Now(), PausedUntil: time.Now().Add(time.Hour)}))
+	s.commit(store.Create(keys.CrashLoop("lobby"), crashloop.Loop{Group: "lobby", GroupRevision: 1, Level: 1, Crashes: 5, Since: time.Now(), PausedAt: time.Now(), PausedUntil: time.Now().Add(time.Hour)}))
 	r.untilGroups(t, "GROUP_CRASH_LOOP", "lobby")
 	await.That(t, "the state of the notice", func() string {
 		one := s.do("GET", "/api/v1/notices/ops", nil).want(200)

@@ -146,7 +146,7 @@ func (w *worker) send(ctx context.Context) {
 	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for ctx.Err() == nil {
 		e, ok := w.first()
-		if !ok {
+		if !ok || !w.current() {
 			select {
 			case <-w.ready:
 			case <-ctx.Done():
@@ -157,13 +157,20 @@ func (w *worker) send(ctx context.Context) {
 	}
 }
 
-// deliver sends an event until it is done.
+// current reports whether the notice is unchanged. A notice that was changed, turned off or deleted sends
+// nothing more, and its worker is stopped soon.
+func (w *worker) current() bool {
+	n, ok := w.r.cfg.View.Snapshot().Notices.Get(w.notice.Name)
+	return ok && n.ModRev == w.notice.ModRev
+}
+
+// deliver sends an event until it is done or the notice changes.
 func (w *worker) deliver(ctx context.Context, e events.Event, random *rand.Rand) {
 	m := webhook.Message{
 		Notice: w.notice.Name, Cluster: w.r.cfg.Cluster,
 		Event: webhook.Event{ID: e.At.String(), Type: string(e.Type), Group: e.Group, Fields: e.Fields},
 	}
-	for attempt := 1; ; attempt++ {
+	for attempt := 1; w.current(); attempt++ {
 		result := w.r.sender.Send(ctx, w.target, w.notice.Format, m, w.r.cfg.Now())
 		if ctx.Err() != nil && !result.OK() {
 			return // it was cut, which says nothing about the target
