@@ -54,7 +54,7 @@ type NoticeWrite struct {
 	Name string
 	// Create refuses to replace a notice, Update to create one.
 	Create, Update bool
-	// Make returns the desired notice. old is the present one, nil if there is none.
+	// Make returns the desired notice. old is the present one, nil when the write creates it.
 	Make func(old *notice.Notice) (NoticeDesired, error)
 	// IfMatch is the required revision, Present or Absent; 0 accepts any.
 	IfMatch int64
