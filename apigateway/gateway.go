@@ -33,6 +33,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/background/drains"
 	"github.com/orreryhq/orrery/apigateway/internal/background/gitops"
 	"github.com/orreryhq/orrery/apigateway/internal/background/mail"
+	"github.com/orreryhq/orrery/apigateway/internal/background/notices"
 	"github.com/orreryhq/orrery/apigateway/internal/background/schedules"
 	"github.com/orreryhq/orrery/apigateway/internal/compat/command"
 	"github.com/orreryhq/orrery/apigateway/internal/compat/commandapi"
@@ -56,6 +57,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/apigateway/internal/workload"
 	"github.com/orreryhq/orrery/apigateway/internal/workload/presence"
+	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
@@ -210,6 +212,8 @@ type Gateway struct {
 	applier   *gitops.Applier
 	// schedules runs scheduled actions and overlays.
 	schedules *schedules.Runner
+	// notices delivers outgoing notices.
+	notices *notices.Runner
 	// hasher completes the hashes of the catalog.
 	hasher *cataloghash.Hasher
 	// drains completes the drains of nodes.
@@ -306,7 +310,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g.operate = ops.New(ops.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, Copy: g.copies.Put, Pause: cfg.pause,
-		Agents: g.agents, Seal: box,
+		Agents: g.agents, Seal: box, EventTypes: events.Kept(),
 		Settings: live.Now, TellReset: cfg.Reset.tell(cfg.Log, live.Now),
 	})
 	g.templates = upstream.NewTemplates(g.health, cfg.View, cfg.ClusterSecret, calling(g.calls), calling(g.uploads), cfg.Log)
@@ -348,6 +352,12 @@ func New(cfg Config) (*Gateway, error) {
 		Log: cfg.Log, Metrics: g.metrics, Now: cfg.Now,
 	})
 	cfg.View.Subscribe(g.schedules.OnBatch)
+	g.notices = notices.New(notices.Config{
+		Store: cfg.Store, View: cfg.View, Operations: g.operate.Notices, Events: events.NewSource(cfg.Store, g.events, cfg.Log), Cluster: cfg.ClusterName,
+		Egress:  egress.Policy{Allowed: func(context.Context) (egress.Allowed, error) { return egress.Parse(live.Now().Egress), nil }},
+		Service: serviceName, Replica: cfg.Replica, Log: cfg.Log, Metrics: g.metrics, Now: cfg.Now,
+	})
+	cfg.View.Subscribe(g.notices.OnBatch)
 	cfg.View.Subscribe(g.players.OnBatch)
 	g.arrivals = presence.NewArrivals(presence.Arrivals{View: cfg.View, End: g.operate.EndTransfer, Log: cfg.Log, Now: cfg.Now})
 	cfg.View.Subscribe(g.arrivals.OnBatch)
@@ -449,7 +459,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 	frame.Add(api.Routes(api.Config{
 		Config: system.Config{
 			Operations: g.operate, Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
-			Logs: records, Settings: g.settings, Meta: meta, Past: g.past, Ready: g.waiting, End: g.end, Replica: g.cfg.Replica,
+			Logs: records, Settings: g.settings, Meta: meta, Past: g.past, Ready: g.waiting, End: g.end, Replica: g.cfg.Replica, Notices: g.notices,
 			ClusterName: g.cfg.ClusterName, Version: g.cfg.Version, APIURL: g.cfg.APIURL, NoShares: g.cfg.NoShares,
 		},
 		Auth: g.auth, Sources: sources, Templates: g.templates, Hasher: g.hasher, PinTime: g.cfg.pinTime, Players: g.players, Stale: g.heartbeats.Stale,

@@ -70,10 +70,15 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer cancel()
 	served := make(chan error, 1)
 	running.Go(func() { served <- httpServer.Serve(in) })
-	running.Go(func() { _ = g.session().Run(ctx) }) // ends with ctx, in no other way
+	session, endSession := context.WithCancel(context.WithoutCancel(ctx))
+	running.Go(func() { _ = g.session().Run(session) }) // ends with session, in no other way
 	running.Go(func() { g.tidy(ctx) })
 	running.Go(func() { g.applier.Run(ctx) })
 	running.Go(func() { g.schedules.Run(ctx) })
+	running.Go(func() { // another gateway continues at the positions that Run writes when it ends
+		defer endSession()
+		g.notices.Run(ctx)
+	})
 	running.Go(func() { g.hasher.Run(ctx) })
 	running.Go(func() { g.drains.Run(ctx) })
 	running.Go(func() { g.rollbacks.Run(ctx) })

@@ -27,11 +27,13 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/nodeops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/noticeops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/scheduleops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/templateops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
@@ -47,6 +49,8 @@ type Config struct {
 	Seal seal.Box
 	// Settings returns the current settings.
 	Settings func() settings.Settings
+	// EventTypes are the types of the events that notices can send.
+	EventTypes []string
 	// TellReset sends a user a password reset token. Nil disables password resets.
 	TellReset func(ctx context.Context, u account.User, token string) error
 	// Copy receives each committed audit entry with its revision. May be nil.
@@ -70,6 +74,7 @@ type Operations struct {
 	*accountops.Accounts
 	*clusterops.Cluster
 	*scheduleops.Schedules
+	*noticeops.Notices
 	*auditops.Trail
 }
 
@@ -89,6 +94,9 @@ func New(cfg Config) *Operations {
 		Accounts:    accountops.New(c, accountops.Deps{Settings: cfg.Settings, TellReset: cfg.TellReset, Pause: cfg.Pause}),
 		Cluster:     clusterops.New(c, cfg.Seal),
 		Schedules:   scheduleops.New(c, instances),
-		Trail:       auditops.New(c),
+		Notices: noticeops.New(c, noticeops.Deps{
+			Seal: cfg.Seal, Types: cfg.EventTypes, Allowed: func() egress.Allowed { return egress.Parse(cfg.Settings().Egress) },
+		}),
+		Trail: auditops.New(c),
 	}
 }

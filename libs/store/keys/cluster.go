@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/notice"
 )
 
 // The keys of the cluster itself.
@@ -58,6 +59,15 @@ func ConfigActive() Key[cluster.ConfigActive] {
 // Maintenance is the maintenance of all groups at once. Written by the gateway.
 func Maintenance() Key[cluster.Maintenance] {
 	return Key[cluster.Maintenance]{Root + "maintenance/cluster"}
+}
+
+// Notice says which events a gateway sends where. Written by the gateway.
+func Notice(name string) Key[notice.Notice] { return Key[notice.Notice]{Root + "notices/" + name} }
+
+// NoticeState is how far the deliveries of a notice are, and which gateway makes them. Written by the
+// gateway.
+func NoticeState(name string) Key[notice.State] {
+	return Key[notice.State]{Root + "notice-states/" + name}
 }
 
 // EgressUpgrade marks that the hosts of sources from before the allow list are on it. Written

@@ -57,6 +57,8 @@ const (
 	KindActiveOverlay Kind = "active-overlays"
 	KindDeployment    Kind = "deployments"
 	KindProgress      Kind = "deployment-progress"
+	KindNotice        Kind = "notices"
+	KindNoticeState   Kind = "notice-states"
 	KindRevokedNode   Kind = "revoked-nodes"
 	KindJoinToken     Kind = "join-tokens"
 )

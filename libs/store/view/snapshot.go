@@ -17,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/notice"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
@@ -142,6 +143,8 @@ type Snapshot struct {
 	ScheduleStates Table[string, *schedule.State]        // by the name of the schedule
 	Overlays       Table[string, *schedule.Overlay]      // by name
 	activeOverlays Table[string, *schedule.Active]       // one, or none
+	Notices        Table[string, *notice.Notice]         // by name
+	NoticeStates   Table[string, *notice.State]          // by the name of the notice
 	deployments    Table[string, *deployment.Deployment] // by "<group>/<padded number>"
 	progress       Table[string, *deployment.Progress]   // the same
 	JoinTokens     Table[fleet.NodeID, *cluster.JoinToken]

@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/notice"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
@@ -117,6 +118,8 @@ func kindTables() map[Kind]kindTable {
 		KindScheduleState: table(1, func(s *Snapshot) *Table[string, *schedule.State] { return &s.ScheduleStates }),
 		KindOverlay:       table(1, func(s *Snapshot) *Table[string, *schedule.Overlay] { return &s.Overlays }),
 		KindActiveOverlay: table(1, func(s *Snapshot) *Table[string, *schedule.Active] { return &s.activeOverlays }),
+		KindNotice:        table(1, func(s *Snapshot) *Table[string, *notice.Notice] { return &s.Notices }),
+		KindNoticeState:   table(1, func(s *Snapshot) *Table[string, *notice.State] { return &s.NoticeStates }),
 		KindDeployment:    table(2, func(s *Snapshot) *Table[string, *deployment.Deployment] { return &s.deployments }),
 		KindProgress:      table(2, func(s *Snapshot) *Table[string, *deployment.Progress] { return &s.progress }),
 		KindRevokedNode:   table(1, func(s *Snapshot) *Table[fleet.NodeID, *cluster.RevokedNode] { return &s.RevokedNodes }),

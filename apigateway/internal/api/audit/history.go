@@ -64,7 +64,7 @@ func (a *API) Routes() []server.Route {
 		auditops.GroupObject: auth.GroupsView, auditops.InstanceObject: auth.InstancesView, auditops.NodeObject: auth.NodesView,
 		auditops.QuotaObject: auth.QuotasView, auditops.UserObject: auth.UsersView, auditops.RoleObject: auth.RolesView,
 		auditops.CatalogObject: auth.CatalogView, auditops.SecretObject: auth.SystemSettings, auditops.SourceObject: auth.TemplatesView,
-		auditops.ScheduleObject: auth.GroupsView, auditops.OverlayObject: auth.GroupsView,
+		auditops.ScheduleObject: auth.GroupsView, auditops.OverlayObject: auth.GroupsView, auditops.NoticeObject: auth.SystemSettings,
 	} {
 		out = append(out, server.Get("/api/v1/history/"+string(kind)+"/:name", server.Needs(permission), a.history(kind)))
 	}

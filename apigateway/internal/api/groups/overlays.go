@@ -103,7 +103,7 @@ func (a *API) overlayRoutes() []server.Route {
 func overlayFieldsOf(o schedule.Overlay) overlayFields {
 	return overlayFields{
 		Description: o.Description, Groups: *resource.List(o.Groups), Selector: *resource.ValuesOf(o.Selector), Cron: o.Cron, DurationSeconds: o.DurationSeconds,
-		From: orNull(o.From), Until: orNull(o.Until), Timezone: &o.Timezone, Overlay: overlayChangesOf(o.Changes), Enabled: &o.Enabled,
+		From: resource.OrNull(o.From), Until: resource.OrNull(o.Until), Timezone: &o.Timezone, Overlay: overlayChangesOf(o.Changes), Enabled: &o.Enabled,
 	}
 }
 

@@ -112,18 +112,9 @@ func (a *API) scheduleRoutes() []server.Route {
 	)
 }
 
-// orNull returns nil for the zero value.
-func orNull[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
-}
-
 func scheduleFieldsOf(s schedule.Schedule) scheduleFields {
 	return scheduleFields{
-		Description: s.Description, Group: orNull(s.Group), Instance: orNull(s.Instance), Action: s.Action, Command: s.Command, Count: orNull(s.Count),
+		Description: s.Description, Group: resource.OrNull(s.Group), Instance: resource.OrNull(s.Instance), Action: s.Action, Command: s.Command, Count: resource.OrNull(s.Count),
 		Cron: s.Cron, Timezone: &s.Timezone, Warnings: *resource.List(s.Warnings), JitterSeconds: s.JitterSeconds, Overlap: &s.Overlap, Enabled: &s.Enabled,
 	}
 }
@@ -149,7 +140,7 @@ func (f scheduleFields) given(name string) schedule.Schedule {
 func (a *API) scheduledOf(s *view.Snapshot, now time.Time) func(*schedule.Schedule) scheduled {
 	return func(sched *schedule.Schedule) scheduled {
 		st := scheduleops.StateOf(s, sched.Name)
-		out := scheduled{Name: sched.Name, scheduleFields: scheduleFieldsOf(*sched), QueuedRun: orNull(st.Queued), UpdatedBy: sched.By, UpdatedAt: sched.At}
+		out := scheduled{Name: sched.Name, scheduleFields: scheduleFieldsOf(*sched), QueuedRun: resource.OrNull(st.Queued), UpdatedBy: sched.By, UpdatedAt: sched.At}
 		out.NextRun = nextRun(sched, st, now)
 		if st.Current != nil {
 			shown := runOf(*st.Current)
@@ -178,16 +169,16 @@ func nextRun(sched *schedule.Schedule, st schedule.State, now time.Time) *time.T
 
 func runOf(r schedule.Run) run {
 	out := run{
-		Number: r.Number, DueAt: orNull(r.Due), RequestedBy: orNull(r.By), StartedAt: r.Begun, EndedAt: orNull(r.Ended),
-		Result: orNull(r.Result), Message: r.Message, Steps: make([]step, 0, len(r.Steps)),
+		Number: r.Number, DueAt: resource.OrNull(r.Due), RequestedBy: resource.OrNull(r.By), StartedAt: r.Begun, EndedAt: resource.OrNull(r.Ended),
+		Result: resource.OrNull(r.Result), Message: r.Message, Steps: make([]step, 0, len(r.Steps)),
 	}
 	for _, s := range r.Steps {
 		shown := step{
-			At: s.At, BeforeSeconds: s.BeforeSeconds, Action: s.Action, Command: s.Command, StartedAt: orNull(s.Begun), EndedAt: orNull(s.Ended),
+			At: s.At, BeforeSeconds: s.BeforeSeconds, Action: s.Action, Command: s.Command, StartedAt: resource.OrNull(s.Begun), EndedAt: resource.OrNull(s.Ended),
 			Message: s.Message, Instances: make([]stepInstance, 0, len(s.Targets)), Omitted: s.Omitted,
 		}
 		for _, t := range s.Targets {
-			shown.Instances = append(shown.Instances, stepInstance{orNull(t.ID), t.Name, t.State, t.Message})
+			shown.Instances = append(shown.Instances, stepInstance{resource.OrNull(t.ID), t.Name, t.State, t.Message})
 		}
 		out.Steps = append(out.Steps, shown)
 	}

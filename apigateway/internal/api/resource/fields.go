@@ -38,3 +38,12 @@ func ValuesOf(m map[string]string) *Values {
 	}
 	return &out
 }
+
+// OrNull returns nil for the zero value, so that it encodes as null.
+func OrNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}

@@ -3,8 +3,13 @@
 package resource
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 
@@ -42,12 +47,46 @@ func BindRecord(c *gin.Context, what string, body any, given func() *string) (na
 	return name, ifMatch, err == nil
 }
 
+// BindPatch is BindRecord for a merge patch (RFC 7396). body has the types of all fields, so that an unknown
+// field or a wrong type is refused. patch keeps the fields that writable has.
+func BindPatch(c *gin.Context, what string, body any, given func() *string, writable any) (name string, ifMatch int64, patch map[string]any, ok bool) {
+	raw, err := io.ReadAll(c.Request.Body)
+	if err != nil {
+		server.Fail(c, errs.WrapAs(errs.TooLarge, "resource.BindPatch", err))
+		return "", 0, nil, false
+	}
+	c.Request.Body = io.NopCloser(bytes.NewReader(raw))
+	if name, ifMatch, ok = BindRecord(c, what, body, given); !ok {
+		return name, 0, nil, false
+	}
+	if patch, err = DecodePatch(raw, slices.Collect(maps.Keys(AsMap(writable)))...); err != nil {
+		server.Fail(c, err)
+	}
+	return name, ifMatch, patch, err == nil
+}
+
+// Patched returns the fields of a record after a merge patch that BindPatch returned.
+func Patched[T any](present T, patch map[string]any) (out T, err error) {
+	merged := AsMap(present)
+	MergePatch(merged, patch)
+	b, err := json.Marshal(merged)
+	if err == nil {
+		err = json.Unmarshal(b, &out)
+	}
+	return out, errs.WrapAs(errs.Internal, "resource.Patched", err)
+}
+
 // SendPut answers a PUT with the record: 201 and its location if it was created, else 200.
 func SendPut(c *gin.Context, created bool, rev int64, shown any) {
+	SendWritten(c, c.Request.URL.EscapedPath(), created, rev, shown)
+}
+
+// SendWritten is SendPut for a record whose location may differ from the path of the request.
+func SendWritten(c *gin.Context, location string, created bool, rev int64, shown any) {
 	status := http.StatusOK
 	if created {
 		status = http.StatusCreated
-		c.Header("Location", c.Request.URL.EscapedPath())
+		c.Header("Location", location)
 	}
 	server.ETag(c, rev)
 	c.JSON(status, shown)

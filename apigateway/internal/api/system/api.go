@@ -1,4 +1,4 @@
-// Package system serves the gateway and the cluster: health, settings, members, secrets,
+// Package system serves the gateway and the cluster: health, settings, members, secrets, notices,
 // metrics and diagnostics.
 package system
 
@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/instances"
 	"github.com/orreryhq/orrery/apigateway/internal/api/nodes"
+	"github.com/orreryhq/orrery/apigateway/internal/background/notices"
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
@@ -35,6 +36,8 @@ type Config struct {
 	Ready func(ctx context.Context) (waiting []string)
 	// End asks this replica to shut down.
 	End func()
+	// Notices delivers outgoing notices.
+	Notices *notices.Runner
 	// Replica is the name of this gateway.
 	Replica string
 	// ClusterName is the display name of the cluster.
@@ -55,5 +58,5 @@ func New(cfg Config) *API { return &API{cfg: cfg} }
 
 // Routes returns the routes of the package.
 func (a *API) Routes() []server.Route {
-	return slices.Concat(a.systemRoutes(), a.timeseriesRoutes(), a.clusterRoutes(), a.configRoutes(), a.maintenanceRoutes(), a.diagnosticRoutes(), a.problemRoutes(), a.secretRoutes())
+	return slices.Concat(a.systemRoutes(), a.timeseriesRoutes(), a.clusterRoutes(), a.configRoutes(), a.maintenanceRoutes(), a.diagnosticRoutes(), a.problemRoutes(), a.secretRoutes(), a.noticeRoutes())
 }

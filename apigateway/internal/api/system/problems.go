@@ -63,6 +63,9 @@ func (a *API) problems(c *gin.Context) {
 	if server.Allowed(c, auth.ClusterView) {
 		all = append(all, missingServices(s)...)
 	}
+	if server.Allowed(c, auth.SystemSettings) {
+		all = append(all, failingNotices(s)...)
+	}
 	if server.Allowed(c, auth.TemplatesView) {
 		more, err := a.sourceProblems(c.Request.Context())
 		if err != nil {
@@ -245,6 +248,23 @@ func (a *API) sourceProblems(ctx context.Context) (out []problem, err error) {
 		return nil
 	})
 	return out, err
+}
+
+// failingFrom is how many attempts in a row must fail before a notice is a problem.
+const failingFrom = 3
+
+// failingNotices returns the notices whose target does not accept them.
+func failingNotices(s *view.Snapshot) (out []problem) {
+	for name, st := range s.NoticeStates.All() {
+		if n, ok := s.Notices.Get(name); !ok || !n.Enabled || st.Failures < failingFrom {
+			continue
+		}
+		out = append(out, problem{
+			Severity: warning, Kind: "notice", Name: name, Reason: "NoticeFailing", Message: fmt.Sprintf("%d attempts in a row failed: %s", st.Failures, st.LastError),
+			Fix: "POST /api/v1/notices/" + name + "/test tries it again; correct the URL, or turn the notice off", Since: &st.FailingSince,
+		})
+	}
+	return out
 }
 
 // missingServices returns the services of which no replica runs.

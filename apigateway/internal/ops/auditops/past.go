@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/nodeops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/noticeops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/scheduleops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/sourceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
@@ -41,6 +42,7 @@ const (
 	SourceObject   ObjectKind = "template-source"
 	ScheduleObject ObjectKind = "schedule"
 	OverlayObject  ObjectKind = "overlay"
+	NoticeObject   ObjectKind = "notice"
 )
 
 // Past is an object at an earlier time.
@@ -168,7 +170,7 @@ func known(s *view.Snapshot, kind ObjectKind, name string) string {
 		return strings.ToUpper(name)
 	case UserObject:
 		return strings.ToLower(name)
-	case GroupObject, NodeObject, QuotaObject, SecretObject, SourceObject, ScheduleObject, OverlayObject:
+	case GroupObject, NodeObject, QuotaObject, SecretObject, SourceObject, ScheduleObject, OverlayObject, NoticeObject:
 	}
 	return name
 }
@@ -229,6 +231,10 @@ func viewed(s *view.Snapshot, kind ObjectKind, name string) any {
 	case OverlayObject:
 		if o, ok := s.Overlays.Get(name); ok {
 			return scheduleops.OverlayRecord(o)
+		}
+	case NoticeObject:
+		if n, ok := s.Notices.Get(name); ok {
+			return noticeops.NoticeRecord(n)
 		}
 	case SecretObject, SourceObject: // not in the view
 	}

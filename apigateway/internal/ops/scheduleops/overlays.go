@@ -98,7 +98,7 @@ func overlayGroups(s *view.Snapshot, old, next schedule.Overlay) (problems []err
 		if slices.Contains(old.Groups, name) {
 			continue
 		}
-		if err := groupExists(s, fmt.Sprintf("groups[%d]", n), name); err != nil {
+		if err := txn.GroupExists(s, fmt.Sprintf("groups[%d]", n), name); err != nil {
 			problems = append(problems, err)
 		}
 	}

@@ -110,19 +110,12 @@ func (o *Schedules) WriteSchedule(ctx context.Context, by txn.Actor, w ScheduleW
 // scheduleTarget returns Invalid if a schedule begins to name a group or instance that does not exist.
 func scheduleTarget(s *view.Snapshot, old, next schedule.Schedule) error {
 	if next.Group != "" && next.Group != old.Group {
-		return groupExists(s, "group", next.Group)
+		return txn.GroupExists(s, "group", next.Group)
 	}
 	if next.Instance != "" && next.Instance != old.Instance {
 		if _, ok := s.Find(next.Instance); !ok {
 			return errs.Field("instance", "names an instance that does not exist: %s", txn.Clip(next.Instance))
 		}
-	}
-	return nil
-}
-
-func groupExists(s *view.Snapshot, field string, name fleet.GroupName) error {
-	if g, ok := s.Groups.Get(name); !ok || g.Deleting {
-		return errs.Field(field, "names a group that does not exist: %s", txn.Clip(string(name)))
 	}
 	return nil
 }

@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // GetOptional reads a record. It returns the zero value if the record does not exist.
@@ -19,6 +21,14 @@ func GetOptional[T any](ctx context.Context, c *store.Client, k keys.Key[T]) (T,
 		return none, nil
 	}
 	return v, errs.Wrap("operate.Sources", err)
+}
+
+// GroupExists returns Invalid for a field that names a group that does not exist.
+func GroupExists(s *view.Snapshot, field string, name fleet.GroupName) error {
+	if g, ok := s.Groups.Get(name); !ok || g.Deleting {
+		return errs.Field(field, "names a group that does not exist: %s", Clip(string(name)))
+	}
+	return nil
 }
 
 // maxProblems bounds how many problems or names one message lists.

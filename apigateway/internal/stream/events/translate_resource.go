@@ -26,12 +26,13 @@ var resources = map[string]account.Permission{
 	"node":            auth.NodesView,
 	"schedule":        auth.GroupsView,
 	"overlay":         auth.GroupsView,
+	"notice":          auth.SystemSettings,
 }
 
 // ignoredActions are audited actions that do not change the object or have their own event type.
 var ignoredActions = map[string]bool{
 	"auth.logout": true, "auth.lockout": true, "auth.password-reset.request": true,
-	"node.cordon": true, "node.uncordon": true, "node.drain": true, "node.undrain": true, "node.drain.complete": true, "node.shutdown": true, "node.cache.warm": true, "schedule.run": true,
+	"node.cordon": true, "node.uncordon": true, "node.drain": true, "node.undrain": true, "node.drain.complete": true, "node.shutdown": true, "node.cache.warm": true, "schedule.run": true, "notice.test": true,
 }
 
 // audited creates the event of a change from its audit entry, which is in the same transaction. Every
