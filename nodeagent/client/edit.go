@@ -64,7 +64,7 @@ type FileChange struct {
 	// Size and ETag are those of the file afterwards.
 	Size int64  `json:"size,omitempty"`
 	ETag string `json:"etag,omitempty"`
-	// Version is the kept previous content; empty if there was none, or it was discarded.
+	// Version is the kept previous content; empty for a new file, or after Discard.
 	Version string `json:"version,omitempty"`
 	// Replaced is true if the templates, when they have this file, replace it at the next start.
 	Replaced bool `json:"replaced,omitempty"`
@@ -132,7 +132,7 @@ func (c *Client) EditFile(ctx context.Context, id fleet.InstanceID, e FileEdit) 
 	return done, errs.Wrap("nodeagent.EditFile", err)
 }
 
-// FileVersions lists the kept previous contents of a path and of what was below it; "" lists all.
+// FileVersions lists the kept previous contents of a path and of all paths below it; "" lists all.
 func (c *Client) FileVersions(ctx context.Context, id fleet.InstanceID, path string) (FileVersions, error) {
 	var v FileVersions
 	err := c.call(ctx, http.MethodGet, id, "/files/versions?"+url.Values{"path": {path}}.Encode(), nil, &v)

@@ -33,7 +33,7 @@ type fileChange struct {
 	// SizeBytes and ETag are those of the file afterwards.
 	SizeBytes int64  `json:"sizeBytes"`
 	ETag      string `json:"etag,omitempty"`
-	// Version is the kept previous content; null if there is none.
+	// Version is the kept previous content, or null.
 	Version *string `json:"version"`
 	// ReplacedAtNextStart is true if templates that have the file replace it at the next start.
 	ReplacedAtNextStart bool `json:"replacedAtNextStart"`

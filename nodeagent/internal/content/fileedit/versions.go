@@ -340,7 +340,7 @@ func (e *Editor) Kept() (versions int, bytes int64) {
 	return len(e.all), e.bytes
 }
 
-// Versions lists the versions of a path and of what was below it, the newest first. "" lists all of
+// Versions lists the versions of a path and of all paths below it, the newest first. "" lists all of
 // the directory. Errors are those of Viewer.Read for the form of the path.
 func (e *Editor) Versions(p Place, name string) (client.FileVersions, error) {
 	if err := files.CheckPath(name); err != nil {
