@@ -121,7 +121,9 @@ func (e *Editor) write(p Place, w client.FileWrite, staged *staged) (done client
 		done.Version = kept.ID
 	}
 	if err := staged.moveTo(at); err != nil {
-		e.forget(kept)
+		if !staged.moved {
+			e.forget(kept)
+		}
 		return done, err
 	}
 	fi, err := staged.file.Stat()

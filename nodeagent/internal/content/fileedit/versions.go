@@ -202,14 +202,11 @@ func (e *Editor) keepDir(p Place, at *target, size int64) (*version, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = func() error {
-		to, err := os.Open(dir)
-		if err != nil {
-			return err
-		}
+	to, err := os.Open(dir)
+	if err == nil {
 		defer to.Close()
-		return errors.Join(unix.Renameat(at.fd(), at.base, int(to.Fd()), contentName), to.Sync())
-	}()
+		err = unix.Renameat(at.fd(), at.base, int(to.Fd()), contentName)
+	}
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		if errors.Is(err, unix.EXDEV) {
@@ -217,8 +214,8 @@ func (e *Editor) keepDir(p Place, at *target, size int64) (*version, error) {
 		}
 		return nil, changeError(at.path, err)
 	}
-	e.add(v)
-	return v, nil
+	e.add(v) // before anything can fail: the content is only here now
+	return v, changeError(at.path, to.Sync())
 }
 
 // begin creates the directory and the record of a version.
