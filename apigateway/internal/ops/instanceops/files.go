@@ -44,14 +44,10 @@ func (o *Instances) WriteFile(ctx context.Context, by txn.Actor, ref string, w c
 	if err != nil {
 		return done, err
 	}
-	if !w.DryRun { // refuse before the body is sent, which may be large
-		check := w
-		check.DryRun = true
-		if _, err := o.agents.WriteFile(ctx, i, check, strings.NewReader("")); err != nil {
-			return done, conditional(err)
-		}
-	} else {
-		done, err = o.agents.WriteFile(ctx, i, w, strings.NewReader(""))
+	check := w
+	check.DryRun = true
+	// Refuse before the body is sent, which may be large. A refused request is not audited.
+	if done, err = o.agents.WriteFile(ctx, i, check, strings.NewReader("")); err != nil || w.DryRun {
 		return done, conditional(err)
 	}
 	err = o.OutsideNoting(ctx, by, fileEntry(i, "write", w.Path), func(said *txn.Entry) (err error) {
@@ -70,8 +66,9 @@ func (o *Instances) EditFile(ctx context.Context, by txn.Actor, ref string, e cl
 	if err != nil {
 		return done, err
 	}
-	if e.DryRun {
-		done, err = o.agents.EditFile(ctx, i, e)
+	check := e
+	check.DryRun = true
+	if done, err = o.agents.EditFile(ctx, i, check); err != nil || e.DryRun { // a refused request is not audited
 		return done, conditional(err)
 	}
 	about := e.Path
