@@ -21,7 +21,7 @@ func TestTheConfiguredPasswordIsTheAdmins(t *testing.T) {
 	s := newSite(t)
 	r := s.do("POST", "/api/v1/auth/login", map[string]string{"username": "Admin", "password": adminPassword}).want(200)
 	r.is("user.role", "ADMIN").is("user.username", "admin")
-	if list, _ := r.field("user.permissions").([]any); len(list) != 58 {
+	if list, _ := r.field("user.permissions").([]any); len(list) != 59 {
 		t.Errorf("%d permissions", len(list))
 	}
 	if !strings.HasPrefix(r.raw, `{"token":"`) {

@@ -1,11 +1,14 @@
 package apigateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +40,9 @@ type agent struct {
 	jars []client.CachedArtifact
 	// saved is the archive of an instance's configuration.
 	saved []byte
+	// written has the files that were written, and edits the other changes of files.
+	written map[string]string
+	edits   []client.FileEdit
 	// more handles all other requests; nil means 404.
 	more http.HandlerFunc
 	// records are its log records. The stream breaks off after them.
@@ -118,6 +124,7 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		}
 		_, _ = w.Write(a.saved)
 	})
+	a.serveEdits(mux)
 	mux.HandleFunc("GET /v1/cache", func(w http.ResponseWriter, _ *http.Request) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -180,6 +187,79 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		store.Create(keys.NodeSession(id), fleet.NodeSession{Node: id, StartedAt: time.Now()}),
 	)
 	return a
+}
+
+// serveEdits serves changes of files. All files have the ETag "now". The file taken exists, dynamic is
+// refused, and a write of the file full finds no room.
+func (a *agent) serveEdits(mux *http.ServeMux) {
+	refused := func(w http.ResponseWriter, path, match string) bool {
+		var err error
+		switch {
+		case match != "" && match != "now" && match != "*":
+			err = &errs.Error{Kind: errs.Conflict, Field: client.Stale, Message: path + " has changed since you read it: read it again"}
+		case path == "dynamic":
+			err = errs.New(errs.Conflict, "the instance is not static")
+		case path == "../x":
+			err = &errs.Error{Kind: errs.Invalid, Field: "path", Message: "leads out"}
+		case path == "full":
+			err = errs.New(errs.Exhausted, "the disk is full")
+		default:
+			return false
+		}
+		wire.Encode(w, wire.Internal, "", err)
+		return true
+	}
+	mux.HandleFunc("PUT /v1/instances/{id}/files/content", func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		path := q.Get("path")
+		if refused(w, path, strings.Trim(r.Header.Get("If-Match"), `"`)) {
+			return
+		}
+		if path == "taken" && q.Get("only") == "true" {
+			wire.Encode(w, wire.Internal, "", errs.New(errs.AlreadyExists, "taken exists already"))
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			wire.Encode(w, wire.Internal, "", errs.New(errs.Malformed, "the content did not arrive completely"))
+			return
+		}
+		done := client.FileChange{Path: path, Size: int64(len(body)), ETag: "next", Version: "v1", Replaced: path == "server.properties"}
+		if q.Get("discard") == "true" {
+			done.Version = ""
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if q.Get("dryRun") != "true" {
+			if a.written == nil {
+				a.written = map[string]string{}
+			}
+			a.written[path] = string(body)
+		}
+		_ = json.NewEncoder(w).Encode(done)
+	})
+	mux.HandleFunc("POST /v1/instances/{id}/files/edits", func(w http.ResponseWriter, r *http.Request) {
+		var e client.FileEdit
+		_ = json.NewDecoder(r.Body).Decode(&e)
+		if refused(w, e.Path, e.IfMatch) {
+			return
+		}
+		if e.Op == client.FileRestore && e.Version != "v1" {
+			wire.Encode(w, wire.Internal, "", &errs.Error{Kind: errs.NotFound, Field: "version", Message: "there is no such version"})
+			return
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if !e.DryRun {
+			a.edits = append(a.edits, e)
+		}
+		_ = json.NewEncoder(w).Encode(client.FileChange{Path: cmp.Or(e.To, e.Path, "restored"), Size: 3})
+	})
+	mux.HandleFunc("GET /v1/instances/{id}/files/versions", func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewEncoder(w).Encode(client.FileVersions{Versions: []client.FileVersion{{
+			ID: "v1", Path: r.URL.Query().Get("path"), Size: 7, At: time.Unix(1e9, 0).UTC(), Until: time.Unix(1e9, 0).Add(24 * time.Hour).UTC(), Op: "write",
+		}}})
+	})
 }
 
 // loseNode ends a node's session.

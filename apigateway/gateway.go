@@ -324,6 +324,9 @@ func New(cfg Config) (*Gateway, error) {
 	g.drains = drains.New(drains.Config{View: cfg.View, Complete: g.operate.CompleteDrain, Tell: g.tellDrained, Log: cfg.Log})
 	cfg.View.Subscribe(g.drains.OnBatch)
 	g.metrics.GaugeFunc("draining", "nodes", "Nodes that are being drained.", func() float64 { return float64(drains.Count(cfg.View.Snapshot())) })
+	g.metrics.GaugesFunc("kept", "records", "Records in etcd of kinds that grow and are removed when they are old or too many.", []string{"kind"}, func(tell func(float64, ...string)) {
+		countRecords(cfg.View.Snapshot(), tell)
+	})
 	g.rollbacks = autorollback.New(autorollback.Config{
 		View: cfg.View, Log: cfg.Log,
 		RollBack: func(ctx context.Context, name fleet.GroupName, number int64) error {

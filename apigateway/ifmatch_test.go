@@ -32,6 +32,10 @@ var revisionless = map[string]string{
 var replaced = map[string][2]string{
 	"PUT /api/v1/users/:name/minecraft":           {"", `{"uuid":"069a79f4-44e9-4726-a5be-fca90e38aaf5","name":"Notch"}`},
 	"PUT /api/v1/templates/:name/files/content":   {"path=a", `{"content":"2"}`},
+	"PUT /api/v1/services/:id/files/content":      {"path=a", `{"content":"2"}`},
+	"PUT /api/v1/instances/:id/files/content":     {"path=a", `{"content":"2"}`},
+	"DELETE /api/v1/services/:id/files":           {"path=a", ""},
+	"DELETE /api/v1/instances/:id/files":          {"path=a", ""},
 	"DELETE /api/v1/templates/:name/files":        {"path=a", ""},
 	"PATCH /api/v1/roles/:name":                   {"", `{"permissions":[]}`},
 	"PUT /api/v1/templates/:name/variables":       {"", `[]`},

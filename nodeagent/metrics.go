@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/membership"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/orphan"
@@ -16,11 +17,12 @@ type metrics struct {
 	controller *controller.Controller
 	member     *membership.Member
 	keeper     *orphan.Keeper
+	files      *fileedit.Editor
 
-	instances, orphans, restarts, unwritten, reachable, silence *prometheus.Desc
+	instances, orphans, restarts, unwritten, reachable, silence, versions, versionBytes *prometheus.Desc
 }
 
-func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *membership.Member, k *orphan.Keeper) error {
+func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *membership.Member, k *orphan.Keeper, f *fileedit.Editor) error {
 	if reg == nil {
 		return nil
 	}
@@ -31,19 +33,20 @@ func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *mem
 		return err
 	}
 	return reg.Register(&metrics{
-		controller: c, member: m, keeper: k,
+		controller: c, member: m, keeper: k, files: f,
 		instances: desc("instances", "Instances this node knows, by state.", "state"),
 		orphans:   desc("orphans", "Instances that run without a record in etcd."),
 		restarts:  desc("local_restarts_total", "Restarts in place that the agent started by itself."),
 		unwritten: desc("unwritten_statuses", "Statuses that are not yet written to etcd."),
 		reachable: desc("etcd_reachable", "1 if etcd answers the node's keep-alives, otherwise 0."),
-		silence:   desc("etcd_last_contact_seconds", "Seconds since etcd last answered a keep-alive; absent before the first answer."),
+		versions:  desc("file_versions", "Kept previous contents of files that users changed."), versionBytes: desc("file_versions_bytes", "Their size in bytes."),
+		silence: desc("etcd_last_contact_seconds", "Seconds since etcd last answered a keep-alive; absent before the first answer."),
 	})
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.instances, m.orphans, m.restarts, m.unwritten, m.reachable, m.silence} {
+	for _, d := range []*prometheus.Desc{m.instances, m.orphans, m.restarts, m.unwritten, m.reachable, m.silence, m.versions, m.versionBytes} {
 		ch <- d
 	}
 }
@@ -59,6 +62,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(m.orphans, float64(m.controller.Orphans()+m.keeper.Strays()))
 	ch <- prometheus.MustNewConstMetric(m.restarts, prometheus.CounterValue, float64(m.controller.LocalRestarts()))
+	versions, bytes := m.files.Kept()
+	gauge(m.versions, float64(versions))
+	gauge(m.versionBytes, float64(bytes))
 	unwritten, _ := m.controller.Unwritten()
 	gauge(m.unwritten, float64(unwritten))
 	now := time.Now()

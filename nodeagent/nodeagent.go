@@ -104,6 +104,8 @@ type Config struct {
 	// CacheMiB bounds the cached template content that no instance uses.
 	// 0 means a tenth of the disk, between 1 and 64 GiB.
 	CacheMiB int
+	// FileVersionsMiB bounds the kept previous contents of files that users changed. 0 means 2 GiB.
+	FileVersionsMiB int
 	// Room limits how much of the capacity instances may reserve. An operator may override it.
 	Room fleet.NodeRoom
 	// APIURL is the gateway's address for instances. Empty leaves it out of their environment.
@@ -166,6 +168,8 @@ func New(cfg Config) (*Agent, error) {
 		return nil, errs.Field("cluster.secret", "is required: it protects the agent's API")
 	case cfg.CacheMiB < 0:
 		return nil, errs.Field("cache-mib", "must not be negative")
+	case cfg.FileVersionsMiB < 0:
+		return nil, errs.Field("file-versions-mib", "must not be negative")
 	case cfg.OrphanGrace < 0:
 		return nil, errs.Field("orphan-grace", "must not be negative")
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/provider"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/workspace"
@@ -103,6 +104,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer parts.files.Close()
 	defer parts.runtimes.close()
 	return parts.run(ctx, a, listener)
 }
@@ -124,6 +126,7 @@ type parts struct {
 	server     *http.Server
 	local      *http.Server
 	logs       *console.Follower
+	files      *fileedit.Editor
 	limiter    *cgroup.Limiter
 	runtimes   runtimes
 	// engine follows the container engine until its context ends.
@@ -159,6 +162,10 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		return nil, errs.WrapAs(errs.Invalid, "nodeagent.assemble", err)
 	}
 	builder := workspace.New(dir, cache)
+	editor, err := fileedit.Open(fileedit.Config{Dir: filepath.Join(dir, "fileversions"), MaxBytes: int64(cfg.FileVersionsMiB) << 20, Now: cfg.Now, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
 	if err := builder.Upgrade(placed(entries)); err != nil {
 		cfg.Log.Error("could not restrict the permissions of all instance directories: other users of the host may read them", "error", err)
 	}
@@ -171,7 +178,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	rt := runtimes.byName[fleet.RuntimeProcess]
 	warnNoOffer(cfg.Log, a.capacity(), cfg.Room)
 	warnPortReuse(cfg.Log, ports.Visible())
-	p := &parts{hold: j.HolderChanged(), meter: diskusage.NewMeter(), logs: console.NewFollower(cfg.Log), limiter: control.limiter, runtimes: runtimes}
+	p := &parts{files: editor, hold: j.HolderChanged(), meter: diskusage.NewMeter(), logs: console.NewFollower(cfg.Log), limiter: control.limiter, runtimes: runtimes}
 	p.deadline = deadline.NewKeeper(deadline.Config{
 		File: until, Boot: cfg.BootID, Ending: func(s deadline.Stage) { p.controller.Ending(s) }, Log: cfg.Log,
 		TTL: max(time.Second, cmp.Or(cfg.SessionTTL, store.DefaultTTL).Truncate(time.Second)), // as etcd counts it
@@ -249,12 +256,12 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		CPU: new(usage.Processor).Used, Memory: usage.Memory,
 	})
 	p.server = &http.Server{ReadHeaderTimeout: headerTimeout, Handler: api.Handler(api.Config{
-		Instances: p.controller, Content: cache, Samples: p.sampler, Records: cfg.Records, Node: cfg.Node, End: a.endAsked, Secret: cfg.ClusterSecret,
+		Instances: p.controller, Content: cache, Samples: p.sampler, Files: editor, Records: cfg.Records, Node: cfg.Node, End: a.endAsked, Secret: cfg.ClusterSecret,
 	})}
 	p.local = local.Server(local.Config{
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
 	})
-	return p, registerMetrics(cfg.Metrics, p.controller, p.member, p.orphans)
+	return p, registerMetrics(cfg.Metrics, p.controller, p.member, p.orphans, editor)
 }
 
 // placed returns the placements and plans of journal entries.
@@ -330,6 +337,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	running.Go(func() { p.sampler.Run(working) })
 	running.Go(func() { p.meter.WatchAll(working, p.controller.Directories, p.controller.SetDiskUse) })
 	running.Go(func() { p.logs.Run(working) })
+	running.Go(func() { p.files.Run(working) })
 	running.Go(func() { p.limiter.Watch(working) })
 	running.Go(func() { p.engine(working) })
 	running.Go(func() { p.orphans.Run(working) })

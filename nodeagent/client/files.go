@@ -26,6 +26,8 @@ type FileEntry struct {
 	Size  int64  `json:"size"`
 	// ModifiedAt is when it was last written; zero if unknown.
 	ModifiedAt time.Time `json:"modifiedAt,omitzero"`
+	// ETag changes with each change of the file; empty if it is Other.
+	ETag string `json:"etag,omitempty"`
 }
 
 // FileContent is a part of a file. The values of secrets are hidden.
@@ -37,6 +39,10 @@ type FileContent struct {
 	Cut bool `json:"cut,omitempty"`
 	// Binary is true if the file is not text; Text is empty then.
 	Binary bool `json:"binary,omitempty"`
+	// ETag changes with each change of the file.
+	ETag string `json:"etag,omitempty"`
+	// Masked is true if Text hides values.
+	Masked bool `json:"masked,omitempty"`
 }
 
 // Files lists a directory of an instance; "" is its own. NotFound if the node does not have the

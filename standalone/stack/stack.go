@@ -40,6 +40,8 @@ type Options struct {
 	DataDir string
 	// CacheMiB is the limit of the node's cache, see nodeagent.Config.
 	CacheMiB int
+	// FileVersionsMiB is the limit of kept previous contents of files, see nodeagent.Config.
+	FileVersionsMiB int
 	// SecretsDir and SecretsEnvPrefix restrict what references to secrets can read, see
 	// nodeagent.Config.
 	SecretsDir, SecretsEnvPrefix string
@@ -279,7 +281,7 @@ func (s *stack) templatesConfig() templatesvc.Config {
 func (s *stack) agentConfig() nodeagent.Config {
 	return nodeagent.Config{
 		Store: s.db.client, Node: s.o.Node, DataDir: s.data.join("node"), RunDir: s.o.RunDir, Address: s.playerAddress(),
-		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, CacheMiB: s.o.CacheMiB, SecretsDir: s.o.SecretsDir, SecretsEnvPrefix: s.o.SecretsEnvPrefix, ProvidersDir: s.o.ProvidersDir, Room: s.o.Room, APIURL: s.apiURL(), ClusterSecret: s.secret,
+		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, CacheMiB: s.o.CacheMiB, FileVersionsMiB: s.o.FileVersionsMiB, SecretsDir: s.o.SecretsDir, SecretsEnvPrefix: s.o.SecretsEnvPrefix, ProvidersDir: s.o.ProvidersDir, Room: s.o.Room, APIURL: s.apiURL(), ClusterSecret: s.secret,
 		Templates: templates.New(templates.Config{
 			Resolve: func() []string { return []string{s.templates.URL()} },
 			Secret:  s.secret, Log: s.o.Log,

@@ -280,8 +280,8 @@ const (
 
 func TestBuiltInRolesMayWhatTheirNamesMayInPrexorCloudAndWhatIsOurOwn(t *testing.T) {
 	for name, want := range map[string]string{
-		RoleAdmin:      strings.ReplaceAll(ofPrexorCloud, "cluster.manage", "nodes.update quotas.view quotas.manage"+contentPermissions),
-		RoleOperator:   ofOperator + " nodes.update quotas.view" + contentPermissions,
+		RoleAdmin:      strings.ReplaceAll(ofPrexorCloud, "cluster.manage", "nodes.update quotas.view quotas.manage instances.files.write"+contentPermissions),
+		RoleOperator:   ofOperator + " nodes.update quotas.view instances.files.write" + contentPermissions,
 		RoleViewer:     ofViewer + " quotas.view",
 		RoleDaemonHost: ofDaemonHost + " quotas.view instances.files",
 	} {
@@ -296,7 +296,7 @@ func TestBuiltInRolesMayWhatTheirNamesMayInPrexorCloudAndWhatIsOurOwn(t *testing
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if len(builtIn) != 4 || len(permissions) != len(strings.Fields(ofPrexorCloud))+6 {
+	if len(builtIn) != 4 || len(permissions) != len(strings.Fields(ofPrexorCloud))+7 {
 		t.Errorf("there are %d roles and %d permissions", len(builtIn), len(permissions))
 	}
 }

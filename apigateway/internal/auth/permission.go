@@ -29,7 +29,11 @@ const (
 	InstancesDelete  Permission = "instances.delete"
 	InstancesConsole Permission = "instances.console"
 	// InstancesFiles allows reading files in instances' directories.
-	InstancesFiles  Permission = "instances.files"
+	InstancesFiles Permission = "instances.files"
+	// InstancesFilesWrite allows changing files in directories of static instances, and so running
+	// programs as the instance's user.
+	InstancesFilesWrite Permission = "instances.files.write"
+
 	PlayersView     Permission = "players.view"
 	PlayersTransfer Permission = "players.transfer"
 	NetworksView    Permission = "networks.view"
@@ -77,7 +81,7 @@ const (
 var permissions = []Permission{
 	NodesView, NodesUpdate, NodesDrain, NodesRevokeCert, NodesShutdown, GroupsView, GroupsCreate, GroupsUpdate,
 	GroupsDelete, GroupsStart, GroupsEnv, QuotasView, QuotasManage, InstancesView, InstancesStop, InstancesCommand, InstancesDelete,
-	InstancesConsole, InstancesFiles, PlayersView, PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate, NetworksDelete,
+	InstancesConsole, InstancesFiles, InstancesFilesWrite, PlayersView, PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate, NetworksDelete,
 	TemplatesView, TemplatesContent, TemplatesCreate, TemplatesUpdate, TemplatesDelete, CrashesView, ShareInvoke, ShareRevoke, TokensView,
 	TokensCreate, TokensRevoke, UsersView, UsersCreate, UsersUpdate, UsersDelete, RolesView, RolesManage, ModulesView,
 	ModulesManage, CatalogView, CatalogManage, AuditView, SystemSettings, SystemLogsView, SystemShutdown, MetricsView,

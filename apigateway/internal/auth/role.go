@@ -23,7 +23,7 @@ var builtIn = map[string][]Permission{
 	RoleAdmin: without(permissions, ClusterManage),
 	RoleOperator: {
 		NodesView, NodesUpdate, NodesDrain, QuotasView, GroupsView, GroupsCreate, GroupsUpdate, GroupsStart, GroupsEnv, InstancesView, InstancesStop,
-		InstancesCommand, InstancesConsole, InstancesFiles, PlayersView, PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate,
+		InstancesCommand, InstancesConsole, InstancesFiles, InstancesFilesWrite, PlayersView, PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate,
 		TemplatesView, TemplatesContent, TemplatesCreate, TemplatesUpdate, CrashesView, ShareInvoke, ShareRevoke, TokensView,
 		ModulesView, CatalogView, MetricsView, EventsStream, EventsView,
 	},

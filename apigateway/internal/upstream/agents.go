@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -30,6 +31,9 @@ type Agent interface {
 	NodeSeries(ctx context.Context, w series.Window) (series.Figures, error)
 	Files(ctx context.Context, id fleet.InstanceID, path string) (client.Directory, error)
 	File(ctx context.Context, id fleet.InstanceID, path string, maxBytes int, tail bool) (client.FileContent, error)
+	WriteFile(ctx context.Context, id fleet.InstanceID, w client.FileWrite, body io.Reader) (client.FileChange, error)
+	EditFile(ctx context.Context, id fleet.InstanceID, e client.FileEdit) (client.FileChange, error)
+	FileVersions(ctx context.Context, id fleet.InstanceID, path string) (client.FileVersions, error)
 	Shutdown(ctx context.Context, s client.Shutdown) error
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream[client.Frame], error)
 	Records(ctx context.Context, q client.RecordQuery) (client.Records, error)
@@ -56,6 +60,8 @@ type Live struct {
 const (
 	// callTimeout limits a call to an agent.
 	callTimeout = 10 * time.Second
+	// editTimeout limits a change of files, which may copy or remove much.
+	editTimeout = 5 * time.Minute
 	// warmTimeout is slightly longer than an agent takes at most to warm its cache.
 	warmTimeout = 11 * time.Minute
 	// maxWarmed is the maximum number of versions in one call.
@@ -171,6 +177,80 @@ func (a *Agents) Files(ctx context.Context, i *fleet.Instance, path string) (cli
 func (a *Agents) File(ctx context.Context, i *fleet.Instance, path string, maxBytes int, tail bool) (client.FileContent, error) {
 	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.FileContent, error) {
 		return agent.File(ctx, i.Intent.ID, path, maxBytes, tail)
+	})
+}
+
+// WriteFile writes a file of an instance, for as long as the body needs. Errors are those of call and
+// client.WriteFile, and Malformed or TooLarge if the body cannot be read.
+func (a *Agents) WriteFile(ctx context.Context, i *fleet.Instance, w client.FileWrite, body io.Reader) (client.FileChange, error) {
+	node, err := a.node(i)
+	if err != nil {
+		return client.FileChange{}, err
+	}
+	return beside(a.breakers, node.AgentURL, agentName(node), func() (client.FileChange, error) {
+		from := &watchedBody{from: body}
+		done, err := a.dial(node.AgentURL).WriteFile(ctx, i.Intent.ID, w, from)
+		if broken := from.failure(); err != nil && broken != nil { // the caller's fault, not the agent's
+			err = broken
+		}
+		return done, err
+	})
+}
+
+// watchedBody records why a body could not be read. The connection may read it after the response.
+type watchedBody struct {
+	from io.Reader
+
+	mu  sync.Mutex
+	err error
+}
+
+// Read implements io.Reader.
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.err = err
+	}
+	return n, err
+}
+
+func (b *watchedBody) failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var known *errs.Error
+	var large *http.MaxBytesError
+	switch {
+	case b.err == nil:
+		return nil
+	case errors.As(b.err, &known):
+		return b.err
+	case errors.As(b.err, &large):
+		return &errs.Error{Kind: errs.TooLarge, Message: fmt.Sprintf("the body is larger than %d bytes: send less at once", large.Limit), Err: b.err}
+	}
+	return &errs.Error{Kind: errs.Malformed, Message: "the body did not arrive completely: send it again", Err: b.err}
+}
+
+// EditFile performs an operation on the files of an instance. It may take as long as copying the kept
+// content. Errors are those of call and client.EditFile.
+func (a *Agents) EditFile(ctx context.Context, i *fleet.Instance, e client.FileEdit) (client.FileChange, error) {
+	node, err := a.node(i)
+	if err != nil {
+		return client.FileChange{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, editTimeout)
+	defer cancel()
+	return beside(a.breakers, node.AgentURL, agentName(node), func() (client.FileChange, error) {
+		return a.dial(node.AgentURL).EditFile(ctx, i.Intent.ID, e)
+	})
+}
+
+// FileVersions lists the kept previous contents of files. Errors are those of call and
+// client.FileVersions.
+func (a *Agents) FileVersions(ctx context.Context, i *fleet.Instance, path string) (client.FileVersions, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.FileVersions, error) {
+		return agent.FileVersions(ctx, i.Intent.ID, path)
 	})
 }
 

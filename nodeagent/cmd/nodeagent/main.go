@@ -50,7 +50,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 		Store: e.Client, Node: fleet.NodeID(s.node()), DataDir: s.Data, RunDir: s.RunDir, Address: s.Address,
 		Listen: s.Listen, AdvertiseURL: s.AdvertiseURL, Labels: s.Labels, Variables: s.Variables,
 		SecretsDir: s.Secrets.Dir, SecretsEnvPrefix: s.Secrets.EnvPrefix, ProvidersDir: s.Providers.Dir,
-		MemoryMiB: s.Memory, CPU: s.CPU, CacheMiB: s.Cache, Room: s.room(), APIURL: s.APIURL, ClusterSecret: s.Cluster.Secret,
+		MemoryMiB: s.Memory, CPU: s.CPU, CacheMiB: s.Cache, FileVersionsMiB: s.FileVersions, Room: s.room(), APIURL: s.APIURL, ClusterSecret: s.Cluster.Secret,
 		Templates: templates.New(templates.Config{
 			Resolve: services.URLs,
 			Secret:  s.Cluster.Secret, Log: e.Log,

@@ -36,6 +36,7 @@ type settings struct {
 	} `config:"providers"`
 	Memory        int           `config:"memory" usage:"memory of the node, in MiB; 0: that of the host"`
 	CPU           int           `config:"cpu" usage:"CPU of the node, in hundredths of a core; 0: that of the host"`
+	FileVersions  int           `config:"file-versions-mib" usage:"previous contents of files that users changed in static instances, kept for a day on this host, in MiB; 0: 2 GiB"`
 	Cache         int           `config:"cache-mib" usage:"template content cached on this host, in MiB; 0: a tenth of the disk, between 1 and 64 GiB"`
 	ReserveMemory int           `config:"reserve-memory" usage:"memory reserved for the host itself, in MiB"`
 	ReserveCPU    int           `config:"reserve-cpu" usage:"CPU reserved for the host itself, in hundredths of a core"`
@@ -57,6 +58,9 @@ func (s *settings) Validate() []error {
 	}
 	if s.Cache < 0 {
 		problems = append(problems, errs.Field("cache-mib", "must not be negative"))
+	}
+	if s.FileVersions < 0 {
+		problems = append(problems, errs.Field("file-versions-mib", "must not be negative"))
 	}
 	if s.OrphanGrace < 0 {
 		problems = append(problems, errs.Field("orphan-grace", "must not be negative"))

@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
 )
 
@@ -21,6 +22,8 @@ type Config struct {
 	Instances Instances
 	Content   Content
 	Samples   Samples
+	// Files changes the files of static instances.
+	Files *fileedit.Editor
 	// Records are the agent's own log.
 	Records *telemetry.Ring
 	// Node is the agent's node.
@@ -36,6 +39,10 @@ func Handler(c Config) http.Handler {
 	inner.Handle("POST /v1/shutdown", shutdown(c.Node, c.End))
 	inner.Handle("GET /v1/series", readNodeSeries(c.Samples))
 	inner.Handle("GET /v1/instances/{id}/series", readSeries(c.Samples))
+	writers := make(chan struct{}, maxFileWriters)
+	inner.Handle("PUT /v1/instances/{id}/files/content", writeFile(c.Instances, c.Files, writers))
+	inner.Handle("POST /v1/instances/{id}/files/edits", editFiles(c.Instances, c.Files, writers))
+	inner.Handle("GET /v1/instances/{id}/files/versions", listVersions(c.Instances, c.Files))
 	inner.Handle("GET /v1/cache", readCache(c.Content))
 	inner.Handle("POST /v1/cache/warm", warmCache(c.Content))
 	inner.Handle("GET /v1/logs", readRecords(c.Records))

@@ -9,6 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/account"
@@ -24,6 +25,13 @@ func (a *API) instanceFileRoutes() (out []server.Route) {
 		out = append(out, server.Under(base,
 			server.Get("/files", server.Needs(auth.InstancesFiles), a.listInstanceFiles),
 			server.Get("/files/content", server.Needs(auth.InstancesFiles), a.instanceFile).Audits(account.ActionFileRead),
+			server.Get("/files/versions", server.Needs(auth.InstancesFiles), a.fileVersions),
+			server.Put("/files/content", server.Needs(auth.InstancesFilesWrite), a.putInstanceFile).Reads(server.Text).Rehearses().Makes(),
+			server.Post("/files/upload", server.Needs(auth.InstancesFilesWrite), a.uploadInstanceFile).Reads(server.Upload).Conditional().Makes(),
+			server.Post("/files/mkdir", server.Needs(auth.InstancesFilesWrite), a.makeInstanceDirectory).Rehearses(),
+			server.Post("/files/rename", server.Needs(auth.InstancesFilesWrite), a.renameInstanceFile).Rehearses().Conditional(),
+			server.Post("/files/restore", server.Needs(auth.InstancesFilesWrite), a.restoreInstanceFile).Rehearses().Conditional(),
+			server.Delete("/files", server.Needs(auth.InstancesFilesWrite), a.deleteInstanceFile).Rehearses(),
 		)...)
 	}
 	return out
@@ -37,6 +45,7 @@ type instanceEntry struct {
 	IsFile      bool       `json:"isFile"`
 	Size        int64      `json:"size"`
 	ModifiedAt  *time.Time `json:"modifiedAt"` // null if unknown
+	ETag        string     `json:"etag,omitempty"`
 }
 
 // listInstanceFiles lists the directory ?path of an instance, or its root.
@@ -48,7 +57,7 @@ func (a *API) listInstanceFiles(c *gin.Context) {
 	}
 	out := make([]instanceEntry, 0, len(d.Entries))
 	for _, e := range d.Entries {
-		shown := instanceEntry{Name: e.Name, IsDirectory: e.Dir, IsFile: !e.Dir && !e.Other, Size: e.Size}
+		shown := instanceEntry{Name: e.Name, IsDirectory: e.Dir, IsFile: !e.Dir && !e.Other, Size: e.Size, ETag: e.ETag}
 		if !e.ModifiedAt.IsZero() {
 			shown.ModifiedAt = &e.ModifiedAt
 		}
@@ -80,12 +89,20 @@ func (a *API) instanceFile(c *gin.Context) {
 		server.Refuse(c, wire.Reply{Status: http.StatusUnsupportedMediaType, Code: "BINARY_FILE", Message: "the file is not text: open it on its node"})
 	default:
 		c.Header("Cache-Control", "no-store")
-		c.JSON(http.StatusOK, gin.H{"path": c.Query("path"), "content": f.Text, "totalSizeBytes": f.Size, "truncated": f.Cut})
+		if f.ETag != "" {
+			server.PartETag(c, f.ETag)
+		}
+		c.JSON(http.StatusOK, gin.H{"path": c.Query("path"), "content": f.Text, "totalSizeBytes": f.Size, "truncated": f.Cut, "masked": f.Masked})
 	}
 }
 
 // failFile answers with the error codes that clients of these routes know.
 func failFile(c *gin.Context, err error) {
+	var moved *txn.MovedError
+	if errors.As(err, &moved) {
+		server.Fail(c, err)
+		return
+	}
 	r := wire.V1.ReplyTo(server.RequestID(c), err)
 	path := r.Field == "path"
 	switch {

@@ -2,7 +2,11 @@ package instanceops
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"strings"
 
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -31,6 +35,78 @@ func (o *Instances) File(ctx context.Context, ref, path string, maxBytes int, ta
 		return client.FileContent{}, err
 	}
 	return o.agents.File(ctx, i, path, min(max(maxBytes, 1), MaxFile), tail)
+}
+
+// WriteFile writes a file of a static instance and audits it by path and bytes. Errors are those of
+// Files and client.WriteFile, and a MovedError when its conditions do not hold.
+func (o *Instances) WriteFile(ctx context.Context, by txn.Actor, ref string, w client.FileWrite, body io.Reader) (done client.FileChange, err error) {
+	i, err := o.placed(ref)
+	if err != nil {
+		return done, err
+	}
+	check := w
+	check.DryRun = true
+	// Refuse before the body is sent, which may be large. A refused request is not audited.
+	if done, err = o.agents.WriteFile(ctx, i, check, strings.NewReader("")); err != nil || w.DryRun {
+		return done, conditional(err)
+	}
+	err = o.OutsideNoting(ctx, by, fileEntry(i, "write", w.Path), func(said *txn.Entry) (err error) {
+		if done, err = o.agents.WriteFile(ctx, i, w, body); err == nil {
+			said.Details = txn.Clip(fmt.Sprintf("%s (%d bytes)", done.Path, done.Size))
+		}
+		return err
+	})
+	return done, conditional(err)
+}
+
+// EditFile makes a directory, or renames, deletes or restores a file of a static instance, and audits
+// it by path. Errors are those of WriteFile.
+func (o *Instances) EditFile(ctx context.Context, by txn.Actor, ref string, e client.FileEdit) (done client.FileChange, err error) {
+	i, err := o.placed(ref)
+	if err != nil {
+		return done, err
+	}
+	check := e
+	check.DryRun = true
+	if done, err = o.agents.EditFile(ctx, i, check); err != nil || e.DryRun { // a refused request is not audited
+		return done, conditional(err)
+	}
+	about := e.Path
+	switch e.Op {
+	case client.FileRename:
+		about += " to " + e.To
+	case client.FileRestore:
+		about = "version " + e.Version
+	}
+	err = o.OutsideNoting(ctx, by, fileEntry(i, e.Op, about), func(said *txn.Entry) (err error) {
+		if done, err = o.agents.EditFile(ctx, i, e); err == nil && e.Op == client.FileRestore {
+			said.Details = txn.Clip(fmt.Sprintf("%s (%d bytes, version %s)", done.Path, done.Size, e.Version))
+		}
+		return err
+	})
+	return done, conditional(err)
+}
+
+// FileVersions lists the kept previous contents of a path of a static instance. Errors are those of
+// Files.
+func (o *Instances) FileVersions(ctx context.Context, ref, path string) (client.FileVersions, error) {
+	i, err := o.placed(ref)
+	if err != nil {
+		return client.FileVersions{}, err
+	}
+	return o.agents.FileVersions(ctx, i, path)
+}
+
+func fileEntry(i *fleet.Instance, verb, details string) txn.Entry {
+	return txn.Entry{Action: "instance.file." + verb, Resource: "instance", ID: string(i.Intent.ID), Details: txn.Clip(details)}
+}
+
+// conditional turns the error of a condition that does not hold into a MovedError.
+func conditional(err error) error {
+	if errs.FieldOf(err) == client.Stale {
+		return &txn.MovedError{What: errs.MessageOf(err)}
+	}
+	return err
 }
 
 // placed returns an instance that has a node. Others have no files.

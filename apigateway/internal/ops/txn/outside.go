@@ -16,10 +16,16 @@ import (
 // logged, because an error would make the caller repeat the action. Outside returns the errors of
 // Claim and do.
 func (o *Committer) Outside(ctx context.Context, by Actor, said Entry, do func() error) error {
+	return o.OutsideNoting(ctx, by, said, func(*Entry) error { return do() })
+}
+
+// OutsideNoting is Outside for an action that changes its audit entry, because details are known only
+// afterwards.
+func (o *Committer) OutsideNoting(ctx context.Context, by Actor, said Entry, do func(*Entry) error) error {
 	if err := o.Claim(ctx, said); err != nil {
 		return err
 	}
-	failed := do()
+	failed := do(&said)
 	if failed != nil {
 		if upstream.NotDone(failed) {
 			o.Unclaim(ctx)

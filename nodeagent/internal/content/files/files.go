@@ -12,7 +12,10 @@ package files
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -63,12 +66,12 @@ func (v Viewer) List(name string) (client.Directory, error) {
 	}
 	root, err := os.OpenRoot(v.Dir)
 	if err != nil {
-		return client.Directory{}, openError(name, err)
+		return client.Directory{}, OpenError(name, err)
 	}
 	defer root.Close()
 	names, err := d.Readdirnames(maxLooked)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return client.Directory{}, openError(name, err)
+		return client.Directory{}, OpenError(name, err)
 	}
 	slices.Sort(names)
 	lock, _ := root.Lstat(claim.FileName) // SameFile accepts nil
@@ -103,6 +106,9 @@ func (v Viewer) entry(root *os.Root, lock fs.FileInfo, at string) client.FileEnt
 	if fi.Mode().IsRegular() {
 		out.Size = fi.Size()
 	}
+	if !out.Other {
+		out.ETag = ETag(fi)
+	}
 	return out
 }
 
@@ -125,7 +131,7 @@ func (v Viewer) Read(q Query) (client.FileContent, error) {
 	if !fi.Mode().IsRegular() {
 		return client.FileContent{}, pathError(errs.Conflict, "%s is not a regular file", q.Path)
 	}
-	out := client.FileContent{Size: fi.Size()}
+	out := client.FileContent{Size: fi.Size(), ETag: ETag(fi)}
 	shown := min(int64(min(max(q.Bytes, 0), MaxBytes)), out.Size)
 	from := int64(0)
 	if q.Tail {
@@ -136,7 +142,7 @@ func (v Viewer) Read(q Query) (client.FileContent, error) {
 	begin := max(0, from-margin)
 	b, err := io.ReadAll(io.NewSectionReader(f, begin, from-begin+shown+margin))
 	if err != nil {
-		return client.FileContent{}, openError(q.Path, err)
+		return client.FileContent{}, OpenError(q.Path, err)
 	}
 	if bytes.IndexByte(b, 0) >= 0 {
 		out.Binary = true
@@ -145,7 +151,9 @@ func (v Viewer) Read(q Query) (client.FileContent, error) {
 	first := min(int(from-begin), len(b)) // it may have been truncated meanwhile
 	last := min(first+int(shown), len(b))
 	first, last = trimRunes(b, first, last)
-	out.Text = strings.ToValidUTF8(v.Mask.Part(string(b), first, last), string(utf8.RuneError))
+	part := v.Mask.Part(string(b), first, last)
+	out.Masked = part != string(b[first:last])
+	out.Text = strings.ToValidUTF8(part, string(utf8.RuneError))
 	return out, nil
 }
 
@@ -167,11 +175,8 @@ func trimRunes(b []byte, first, last int) (from, to int) {
 
 // open opens a file or directory by its path, without blocking.
 func (v Viewer) open(name string) (*os.File, fs.FileInfo, error) {
-	switch {
-	case len(name) > maxPath, strings.ContainsRune(name, 0), !filepath.IsLocal(normalize(name)):
-		return nil, nil, pathError(errs.Invalid, "%q is not a path inside the instance's directory", clip(name))
-	case isAgentPath(normalize(name)):
-		return nil, nil, pathError(errs.NotFound, "the instance has no %s", name)
+	if err := CheckPath(name); err != nil {
+		return nil, nil, err
 	}
 	root, err := os.OpenRoot(v.Dir)
 	if err != nil {
@@ -181,18 +186,73 @@ func (v Viewer) open(name string) (*os.File, fs.FileInfo, error) {
 	return v.openIn(root, name)
 }
 
+// CheckPath checks the form of a path. Errors have the field path: Invalid if it leads out of the
+// directory, NotFound if it names a file of the agent.
+func CheckPath(name string) error {
+	switch {
+	case len(name) > maxPath, strings.ContainsRune(name, 0), !filepath.IsLocal(normalize(name)):
+		return pathError(errs.Invalid, "%q is not a path inside the instance's directory", clip(name))
+	case IsAgentPath(normalize(name)):
+		return pathError(errs.NotFound, "the instance has no %s", clip(name))
+	}
+	return nil
+}
+
+// ETag identifies the state of an open file or directory. It changes with each change of the content
+// and of the file's attributes, and when another file takes its path. It does not depend on the
+// content itself, which may be large or secret.
+func ETag(fi fs.FileInfo) string {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %d.%d %d.%d", st.Dev, st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec, st.Ctim.Nsec))
+	return hex.EncodeToString(sum[:16])
+}
+
+// OpenIn opens a file or directory in root, the instance's directory. It follows symlinks inside root
+// and returns the real path. Errors are those of Read.
+func (v Viewer) OpenIn(root *os.Root, name string) (f *os.File, fi fs.FileInfo, real string, err error) {
+	if f, fi, err = v.openIn(root, name); err != nil {
+		return nil, nil, "", err
+	}
+	if real, err = RealPath(root, f); err != nil {
+		_ = f.Close()
+		return nil, nil, "", OpenError(name, err)
+	}
+	return f, fi, real, nil
+}
+
+// RealPath returns the path of an open file below root, with all links resolved.
+func RealPath(root *os.Root, f *os.File) (string, error) {
+	top, err := root.Open(".")
+	if err != nil {
+		return "", err
+	}
+	defer top.Close()
+	from, err := nameOf(top)
+	if err != nil {
+		return "", err
+	}
+	to, err := nameOf(f)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Rel(from, to)
+}
+
 // openIn opens a file or directory in root. It follows symlinks inside root.
 func (v Viewer) openIn(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	fi, err := root.Stat(normalize(name))
 	switch {
 	case err != nil:
-		return nil, nil, openError(name, err)
+		return nil, nil, OpenError(name, err)
 	case !fi.IsDir() && !fi.Mode().IsRegular(): // opening a pipe would affect its writer
 		return nil, nil, pathError(errs.Conflict, "%s is not a regular file", clip(name))
 	}
 	f, err := root.OpenFile(normalize(name), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil, nil, openError(name, err)
+		return nil, nil, OpenError(name, err)
 	}
 	fi, err = f.Stat() // it may have been replaced meanwhile
 	hidden := false
@@ -201,7 +261,7 @@ func (v Viewer) openIn(root *os.Root, name string) (*os.File, fs.FileInfo, error
 	}
 	switch {
 	case err != nil:
-		err = openError(name, err)
+		err = OpenError(name, err)
 	case hidden:
 		err = pathError(errs.NotFound, "the instance has no %s", clip(name))
 	default:
@@ -217,21 +277,8 @@ func isAgentFile(root *os.Root, f *os.File, fi fs.FileInfo) (bool, error) {
 	if lock, err := root.Lstat(claim.FileName); err == nil && os.SameFile(lock, fi) {
 		return true, nil
 	}
-	top, err := root.Open(".")
-	if err != nil {
-		return false, err
-	}
-	defer top.Close()
-	from, err := nameOf(top)
-	if err != nil {
-		return false, err
-	}
-	to, err := nameOf(f)
-	if err != nil {
-		return false, err
-	}
-	at, err := filepath.Rel(from, to)
-	return isAgentPath(at), err
+	at, err := RealPath(root, f)
+	return IsAgentPath(at), err
 }
 
 // nameOf returns the real path of an open file from the kernel.
@@ -239,8 +286,8 @@ func nameOf(f *os.File) (string, error) {
 	return os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
 }
 
-// isAgentPath reports whether a path contains a name of the agent's files.
-func isAgentPath(path string) bool {
+// IsAgentPath reports whether a path contains a name of the agent's files.
+func IsAgentPath(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(part string) bool { return strings.HasPrefix(part, agentPrefix) })
 }
 
@@ -252,9 +299,9 @@ func normalize(name string) string {
 	return strings.TrimSuffix(name, "/")
 }
 
-// openError explains why a path could not be opened. An error without an errno is os.Root's
+// OpenError explains why a path could not be opened. An error without an errno is os.Root's
 // refusal of a path that leads out.
-func openError(name string, err error) error {
+func OpenError(name string, err error) error {
 	var refused syscall.Errno
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):

@@ -63,7 +63,7 @@ func TestListIsSortedByName(t *testing.T) {
 		{Name: "***.txt"},
 		{Name: "server.properties", Size: 3},
 	}}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(client.FileEntry{}, "ModifiedAt")); err != nil || diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(client.FileEntry{}, "ModifiedAt", "ETag")); err != nil || diff != "" {
 		t.Errorf("%s, %v", diff, err)
 	}
 	for _, name := range []string{"logs", "logs/", "./logs"} {
@@ -154,7 +154,7 @@ func TestAgentFilesAreHiddenBehindLinks(t *testing.T) {
 		{Name: "mine", Size: 3},
 		{Name: "new", Other: true},
 	}}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(client.FileEntry{}, "ModifiedAt")); err != nil || diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(client.FileEntry{}, "ModifiedAt", "ETag")); err != nil || diff != "" {
 		t.Errorf("%s, %v", diff, err)
 	}
 	at := filepath.Join(filepath.Dir(p.Dir), ".orrery", "instance") // names above the directory do not count
@@ -186,9 +186,41 @@ func TestReadReturnsTheRequestedPart(t *testing.T) {
 		{Query{"latin", 100, false}, client.FileContent{Text: "f\ufffdnf", Size: 4}},
 		{Query{"empty", 100, true}, client.FileContent{}},
 	} {
-		if got, err := p.Read(c.q); err != nil || got != c.want {
+		got, err := p.Read(c.q)
+		if got.ETag == "" {
+			t.Errorf("%+v: no ETag", c.q)
+		}
+		if got.ETag = ""; err != nil || got != c.want {
 			t.Errorf("%+v: %+v, %v", c.q, got, err)
 		}
+	}
+}
+
+func TestAnETagChangesWithTheFile(t *testing.T) {
+	p := place(t, map[string]string{"a": "1", "b": "1"}, nil)
+	etag := func(name string) string {
+		c, err := p.Read(Query{Path: name, Bytes: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.ETag
+	}
+	first := etag("a")
+	if first != etag("a") || first == etag("b") {
+		t.Errorf("%s, then %s; of another file %s", first, etag("a"), etag("b"))
+	}
+	if err := os.Chmod(filepath.Join(p.Dir, "a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(p.Dir, "b"), filepath.Join(p.Dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if etag("a") == first {
+		t.Error("another file has the ETag")
+	}
+	d, err := p.List("")
+	if err != nil || d.Entries[0].ETag != etag("a") {
+		t.Errorf("%+v, %v", d, err)
 	}
 }
 

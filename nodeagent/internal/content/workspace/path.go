@@ -3,6 +3,7 @@ package workspace
 import (
 	"iter"
 
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/render"
 )
 
@@ -30,4 +31,10 @@ func protects(protected []string, p string) bool {
 		}
 	}
 	return false
+}
+
+// Overwrites reports whether templates that have a file replace it in a static directory at each
+// start.
+func Overwrites(plan fleet.Plan, p string) bool {
+	return plan.Override && !protects(plan.ProtectedPaths, p)
 }

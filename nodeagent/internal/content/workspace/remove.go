@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 )
 
+// RemoveAll removes a directory tree, also one with read-only directories.
+func RemoveAll(dir string) error { return removeAll(dir) }
+
 // removeAll removes a directory tree. It first makes read-only directories writable, such as
 // package caches, because an agent that is not root could not remove them.
 func removeAll(dir string) error {

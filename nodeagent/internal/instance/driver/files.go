@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/files"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
 )
@@ -39,6 +40,23 @@ func (i *Instance) Files(ctx context.Context) (files.Viewer, error) {
 		hidden = append(hidden, maps.Clone(values))
 	}
 	return files.Viewer{Dir: i.deps.Workspace.Dir(p.placement, p.plan), Mask: secrets.NewMask(append(hidden, own, p.withheld(values))...)}, nil
+}
+
+// Editable gives access to change the files of a static instance, running or not. Errors are those of
+// Files, and Conflict for a dynamic instance.
+func (i *Instance) Editable(ctx context.Context) (fileedit.Place, error) {
+	viewer, err := i.Files(ctx)
+	if err != nil {
+		return fileedit.Place{}, err
+	}
+	i.mu.Lock()
+	p := i.built
+	i.mu.Unlock()
+	if !p.plan.Static {
+		return fileedit.Place{}, errs.New(errs.Conflict, "the instance is not static: its directory is built from the templates at each start and removed at its end. Change a template, or make the group static")
+	}
+	plan := i.deps.request(p.placement, p.plan, nil).Plan
+	return fileedit.Place{Viewer: viewer, Group: string(p.placement.Group), Name: p.placement.Name, User: plan.Confine.User, Plan: plan}, nil
 }
 
 // withheld selects the variables with restricted visibility. It leaves out values that occur
