@@ -85,6 +85,7 @@ func (b *besieged) changes(t *testing.T) []change {
 	imported, importedMedia := form(t, map[string]string{"name": "three"}, "a.zip", archive)
 	tom := b.user("tom", "VIEWER")
 	one := tom.do("GET", "/api/v1/users/tom/sessions", nil).want(200).field("data.0.id")
+	bulk := b.start("other")
 	ended := func() string {
 		id := b.start("other")
 		b.status(id, "node-1", fleet.Status{State: fleet.Stopped})
@@ -174,6 +175,10 @@ func (b *besieged) changes(t *testing.T) []change {
 		{route: "POST /api/v1/instances/:id/files/rename", body: `{"from":"a","to":"b"}`},
 		{route: "POST /api/v1/instances/:id/files/restore", body: `{"version":"v1"}`},
 		{route: "DELETE /api/v1/instances/:id/files", at: "?path=a"},
+		{route: "POST /api/v1/services/bulk", body: `{"action":"stop","ids":["` + string(bulk) + `"]}`},
+		{route: "POST /api/v1/instances/bulk", body: `{"action":"start","ids":["` + string(bulk) + `"]}`},
+		{route: "POST /api/v1/nodes/bulk", body: `{"action":"cordon","ids":["node-1"]}`},
+		{route: "POST /api/v1/nodes/bulk", body: `{"action":"uncordon","labels":"!none"}`},
 		{route: "POST /api/v1/services/:id/freeze"},
 		{route: "POST /api/v1/services/:id/unfreeze"},
 		{route: "POST /api/v1/instances/:id/freeze"},

@@ -2,6 +2,7 @@ package apigateway
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/schedule"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -139,6 +141,67 @@ func TestARunOfAScheduleStopsItsInstances(t *testing.T) {
 	s.do("GET", "/api/v1/audit?action=instance.stop", nil).want(200).is("data.0.username", "schedule night")
 }
 
+func TestARunRestartsSeveralInstancesByADeployment(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	s.running("lobby")
+	s.running("lobby")
+	s.do("PUT", "/api/v1/schedules/night", `{"group":"lobby","action":"restart","cron":"0 0 29 2 *"}`).want(201)
+	s.do("POST", "/api/v1/schedules/night/run?dryRun=true", nil).want(200).is("run.steps.0.instances.0.name", "lobby").is("run.steps.0.instances.0.uid", nil)
+	s.do("POST", "/api/v1/schedules/night/run", nil).want(202)
+	await.That(t, "a deployment", func() string {
+		r := s.do("GET", "/api/v1/groups/lobby/deployments", nil).want(200)
+		return await.Unless(r.field("total") == 1.0, "%s", r.raw)
+	})
+	s.do("GET", "/api/v1/groups/lobby/deployments/1", nil).want(200).is("trigger", "rolling_restart").is("strategy", "ROLLING")
+	s.do("POST", "/api/v1/schedules/night/run", nil).want(409).naming("in progress")
+	s.commit(store.Create(keys.DeploymentProgress("lobby", 1), deployment.Progress{Group: "lobby", Number: 1, State: deployment.Completed}))
+	s.untilRun("night", "COMPLETED")
+	s.do("GET", "/api/v1/audit?action=group.restart", nil).want(200).is("total", 1).is("data.0.username", "schedule night")
+}
+
+func TestSchedulesDrainANodeAndPutItBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	s.running("lobby")
+	rev := s.revision()
+	for names, body := range map[string]string{
+		"node":              `{"node":"node-9","action":"drain","cron":"0 3 * * 0"}`,
+		"node must":         `{"node":"node-1","group":"lobby","action":"drain","cron":"0 3 * * 0"}`,
+		"action must":       `{"node":"node-1","action":"stop","cron":"0 3 * * 0"}`,
+		"action concerns":   `{"group":"lobby","action":"undrain","cron":"0 3 * * 0"}`,
+		"drain has":         `{"node":"node-1","action":"undrain","drain":{"timeout":5},"cron":"0 3 * * 0"}`,
+		"drain.timeout":     `{"node":"node-1","action":"drain","drain":{"timeout":0},"cron":"0 3 * * 0"}`,
+		"drain.kickMessage": `{"node":"node-1","action":"drain","drain":{"kickMessage":"` + strings.Repeat("x", 201) + `"},"cron":"0 3 * * 0"}`,
+	} {
+		s.do("PUT", "/api/v1/schedules/window", body).want(422).naming(names)
+	}
+	s.do("PUT", "/api/v1/schedules/window", `{"node":"node-1","action":"drain","drain":{"deadline":5},"cron":"0 3 * * 0"}`).want(400).naming("deadline")
+	s.do("POST", "/api/v1/roles", `{"name":"EDITOR","permissions":["groups.view","groups.update"]}`).want(201)
+	ed := s.user("ed", "EDITOR")
+	ed.do("PUT", "/api/v1/schedules/window", `{"node":"node-1","action":"drain","cron":"0 3 * * 0"}`).want(403).naming("nodes.drain")
+	for _, key := range s.moved(rev) {
+		if strings.Contains(key, "schedules/") {
+			t.Errorf("a refused request wrote %s", key)
+		}
+	}
+	s.do("PUT", "/api/v1/schedules/window", `{"node":"node-1","action":"drain","drain":{"timeout":600,"kickMessage":"see you"},"cron":"0 3 * * 0"}`).want(201).
+		is("node", "node-1").is("group", nil).is("drain.timeout", 600).is("drain.shutdown", false)
+	s.do("PUT", "/api/v1/schedules/back", `{"node":"node-1","action":"undrain","cron":"0 5 * * 0"}`).want(201).is("drain", nil)
+	s.do("POST", "/api/v1/schedules/window/run?dryRun=true", nil).want(200).is("run.steps.0.instances.0.name", "node-1").is("run.steps.0.action", "drain")
+	s.do("POST", "/api/v1/schedules/window/run", nil).want(202)
+	s.untilRun("window", "COMPLETED")
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("status", "DRAINING").is("drain.requestedBy", "schedule window").is("drain.drainTimeoutSeconds", 600).is("drain.shutdown", false)
+	s.do("POST", "/api/v1/schedules/back/run", nil).want(202)
+	s.untilRun("back", "COMPLETED")
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("status", "ONLINE")
+	s.do("GET", "/api/v1/audit?action=node.undrain", nil).want(200).is("total", 1).is("data.0.username", "schedule back")
+}
+
 // untilRun waits until the last run of a schedule has a result.
 func (s *site) untilRun(name, result string) {
 	s.t.Helper()
@@ -248,6 +311,7 @@ func TestABadOverlayIsRefusedByItsField(t *testing.T) {
 		"overlay changes nothing":              `{"groups":["lobby"],"cron":"0 18 * * *","durationSeconds":60}`,
 		"overlay.minInstances must not exceed": `{"groups":["lobby"],"cron":"0 18 * * *","durationSeconds":60,"overlay":{"minInstances":5,"maxInstances":4}}`,
 		"overlay.minInstances is 5":            `{"groups":["lobby"],"cron":"0 18 * * *","durationSeconds":60,"overlay":{"minInstances":5}}`,
+		"overlay.scalingMode must be":          `{"groups":["lobby"],"cron":"0 18 * * *","durationSeconds":60,"overlay":{"scalingMode":"SOMETIMES"}}`,
 		"overlay.maintenanceMessage":           `{"groups":["lobby"],"cron":"0 18 * * *","durationSeconds":60,"overlay":{"minInstances":1,"maintenanceMessage":"x"}}`,
 	} {
 		s.do("PUT", "/api/v1/overlays/one", body).want(422).naming(field)
@@ -265,9 +329,13 @@ func TestAnActiveOverlayChangesItsGroup(t *testing.T) {
 	s.group("lobby", map[string]any{"maxInstances": 3})
 	who := s.inside("lobby", "node-1")
 	from, until := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
-	body := fmt.Sprintf(`{"groups":["lobby"],"from":%q,"until":%q,"overlay":{"maxInstances":1,"maintenance":true,"maintenanceMessage":"back soon"}}`, from, until)
+	body := fmt.Sprintf(`{"groups":["lobby"],"from":%q,"until":%q,"overlay":{"maxInstances":1,"scalingMode":"MANUAL","maintenance":true,"maintenanceMessage":"back soon"}}`, from, until)
 	s.do("PUT", "/api/v1/overlays/now", body).want(201)
 	s.untilActive("now", true)
+	if g, _ := s.view.Snapshot().Groups.Get("lobby"); s.view.Snapshot().Overlaid(g).Spec.Scaling.Mode != fleet.ScalingManual {
+		t.Error("the overlay does not change the scaling mode")
+	}
+	s.do("GET", "/api/v1/events/active", nil).want(200).is("active.0.overlay.scalingMode", "MANUAL")
 	s.do("GET", "/api/v1/events/active", nil).want(200).is("active.0.eventName", "now").is("active.0.group", "lobby").is("active.0.activeUntil", until)
 	s.do("POST", "/api/v1/groups/lobby/start", `{"count":1}`).want(409).naming("at most 1")
 	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("maxInstances", 3).is("maintenance", false)

@@ -21,7 +21,7 @@ type scheduleRun struct {
 	}
 }
 
-func TestAScheduledRestartWarnsAndRestartsOneAfterTheOther(t *testing.T) {
+func TestAScheduledRestartWarnsAndDeploysTheGroup(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
@@ -31,6 +31,7 @@ func TestAScheduledRestartWarnsAndRestartsOneAfterTheOther(t *testing.T) {
 		"group": "game", "action": "restart", "cron": "0 0 29 2 *", "warnings": []any{map[string]any{"beforeSeconds": 1, "command": "say restart soon"}},
 	}).OK(201)
 	admin.Do("POST", "/api/v1/schedules/nightly/run", map[string]any{"warn": true}).OK(202)
+	var deployed struct{ Trigger, State string }
 	var history struct{ Data []scheduleRun }
 	await.That(t, "the run ends", func() string {
 		admin.Do("GET", "/api/v1/schedules/nightly/history", nil).OK(200, &history)
@@ -47,18 +48,22 @@ func TestAScheduledRestartWarnsAndRestartsOneAfterTheOther(t *testing.T) {
 			}
 		}
 	}
-	pids := map[string]int{}
-	for _, i := range before {
-		pids[i.UID] = i.PID
+	admin.Do("GET", "/api/v1/groups/game/deployments/1", nil).OK(200, &deployed)
+	if deployed.Trigger != "rolling_restart" || deployed.State != "COMPLETED" {
+		t.Errorf("the deployment is %+v", deployed)
 	}
-	for _, i := range admin.AwaitRunning("game", 2) {
-		if old, known := pids[i.UID]; !known || old == i.PID {
-			t.Errorf("%s was not restarted in place: %+v", i.ID, i)
-		}
+	old := map[string]bool{}
+	for _, i := range before {
+		old[i.UID] = true
 		var log struct{ Lines []struct{ Line string } }
 		admin.Do("GET", "/api/v1/services/"+i.UID+"/console/history", nil).OK(200, &log)
 		if text := fmt.Sprint(log.Lines); !strings.Contains(text, "restart soon") {
 			t.Errorf("%s did not get the warning: %s", i.ID, text)
+		}
+	}
+	for _, i := range admin.AwaitRunning("game", 2) {
+		if old[i.UID] {
+			t.Errorf("%s was not replaced", i.ID)
 		}
 	}
 }

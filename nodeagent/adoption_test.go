@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -262,6 +263,43 @@ func TestHostRestartIsNotACrash(t *testing.T) {
 				t.Error("a process that has an old one's number was ended")
 			}
 		})
+	}
+}
+
+func TestInstancesOfARebootedHostStartInStages(t *testing.T) {
+	t.Parallel()
+	const all = 6
+	s := newSite(t)
+	s.start(nil)
+	ready := filepath.Join(t.TempDir(), "ready")
+	if err := os.WriteFile(ready, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.fill(all, func(n int, p *fleet.Plan) {
+		p.Command, p.OnCrash, p.StartupWeight = "until [ -e "+ready+" ]; do sleep 0.05; done; echo Done; sleep 1000", fleet.CrashRestart, n
+		p.Readiness = fleet.Check{Type: fleet.CheckLog, Pattern: "Done"}
+	})
+	s.stop()
+	for n := range all {
+		s.endAll(s.id(n))
+	}
+	if err := os.Remove(ready); err != nil {
+		t.Fatal(err)
+	}
+	s.start(func(c *nodeagent.Config) { taking(c); c.BootID, c.StartParallel = "the next boot", 2 })
+	await.That(t, "the two of the highest weight start, and the others wait", func() string {
+		var is []string
+		for n := range all {
+			is = append(is, string(s.status(s.id(n)).Reason))
+		}
+		queued := slices.Repeat([]string{string(fleet.ReasonStartQueued)}, all-2)
+		return await.Unless(slices.Equal(is[:all-2], queued) && is[all-2] == string(fleet.ReasonProcessStarted) && is[all-1] == is[all-2], "%v", is)
+	})
+	if err := os.WriteFile(ready, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for n := range all {
+		s.await(s.id(n), "running again", func(st fleet.Status) bool { return st.State == fleet.Online && st.Restarts == 1 })
 	}
 }
 

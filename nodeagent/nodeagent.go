@@ -137,6 +137,9 @@ type Config struct {
 	// InstanceUser is the default user of instances whose group names none.
 	// Containers use the user of their image. Empty means the agent's own user.
 	InstanceUser string
+	// StartParallel is how many instances start at the same time. 0 means all of them, and for some
+	// minutes after a reboot of the host one for each processor.
+	StartParallel int
 	// Version is shown in the node's record.
 	Version string
 	Log     *slog.Logger
@@ -170,6 +173,8 @@ func New(cfg Config) (*Agent, error) {
 		return nil, errs.Field("cache-mib", "must not be negative")
 	case cfg.FileVersionsMiB < 0:
 		return nil, errs.Field("file-versions-mib", "must not be negative")
+	case cfg.StartParallel < 0:
+		return nil, errs.Field("start-parallel", "must not be negative")
 	case cfg.OrphanGrace < 0:
 		return nil, errs.Field("orphan-grace", "must not be negative")
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +37,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/health"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/ports"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/turns"
 	"github.com/orreryhq/orrery/nodeagent/internal/local"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/guard"
@@ -218,7 +220,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, CheckSession: p.member.CheckSession, Log: cfg.Log, Found: remains,
 		Deps: driver.Deps{
 			Runtimes: runtimes.byName, Journal: j, Workspace: builder, Secrets: revealing, Providers: provider.New(cfg.ProvidersDir, cmp.Or(cfg.ProvidersTimeout, provider.Timeout), time.Now, cfg.Log), DataDir: dir, BootID: cfg.BootID, Now: cfg.Now,
-			Rebooted: j.Rebooted(), Held: j.HolderChanged(), Host: host(), User: cfg.InstanceUser, APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
+			Rebooted: j.Rebooted(), Starts: turns.New(startTurns(cfg.StartParallel, j.Rebooted())), Held: j.HolderChanged(), Host: host(), User: cfg.InstanceUser, APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
 			Record: p.crashes.Record, History: history.BeginRun, Logs: p.logs, Players: players, Gateway: a.gateway(p.member), Disk: p.meter, Deadline: p.deadline, Guards: &guard.Launcher{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
@@ -486,4 +488,25 @@ func host() workspace.Host {
 		h.User = u.Username
 	}
 	return h
+}
+
+const (
+	// stagedFor is how long after a reboot of the host the default limit of starts holds.
+	stagedFor = 10 * time.Minute
+	// settleTime is how long the instances of a rebooted host gather before the first of them start.
+	settleTime = time.Second
+	// minStaged is the default limit on a host with few processors.
+	minStaged = 2
+)
+
+// startTurns returns how many instances start at the same time. limit is the setting; 0 means all, and one
+// for each processor after a reboot of the host.
+func startTurns(limit int, rebooted bool) turns.Config {
+	switch {
+	case limit == 0 && rebooted:
+		return turns.Config{Limit: max(minStaged, goruntime.NumCPU()), Settle: settleTime, For: stagedFor}
+	case rebooted:
+		return turns.Config{Limit: limit, Settle: settleTime}
+	}
+	return turns.Config{Limit: limit}
 }

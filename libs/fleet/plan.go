@@ -61,6 +61,10 @@ type Plan struct {
 	Static          bool                `json:"static,omitempty"`
 	ProtectedPaths  []string            `json:"protectedPaths,omitempty"`
 
+	// Priority and StartupWeight order the starts on a node that starts few instances at once.
+	Priority      int `json:"priority,omitempty"`
+	StartupWeight int `json:"startupWeight,omitempty"`
+
 	Stop                  Stop       `json:"stop"`
 	Readiness             Check      `json:"readiness"`
 	Ping                  CheckType  `json:"ping,omitempty"` // the ping used by a readiness of CheckAny
@@ -102,10 +106,11 @@ func (p Plan) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// CompositionDigest is the digest of the plan without the group's revision and the visibilities.
+// CompositionDigest is the digest of the plan without the group's revision, the visibilities and the order
+// of starts.
 // Plans that build the same instance have the same one.
 func (p Plan) CompositionDigest() string {
-	p.GroupRevision, p.Hidden = 0, nil
+	p.GroupRevision, p.Hidden, p.Priority, p.StartupWeight = 0, nil, 0, 0
 	return p.Digest()
 }
 

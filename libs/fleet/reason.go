@@ -45,6 +45,7 @@ const (
 const (
 	ReasonPlaced           Reason = "Placed"           // a node was chosen; its agent has not responded yet
 	ReasonPreparing        Reason = "Preparing"        // the agent is building its directory
+	ReasonStartQueued      Reason = "StartQueued"      // it waits until fewer instances start on its node, as after a reboot; raise start-parallel of the agent to start more at once
 	ReasonProcessStarted   Reason = "ProcessStarted"   // the process runs; without a readiness check it is ready
 	ReasonReady            Reason = "Ready"            // the readiness check passed
 	ReasonAdopted          Reason = "Adopted"          // a restarted agent found it still running
@@ -140,6 +141,7 @@ var reasonText = map[Reason]string{
 	ReasonBadConstraint:     "its plan has an invalid placement rule",
 	ReasonPlaced:            "a node was chosen and its agent has not responded yet",
 	ReasonPreparing:         "its directory is being built",
+	ReasonStartQueued:       "it waits until fewer instances start on its node",
 	ReasonProcessStarted:    "the process runs",
 	ReasonReady:             "the readiness check passed",
 	ReasonAdopted:           "its agent restarted and found it running",

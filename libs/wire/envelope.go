@@ -101,6 +101,12 @@ func Encode(w http.ResponseWriter, d Dialect, requestID string, err error) {
 	Write(w, d, d.ReplyTo(requestID, err))
 }
 
+// ErrorOf returns the error object of V1, for answers with a result for each of several objects.
+func ErrorOf(requestID string, err error) any {
+	rep := V1.ReplyTo(requestID, err)
+	return v1Error{Code: rep.Code, Message: named(shortened(rep.Field), shortened(rep.Message)), Status: rep.Status}
+}
+
 // Write answers a request with a Reply.
 func Write(w http.ResponseWriter, d Dialect, rep Reply) {
 	var body bytes.Buffer

@@ -83,17 +83,18 @@ func New(cfg Config) *Operations {
 	c := txn.New(txn.Deps{Store: cfg.Store, View: cfg.View, Seal: cfg.Seal, Copy: cfg.Copy, Log: cfg.Log, Now: cfg.Now})
 	groups := groupops.New(c, cfg.Seal)
 	instances := instanceops.New(c, groups, cfg.Agents)
+	nodes := nodeops.New(c, cfg.Agents)
 	return &Operations{
 		Committer:   c,
 		Allocations: allocationops.New(c),
 		Groups:      groups,
 		Instances:   instances,
-		Nodes:       nodeops.New(c, cfg.Agents),
+		Nodes:       nodes,
 		Templates:   templateops.New(c, cfg.Agents),
 		Catalog:     catalogops.New(c),
 		Accounts:    accountops.New(c, accountops.Deps{Settings: cfg.Settings, TellReset: cfg.TellReset, Pause: cfg.Pause}),
 		Cluster:     clusterops.New(c, cfg.Seal),
-		Schedules:   scheduleops.New(c, instances),
+		Schedules:   scheduleops.New(c, groups, instances, nodes),
 		Notices: noticeops.New(c, noticeops.Deps{
 			Seal: cfg.Seal, Types: cfg.EventTypes, Allowed: func() egress.Allowed { return egress.Parse(cfg.Settings().Egress) },
 		}),

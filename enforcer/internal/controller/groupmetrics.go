@@ -102,7 +102,7 @@ func (c *Controller) groupFigures(snap *view.Snapshot, g *fleet.Group, now time.
 			serving++
 		}
 	}
-	if !g.Deleting && !snap.MaintenanceOf(g).On && g.Spec.Scaling.Mode != fleet.ScalingManual {
+	if !g.Deleting && !snap.MaintenanceOf(g).On && snap.Overlaid(g).Spec.Scaling.Mode != fleet.ScalingManual {
 		f.missing = max(0, f.target-serving)
 	}
 	f.paused = c.pausedGroup(snap, g, now)

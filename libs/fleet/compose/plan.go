@@ -34,6 +34,7 @@ func Compose(g fleet.Group, m Materials, pick uint64) fleet.Plan {
 		Limits: s.Limits, Confine: s.Confine, Container: s.Container, RCON: s.RCON, Ports: s.Ports, AdditionalPorts: s.AdditionalPorts,
 		Where: s.Where, Static: s.Static.Enabled, ProtectedPaths: s.Static.ProtectedPaths,
 		Stop: s.Stop, Readiness: readiness, Ping: ping, Liveness: s.Liveness,
+		Priority: s.Priority, StartupWeight: s.StartupWeight,
 		StartupTimeoutSeconds: s.StartupTimeoutSeconds, MaxLifetimeSeconds: s.MaxLifetimeSeconds,
 		OnCrash: s.OnCrash, OnNodeLoss: s.NodeLossPolicy(),
 	}

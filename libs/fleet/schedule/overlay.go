@@ -22,6 +22,8 @@ type Changes struct {
 	Min         *int  `json:"min,omitempty"`
 	Max         *int  `json:"max,omitempty"`
 	Maintenance *bool `json:"maintenance,omitempty"`
+	// Mode is the scaling mode. Empty keeps the group's.
+	Mode fleet.ScalingMode `json:"mode,omitempty"`
 	// Message replaces the group's maintenance message. It may be set only if Maintenance is true.
 	Message string `json:"message,omitempty"`
 }
@@ -95,7 +97,9 @@ func (o Overlay) validateWindow(p *validate.Problems) {
 }
 
 func (c Changes) validate(p *validate.Problems) {
-	p.Check(c.Min != nil || c.Max != nil || c.Maintenance != nil, "overlay", "changes nothing: set minInstances, maxInstances or maintenance")
+	p.Check(c.Min != nil || c.Max != nil || c.Maintenance != nil || c.Mode != "", "overlay", "changes nothing: set minInstances, maxInstances, scalingMode or maintenance")
+	p.Check(c.Mode == "" || validate.OneOf(c.Mode, fleet.ScalingDynamic, fleet.ScalingStatic, fleet.ScalingManual),
+		"overlay.scalingMode", "must be DYNAMIC, STATIC or MANUAL, not %q", validate.Clip(string(c.Mode)))
 	bound := func(field string, v *int) {
 		p.Check(v == nil || *v >= 0 && *v <= validate.MaxInstances, field, "must be between 0 and %d", validate.MaxInstances)
 	}
@@ -178,6 +182,9 @@ func (c Changes) apply(s *fleet.GroupSpec) {
 	if c.Max != nil {
 		s.Scaling.Max = *c.Max
 	}
+	if c.Mode != "" {
+		s.Scaling.Mode = c.Mode
+	}
 	if c.Maintenance != nil {
 		s.Maintenance.On = *c.Maintenance
 	}
@@ -195,7 +202,7 @@ func (o Overlay) Same(p Overlay) bool {
 
 // Same reports whether two changes are equal.
 func (c Changes) Same(d Changes) bool {
-	return sameValue(c.Min, d.Min) && sameValue(c.Max, d.Max) && sameValue(c.Maintenance, d.Maintenance) && c.Message == d.Message
+	return sameValue(c.Min, d.Min) && sameValue(c.Max, d.Max) && sameValue(c.Maintenance, d.Maintenance) && c.Message == d.Message && c.Mode == d.Mode
 }
 
 func sameValue[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -43,3 +43,15 @@ func TestOverlaysApplyInTheOrderOfTheirNames(t *testing.T) {
 		}
 	}
 }
+
+func TestAnOverlayChangesTheScalingMode(t *testing.T) {
+	g := &fleet.Group{Name: "lobby"}
+	g.Spec.Scaling.Mode = fleet.ScalingDynamic
+	a := Active{Overlays: []ActiveOverlay{{Name: "a", On: true, Groups: []fleet.GroupName{"lobby"}, Changes: Changes{Mode: fleet.ScalingManual}}}}
+	if got := a.Over(g).Spec.Scaling.Mode; got != fleet.ScalingManual {
+		t.Errorf("the mode is %s", got)
+	}
+	if g.Spec.Scaling.Mode != fleet.ScalingDynamic {
+		t.Error("the declared group was changed")
+	}
+}

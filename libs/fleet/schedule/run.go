@@ -59,9 +59,10 @@ type Run struct {
 	Ended   time.Time `json:"ended,omitzero"`
 	Result  Result    `json:"result,omitempty"`
 	Message string    `json:"message,omitempty"`
-	// Group and Instance are those of the schedule when the run began.
+	// Group, Instance and Node are those of the schedule when the run began.
 	Group    fleet.GroupName `json:"group,omitempty"`
 	Instance string          `json:"instance,omitempty"`
+	Node     fleet.NodeID    `json:"node,omitempty"`
 	// Steps are the warnings in order of time, and the action last.
 	Steps []Step `json:"steps,omitempty"`
 	// Holder is the gateway that acts on the targets in state TargetBegun.
@@ -80,6 +81,8 @@ type Step struct {
 	Action  Action `json:"action"`
 	Command string `json:"command,omitempty"`
 	Count   int    `json:"count,omitempty"`
+	// Drain is set for the action Drain.
+	Drain *DrainSettings `json:"drain,omitempty"`
 	// BeforeSeconds is 0 for the action.
 	BeforeSeconds int       `json:"beforeSeconds,omitempty"`
 	At            time.Time `json:"at"`
@@ -108,11 +111,13 @@ const (
 	TargetUnknown TargetState = "UNKNOWN"
 )
 
-// Target is an instance that a step acts on. ID is empty if the step starts new instances.
+// Target is an instance that a step acts on. ID is empty if the step starts new instances, restarts a group
+// by a deployment, or acts on a node.
 type Target struct {
 	ID   fleet.InstanceID `json:"id,omitempty"`
 	Name string           `json:"name"`
-	// Generation is the instance's when the step began.
+	// Generation is the instance's when the step began. For a deployment it is the number of the group's
+	// latest deployment then.
 	Generation int64       `json:"generation,omitempty"`
 	State      TargetState `json:"state"`
 	Message    string      `json:"message,omitempty"`

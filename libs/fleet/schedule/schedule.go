@@ -48,9 +48,19 @@ const (
 	Start Action = "start"
 	// Stop stops each instance. The group's minimum still applies.
 	Stop Action = "stop"
-	// Restart restarts the instances one after the other.
+	// Restart restarts an instance. It restarts several of a group by a rolling deployment.
 	Restart Action = "restart"
+	// Drain and Undrain concern a node.
+	Drain   Action = "drain"
+	Undrain Action = "undrain"
 )
+
+// DrainSettings are those of the action Drain.
+type DrainSettings struct {
+	TimeoutSeconds int    `json:"timeoutSeconds"`
+	Shutdown       bool   `json:"shutdown,omitempty"`
+	KickMessage    string `json:"kickMessage,omitempty"`
+}
 
 // Overlap says what happens to a run that is due while another run is in progress.
 type Overlap string
@@ -75,10 +85,13 @@ type Schedule struct {
 	record.Rev
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	// Group or Instance is what the action concerns. Exactly one is set. Instance is a name.
+	// Group, Instance or Node is what the action concerns. Exactly one is set. Instance is a name.
 	Group    fleet.GroupName `json:"group,omitempty"`
 	Instance string          `json:"instance,omitempty"`
+	Node     fleet.NodeID    `json:"node,omitempty"`
 	Action   Action          `json:"action"`
+	// Drain is set for the action Drain only.
+	Drain *DrainSettings `json:"drain,omitempty"`
 	// Command is set for the action Command only.
 	Command string `json:"command,omitempty"`
 	// Count is how many instances of a group the action Start starts. It is 0 for others.
@@ -103,12 +116,14 @@ func (s Schedule) Validate() []error {
 	p.Check(validate.ValidSegment(s.Name), "name", "must be 1 to 64 letters, digits, _ . and -, not starting with a period, not %q", validate.Clip(s.Name))
 	p.Lines("description", s.Description, validate.MaxDescription)
 	p.Check(s.Group == "" || s.Instance == "", "instance", "must not be set together with group: send one of them")
-	p.Check(s.Group != "" || s.Instance != "", "group", "is missing: name a group, or an instance in the field instance")
+	p.Check(s.Node == "" || s.Group == "" && s.Instance == "", "node", "must not be set together with group or instance: send one of them")
+	p.Check(s.Group != "" || s.Instance != "" || s.Node != "", "group", "is missing: name a group, an instance in the field instance, or a node in the field node")
 	if s.Instance != "" {
 		_, _, ok := fleet.ParseInstanceName(s.Instance)
 		p.Check(ok, "instance", "must be the name of an instance, such as lobby-1, not %q", validate.Clip(s.Instance))
 	}
-	p.Check(validate.OneOf(s.Action, Command, Start, Stop, Restart), "action", "must be command, start, stop or restart, not %q", validate.Clip(string(s.Action)))
+	p.Check(validate.OneOf(s.Action, Command, Start, Stop, Restart, Drain, Undrain), "action", "must be command, start, stop, restart, drain or undrain, not %q", validate.Clip(string(s.Action)))
+	s.validateNode(&p)
 	if s.Action == Command {
 		checkCommand(&p, "command", s.Command)
 	} else {
@@ -132,6 +147,20 @@ func (s Schedule) Validate() []error {
 	p.Check(s.JitterSeconds >= 0 && s.JitterSeconds <= MaxJitter, "jitterSeconds", "must be between 0 and %d, is %d", MaxJitter, s.JitterSeconds)
 	p.Check(validate.OneOf(s.Overlap, Skip, Queue), "overlap", "must be skip or queue, not %q", validate.Clip(string(s.Overlap)))
 	return p.List
+}
+
+// validateNode checks what only schedules of nodes have.
+func (s Schedule) validateNode(p *validate.Problems) {
+	onNode := s.Action == Drain || s.Action == Undrain
+	p.Check(!onNode || s.Node != "" || s.Group == "" && s.Instance == "", "action", "concerns a node: name it in the field node, without group and instance")
+	p.Check(onNode || s.Node == "", "action", "must be drain or undrain for a node")
+	if s.Action != Drain || s.Drain == nil {
+		p.Check(s.Drain == nil, "drain", "has a meaning only with the action drain: remove it")
+		return
+	}
+	d := *s.Drain
+	p.Check(d.TimeoutSeconds >= 1 && d.TimeoutSeconds <= fleet.MaxDrainSeconds, "drain.timeout", "must be between 1 and %d seconds, is %d", fleet.MaxDrainSeconds, d.TimeoutSeconds)
+	p.Word("drain.kickMessage", d.KickMessage, fleet.MaxKickMessage)
 }
 
 func checkCommand(p *validate.Problems, field, command string) {
@@ -161,6 +190,9 @@ func (s Schedule) Jitter(due time.Time) time.Duration {
 func (s Schedule) Target() string {
 	if s.Instance != "" {
 		return "instance " + s.Instance
+	}
+	if s.Node != "" {
+		return "node " + string(s.Node)
 	}
 	return "group " + string(s.Group)
 }

@@ -43,6 +43,7 @@ type settings struct {
 	ReserveDisk   int           `config:"reserve-disk" usage:"disk reserved for the host itself, in MiB"`
 	CPUFactor     float64       `config:"cpu-factor" default:"1" usage:"overcommit factor of CPU: 2 lets instances reserve each core twice, 0.5 half of it"`
 	MaxInstances  int           `config:"max-instances" usage:"maximum number of instances on the node; 0: no limit"`
+	StartParallel int           `config:"start-parallel" usage:"number of instances that start at the same time; 0: no limit, and one per processor in the 10 minutes after a reboot"`
 	InstanceUser  string        `config:"instance-user" usage:"host user of instances whose group does not set confine.user; requires an agent that runs as root; containers use their image's user; empty: the agent's own user"`
 	StopInstances bool          `config:"stop-instances" usage:"stop all instances when the agent ends; otherwise they keep running and the next agent adopts them"`
 	OrphanGrace   time.Duration `config:"orphan-grace" default:"10m" usage:"how long an instance without a record in the store may keep running; 0: forever"`
@@ -61,6 +62,9 @@ func (s *settings) Validate() []error {
 	}
 	if s.FileVersions < 0 {
 		problems = append(problems, errs.Field("file-versions-mib", "must not be negative"))
+	}
+	if s.StartParallel < 0 {
+		problems = append(problems, errs.Field("start-parallel", "must not be negative"))
 	}
 	if s.OrphanGrace < 0 {
 		problems = append(problems, errs.Field("orphan-grace", "must not be negative"))

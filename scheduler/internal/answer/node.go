@@ -142,7 +142,7 @@ func (s *simulation) loseOf(node fleet.NodeID, on []*fleet.Instance, mass bool) 
 		if s.heals(g) {
 			s.refill(g, node, nil)
 		}
-	case g.Spec.Scaling.Mode == fleet.ScalingManual:
+	case s.m.Snap.Overlaid(g).Spec.Scaling.Mode == fleet.ScalingManual:
 		kept("its group is scaled by hand: nothing takes its place")
 	case s.m.Snap.MaintenanceOf(g).On:
 		kept("its group is in maintenance: nothing takes its place meanwhile")
@@ -155,7 +155,7 @@ func (s *simulation) loseOf(node fleet.NodeID, on []*fleet.Instance, mass bool) 
 
 // heals reports whether the enforcer starts missing instances of a group.
 func (s *simulation) heals(g *fleet.Group) bool {
-	return g.Spec.Scaling.Mode != fleet.ScalingManual && !s.m.Snap.MaintenanceOf(g).On
+	return s.m.Snap.Overlaid(g).Spec.Scaling.Mode != fleet.ScalingManual && !s.m.Snap.MaintenanceOf(g).On
 }
 
 // move requests new placements for a static group's lost instances.

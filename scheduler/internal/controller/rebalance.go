@@ -61,7 +61,7 @@ func (c *Controller) movable() (out []rebalance.Instance) {
 	for name := range c.state.balanced {
 		g, ok := c.state.snap.Groups.Get(name)
 		_, ours := c.own.Fence(name)
-		if !ok || !ours || c.state.snap.MaintenanceOf(g).On || g.Spec.Scaling.Mode == fleet.ScalingManual || g.Deleting {
+		if !ok || !ours || c.state.snap.MaintenanceOf(g).On || c.state.snap.Overlaid(g).Spec.Scaling.Mode == fleet.ScalingManual || g.Deleting {
 			continue
 		}
 		s := &g.Spec

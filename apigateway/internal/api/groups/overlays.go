@@ -3,6 +3,7 @@ package groups
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -35,10 +36,11 @@ type overlayFields struct {
 
 // overlayChanges are the fields of groups that an overlay changes; null ones stay.
 type overlayChanges struct {
-	MinInstances       *int   `json:"minInstances"`
-	MaxInstances       *int   `json:"maxInstances"`
-	Maintenance        *bool  `json:"maintenance"`
-	MaintenanceMessage string `json:"maintenanceMessage"`
+	MinInstances       *int               `json:"minInstances"`
+	MaxInstances       *int               `json:"maxInstances"`
+	ScalingMode        *fleet.ScalingMode `json:"scalingMode"`
+	Maintenance        *bool              `json:"maintenance"`
+	MaintenanceMessage string             `json:"maintenanceMessage"`
 }
 
 // overlay is an overlay in an answer.
@@ -108,7 +110,7 @@ func overlayFieldsOf(o schedule.Overlay) overlayFields {
 }
 
 func overlayChangesOf(c schedule.Changes) overlayChanges {
-	return overlayChanges{MinInstances: c.Min, MaxInstances: c.Max, Maintenance: c.Maintenance, MaintenanceMessage: c.Message}
+	return overlayChanges{MinInstances: c.Min, MaxInstances: c.Max, ScalingMode: resource.OrNull(c.Mode), Maintenance: c.Maintenance, MaintenanceMessage: c.Message}
 }
 
 // given returns the overlay that the client describes.
@@ -117,6 +119,9 @@ func (f overlayFields) given(name string) schedule.Overlay {
 		Name: name, Description: f.Description, Groups: f.Groups, Selector: f.Selector.Given(), Cron: f.Cron, DurationSeconds: f.DurationSeconds,
 		Timezone: utc, Enabled: true,
 		Changes: schedule.Changes{Min: f.Overlay.MinInstances, Max: f.Overlay.MaxInstances, Maintenance: f.Overlay.Maintenance, Message: f.Overlay.MaintenanceMessage},
+	}
+	if f.Overlay.ScalingMode != nil {
+		out.Changes.Mode = fleet.ScalingMode(strings.ToUpper(string(*f.Overlay.ScalingMode)))
 	}
 	resource.Set(&out.From, f.From)
 	resource.Set(&out.Until, f.Until)

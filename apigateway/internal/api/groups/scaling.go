@@ -111,7 +111,7 @@ func loadOf(s *view.Snapshot, g *fleet.Group) (l groupLoad) {
 	}
 	target := s.Target(g)
 	l.coming = l.running.With(max(0, max(l.living, target)-l.running.Instances), scaling.Instance{}, usual)
-	if g.Spec.Scaling.Mode != fleet.ScalingManual {
+	if s.Overlaid(g).Spec.Scaling.Mode != fleet.ScalingManual {
 		l.missing = max(0, target-ready)
 	}
 	return l

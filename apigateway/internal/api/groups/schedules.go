@@ -25,11 +25,14 @@ const utc = "UTC"
 // scheduleFields are the writable fields of a schedule.
 type scheduleFields struct {
 	Description string `json:"description"`
-	// Group or Instance is what the action concerns; the other one is null.
+	// Group, Instance or Node is what the action concerns; the others are null.
 	Group    *fleet.GroupName `json:"group"`
 	Instance *string          `json:"instance"`
+	Node     *fleet.NodeID    `json:"node"`
 	Action   schedule.Action  `json:"action"`
 	Command  string           `json:"command"`
+	// Drain is null for actions other than drain.
+	Drain *drainFields `json:"drain"`
 	// Count is null for actions without one.
 	Count         *int               `json:"count"`
 	Cron          string             `json:"cron"`
@@ -38,6 +41,13 @@ type scheduleFields struct {
 	JitterSeconds int                `json:"jitterSeconds"`
 	Overlap       *schedule.Overlap  `json:"overlap"`
 	Enabled       *bool              `json:"enabled"`
+}
+
+// drainFields are the settings of a drain, as in the request for one node.
+type drainFields struct {
+	Timeout     *int   `json:"timeout"`
+	Shutdown    bool   `json:"shutdown"`
+	KickMessage string `json:"kickMessage"`
 }
 
 // scheduled is a schedule in an answer.
@@ -113,10 +123,14 @@ func (a *API) scheduleRoutes() []server.Route {
 }
 
 func scheduleFieldsOf(s schedule.Schedule) scheduleFields {
-	return scheduleFields{
-		Description: s.Description, Group: resource.OrNull(s.Group), Instance: resource.OrNull(s.Instance), Action: s.Action, Command: s.Command, Count: resource.OrNull(s.Count),
+	out := scheduleFields{
+		Description: s.Description, Node: resource.OrNull(s.Node), Group: resource.OrNull(s.Group), Instance: resource.OrNull(s.Instance), Action: s.Action, Command: s.Command, Count: resource.OrNull(s.Count),
 		Cron: s.Cron, Timezone: &s.Timezone, Warnings: *resource.List(s.Warnings), JitterSeconds: s.JitterSeconds, Overlap: &s.Overlap, Enabled: &s.Enabled,
 	}
+	if d := s.Drain; d != nil {
+		out.Drain = &drainFields{&d.TimeoutSeconds, d.Shutdown, d.KickMessage}
+	}
+	return out
 }
 
 // given returns the schedule that the client describes.
@@ -127,6 +141,14 @@ func (f scheduleFields) given(name string) schedule.Schedule {
 	}
 	resource.Set(&out.Group, f.Group)
 	resource.Set(&out.Instance, f.Instance)
+	resource.Set(&out.Node, f.Node)
+	if f.Drain == nil && out.Action == schedule.Drain {
+		f.Drain = &drainFields{}
+	}
+	if d := f.Drain; d != nil {
+		out.Drain = &schedule.DrainSettings{TimeoutSeconds: fleet.DefaultDrainSeconds, Shutdown: d.Shutdown, KickMessage: d.KickMessage}
+		resource.Set(&out.Drain.TimeoutSeconds, d.Timeout)
+	}
 	resource.Set(&out.Timezone, f.Timezone)
 	resource.Set(&out.Overlap, f.Overlap)
 	resource.Set(&out.Enabled, f.Enabled)
@@ -246,6 +268,7 @@ func (a *API) putSchedule(c *gin.Context) {
 func mayRun(c *gin.Context, s schedule.Schedule) bool {
 	needed := map[schedule.Action]auth.Permission{
 		schedule.Command: auth.InstancesCommand, schedule.Start: auth.GroupsStart, schedule.Stop: auth.InstancesStop, schedule.Restart: auth.InstancesStop,
+		schedule.Drain: auth.NodesDrain, schedule.Undrain: auth.NodesDrain,
 	}
 	may := func(p auth.Permission) bool {
 		who, ok := server.Identity(c)

@@ -42,6 +42,7 @@ func (a *API) instanceRoutes(base string) []server.Route {
 		server.Get(base+"/:id/proxy-metrics", server.Needs(auth.InstancesView), a.metrics(true)),
 		server.Get(base+"/:id/composition", server.Needs(auth.InstancesView), a.composition),
 		server.Delete(base+"/:id", server.Needs(auth.InstancesDelete), a.deleteInstance),
+		server.Post(base+"/bulk", server.Needs(auth.InstancesView), a.bulk).Rehearses(),
 		server.Post(base+"/:id/start", server.Needs(auth.GroupsStart), a.startInstance),
 		server.Post(base+"/:id/restart", server.Needs(auth.InstancesStop), a.restartInstance),
 		server.Post(base+"/:id/stop", server.Needs(auth.InstancesStop), a.stopInstance(false)),

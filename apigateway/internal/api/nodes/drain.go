@@ -104,7 +104,6 @@ func readDrain(c *gin.Context) (d nodeops.NodeDrain, ok bool) {
 	if !server.BindOptional(c, &b) {
 		return d, false
 	}
-	d = nodeops.NodeDrain{Node: fleet.NodeID(c.Param("id")), TimeoutSeconds: fleet.DefaultDrainSeconds, Shutdown: true, DryRun: server.DryRun(c)}
 	err := fromQuery(c, "shutdown", &b.Shutdown, strconv.ParseBool, "must be true or false")
 	if err == nil {
 		err = fromQuery(c, "timeout", &b.Timeout, strconv.Atoi, "must be a whole number of seconds")
@@ -116,6 +115,14 @@ func readDrain(c *gin.Context) (d nodeops.NodeDrain, ok bool) {
 		server.Fail(c, err)
 		return d, false
 	}
+	d = b.drain()
+	d.Node, d.DryRun = fleet.NodeID(c.Param("id")), server.DryRun(c)
+	return d, true
+}
+
+// drain returns the settings with their defaults.
+func (b drainFields) drain() nodeops.NodeDrain {
+	d := nodeops.NodeDrain{TimeoutSeconds: fleet.DefaultDrainSeconds, Shutdown: true}
 	if b.Shutdown != nil {
 		d.Shutdown = *b.Shutdown
 	}
@@ -125,7 +132,7 @@ func readDrain(c *gin.Context) (d nodeops.NodeDrain, ok bool) {
 	if b.KickMessage != nil {
 		d.KickMessage = *b.KickMessage
 	}
-	return d, true
+	return d
 }
 
 // fromQuery sets a field from the query. It returns Malformed if the value cannot be read, or if the

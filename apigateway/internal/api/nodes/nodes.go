@@ -99,6 +99,7 @@ func (a *API) nodeRoutes() []server.Route {
 		server.Get("/api/v1/nodes/:id", server.Needs(auth.NodesView), a.getNode),
 		server.Patch("/api/v1/nodes/:id", server.Needs(auth.NodesUpdate), a.patchNode).Rehearses(),
 		server.Delete("/api/v1/nodes/:id", server.Needs(auth.NodesDrain), a.deleteNode).Rehearses(),
+		server.Post("/api/v1/nodes/bulk", server.Needs(auth.NodesView, auth.NodesDrain), a.bulk).Rehearses(),
 		server.Post("/api/v1/nodes/:id/cordon", server.Needs(auth.NodesDrain), a.cordon),
 		server.Post("/api/v1/nodes/:id/uncordon", server.Needs(auth.NodesDrain), a.uncordon),
 		server.Post("/api/v1/nodes/:id/drain", server.Needs(auth.NodesDrain), a.drain).Rehearses(),

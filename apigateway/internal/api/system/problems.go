@@ -116,7 +116,7 @@ func pausedGroups(s *view.Snapshot, now time.Time) (out []problem) {
 func waitingGroups(s *view.Snapshot) (out []problem) {
 	for name, g := range s.Groups.All() {
 		unmet := s.Unmet(g)
-		if g.Deleting || len(unmet) == 0 || g.Spec.Scaling.Mode == fleet.ScalingManual || s.MaintenanceOf(g).On {
+		if g.Deleting || len(unmet) == 0 || s.Overlaid(g).Spec.Scaling.Mode == fleet.ScalingManual || s.MaintenanceOf(g).On {
 			continue
 		}
 		missing := s.Target(g)

@@ -132,7 +132,7 @@ func (r *Runner) OnBatch(b view.Batch) {
 			r.queue.Add(overlays)
 		case view.KindSession:
 			sessions = sessions || c.Key[0] == r.cfg.Service
-		case view.KindIntent, view.KindStatus, view.KindPlacement:
+		case view.KindIntent, view.KindStatus, view.KindPlacement, view.KindDeployment, view.KindProgress:
 			if groups == nil {
 				groups = map[fleet.GroupName]bool{}
 			}
@@ -182,6 +182,7 @@ func (r *Runner) reconcile(ctx context.Context, name string) (reconcile.Result, 
 	now := r.cfg.Now().UTC()
 	in := scheduleops.Look(s)
 	in.Schedule, in.State, in.Times, in.Now, in.Self = sched, scheduleops.StateOf(s, name), times, now, self
+	in.By = scheduleops.Actor(name)
 	in.Alive = func(h schedule.Holder) bool {
 		session, ok := s.Sessions.Get(r.cfg.Service + "/" + h.Replica)
 		return ok && session.CreateRev == h.Epoch

@@ -25,7 +25,10 @@ type DeployRequest struct {
 	// Strategy is that of the group if it is empty.
 	Strategy deployment.Strategy
 	Options  deployment.Requested
-	DryRun   bool
+	// After, unless it is nil, is the number of the latest deployment, without which Deploy refuses with
+	// Conflict. 0 means that there was none.
+	After  *int64
+	DryRun bool
 }
 
 // Deploy requests the replacement of all instances of a group by new ones. A manual deployment ends
@@ -52,6 +55,9 @@ func (o *Groups) Deploy(ctx context.Context, by txn.Actor, r DeployRequest) (out
 		}
 		out = deployment.Deployment{Trigger: r.Trigger, Strategy: strategy, Options: options}
 		c, err := o.begin(s, by, &next, &out)
+		if err == nil && r.After != nil && out.Number != *r.After+1 {
+			err = errs.New(errs.Conflict, "deployment %d of group %s began first", out.Number-1, g.Name)
+		}
 		if err != nil || r.DryRun {
 			return txn.Change{}, err
 		}

@@ -87,13 +87,21 @@ func (o *Instances) SendCommand(ctx context.Context, by txn.Actor, ref, line str
 	return o.give(ctx, by, i, line, func() error { return o.agents.Console(ctx, i, line) })
 }
 
-// sendable returns the error of a line that cannot be sent, or of an instance that takes none.
-func sendable(i *fleet.Instance, line string) error {
-	if n := utf8.RuneCountInString(line); n > MaxCommand {
+// line returns Invalid for text that is not one line of a console.
+func line(text string) error {
+	if n := utf8.RuneCountInString(text); n > MaxCommand {
 		return errs.Field("command", "must be at most %d characters, has %d", MaxCommand, n)
 	}
-	if validate.HasControl(line) || !utf8.ValidString(line) {
+	if validate.HasControl(text) || !utf8.ValidString(text) {
 		return errs.Field("command", "must not contain control characters: send one line at a time")
+	}
+	return nil
+}
+
+// sendable returns the error of a line that cannot be sent, or of an instance that takes none.
+func sendable(i *fleet.Instance, text string) error {
+	if err := line(text); err != nil {
+		return err
 	}
 	if !i.State().Running() {
 		return errs.New(errs.Conflict, "instance %s %s: only a running one has a console", i.Intent.Name, i.State().Text())

@@ -97,12 +97,12 @@ func noInstance(ref string) error {
 // StopInstance asks an instance to stop, with force to be killed. It changes nothing when the
 // instance has stopped already. force turns a stop in progress into a kill.
 func (o *Instances) StopInstance(ctx context.Context, by txn.Actor, ref string, force bool) (Outcome, error) {
-	return o.onInstance(ctx, by, ref, func(_ *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
-		if i.Terminal() && !i.Intent.RestartPending {
-			return nil, nil
-		}
-		asked := i.Intent.Stop != nil && i.Intent.Desired == fleet.DesiredStopped && !i.Intent.RestartPending
-		if asked && (i.Intent.Stop.Force || !force) {
+	return o.onInstance(ctx, by, ref, o.stopping(by, force))
+}
+
+func (o *Instances) stopping(by txn.Actor, force bool) decision {
+	return func(_ *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+		if !stoppable(i, force) {
 			return nil, nil
 		}
 		next := i.Intent
@@ -113,7 +113,16 @@ func (o *Instances) StopInstance(ctx context.Context, by txn.Actor, ref string, 
 			action = "instance.force-stop"
 		}
 		return rewrite(i, next, action), nil
-	})
+	}
+}
+
+// stoppable reports whether a stop, or with force a kill, would change anything.
+func stoppable(i *fleet.Instance, force bool) bool {
+	if i.Terminal() && !i.Intent.RestartPending {
+		return false
+	}
+	asked := i.Intent.Stop != nil && i.Intent.Desired == fleet.DesiredStopped && !i.Intent.RestartPending
+	return !asked || force && !i.Intent.Stop.Force
 }
 
 // FreezeInstance freezes an instance, or ends that with frozen false; see fleet.Intent.Frozen. It
@@ -134,12 +143,17 @@ func (o *Instances) FreezeInstance(ctx context.Context, by txn.Actor, ref string
 // RestartInstance stops an instance and runs it again under the same id. It starts a stopped
 // instance. Errors are those of StartInstance.
 func (o *Instances) RestartInstance(ctx context.Context, by txn.Actor, ref string) (Outcome, error) {
-	return o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+	return o.onInstance(ctx, by, ref, o.restarting(by, 0))
+}
+
+// restarting decides a restart. before is how many instances of the group are assumed to start first.
+func (o *Instances) restarting(by txn.Actor, before int) decision {
+	return func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
 		switch {
 		case i.Intent.RestartPending:
 			return nil, nil
 		case i.Terminal():
-			return o.again(s, i, by, fleet.ReasonRestart, "restarted by "+by.User)
+			return o.again(s, i, by, fleet.ReasonRestart, "restarted by "+by.User, before)
 		}
 		if _, err := groupops.Find(s, i.Intent.Group); err != nil {
 			return nil, err
@@ -148,19 +162,24 @@ func (o *Instances) RestartInstance(ctx context.Context, by txn.Actor, ref strin
 		next.RestartPending = true
 		o.stop(&next, by, false, fleet.ReasonRestart, "restarted by "+by.User)
 		return rewrite(i, next, "instance.restart"), nil
-	})
+	}
 }
 
 // StartInstance runs a stopped instance again under the same id. It changes nothing for a running
 // instance, and starts a stopping one when it has stopped. NotFound when its group was removed,
 // Conflict at the group's maximum, Exhausted when no node could ever hold it.
 func (o *Instances) StartInstance(ctx context.Context, by txn.Actor, ref string) (Outcome, error) {
-	return o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+	return o.onInstance(ctx, by, ref, o.starting(by, 0))
+}
+
+// starting decides a start. before is how many instances of the group are assumed to start first.
+func (o *Instances) starting(by txn.Actor, before int) decision {
+	return func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
 		switch {
 		case i.Intent.RestartPending, !i.Terminal() && i.Intent.Desired == fleet.DesiredRunning:
 			return nil, nil
 		case i.Terminal():
-			return o.again(s, i, by, fleet.ReasonRequested, "started by "+by.User)
+			return o.again(s, i, by, fleet.ReasonRequested, "started by "+by.User, before)
 		}
 		if _, err := groupops.Find(s, i.Intent.Group); err != nil {
 			return nil, err
@@ -168,7 +187,7 @@ func (o *Instances) StartInstance(ctx context.Context, by txn.Actor, ref string)
 		next := i.Intent
 		next.RestartPending = true
 		return rewrite(i, next, "instance.start"), nil
-	})
+	}
 }
 
 // StartWithoutData is StartInstance for a static instance whose node was deleted with its data: it
@@ -184,7 +203,7 @@ func (o *Instances) StartWithoutData(ctx context.Context, by txn.Actor, ref stri
 		given := *i
 		given.Intent.DiscardsData = i.Placement.Generation
 		if i.Terminal() {
-			c, err := o.again(s, &given, by, fleet.ReasonRequested, "started without its data by "+by.User)
+			c, err := o.again(s, &given, by, fleet.ReasonRequested, "started without its data by "+by.User, 0)
 			if err != nil {
 				return nil, err
 			}
@@ -212,11 +231,12 @@ func dataLost(s *view.Snapshot, i *fleet.Instance) error {
 	return nil
 }
 
-// again returns the change that starts the next generation of a finished instance.
-func (o *Instances) again(s *view.Snapshot, i *fleet.Instance, by txn.Actor, reason fleet.Reason, message string) (*txn.Change, error) {
+// again returns the change that starts the next generation of a finished instance. before is how many
+// instances of its group are assumed to start first.
+func (o *Instances) again(s *view.Snapshot, i *fleet.Instance, by txn.Actor, reason fleet.Reason, message string, before int) (*txn.Change, error) {
 	g, err := groupops.Find(s, i.Intent.Group)
 	if err == nil {
-		err = roomFor(s, g, 1)
+		err = roomFor(s, g, before+1)
 	}
 	if err == nil {
 		err = capacity(s, g.Name, s.Whole(g).Spec)
@@ -259,7 +279,12 @@ func instanceEntry(action string, i *fleet.Instance, next *fleet.Intent) txn.Ent
 // RemoveInstance removes the records of a finished instance, and with them its log. Conflict when
 // it has not finished, MovedError when ifMatch is not 0 and not the revision of its intent.
 func (o *Instances) RemoveInstance(ctx context.Context, by txn.Actor, ref string, ifMatch int64) (int64, error) {
-	out, err := o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+	out, err := o.onInstance(ctx, by, ref, removing(ifMatch))
+	return out.Rev, err
+}
+
+func removing(ifMatch int64) decision {
+	return func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
 		if err := txn.CheckRevision("instance "+i.Intent.Name, ifMatch, i.Intent.ModRev); err != nil {
 			return nil, err
 		}
@@ -270,8 +295,7 @@ func (o *Instances) RemoveInstance(ctx context.Context, by txn.Actor, ref string
 			Writes: records(s, i),
 			Audit:  instanceEntry("instance.delete", i, nil),
 		}, nil
-	})
-	return out.Rev, err
+	}
 }
 
 // finished returns Conflict for an instance that runs or is to run.

@@ -159,12 +159,17 @@ func insertable(births []spawn.Birth) error {
 func ended(s *view.Snapshot, g fleet.GroupName) []*fleet.Instance {
 	var out []*fleet.Instance
 	for i := range s.GroupInstances(g) {
-		if i.Terminal() && !i.Intent.RestartPending && i.Intent.ReplacedBy == "" && !i.Intent.Frozen {
+		if startable(i) {
 			out = append(out, i)
 		}
 	}
 	slices.SortFunc(out, func(a, b *fleet.Instance) int { return cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal) })
 	return out
+}
+
+// startable reports whether an instance has ended, was not replaced and is not frozen.
+func startable(i *fleet.Instance) bool {
+	return i.Terminal() && !i.Intent.RestartPending && i.Intent.ReplacedBy == "" && !i.Intent.Frozen
 }
 
 // birthChange returns the change that creates the first n births: as many as fit one transaction

@@ -24,8 +24,9 @@ type NodeDrain struct {
 	TimeoutSeconds int
 	Shutdown       bool
 	KickMessage    string
-	// DryRun computes the result and writes nothing.
+	// DryRun computes the result and writes nothing. With are drains of other nodes that it assumes.
 	DryRun bool
+	With   map[fleet.NodeID]fleet.NodeDrain
 }
 
 func (d NodeDrain) validate() error {
@@ -54,14 +55,14 @@ func (o *Nodes) Drain(ctx context.Context, by txn.Actor, d NodeDrain) (set fleet
 			return txn.Change{}, err
 		}
 		if have := next.Draining(); have != nil && d.asks(have) {
-			set, steps = *have, DrainSteps(s, d.Node, *have, o.Now())
+			set, steps = *have, drainSteps(s, d.Node, *have, d.With, o.Now())
 			return txn.Change{}, nil
 		}
 		set = fleet.NodeDrain{
 			ID: strings.ToLower(ulid.Make().String()), By: by.User, At: o.Now(),
 			TimeoutSeconds: d.TimeoutSeconds, Shutdown: d.Shutdown, KickMessage: d.KickMessage,
 		}
-		steps = DrainSteps(s, d.Node, set, set.At)
+		steps = drainSteps(s, d.Node, set, d.With, set.At)
 		if d.DryRun {
 			return txn.Change{}, nil
 		}
@@ -173,7 +174,12 @@ func Empty(s *view.Snapshot, node fleet.NodeID) bool {
 
 // DrainSteps returns what a drain of a node does to the instances on it, in the order in which they
 // may end. It is the enforcer's decision.
-func DrainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, now time.Time) (all []drain.Step) {
+func DrainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, now time.Time) []drain.Step {
+	return drainSteps(s, node, d, nil, now)
+}
+
+// drainSteps is DrainSteps while other nodes are assumed to be drained too.
+func drainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, with map[fleet.NodeID]fleet.NodeDrain, now time.Time) (all []drain.Step) {
 	groups := map[fleet.GroupName]bool{}
 	for i := range s.NodeInstances(node) {
 		name := i.Intent.Group
@@ -187,6 +193,9 @@ func DrainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, now time
 			Draining: func(n fleet.NodeID) *fleet.NodeDrain {
 				if n == node {
 					return &d
+				}
+				if other, ok := with[n]; ok {
+					return &other
 				}
 				return drainOf(s, n)
 			},

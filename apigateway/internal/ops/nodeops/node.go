@@ -31,18 +31,21 @@ func New(c *txn.Committer, agents *upstream.Agents) *Nodes {
 // decided before it fail. NotFound when the node does not exist. Cordoning a cordoned node changes
 // nothing.
 func (o *Nodes) Cordon(ctx context.Context, by txn.Actor, node fleet.NodeID) (int64, error) {
-	return o.setCordon(ctx, by, node, true)
+	_, rev, err := o.setCordon(ctx, by, node, true, false)
+	return rev, err
 }
 
 // Uncordon allows new instances on a node again. It also ends a complete drain, so that the
 // instances that were stopped for it start again. Errors are those of Cordon, and Conflict while the
 // node is revoked or being drained.
 func (o *Nodes) Uncordon(ctx context.Context, by txn.Actor, node fleet.NodeID) (int64, error) {
-	return o.setCordon(ctx, by, node, false)
+	_, rev, err := o.setCordon(ctx, by, node, false, false)
+	return rev, err
 }
 
-func (o *Nodes) setCordon(ctx context.Context, by txn.Actor, node fleet.NodeID, on bool) (int64, error) {
-	return o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
+func (o *Nodes) setCordon(ctx context.Context, by txn.Actor, node fleet.NodeID, on, dryRun bool) (changed bool, rev int64, err error) {
+	rev, err = o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
+		changed = false
 		if _, ok := s.Nodes.Get(node); !ok {
 			return txn.Change{}, errs.New(errs.NotFound, "there is no node %s", txn.Clip(string(node)))
 		}
@@ -57,7 +60,7 @@ func (o *Nodes) setCordon(ctx context.Context, by txn.Actor, node fleet.NodeID, 
 		if !on && next.Draining() != nil {
 			return txn.Change{}, errs.New(errs.Conflict, "node %s is being drained: undrain it instead", node)
 		}
-		if next.Cordoned == on && (on || next.Drain == nil) {
+		if changed = next.Cordoned != on || !on && next.Drain != nil; !changed || dryRun {
 			return txn.Change{}, nil
 		}
 		rev, before := next.ModRev, NodeRecord(next)
@@ -80,6 +83,7 @@ func (o *Nodes) setCordon(ctx context.Context, by txn.Actor, node fleet.NodeID, 
 		}
 		return c, nil
 	})
+	return changed, rev, err
 }
 
 // outdate touches the record that placements on a node compare, so that placements decided before

@@ -2,7 +2,6 @@ package nodeops
 
 import (
 	"context"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
@@ -50,34 +49,10 @@ func (o *Nodes) ShutdownNode(ctx context.Context, by txn.Actor, id fleet.NodeID,
 // down all the same. A request with an idempotency key is recorded for the whole cluster, and
 // released when no node received it. When err is not nil, no node was asked.
 func (o *Nodes) ShutdownNodes(ctx context.Context, by txn.Actor, ids []fleet.NodeID, reason string) (failed []error, err error) {
-	if err := o.Claim(ctx, txn.Entry{Action: "system.shutdown", Resource: "cluster", Details: txn.Count(len(ids), "node")}); err != nil {
-		return nil, err
-	}
-	failed = make([]error, len(ids))
-	room := make(chan struct{}, shutDownAtOnce)
-	one := txn.TellingInTurn(txn.WithoutOnce(ctx))
-	var asking sync.WaitGroup
-	for n, id := range ids {
-		asking.Go(func() {
-			room <- struct{}{}
-			defer func() { <-room }()
-			if ctx.Err() != nil {
-				failed[n] = errs.New(errs.Exhausted, "there was no time left for it")
-				return
-			}
-			failed[n] = o.ShutdownNode(one, by, id, reason, false)
-		})
-	}
-	asking.Wait()
-	for _, err := range failed {
-		if err == nil || MayHaveHeard(err) {
-			return failed, nil
-		}
-	}
-	if len(ids) > 0 {
-		o.Unclaim(ctx)
-	}
-	return failed, nil
+	whole := txn.Entry{Action: "system.shutdown", Resource: "cluster", Details: txn.Count(len(ids), "node")}
+	return o.Each(ctx, whole, len(ids), shutDownAtOnce, func(ctx context.Context, n int) error {
+		return o.ShutdownNode(ctx, by, ids[n], reason, false)
+	})
 }
 
 // EndReplica asks another gateway to exit, by ask, as a step of a cluster shutdown, and audits the

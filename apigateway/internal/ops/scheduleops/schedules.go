@@ -7,12 +7,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/nodeops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/scheduleops/timetable"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/cron"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/schedule"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -22,12 +25,14 @@ import (
 // Schedules writes schedules and overlays. It is safe for concurrent use.
 type Schedules struct {
 	*txn.Committer
+	groups    *groupops.Groups
 	instances *instanceops.Instances
+	nodes     *nodeops.Nodes
 }
 
 // New returns the operations on schedules and overlays.
-func New(c *txn.Committer, instances *instanceops.Instances) *Schedules {
-	return &Schedules{Committer: c, instances: instances}
+func New(c *txn.Committer, groups *groupops.Groups, instances *instanceops.Instances, nodes *nodeops.Nodes) *Schedules {
+	return &Schedules{Committer: c, groups: groups, instances: instances, nodes: nodes}
 }
 
 // ScheduleWrite creates or replaces a schedule.
@@ -107,7 +112,7 @@ func (o *Schedules) WriteSchedule(ctx context.Context, by txn.Actor, w ScheduleW
 	return out, nil
 }
 
-// scheduleTarget returns Invalid if a schedule begins to name a group or instance that does not exist.
+// scheduleTarget returns Invalid if a schedule begins to name a group, instance or node that does not exist.
 func scheduleTarget(s *view.Snapshot, old, next schedule.Schedule) error {
 	if next.Group != "" && next.Group != old.Group {
 		return txn.GroupExists(s, "group", next.Group)
@@ -116,6 +121,9 @@ func scheduleTarget(s *view.Snapshot, old, next schedule.Schedule) error {
 		if _, ok := s.Find(next.Instance); !ok {
 			return errs.Field("instance", "names an instance that does not exist: %s", txn.Clip(next.Instance))
 		}
+	}
+	if _, ok := s.Nodes.Get(next.Node); next.Node != "" && next.Node != old.Node && !ok {
+		return errs.Field("node", "names a node that does not exist: %s", txn.Clip(string(next.Node)))
 	}
 	return nil
 }
@@ -127,8 +135,15 @@ func sameTimes(a, b schedule.Schedule) bool {
 
 // SameSchedule reports whether two schedules have the same fields, except who wrote them and when.
 func SameSchedule(a, b schedule.Schedule) bool {
-	return sameTimes(a, b) && a.Description == b.Description && a.Group == b.Group && a.Instance == b.Instance && a.Action == b.Action &&
+	return sameTimes(a, b) && a.Description == b.Description && a.Group == b.Group && a.Instance == b.Instance && a.Node == b.Node && a.Action == b.Action && sameDrain(a.Drain, b.Drain) &&
 		a.Command == b.Command && a.Count == b.Count && slices.Equal(a.Warnings, b.Warnings) && a.JitterSeconds == b.JitterSeconds && a.Overlap == b.Overlap
+}
+
+func sameDrain(a, b *schedule.DrainSettings) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
 }
 
 // ScheduleRecord is what the audit keeps of a schedule.
@@ -234,7 +249,16 @@ func StateOf(s *view.Snapshot, name string) schedule.State {
 // Look returns an Input with the instances of a snapshot.
 func Look(s *view.Snapshot) timetable.Input {
 	return timetable.Input{
-		Find: s.Find,
+		Find: s.Find, Deployments: s.Deployments,
+		Node: func(id fleet.NodeID) (out []*fleet.Instance, ok bool) {
+			_, ok = s.Nodes.Get(id)
+			for i := range s.NodeInstances(id) {
+				if i.Node() == id && i.Intent.ID != "" {
+					out = append(out, i)
+				}
+			}
+			return out, ok
+		},
 		Group: func(name fleet.GroupName) (out []*fleet.Instance, ok bool) {
 			g, ok := s.Groups.Get(name)
 			if !ok || g.Deleting {
@@ -258,6 +282,11 @@ func (o *Schedules) Act(ctx context.Context, name string, step schedule.Step, t 
 		_, err = o.instances.StopInstance(ctx, by, string(t.ID), false)
 	case schedule.Restart:
 		return "", o.restart(ctx, by, t)
+	case schedule.Drain:
+		asked := nodeops.NodeDrain{Node: fleet.NodeID(t.Name), TimeoutSeconds: step.Drain.TimeoutSeconds, Shutdown: step.Drain.Shutdown, KickMessage: step.Drain.KickMessage}
+		_, _, err = o.nodes.Drain(ctx, by, asked)
+	case schedule.Undrain:
+		_, _, err = o.nodes.Undrain(ctx, by, fleet.NodeID(t.Name), false)
 	case schedule.Start:
 		if t.ID != "" {
 			_, err = o.instances.StartInstance(ctx, by, string(t.ID))
@@ -278,8 +307,12 @@ func (o *Schedules) Act(ctx context.Context, name string, step schedule.Step, t 
 	return done, err
 }
 
-// restart restarts one instance of a run.
+// restart restarts an instance, or begins the deployment that restarts a group.
 func (o *Schedules) restart(ctx context.Context, by txn.Actor, t schedule.Target) error {
+	if t.ID == "" {
+		_, err := o.groups.Deploy(ctx, by, groupops.DeployRequest{Group: fleet.GroupName(t.Name), Trigger: deployment.TriggerRestart, After: &t.Generation})
+		return err
+	}
 	_, err := o.instances.RestartInstance(ctx, by, string(t.ID))
 	return err
 }

@@ -47,6 +47,9 @@ func (t *translator) schedule(c view.Change) {
 
 func runEvent(typ Type, name string, run *schedule.Run) Event {
 	f := Fields{"schedule": name, "run": run.Number, "group": run.Group, "instance": run.Instance, "actionAt": run.At}
+	if run.Node != "" {
+		f["node"] = run.Node
+	}
 	return Event{Type: typ, Group: run.Group, Needs: auth.GroupsView, Fields: f}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/content/workspace"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/console"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/health"
+	"github.com/orreryhq/orrery/nodeagent/internal/instance/turns"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/journal"
@@ -38,6 +39,8 @@ type Deps struct {
 	Rebooted bool
 	// Held is true if journalled instances wait until the node has joined; see Live.
 	Held bool
+	// Starts bounds how many instances start at the same time.
+	Starts *turns.Turns
 	// Host holds the host's values for the environments of instances.
 	Host workspace.Host
 	// User is the default user of runs whose group names none. Empty means the agent's own.

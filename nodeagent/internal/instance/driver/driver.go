@@ -265,6 +265,7 @@ func (i *Instance) handle(ctx context.Context, m message) {
 	m.event = i.addRefusal(i.markExpired(m.event))
 	before, waited := i.entry.Machine.Status, i.entry.Machine.Next
 	effects := i.advance(m)
+	i.endTurn()
 	i.prefetch(ctx, waited)
 	if m.process != nil {
 		i.watchDiskLimit(ctx, m.process)

@@ -53,6 +53,9 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	if without := missingVariables(plan, s.Placement); len(without) > 0 {
 		return fail(fleet.ReasonVariableMissing, fmt.Sprintf("%s: %s; give the group or the start a value", fleet.ReasonVariableMissing.Text(), strings.Join(without, ", ")))
 	}
+	if err := i.awaitTurn(ctx, s.Run, plan); err != nil {
+		return fail(fleet.ReasonPrepareFailed, fleet.ReasonPrepareFailed.Text())
+	}
 	i.deps.Workspace.Keep(i.id, &plan)
 	nodeValues := i.deps.nodeValues()
 	provided, providerNotes := i.providedValues(ctx, plan, s.Placement)

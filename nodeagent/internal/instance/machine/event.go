@@ -55,6 +55,13 @@ type Failed struct {
 	Away bool
 }
 
+// Queued means that Prepare waits until fewer instances start on the node, or, with an empty Message, that
+// the wait is over.
+type Queued struct {
+	Run     int
+	Message string
+}
+
 // Delayed means that Launch waits for a port that leftover connections occupy.
 type Delayed struct {
 	Run     int
@@ -166,6 +173,7 @@ func (Shutdown) event()        {}
 func (Recovered) event()       {}
 func (Prepared) event()        {}
 func (Failed) event()          {}
+func (Queued) event()          {}
 func (Delayed) event()         {}
 func (Started) event()         {}
 func (Found) event()           {}

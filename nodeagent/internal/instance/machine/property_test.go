@@ -215,6 +215,9 @@ func TestInvariantsHoldForAnyEvents(t *testing.T) {
 				}
 				w.step(machine.Recovered{})
 			},
+			"queued": func(t *rapid.T) {
+				w.step(machine.Queued{Run: run(t), Message: rapid.SampledFrom([]string{"", "wait"}).Draw(t, "why")})
+			},
 			"settled":    func(*rapid.T) { w.step(machine.StatusWritten{Generation: w.state.Status.Generation}) },
 			"unsettled":  func(*rapid.T) { w.step(machine.StatusUnwritten{Generation: w.state.Status.Generation}) },
 			"superseded": func(*rapid.T) { w.step(machine.Superseded{Generation: w.state.Status.Generation}) },

@@ -32,6 +32,8 @@ func Step(s State, ev Event, now time.Time) (State, []Effect) {
 		t.prepared(e)
 	case Failed:
 		t.failed(e)
+	case Queued:
+		t.queued(e)
 	case Delayed:
 		t.delayed(e)
 	case Started:
@@ -261,6 +263,16 @@ func (t *step) failed(e Failed) {
 		return
 	}
 	t.end(fleet.Failed, e.Reason, e.Message, nil, t.now)
+}
+
+func (t *step) queued(e Queued) {
+	switch {
+	case e.Run != t.Run || t.Phase != Preparing || t.Pending != Preparer:
+	case e.Message != "":
+		t.show(t.Status.State, fleet.ReasonStartQueued, e.Message)
+	default:
+		t.show(t.Status.State, fleet.ReasonPreparing, "")
+	}
 }
 
 func (t *step) delayed(e Delayed) {

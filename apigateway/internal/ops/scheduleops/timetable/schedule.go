@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/schedule"
 )
 
@@ -41,8 +42,14 @@ type Input struct {
 	Alive func(schedule.Holder) bool
 	// Group returns whether a group exists, and its instances in order of ordinal.
 	Group func(fleet.GroupName) ([]*fleet.Instance, bool)
+	// Node returns whether a node exists, and the instances with a placement on it.
+	Node func(fleet.NodeID) ([]*fleet.Instance, bool)
 	// Find returns an instance by its ID or name.
 	Find func(ref string) (*fleet.Instance, bool)
+	// Deployments returns the deployments of a group, the oldest first.
+	Deployments func(fleet.GroupName) []deployment.Joined
+	// By is who the deployments of the schedule are by.
+	By string
 	// Watched is how long this gateway has watched a restarted instance.
 	Watched func(fleet.InstanceID) time.Duration
 }
@@ -204,7 +211,7 @@ func (d *decider) dequeue() {
 
 // NewRun returns a run of a schedule whose action is due at a time.
 func NewRun(s *schedule.Schedule, st *schedule.State, at, now time.Time) schedule.Run {
-	return schedule.Run{Number: st.Runs + 1, At: at, Begun: now, Group: s.Group, Instance: s.Instance, Steps: steps(s, at)}
+	return schedule.Run{Number: st.Runs + 1, At: at, Begun: now, Group: s.Group, Instance: s.Instance, Node: s.Node, Steps: steps(s, at)}
 }
 
 // steps returns the warnings in order of time, and the action.
@@ -216,7 +223,7 @@ func steps(s *schedule.Schedule, at time.Time) []schedule.Step {
 		})
 	}
 	slices.SortFunc(out, func(a, b schedule.Step) int { return a.At.Compare(b.At) })
-	return append(out, schedule.Step{Action: s.Action, Command: s.Command, Count: s.Count, At: at})
+	return append(out, schedule.Step{Action: s.Action, Command: s.Command, Count: s.Count, Drain: s.Drain, At: at})
 }
 
 // leftOut records a run that did not take place.
@@ -225,7 +232,7 @@ func (d *decider) leftOut(due time.Time, result schedule.Result, message string)
 	st.Runs++
 	d.record(schedule.Run{
 		Number: st.Runs, Due: due, At: due.Add(d.in.Schedule.Jitter(due)), Begun: d.in.Now, Ended: d.in.Now, Result: result, Message: message,
-		Group: d.in.Schedule.Group, Instance: d.in.Schedule.Instance,
+		Group: d.in.Schedule.Group, Instance: d.in.Schedule.Instance, Node: d.in.Schedule.Node,
 	})
 }
 
@@ -328,6 +335,9 @@ func Targets(in Input, run *schedule.Run, step schedule.Step) (out []schedule.Ta
 		}
 		return []schedule.Target{target(i)}, ""
 	}
+	if run.Node != "" {
+		return nodeTargets(in, run.Node, step)
+	}
 	all, ok := in.Group(run.Group)
 	switch {
 	case !ok:
@@ -340,10 +350,44 @@ func Targets(in Input, run *schedule.Run, step schedule.Step) (out []schedule.Ta
 			out = append(out, target(i))
 		}
 	}
-	if len(out) == 0 {
+	switch {
+	case len(out) == 0:
 		message = "no instance of the group runs"
+	case step.Action == schedule.Restart && len(out) > 1:
+		return []schedule.Target{{
+			Name: string(run.Group), Generation: latest(in, run.Group), State: schedule.TargetPending,
+			Message: fmt.Sprintf("a rolling deployment restarts %d instances", len(out)),
+		}}, ""
 	}
 	return out, message
+}
+
+// nodeTargets is Targets for a step that concerns a node. Its warnings go to the instances on the node.
+func nodeTargets(in Input, node fleet.NodeID, step schedule.Step) (out []schedule.Target, message string) {
+	all, ok := in.Node(node)
+	switch {
+	case !ok:
+		return []schedule.Target{{Name: string(node), State: schedule.TargetFailed, Message: "there is no node " + string(node)}}, ""
+	case step.Action == schedule.Drain, step.Action == schedule.Undrain:
+		return []schedule.Target{{Name: string(node), State: schedule.TargetPending}}, ""
+	}
+	for _, i := range all {
+		if acts(step.Action, i) {
+			out = append(out, target(i))
+		}
+	}
+	if len(out) == 0 {
+		message = "no instance on the node runs"
+	}
+	return out, message
+}
+
+// latest returns the number of the latest deployment of a group, 0 if there was none.
+func latest(in Input, g fleet.GroupName) (number int64) {
+	for _, d := range in.Deployments(g) {
+		number = max(number, d.Number)
+	}
+	return number
 }
 
 func target(i *fleet.Instance) schedule.Target {
@@ -360,7 +404,7 @@ func acts(a schedule.Action, i *fleet.Instance) bool {
 		return !i.Terminal() && !stopping || i.Intent.RestartPending
 	case schedule.Restart:
 		return !i.Terminal() && !stopping && !i.Intent.RestartPending
-	case schedule.Start:
+	case schedule.Start, schedule.Drain, schedule.Undrain:
 	}
 	return false
 }
@@ -414,10 +458,16 @@ func (d *decider) again(t *schedule.Target) bool {
 }
 
 func repeatable(a schedule.Action, t schedule.Target) bool {
+	switch a {
+	case schedule.Drain, schedule.Undrain: // what holds already is not changed
+		return true
+	case schedule.Command, schedule.Start, schedule.Stop, schedule.Restart:
+	}
 	return a != schedule.Command && t.ID != ""
 }
 
-// restart restarts one instance after the other. After a failure it leaves out the others.
+// restart restarts one instance, or a group by a deployment. The runs that an earlier version began have
+// several instances: it restarts one after the other, and leaves out the others after a failure.
 func (d *decider) restart(run *schedule.Run, step *schedule.Step) bool {
 	failed := ""
 	for n := range step.Targets {
@@ -450,6 +500,9 @@ func (d *decider) restarted(run *schedule.Run, n int, t *schedule.Target) bool {
 		t.State, t.Message, d.out.Changed = state, message, true
 		return true
 	}
+	if t.ID == "" {
+		return d.deployed(run, n, t, end)
+	}
 	i, ok := d.in.Find(string(t.ID))
 	switch {
 	case !ok:
@@ -474,6 +527,34 @@ func (d *decider) restarted(run *schedule.Run, n int, t *schedule.Target) bool {
 		return false
 	}
 	return end(schedule.TargetFailed, fmt.Sprintf("it is not ONLINE after %s", RestartPatience))
+}
+
+// deployed follows the deployment that restarts a group: the one after the latest when the step began. It
+// returns true when that has ended.
+func (d *decider) deployed(run *schedule.Run, n int, t *schedule.Target, end func(schedule.TargetState, string) bool) bool {
+	number := t.Generation + 1
+	for _, is := range d.in.Deployments(run.Group) {
+		switch {
+		case is.Number != number:
+		case is.By != d.in.By || is.Trigger != deployment.TriggerRestart:
+			return end(schedule.TargetFailed, fmt.Sprintf("deployment %d of the group began first", number))
+		case is.Active():
+			return false // a change of the deployment leads here again
+		case is.State() == deployment.Completed:
+			return end(schedule.TargetDone, fmt.Sprintf("deployment %d restarted the instances", number))
+		default:
+			return end(schedule.TargetFailed, fmt.Sprintf("deployment %d did not complete: see its state", number))
+		}
+	}
+	switch {
+	case latest(d.in, run.Group) > number:
+		return end(schedule.TargetUnknown, fmt.Sprintf("deployment %d is no longer kept", number))
+	case d.held(run):
+		return false // a change of the session leads here again
+	}
+	run.Holder, d.out.Changed = d.in.Self, true
+	d.out.Do = []int{n}
+	return false
 }
 
 // shorten drops targets of a finished step beyond the bound, done ones first.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/cron"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/schedule"
 )
 
@@ -32,6 +33,8 @@ type sim struct {
 	state     schedule.State
 	now       time.Time
 	instances []*fleet.Instance
+	// deployments are those of the group.
+	deployments []deployment.Joined
 	// alive is the session that may act.
 	alive   schedule.Holder
 	watched time.Duration
@@ -92,6 +95,8 @@ func (s *sim) input() Input {
 			}
 			return nil, false
 		},
+		Node: func(id fleet.NodeID) ([]*fleet.Instance, bool) { return s.instances, id == "node-1" },
+		By:   "schedule nightly", Deployments: func(fleet.GroupName) []deployment.Joined { return s.deployments },
 		Watched: func(fleet.InstanceID) time.Duration { return s.watched },
 	}
 }
@@ -115,6 +120,9 @@ func (s *sim) perform(d Decision) {
 	for _, at := range d.Do {
 		t := step.Targets[at]
 		s.acts = append(s.acts, act{s.now.Sub(start), d.State.Current.Number, step.Action, step.Command, t.Name})
+		if step.Action == schedule.Restart && t.ID == "" && s.refuse == "" {
+			s.deploy("schedule nightly")
+		}
 		if step.Action == schedule.Restart && s.refuse == "" {
 			for n, i := range s.instances {
 				if i.Intent.ID == t.ID {
@@ -146,8 +154,23 @@ func stepOf(r *schedule.Run) schedule.Step {
 	return schedule.Step{}
 }
 
+// deploy begins a deployment that restarts the group.
+func (s *sim) deploy(by string) {
+	s.deployments = append(s.deployments, deployment.Joined{Deployment: &deployment.Deployment{
+		Group: "game", Number: int64(len(s.deployments) + 1), Trigger: deployment.TriggerRestart, By: by,
+	}})
+}
+
+// deployment sets the state of the latest deployment.
+func (s *sim) deployment(state deployment.State) {
+	s.deployments[len(s.deployments)-1].Progress = &deployment.Progress{State: state}
+}
+
 // restarted lets a requested restart succeed.
 func (s *sim) restarted() {
+	if s.deploying() {
+		s.deployment(deployment.Completed)
+	}
 	for n, i := range s.instances {
 		if i.Intent.RestartPending {
 			again := *i
@@ -194,8 +217,12 @@ func (s *sim) runUntil(end time.Duration) {
 	s.fatal("too many wake-ups")
 }
 
+func (s *sim) deploying() bool {
+	return len(s.deployments) > 0 && s.deployments[len(s.deployments)-1].Active()
+}
+
 func (s *sim) anyRestarting() bool {
-	return slices.ContainsFunc(s.instances, func(i *fleet.Instance) bool { return i.Intent.RestartPending })
+	return s.deploying() || slices.ContainsFunc(s.instances, func(i *fleet.Instance) bool { return i.Intent.RestartPending })
 }
 
 func (s *sim) acted(t *testing.T, want ...act) {
@@ -223,14 +250,14 @@ func TestADailyRestartWarnsThreeTimes(t *testing.T) {
 		at := time.Duration(minute) * time.Minute
 		return []act{{at, 1, schedule.Command, command, "game-1"}, {at, 1, schedule.Command, command, "game-2"}}
 	}
-	s.acted(t, slices.Concat(say(50, "say 10"), say(55, "say 5"), say(59, "say 1"), []act{
-		{time.Hour, 1, schedule.Restart, "", "game-1"}, {time.Hour, 1, schedule.Restart, "", "game-2"},
-	})...)
+	s.acted(t, slices.Concat(say(50, "say 10"), say(55, "say 5"), say(59, "say 1"), []act{{time.Hour, 1, schedule.Restart, "", "game"}})...)
 	s.results(t, schedule.Completed)
 }
 
-func TestTheSecondInstanceWaitsForTheFirst(t *testing.T) {
-	s := newSim(t, nightly())
+func TestAnInstanceThatDoesNotComeBackFailsTheRun(t *testing.T) {
+	one := nightly()
+	one.Group, one.Instance, one.Warnings = "", "game-1", nil
+	s := newSim(t, one)
 	s.now = start.Add(time.Hour)
 	s.settle()
 	s.acted(t, act{time.Hour, 1, schedule.Restart, "", "game-1"})
@@ -239,11 +266,92 @@ func TestTheSecondInstanceWaitsForTheFirst(t *testing.T) {
 	}
 	s.watched = RestartPatience
 	s.settle()
-	s.acted(t, act{time.Hour, 1, schedule.Restart, "", "game-1"})
 	s.results(t, schedule.Failed)
-	if last := s.ended[0].Steps[3].Targets; last[0].State != schedule.TargetFailed || last[1].State != schedule.TargetSkipped {
-		t.Errorf("targets %+v", last)
+}
+
+func TestARestartOfSeveralInstancesIsADeployment(t *testing.T) {
+	for state, want := range map[deployment.State]schedule.Result{
+		deployment.Completed: schedule.Completed, deployment.Failed: schedule.Failed, deployment.RolledBack: schedule.Failed, deployment.Canceled: schedule.Failed,
+	} {
+		s := newSim(t, nightly())
+		s.deploy("ann")
+		s.deployment(deployment.Completed)
+		s.now = start.Add(time.Hour)
+		s.settle()
+		s.acted(t, act{time.Hour, 1, schedule.Restart, "", "game"})
+		for _, active := range []deployment.State{deployment.InProgress, deployment.Paused} {
+			s.deployment(active)
+			s.settle()
+			s.results(t)
+		}
+		s.deployment(state)
+		s.settle()
+		s.results(t, want)
+		if len(s.acts) != 1 {
+			t.Errorf("%s: acted %v", state, s.acts)
+		}
 	}
+}
+
+func TestADeploymentThatBeganFirstFailsTheRun(t *testing.T) {
+	s := newSim(t, nightly())
+	s.now = start.Add(time.Hour)
+	for d := s.decide(); len(d.Do) == 0; d = s.decide() {
+	}
+	s.deploy("ann")
+	s.refuse = "deployment 1 began first"
+	s.settle()
+	s.results(t, schedule.Failed)
+	if len(s.deployments) != 1 {
+		t.Errorf("%d deployments", len(s.deployments))
+	}
+}
+
+func TestANodeIsDrainedAfterItsInstancesWereWarned(t *testing.T) {
+	for name, c := range map[string]struct {
+		node fleet.NodeID
+		want schedule.Result
+		acts []act
+	}{
+		"a node": {"node-1", schedule.Completed, []act{
+			{59 * time.Minute, 1, schedule.Command, "say soon", "game-1"},
+			{59 * time.Minute, 1, schedule.Command, "say soon", "game-2"},
+			{time.Hour, 1, schedule.Drain, "", "node-1"},
+		}},
+		"a node that was deleted": {"node-2", schedule.Failed, nil},
+	} {
+		s := newSim(t, &schedule.Schedule{
+			Name: "window", Node: c.node, Action: schedule.Drain, Drain: &schedule.DrainSettings{TimeoutSeconds: 60}, Cron: "0 4 * * *",
+			Overlap: schedule.Skip, Enabled: true, Since: start, Warnings: []schedule.Warning{{BeforeSeconds: 60, Command: "say soon"}},
+		})
+		s.runUntil(2 * time.Hour)
+		s.results(t, c.want)
+		if !slices.Equal(s.acts, c.acts) {
+			t.Errorf("%s: acted %v", name, s.acts)
+		}
+	}
+}
+
+func TestAKilledGatewaysDrainIsRepeated(t *testing.T) {
+	s := newSim(t, &schedule.Schedule{
+		Name: "window", Node: "node-1", Action: schedule.Undrain, Cron: "0 4 * * *", Overlap: schedule.Skip, Enabled: true, Since: start,
+	})
+	s.now = start.Add(time.Hour)
+	s.perform(s.decide())
+	s.alive = schedule.Holder{Replica: "b", Epoch: 2}
+	s.settle()
+	s.results(t, schedule.Completed)
+	if len(s.acts) != 2 {
+		t.Errorf("acted %v", s.acts)
+	}
+}
+
+func TestARestartOfOneInstanceIsInPlace(t *testing.T) {
+	s := newSim(t, nightly())
+	s.schedule.Warnings, s.instances = nil, s.instances[:1]
+	s.runUntil(2 * time.Hour)
+	s.acted(t, act{time.Hour, 1, schedule.Restart, "", "game-1"})
+	s.results(t, schedule.Completed)
 }
 
 func TestWhatIsDueDuringAnOutage(t *testing.T) {
@@ -252,10 +360,10 @@ func TestWhatIsDueDuringAnOutage(t *testing.T) {
 		acts int
 		want []schedule.Result
 	}{
-		"within the grace, without its warnings": {time.Hour + 4*time.Minute, 2, []schedule.Result{schedule.Completed}},
+		"within the grace, without its warnings": {time.Hour + 4*time.Minute, 1, []schedule.Result{schedule.Completed}},
 		"after the grace":                        {time.Hour + 6*time.Minute, 0, []schedule.Result{schedule.Missed}},
-		"of several days only the last counts":   {73*time.Hour + time.Minute, 2, []schedule.Result{schedule.Completed}},
-		"warnings that are not too late":         {55*time.Minute + 20*time.Second, 6, []schedule.Result{schedule.Completed}},
+		"of several days only the last counts":   {73*time.Hour + time.Minute, 1, []schedule.Result{schedule.Completed}},
+		"warnings that are not too late":         {55*time.Minute + 20*time.Second, 5, []schedule.Result{schedule.Completed}},
 	} {
 		s := newSim(t, nightly())
 		s.now = start.Add(c.at)
@@ -339,7 +447,7 @@ func TestAnActionThatIsRefusedFails(t *testing.T) {
 	s.now = start.Add(time.Hour)
 	s.settle()
 	s.results(t, schedule.Failed)
-	if got := s.ended[0].Message; got != "game-1: there is no room" {
+	if got := s.ended[0].Message; got != "game: there is no room" {
 		t.Errorf("message %q", got)
 	}
 }
@@ -399,8 +507,8 @@ func TestAKilledGatewaysRestartIsContinued(t *testing.T) {
 		s.alive = schedule.Holder{Replica: "b", Epoch: 2}
 		s.runUntil(90 * time.Minute)
 		s.results(t, schedule.Completed)
-		if len(s.acts) != 2 {
-			t.Errorf("%s: acted %v", name, s.acts)
+		if len(s.acts) != 1 || len(s.deployments) != 1 {
+			t.Errorf("%s: acted %v, %d deployments", name, s.acts, len(s.deployments))
 		}
 	}
 }
