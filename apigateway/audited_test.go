@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -69,7 +70,7 @@ func (b *besieged) changes(t *testing.T) []change {
 	text("/s/:id", "shareId", shared)
 	text("/api/v1/shares/:id", "shareId", b.do("POST", "/api/v1/system/logs/share", `{}`).want(201))
 	text("/api/v1/workloads/credentials/:id", "data.0.tokenId", b.do("GET", "/api/v1/workloads/credentials", nil).want(200))
-	b.commit(store.Create(keys.CrashLoop("lobby"), fleet.CrashLoop{Group: "lobby", GroupRevision: 1, Level: 1, Since: time.Now(), PausedUntil: time.Now().Add(time.Hour)}))
+	b.commit(store.Create(keys.CrashLoop("lobby"), crashloop.Loop{Group: "lobby", GroupRevision: 1, Level: 1, Since: time.Now(), PausedUntil: time.Now().Add(time.Hour)}))
 	b.there["/api/v1/crashes/:id"] = b.crash(1, time.Hour, nil).ID
 	b.node("node-2", fleet.Resources{MemoryMiB: 4096})
 	b.loseNode("node-2")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -114,9 +115,9 @@ func TestACrashLoopIsShownAndReset(t *testing.T) {
 	const path = "/api/v1/groups/lobby/crash-loop/reset"
 	s.do("POST", path, nil).want(200).is("changed", false).is("group.paused", false)
 	since := time.Now().UTC().Add(time.Minute) // the node's clock is ahead
-	s.commit(store.Create(keys.CrashLoop("lobby"), fleet.CrashLoop{
+	s.commit(store.Create(keys.CrashLoop("lobby"), crashloop.Loop{
 		Group: "lobby", GroupRevision: 1, Level: 2, Crashes: 3, Since: since, PausedUntil: since.Add(time.Hour),
-		Blame: fleet.Blame{Suspect: reports.SuspectNode, Node: "node-1", Because: "three groups crashed on node node-1"},
+		Blame: crashloop.Blame{Suspect: reports.SuspectNode, Node: "node-1", Because: "three groups crashed on node node-1"},
 		Last:  "the last was lobby-1 on node-1: out of memory",
 	}))
 	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("paused", true).is("crashLoop.level", 2).is("crashLoop.revision", 1).
@@ -149,7 +150,7 @@ func TestAPauseThatIsOverIsNotExplained(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", nil)
 	past := time.Now().UTC().Add(-time.Hour)
-	s.commit(store.Create(keys.CrashLoop("lobby"), fleet.CrashLoop{
+	s.commit(store.Create(keys.CrashLoop("lobby"), crashloop.Loop{
 		Group: "lobby", GroupRevision: 1, Level: 1, Crashes: 3, Since: past, PausedUntil: past.Add(time.Minute), Last: "lobby-1",
 	}))
 	ended := s.start("lobby")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
@@ -24,7 +25,7 @@ func TestProblemsAreListedWithTheirFix(t *testing.T) {
 	s.status(s.start("broken"), "node-1", fleet.Status{State: fleet.Failed, Reason: fleet.ReasonCommandMissing, Message: "no such file: server.sh"})
 	now := time.Now().UTC()
 	s.commit(
-		store.Create(keys.CrashLoop("arena"), fleet.CrashLoop{Group: "arena", GroupRevision: 1, Level: 1, Crashes: 3, Since: now, PausedAt: now, PausedUntil: now.Add(time.Hour)}),
+		store.Create(keys.CrashLoop("arena"), crashloop.Loop{Group: "arena", GroupRevision: 1, Level: 1, Crashes: 3, Since: now, PausedAt: now, PausedUntil: now.Add(time.Hour)}),
 		store.Create(keys.TemplateSourceStatus("repo"), content.SourceStatus{Name: "repo", State: content.SourceFailed, Message: "no route to host", At: now}),
 	)
 	s.node("node-2", fleet.Resources{MemoryMiB: 4096})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 	"github.com/orreryhq/orrery/libs/store"
@@ -87,7 +88,7 @@ func TestAGroupSaysWhatHoldsItBack(t *testing.T) {
 	s.do("PATCH", path, `{"dependsOn":["base"]}`).want(200)
 	held("a dependency", "DependencyMissing")
 	s.do("PATCH", path, `{"dependsOn":[]}`).want(200)
-	s.commit(store.Create(keys.CrashLoop("lobby"), fleet.CrashLoop{
+	s.commit(store.Create(keys.CrashLoop("lobby"), crashloop.Loop{
 		Group: "lobby", GroupRevision: 9, Level: 1, Crashes: 3, Since: time.Now(), PausedUntil: time.Now().Add(time.Hour),
 	}))
 	held("a pause after crashes", "CrashLoop")

@@ -1,6 +1,6 @@
 // Package fleet contains the core of the domain: groups, instances and nodes. There is one file
 // per noun with its type, its validation and its pure methods. Its subpackages contain the other
-// records: content, account, players, reports and cluster. compose makes plans, and drain decides
+// records, such as content, account, players, reports and crashloop. compose makes plans, and drain decides
 // about instances on draining nodes.
 //
 // # Glossary

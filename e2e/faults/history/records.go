@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
@@ -20,7 +21,7 @@ type Records struct {
 	Statuses   map[fleet.InstanceID]fleet.Status
 	Nodes      map[fleet.NodeID]fleet.Node
 	Sessions   map[fleet.NodeID]fleet.NodeSession
-	Loops      map[fleet.GroupName]fleet.CrashLoop
+	Loops      map[fleet.GroupName]crashloop.Loop
 	Pending    map[fleet.InstanceID]fleet.Pending
 	// Desired are the wishes of operators about nodes.
 	Desired map[fleet.NodeID]fleet.NodeDesired
@@ -44,7 +45,7 @@ func newRecords() Records {
 		Groups: map[fleet.GroupName]fleet.Group{}, Intents: map[fleet.InstanceID]fleet.Intent{},
 		Placements: map[PlaceID]fleet.Placement{}, Orders: map[PlaceID]fleet.Order{},
 		Statuses: map[fleet.InstanceID]fleet.Status{}, Nodes: map[fleet.NodeID]fleet.Node{},
-		Sessions: map[fleet.NodeID]fleet.NodeSession{}, Loops: map[fleet.GroupName]fleet.CrashLoop{},
+		Sessions: map[fleet.NodeID]fleet.NodeSession{}, Loops: map[fleet.GroupName]crashloop.Loop{},
 		Pending: map[fleet.InstanceID]fleet.Pending{}, Owners: map[string]int64{},
 		Desired: map[fleet.NodeID]fleet.NodeDesired{}, Deployments: map[string]deployment.Deployment{},
 		Progress: map[string]deployment.Progress{}, Figures: map[string]reports.ReportPart{},

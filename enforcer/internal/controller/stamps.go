@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
@@ -159,7 +160,7 @@ func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
 			each(stampOrder, r.At)
 		case *fleet.Group:
 			_ = each(stampUpdated, r.UpdatedAt) && each(stampReset, r.CrashesResetAt) && each(stampScaled, r.ScaledAt)
-		case *fleet.CrashLoop:
+		case *crashloop.Loop:
 			each(stampLoop, r.PausedAt)
 		case *scaling.Decision:
 			each(stampScaling, r.At)
@@ -287,7 +288,7 @@ func (st *stamps) group(g *fleet.Group, now time.Time) *fleet.Group {
 }
 
 // loop returns a crash loop with its times in this process's clock; nil for none.
-func (st *stamps) loop(l *fleet.CrashLoop, now time.Time) *fleet.CrashLoop {
+func (st *stamps) loop(l *crashloop.Loop, now time.Time) *crashloop.Loop {
 	if l == nil {
 		return nil
 	}
@@ -299,7 +300,7 @@ func (st *stamps) loop(l *fleet.CrashLoop, now time.Time) *fleet.CrashLoop {
 	return &out
 }
 
-func shiftedLoop(l fleet.CrashLoop, by time.Duration) fleet.CrashLoop {
+func shiftedLoop(l crashloop.Loop, by time.Duration) crashloop.Loop {
 	l.Since, l.PausedAt, l.PausedUntil = l.Since.Add(by), l.PausedAt.Add(by), l.PausedUntil.Add(by)
 	return l
 }

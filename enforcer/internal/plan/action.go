@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
@@ -86,7 +87,7 @@ type Action struct {
 	// Order is the order of a Stop or Order action; empty when the instance is on no node.
 	Order fleet.OrderAction
 	// Loop is the record that SetCrashLoop writes.
-	Loop fleet.CrashLoop
+	Loop crashloop.Loop
 	// Progress is the record that SetProgress writes.
 	Progress deployment.Progress
 	// Scaling is the record that SetScaling writes.

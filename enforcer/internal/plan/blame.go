@@ -3,7 +3,7 @@ package plan
 import (
 	"time"
 
-	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
 
@@ -14,7 +14,7 @@ const blameSlack = 10 * time.Second
 // blame returns the likely cause of the group's crashes after a time: a node, a revision,
 // or none. A node is not a suspect when it is the only one, because then everything crashes
 // there.
-func (p *pass) blame(after time.Time) fleet.Blame {
+func (p *pass) blame(after time.Time) crashloop.Blame {
 	var own, all []*reports.Crash
 	for c := range p.in.Crashes {
 		if !c.At.After(after) {
@@ -27,14 +27,14 @@ func (p *pass) blame(after time.Time) fleet.Blame {
 	}
 	b := reports.BlameOf(own, all)
 	if b.Suspect == reports.SuspectNode && !p.in.Elsewhere(b.Node) {
-		return fleet.Blame{}
+		return crashloop.Blame{}
 	}
 	return b
 }
 
 // tolerance is how many crashes within the window pause the group. It doubles while one
 // node is the likely cause, because by then the scheduler avoids that node.
-func (p *pass) tolerance(b fleet.Blame) int {
+func (p *pass) tolerance(b crashloop.Blame) int {
 	if b.Suspect == reports.SuspectNode {
 		return 2 * p.in.Limits.CrashLimit
 	}

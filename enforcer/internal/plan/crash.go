@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 )
 
 // gate returns the time from which the group may start instances. When the crash limit is
@@ -97,12 +98,12 @@ func (p *pass) crashesAfter(from time.Time) []time.Time {
 	return out
 }
 
-func (p *pass) nextLoop(crashes []time.Time) fleet.CrashLoop {
+func (p *pass) nextLoop(crashes []time.Time) crashloop.Loop {
 	level := 1
 	if p.in.CrashLoop != nil && !p.in.CrashLoop.ResetBy(p.group()) {
 		level += p.in.CrashLoop.Level
 	}
-	loop := fleet.CrashLoop{
+	loop := crashloop.Loop{
 		Group: p.group().Name, GroupRevision: p.group().Revision, Level: level,
 		Since: crashes[0], Crashes: len(crashes), PausedAt: p.now, PausedUntil: p.now.Add(p.in.Limits.pause(level)),
 		Last: p.lastCrash(),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
 
@@ -148,7 +149,7 @@ func TestAStaticInstanceRemembersItsCrashes(t *testing.T) {
 }
 
 func TestWhatEndsAPauseAndWhatDoesNotCount(t *testing.T) {
-	loop := &fleet.CrashLoop{
+	loop := &crashloop.Loop{
 		Group: "g", GroupRevision: 1, Ancestors: map[fleet.GroupName]int64{"parent": 1}, Level: 1,
 		Since: at(-30 * time.Second), PausedAt: at(-10 * time.Second), PausedUntil: at(time.Minute),
 	}
@@ -384,7 +385,7 @@ func TestABadNodeIsBlamedAndPausesLaterWhileThereIsAnother(t *testing.T) {
 		rule      string
 		elsewhere bool
 		crashes   int
-		suspect   fleet.Suspect
+		suspect   crashloop.Suspect
 	}{{"with another node", true, 6, reports.SuspectNode}, {"on the only node", false, 3, ""}} {
 		s := loops(t)
 		s.add(online)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 )
 
 func TestEvictions(t *testing.T) {
@@ -94,7 +95,7 @@ func TestEvictions(t *testing.T) {
 		}, 0, []string{"settle i00001: Rebalanced"}},
 		{"and not while it pauses after crashes", func(s *sim) {
 			s.group.Spec.Rebalance = true
-			s.loop = &fleet.CrashLoop{Group: "g", GroupRevision: 1, Level: 1, PausedUntil: at(time.Minute)}
+			s.loop = &crashloop.Loop{Group: "g", GroupRevision: 1, Level: 1, PausedUntil: at(time.Minute)}
 			rebalanced(s, s.add(manual, online))
 		}, 11 * time.Minute, []string{"settle i00001: Rebalanced"}},
 		{"while the other is not ready both stay, above the maximum too", func(s *sim) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
@@ -31,7 +32,7 @@ type Input struct {
 	// Instances are all instances of the group, in any order.
 	Instances []*fleet.Instance
 	// CrashLoop is the group's crash loop, or nil.
-	CrashLoop *fleet.CrashLoop
+	CrashLoop *crashloop.Loop
 	// Scaled is the group's latest scaling decision, or nil. Its Target is 0 if it no longer applies.
 	Scaled *scaling.Decision
 	// Crashes are the recorded crashes of all groups. The latest ones may be missing.

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
@@ -39,7 +40,7 @@ func anySim(t *rapid.T) *sim {
 		s.group.ScaledAt = moment(t, "scaledAt")
 	}
 	if rapid.IntRange(0, 3).Draw(t, "looped") == 0 {
-		s.loop = &fleet.CrashLoop{
+		s.loop = &crashloop.Loop{
 			Group: "g", GroupRevision: 1, Level: rapid.IntRange(1, 9).Draw(t, "level"),
 			PausedUntil: moment(t, "pausedUntil").Add(30 * time.Minute),
 		}
@@ -167,7 +168,7 @@ func TestOnlyCrashesOfItsOwnRevisionPauseAGroup(t *testing.T) {
 			i.Intent.GroupRevision = rapid.Int64Range(1, 2).Draw(t, "revision")
 			i.Intent.Crashes = append(i.Intent.Crashes, at(-time.Second))
 		}
-		loop := func() (found *fleet.CrashLoop) {
+		loop := func() (found *crashloop.Loop) {
 			actions, _ := Group(s.input(), at(0))
 			for _, a := range actions {
 				if a.Kind == SetCrashLoop {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
@@ -93,7 +94,7 @@ func TestScaling(t *testing.T) {
 			s.with(100)
 		}, 0, nil},
 		{"nor in the pause after crashes", func(s *sim) {
-			s.loop = &fleet.CrashLoop{Group: "g", GroupRevision: 1, Level: 1, PausedUntil: at(m)}
+			s.loop = &crashloop.Loop{Group: "g", GroupRevision: 1, Level: 1, PausedUntil: at(m)}
 			s.with(100)
 		}, m, nil},
 		{"an idle instance waits for its time", func(s *sim) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
@@ -27,7 +28,7 @@ type sim struct {
 	whole     *fleet.GroupSpec // nil means the group's own spec
 	ancestors []*fleet.Group
 	instances []*fleet.Instance
-	loop      *fleet.CrashLoop
+	loop      *crashloop.Loop
 	sessions  map[fleet.NodeID]*fleet.NodeSession
 	plans     map[string]*fleet.Plan
 	players   map[fleet.InstanceID]int

@@ -7,12 +7,13 @@ import (
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 )
 
 // The suspects. The empty value means that the crashes do not show one.
 const (
-	SuspectRevision fleet.Suspect = "revision" // the group's spec: the same failure on several nodes
-	SuspectNode     fleet.Suspect = "node"     // a node: different failures of several groups
+	SuspectRevision crashloop.Suspect = "revision" // the group's spec: the same failure on several nodes
+	SuspectNode     crashloop.Suspect = "node"     // a node: different failures of several groups
 )
 
 // blameFrom is how many crashes of a group must agree.
@@ -22,7 +23,7 @@ const blameFrom = 2
 // all groups and may include own. A majority of own must agree: the same failure on several nodes
 // blames the revision. The same node blames that node, if other groups crashed there too, with
 // other failures.
-func BlameOf(own, all []*Crash) fleet.Blame {
+func BlameOf(own, all []*Crash) crashloop.Blame {
 	byFailure, byNode := map[string]int{}, map[fleet.NodeID]int{}
 	for _, c := range own {
 		byFailure[c.Fingerprint]++
@@ -36,14 +37,14 @@ func BlameOf(own, all []*Crash) fleet.Blame {
 		}
 	}
 	if same >= blameFrom && 2*same > len(own) && len(nodes) > 1 {
-		return fleet.Blame{
+		return crashloop.Blame{
 			Suspect: SuspectRevision, Fingerprint: failure,
 			Because: fmt.Sprintf("%d crashes on %d nodes are the same failure (%s): the group itself is the likely fault", same, len(nodes), causeOf(own, failure)),
 		}
 	}
 	node, there := most(byNode)
 	if there < blameFrom || 2*there <= len(own) {
-		return fleet.Blame{}
+		return crashloop.Blame{}
 	}
 	groups, failures := map[fleet.GroupName]bool{}, map[string]bool{}
 	for _, c := range all {
@@ -52,9 +53,9 @@ func BlameOf(own, all []*Crash) fleet.Blame {
 		}
 	}
 	if len(groups) < 2 || len(failures) < 2 {
-		return fleet.Blame{}
+		return crashloop.Blame{}
 	}
-	return fleet.Blame{
+	return crashloop.Blame{
 		Suspect: SuspectNode, Node: node,
 		Because: fmt.Sprintf("%d groups crashed on node %s, with %d different failures: the node is the likely fault", len(groups), node, len(failures)),
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 )
 
 func TestBlameDistinguishesRevisionAndNode(t *testing.T) {
@@ -14,7 +15,7 @@ func TestBlameDistinguishesRevisionAndNode(t *testing.T) {
 	cases := []struct {
 		rule string
 		all  []*Crash
-		want fleet.Suspect
+		want crashloop.Suspect
 		says string
 	}{
 		{"nothing is known", nil, "", ""},

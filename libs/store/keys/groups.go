@@ -7,6 +7,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
@@ -25,8 +26,8 @@ func Groups() Prefix[fleet.Group] { return Prefix[fleet.Group]{Root + "groups/"}
 
 // CrashLoop is the pause of a group after repeated crashes. It is a record so that it survives
 // a failover. Written by the enforcer.
-func CrashLoop(group fleet.GroupName) Key[fleet.CrashLoop] {
-	return Key[fleet.CrashLoop]{Root + "crashloops/" + string(group)}
+func CrashLoop(group fleet.GroupName) Key[crashloop.Loop] {
+	return Key[crashloop.Loop]{Root + "crashloops/" + string(group)}
 }
 
 // Deployment is the request to replace a group's instances by new ones. The latest 20 of a group

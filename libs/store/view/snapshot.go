@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
@@ -99,7 +100,7 @@ type Snapshot struct {
 	Reports       Table[fleet.NodeID, *reports.Report]
 	Plans         Table[string, *fleet.StoredPlan]          // by digest
 	TemplateHeads Table[string, *content.TemplateHead]      // by "<group>/<name>"
-	CrashLoops    Table[fleet.GroupName, *fleet.CrashLoop]  //
+	CrashLoops    Table[fleet.GroupName, *crashloop.Loop]   //
 	Scalings      Table[fleet.GroupName, *scaling.Decision] // the latest of each group
 	Crashes       Table[string, *reports.Crash]             // by id
 	Names         Table[string, *keys.NameClaim]            // by "<group>/<ordinal>"

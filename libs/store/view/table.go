@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/allocation"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
@@ -69,7 +70,7 @@ func kindTables() map[Kind]kindTable {
 				return set(s.TemplateHeads, c.Key[0]+"/"+c.Key[1], c, raw)
 			},
 		},
-		KindCrashLoop:  table(1, func(s *Snapshot) *Table[fleet.GroupName, *fleet.CrashLoop] { return &s.CrashLoops }),
+		KindCrashLoop:  table(1, func(s *Snapshot) *Table[fleet.GroupName, *crashloop.Loop] { return &s.CrashLoops }),
 		KindScaling:    table(1, func(s *Snapshot) *Table[fleet.GroupName, *scaling.Decision] { return &s.Scalings }),
 		KindCrash:      table(1, func(s *Snapshot) *Table[string, *reports.Crash] { return &s.Crashes }),
 		KindName:       table(2, func(s *Snapshot) *Table[string, *keys.NameClaim] { return &s.Names }),

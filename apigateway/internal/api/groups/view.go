@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -56,9 +57,9 @@ type crashLoop struct {
 	// Revision is the revision of the group that crashed.
 	Revision int64 `json:"revision"`
 	// Suspect is the likely cause: revision or node. It is empty if the crashes do not show one.
-	Suspect fleet.Suspect `json:"suspect"`
-	Node    fleet.NodeID  `json:"node"` // the suspected node
-	Message string        `json:"message"`
+	Suspect crashloop.Suspect `json:"suspect"`
+	Node    fleet.NodeID      `json:"node"` // the suspected node
+	Message string            `json:"message"`
 }
 
 func (a *API) groupFor(c *gin.Context, s *view.Snapshot, g *fleet.Group) group {

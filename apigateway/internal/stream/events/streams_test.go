@@ -21,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 	"github.com/orreryhq/orrery/libs/store"
@@ -50,7 +51,7 @@ func TestEveryMutationYieldsItsEventWithTheRevisionAsID(t *testing.T) {
 		{store.Create(keys.Maintenance(), cluster.Maintenance{}), []events.Type{events.MaintenanceUpdated}},
 		{store.Create(keys.Deployment("lobby", 1), deployment.Deployment{Group: "lobby", Number: 1}), []events.Type{events.DeploymentCreated}},
 		{store.Create(keys.DeploymentProgress("lobby", 1), deployment.Progress{State: deployment.Completed}), []events.Type{events.DeploymentCompleted}},
-		{store.Create(keys.CrashLoop("lobby"), fleet.CrashLoop{Group: "lobby", Crashes: 3}), []events.Type{events.GroupCrashLoop}},
+		{store.Create(keys.CrashLoop("lobby"), crashloop.Loop{Group: "lobby", Crashes: 3}), []events.Type{events.GroupCrashLoop}},
 		{store.Create(keys.Scaling("lobby"), scaling.Decision{Group: "lobby", From: 1, To: 2}), []events.Type{events.GroupScaled}},
 	}
 	for _, step := range steps {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -169,7 +170,7 @@ func shown(g *fleet.Group) *fleet.Group {
 
 // crashLoop creates one event for each crash loop pause of a group.
 func (t *translator) crashLoop(c view.Change) {
-	before, after := record[fleet.CrashLoop](c.Before), record[fleet.CrashLoop](c.After)
+	before, after := record[crashloop.Loop](c.Before), record[crashloop.Loop](c.After)
 	if after == nil || before != nil && !after.PausedUntil.After(before.PausedUntil) {
 		return
 	}

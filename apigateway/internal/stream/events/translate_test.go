@@ -14,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/record"
@@ -316,15 +317,15 @@ func TestTranslate(t *testing.T) {
 			"a crash loop",
 			[]view.Change{{
 				Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"},
-				After: &fleet.CrashLoop{
+				After: &crashloop.Loop{
 					Group: "lobby", Crashes: 3, Since: at, PausedUntil: seen,
-					Blame: fleet.Blame{Suspect: reports.SuspectNode, Node: "n1", Because: "because"},
+					Blame: crashloop.Blame{Suspect: reports.SuspectNode, Node: "n1", Because: "because"},
 				},
 			}},
 			[]line{{"7", events.GroupCrashLoop, "lobby", events.Fields{
 				"group": "lobby", "crashCount": 3, "windowStart": at, "pausedUntil": seen,
 				"suspect": reports.SuspectNode, "suspectNode": fleet.NodeID("n1"),
-				"message": (&fleet.CrashLoop{Group: "lobby", Crashes: 3, Since: at, Blame: fleet.Blame{Because: "because"}}).Text(seen),
+				"message": (&crashloop.Loop{Group: "lobby", Crashes: 3, Since: at, Blame: crashloop.Blame{Because: "because"}}).Text(seen),
 			}}},
 		},
 		{
@@ -338,7 +339,7 @@ func TestTranslate(t *testing.T) {
 			}}},
 		},
 		{"the end of automatic scaling", []view.Change{{Kind: view.KindScaling, Rev: 7, Key: []string{"lobby"}, Before: &scaling.Decision{}}}, nil},
-		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &fleet.CrashLoop{}}}, nil},
+		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &crashloop.Loop{}}}, nil},
 
 		{
 			"a run of a schedule begins, and then ends",
