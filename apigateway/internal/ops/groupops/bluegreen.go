@@ -59,15 +59,13 @@ func fits(s *view.Snapshot, need fleet.Resources, enough int) int {
 			continue
 		}
 		room, instances := node.RoomUnder(desired), 0
-		free := node.Capacity
-		free.CPU = int(float64(free.CPU) * max(1, room.CPUFactor))
-		take := func(r fleet.Resources) {
-			free.MemoryMiB, free.CPU, free.DiskMiB = free.MemoryMiB-r.MemoryMiB, free.CPU-r.CPU, free.DiskMiB-r.DiskMiB
+		free, err := room.Of(node.Capacity)
+		if err != nil {
+			continue // the scheduler uses no such node either
 		}
-		take(room.Reserved)
 		for i := range s.NodeInstances(id) {
 			if i.HoldsNode() && i.Placement != nil {
-				take(i.Placement.Resources)
+				free = free.Sub(i.Placement.Resources)
 				instances++
 			}
 		}
