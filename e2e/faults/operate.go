@@ -118,6 +118,8 @@ func (t *trial) play(ctx context.Context) {
 	}
 	agents, web := map[string]*client.Client{}, &http.Client{Timeout: time.Second}
 	defer web.CloseIdleConnections()
+	reported := 0
+	defer func() { t.log("players were reported %d times", reported) }()
 	for pause.For(ctx, heartbeatEvery) {
 		events, err := t.history.Events()
 		if err != nil {
@@ -142,6 +144,7 @@ func (t *trial) play(ctx context.Context) {
 			if err := agents[node.AgentURL].Heartbeat(ctx, id, client.Heartbeat{Players: &players}); err != nil {
 				break // the others on the node would fail as well
 			}
+			reported++
 		}
 	}
 }
