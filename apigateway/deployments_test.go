@@ -71,7 +71,13 @@ func TestWrongDeploymentsAreRefused(t *testing.T) {
 		group, body, field string
 		status             int
 	}{
-		{"lobby", `{"strategy":"BLUE_GREEN"}`, "strategy", 422},
+		{"lobby", `{"strategy":"GREEN"}`, "strategy", 422},
+		{"lobby", `{"strategy":"BLUE_GREEN","batchSize":1}`, "batchSize", 422},
+		{"lobby", `{"strategy":"BLUE_GREEN","maxSurge":1}`, "maxSurge", 422},
+		{"lobby", `{"strategy":"BLUE_GREEN","maxUnavailable":0}`, "maxUnavailable", 422},
+		{"lobby", `{"strategy":"BLUE_GREEN","canaryInstances":1}`, "canaryInstances", 422},
+		{"world", `{"strategy":"BLUE_GREEN"}`, "strategy", 422},
+		{"manual", `{"strategy":"BLUE_GREEN"}`, "strategy", 422},
 		{"lobby", `{"strategy":""}`, "strategy", 422},
 		{"lobby", `{"batchSize":0}`, "batchSize", 422},
 		{"lobby", `{"batchSize":"two"}`, "batchSize", 400},
@@ -115,6 +121,28 @@ func TestADeploymentHasTheStrategyOfItsGroup(t *testing.T) {
 	s.group("lobby", map[string]any{"updateStrategy": "CANARY"})
 	s.do("POST", "/api/v1/groups/lobby/deploy?dryRun=true", nil).want(200).is("deployment.strategy", "CANARY")
 	s.do("POST", "/api/v1/groups/lobby/restart", nil).want(202).is("strategy", "ROLLING")
+}
+
+func TestABlueGreenDeploymentNeedsRoomForASecondSet(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", map[string]any{"memoryMb": 1024, "maxInstances": 3})
+	first, second := s.start("lobby"), s.start("lobby")
+	s.status(first, "node-1", fleet.Status{State: fleet.Online})
+	s.status(second, "node-1", fleet.Status{State: fleet.Online})
+	const deploy, body = "/api/v1/groups/lobby/deploy", `{"strategy":"blue_green"}`
+	before := s.revision()
+	s.do("POST", deploy, body).want(422).naming("maxInstances is 3: raise it to 4")
+	if moved := s.moved(before); len(moved) != 0 {
+		t.Errorf("a refused request wrote %v", moved)
+	}
+	s.do("PATCH", "/api/v1/groups/lobby", `{"maxInstances":4,"memoryMb":4096}`).want(200)
+	s.do("POST", deploy, body).want(422).naming("the nodes have room for")
+	s.do("PATCH", "/api/v1/groups/lobby", `{"memoryMb":1024}`).want(200)
+	s.do("POST", deploy+"?dryRun=true", body).want(200).is("replace.1.wave", 1).naming("2 replacements would start at once")
+	s.do("POST", deploy, body).want(202).is("strategy", "BLUE_GREEN").is("rollout.healthGateEnabled", true).is("rollout.autoRollbackOnFailure", true)
+	s.do("POST", lobbyDeployments+"/1/promote", nil).want(200).is("deployment.promoted", true)
 }
 
 func TestADryRunOfADeploymentListsWhatItReplacesInOrder(t *testing.T) {

@@ -76,3 +76,52 @@ func TestABadDeploymentIsRolledBackAndTheOriginalsStay(t *testing.T) {
 		}
 	}
 }
+
+func TestABlueGreenDeploymentSwitchesAllInstancesAtOnce(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	createGroup(t, admin, arenaGroup(t, c, "game", map[string]any{"minInstances": 2, "maxInstances": 4}))
+	before := map[string]bool{}
+	for _, i := range admin.AwaitRunning("game", 2) {
+		before[i.UID] = true
+	}
+	const one = "/api/v1/groups/game/deployments/1"
+	type progress struct {
+		State          string
+		Promoted       bool
+		ReadyInstances int
+	}
+	awaitProgress := func(what string, ok func(progress) bool) {
+		t.Helper()
+		await.That(t, what, func() string {
+			var p progress
+			r := admin.Do("GET", one, nil)
+			r.OK(200, &p)
+			return await.Unless(ok(p), "%s", r.Body)
+		})
+	}
+	admin.Do("POST", "/api/v1/groups/game/deploy", map[string]any{"strategy": "BLUE_GREEN", "minHealthySeconds": 1}).OK(202)
+	awaitProgress("the switch", func(p progress) bool {
+		states := map[string]int{}
+		for _, i := range admin.Instances("game") {
+			states[i.State]++
+			if i.State == "RUNNING" && !before[i.UID] && !p.Promoted {
+				var now progress
+				if admin.Do("GET", one, nil).OK(200, &now); !now.Promoted {
+					t.Fatalf("%s takes players before the switch", i.ID)
+				}
+			}
+		}
+		if states["RUNNING"]+states["DRAINING"] < 2 {
+			t.Fatalf("the instances are %v", states)
+		}
+		return p.Promoted
+	})
+	awaitProgress("the end", func(p progress) bool { return p.State == "COMPLETED" })
+	for _, i := range admin.AwaitRunning("game", 2) {
+		if before[i.UID] {
+			t.Errorf("%s was not replaced", i.ID)
+		}
+	}
+}

@@ -47,7 +47,7 @@ func measureAPI(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	if err := all.measureColdStart(ctx, b); err != nil {
+	if err := all.measureColdStart(ctx, b, apiColdStarts, "gateway_cold_start_s", 1); err != nil {
 		return err
 	}
 	a := &apiBench{bench: b, client: &http.Client{}}
@@ -77,10 +77,10 @@ func seedAt(ctx context.Context, endpoint, agent string) error {
 
 // measureColdStart starts gateways one after the other and measures the time from exec to
 // the first answer.
-func (g *gateways) measureColdStart(ctx context.Context, b *bench) error {
+func (g *gateways) measureColdStart(ctx context.Context, b *bench, starts int, id string, limit float64) error {
 	client, token := &http.Client{}, ""
 	var took []time.Duration
-	for n := range apiColdStarts {
+	for n := range starts {
 		began := time.Now()
 		one, err := g.start(ctx, fmt.Sprint("cold-", n))
 		if err != nil {
@@ -96,7 +96,7 @@ func (g *gateways) measureColdStart(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	b.report("gateway_cold_start_s", quantile(took, 0.5)/1000, "s", 1)
+	b.report(id, quantile(took, 0.5)/1000, "s", limit)
 	return nil
 }
 

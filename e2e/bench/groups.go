@@ -16,9 +16,26 @@ const (
 	claimers = 64
 )
 
-// measureGroups measures the operation of groups: claims of slots of ready instances over HTTP, until all
-// slots are taken.
+// measureGroups measures the operation of groups: the enforcer's decisions, scaling and deployments with
+// simulated instances, and claims.
 func measureGroups(ctx context.Context, b *bench) error {
+	figures, err := goBench(ctx, "./enforcer/internal/controller", "^BenchmarkPass$")
+	if err != nil {
+		return err
+	}
+	for _, f := range figures {
+		b.report(f.id, f.value, f.unit, passLimit)
+	}
+	for _, measure := range []func(context.Context, *bench) error{measureChanges, measureScale, measureRollouts, measureClaims} {
+		if err := measure(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureClaims measures claims of slots of ready instances over HTTP, until all slots are taken.
+func measureClaims(ctx context.Context, b *bench) error {
 	s, err := b.startStandalone(ctx, "-memory", "1000000", "-cpu", "1000000")
 	if err != nil {
 		return err

@@ -52,6 +52,7 @@ var families = []family{
 	{"events", measureEvents},
 	{"operate", measureOperate},
 	{"groups", measureGroups},
+	{"fleet100k", measureLargeFleet},
 	{"template", measureTemplate},
 	{"content", measureContent},
 }
@@ -70,6 +71,8 @@ type bench struct {
 	standalone, arena string
 	// contentMiB is the size of the largest template.
 	contentMiB int
+	// fleetShare is the divisor of the size of the large fleet.
+	fleetShare int
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -79,6 +82,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	fs.SetOutput(stderr)
 	pattern := fs.String("run", ".", "regular expression of the families to measure")
 	size := fs.Int("content-mib", contentMiB, "size of the template of the family content; smaller ones for a quick look")
+	share := fs.Int("fleet-share", 1, "divide the size of the family fleet100k by this, for a quick look")
 	profile := fs.String("cpuprofile", "", "write a profile of this program's processor time to a file")
 	if err := fs.Parse(args); err != nil {
 		return 2
@@ -103,14 +107,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	if err := measureAll(ctx, wanted, *size, stdout, stderr); err != nil {
+	if err := measureAll(ctx, wanted, &bench{out: stdout, contentMiB: *size, fleetShare: max(1, *share)}, stderr); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 1
 	}
 	return 0
 }
 
-func measureAll(ctx context.Context, wanted *regexp.Regexp, contentMiB int, stdout, stderr io.Writer) error {
+func measureAll(ctx context.Context, wanted *regexp.Regexp, b *bench, stderr io.Writer) error {
 	began := time.Now()
 	dir, err := os.MkdirTemp("", "orrery-bench-")
 	if err != nil {
@@ -122,7 +126,7 @@ func measureAll(ctx context.Context, wanted *regexp.Regexp, contentMiB int, stdo
 		return err
 	}
 	defer os.RemoveAll(memory)
-	b := &bench{out: stdout, dir: dir, memory: memory, contentMiB: contentMiB}
+	b.dir, b.memory = dir, memory
 	if b.standalone, err = b.build(ctx, "./standalone"); err != nil {
 		return err
 	}

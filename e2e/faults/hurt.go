@@ -32,6 +32,9 @@ func (t *trial) hurt(ctx context.Context) {
 			if undo == nil {
 				return
 			}
+			if f.Kind == plan.Drain && f.For == 0 {
+				return // see endDrains
+			}
 			pause.For(ctx, f.For)
 			undo()
 			t.log("over: %v", f)
@@ -88,6 +91,10 @@ func (t *trial) strike(ctx context.Context, f plan.Fault) func() {
 		t.scale(ctx, f)
 	case plan.Switch:
 		t.switchPolicy(ctx, f)
+	case plan.Deploy:
+		t.deploy(ctx, f)
+	case plan.Drain:
+		return t.drain(ctx, f)
 	case plan.PowerCut:
 		node := t.site.Node(f.Target)
 		t.markKilled(node.PowerCut())

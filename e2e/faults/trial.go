@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/orreryhq/orrery/e2e/cluster/site"
@@ -37,6 +38,8 @@ type trial struct {
 	programs site.Programs
 	out      io.Writer
 	start    time.Time
+	// story is what happens; nil means scenes.
+	story func(context.Context) []string
 
 	site    *site.Site
 	api     *api
@@ -51,7 +54,8 @@ type trial struct {
 	broken []string     // problems found while faults were active
 	hurts  []spell      // the applied faults
 
-	calm bool // crashes have stopped
+	calm bool        // crashes have stopped
+	over atomic.Bool // the faults are over
 
 	// Results for the report.
 	converged time.Duration
@@ -133,7 +137,11 @@ func (t *trial) withStore(ctx context.Context) []string {
 	recording, stop := context.WithCancel(ctx)
 	var recorder sync.WaitGroup
 	recorder.Go(func() { t.history.Run(recording, t.store) })
-	broken := t.scenes(ctx)
+	story := t.scenes
+	if t.story != nil {
+		story = t.story
+	}
+	broken := story(ctx)
 	stop()
 	recorder.Wait()
 	return append(broken, t.check()...)
@@ -151,16 +159,27 @@ func (t *trial) scenes(ctx context.Context) []string {
 	if err := os.WriteFile(filepath.Join(t.recordDir(), record.Storm), nil, 0o644); err != nil {
 		return collect(err)
 	}
+	if t.scenario.Has(plan.Deploy, "") || t.scenario.Has(plan.Drain, "") {
+		playing, stop := context.WithCancel(ctx)
+		var players sync.WaitGroup
+		defer players.Wait()
+		defer stop()
+		players.Go(func() { t.play(playing) })
+	}
 	t.hurt(ctx)
 	healed := time.Now()
 	t.log("the faults are over")
+	t.over.Store(true)
 	if err := t.redeclare(ctx); err != nil {
 		return collect(err)
 	}
-	left := t.settle(ctx, convergeWithin-time.Since(healed), func(g plan.Group) int { return g.Final })
+	if err := t.endDrains(ctx); err != nil {
+		return collect(err)
+	}
+	left := t.settle(ctx, t.patience()-time.Since(healed), func(g plan.Group) int { return g.Final })
 	t.converged = time.Since(healed)
 	if len(left) > 0 {
-		return append([]string{fmt.Sprintf("it did not converge within %v of the last fault:", convergeWithin)}, left...)
+		return append([]string{fmt.Sprintf("it did not converge within %v of the last fault:", t.patience())}, left...)
 	}
 	return t.rest(ctx)
 }
@@ -336,7 +355,7 @@ func (t *trial) unsettled(ctx context.Context, wanted func(plan.Group) int) []st
 	for _, g := range t.scenario.Groups {
 		counts[fleet.GroupName(g.Name)] = wanted(g)
 	}
-	return check.Settled(last, counts, living(runs))
+	return append(check.Settled(last, counts, living(runs)), check.Operated(last)...)
 }
 
 // catchUp waits until the recorder has all of etcd's history.

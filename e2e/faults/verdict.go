@@ -25,13 +25,15 @@ func (t *trial) check() []string {
 		lives[r.PID] = true
 	}
 	exits := check.Exits{
-		Runs: runs, Events: events, MayShrink: t.mayShrink, MayFail: t.mayFail, Exclusive: t.exclusive, MayExpire: t.mayExpire,
+		Runs: runs, Events: events, MayShrink: t.mayShrink, MayReplace: t.mayReplace, MayFail: t.mayFail, Exclusive: t.exclusive, MayExpire: t.mayExpire,
 		Living: func(pid int) bool { return lives[pid] },
 		Killed: func(pid int) bool { return t.killed[pid] },
 	}
 	out := slices.Concat(t.broken, check.StaticOverlaps(runs), check.PortClashes(runs), check.DataLosses(runs), check.WrongFiles(runs))
 	records, err := check.Records(events)
 	out = append(append(out, records...), collect(err)...)
+	occupied, err := check.Occupied(events)
+	out = append(append(out, occupied...), collect(err)...)
 	ends, err := exits.Check()
 	return append(append(out, ends...), collect(err)...)
 }
@@ -43,9 +45,12 @@ func (t *trial) mayShrink(name fleet.GroupName) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(t.scenario.Faults, func(f plan.Fault) bool {
-		return f.Kind == plan.Scale && f.Target == string(name)
-	})
+	return t.scenario.Has(plan.Scale, string(name)) || t.scenario.Has(plan.Deploy, string(name)) || t.scenario.Has(plan.Drain, "")
+}
+
+// mayReplace reports whether the scenario replaces instances of a group for a reason.
+func (t *trial) mayReplace(name fleet.GroupName, why fleet.Reason) bool {
+	return why == fleet.ReasonDeployment && t.scenario.Has(plan.Deploy, string(name)) || why == fleet.ReasonNodeDrained && t.scenario.Has(plan.Drain, "")
 }
 
 // exclusive reports whether a static group may be replaced elsewhere.

@@ -139,7 +139,9 @@ func (i *Instance) Retiring() bool {
 }
 
 // TakesPlayers reports whether players may be sent to the instance.
-func (i *Instance) TakesPlayers() bool { return i.State() == Online && !i.Retiring() }
+func (i *Instance) TakesPlayers() bool {
+	return i.State() == Online && !i.Retiring() && !i.Intent.Standby
+}
 
 // Terminal reports whether the wanted generation has ended.
 func (i *Instance) Terminal() bool { return i.State().Terminal() }

@@ -74,6 +74,9 @@ type Intent struct {
 	// Retire is set while the instance empties before it is stopped. Only the enforcer sets it. A
 	// new generation does not have it.
 	Retire *Retirement `json:"retire,omitempty"`
+	// Standby is set while the instance takes no players although it may be ready: it waits, with the
+	// others of its BLUE_GREEN deployment, until it takes over. Only the enforcer changes it.
+	Standby bool `json:"standby,omitempty"`
 }
 
 // Retirement says why an instance empties before it is stopped, and how long that may take. A

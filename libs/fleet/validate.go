@@ -101,7 +101,7 @@ func (s GroupSpec) validateRun() []error {
 	p.Check(validate.OneOf(s.OnCrash, CrashReplace, CrashRestart, CrashStop), "onCrash", "must be replace, restart or stop, not %q", validate.Clip(string(s.OnCrash)))
 	p.Check(validate.OneOf(s.OnNodeReturn, "", KeepOriginal, KeepReplacement), "onNodeReturn", "must be keepOriginal or keepReplacement, not %q", validate.Clip(string(s.OnNodeReturn)))
 	p.Check(validate.OneOf(s.OnNodeLoss, "", NodeLossReplace, NodeLossWait, NodeLossStop), "onNodeLoss", "must be replace, wait or stop, not %q", validate.Clip(string(s.OnNodeLoss)))
-	p.Check(validate.OneOf(s.UpdateStrategy, "", "ROLLING", "CANARY"), "updateStrategy", "must be ROLLING or CANARY, not %q", validate.Clip(s.UpdateStrategy))
+	p.Check(validate.OneOf(s.UpdateStrategy, "", "ROLLING", "CANARY", "BLUE_GREEN"), "updateStrategy", "must be ROLLING, CANARY or BLUE_GREEN, not %q", validate.Clip(s.UpdateStrategy))
 	return p.List
 }
 

@@ -19,6 +19,9 @@ type Exits struct {
 	// MayShrink reports whether a group may have surplus instances, because its count was
 	// lowered or because one was on a lost node.
 	MayShrink func(fleet.GroupName) bool
+	// MayReplace reports whether instances of a group may be ordered to end for a reason, because the
+	// group is deployed or a node drained. Nil means never.
+	MayReplace func(fleet.GroupName, fleet.Reason) bool
 	// Exclusive reports whether a group's instances end with their node's session.
 	Exclusive func(fleet.GroupName) bool
 	// MayExpire reports whether a node's session may have been about to expire at a time,
@@ -107,6 +110,8 @@ func (x Exits) order(o *observed, after *history.State, order fleet.Order) {
 	in := after.Intents[order.Instance]
 	switch {
 	case slices.Contains(why, order.Reason):
+		return
+	case x.MayReplace != nil && x.MayReplace(in.Group, order.Reason):
 		return
 	case slices.Contains(shrinking, order.Reason) && (x.MayShrink(in.Group) || o.lost[in.Group]):
 		return

@@ -1,8 +1,13 @@
 package history
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
+	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
@@ -18,6 +23,13 @@ type Records struct {
 	Sessions   map[fleet.NodeID]fleet.NodeSession
 	Loops      map[fleet.GroupName]crashloop.Loop
 	Pending    map[fleet.InstanceID]fleet.Pending
+	// Desired are the wishes of operators about nodes.
+	Desired map[fleet.NodeID]fleet.NodeDesired
+	// Deployments and Progress are by the common end of their keys.
+	Deployments map[string]deployment.Deployment
+	Progress    map[string]deployment.Progress
+	// Figures are by node and part.
+	Figures map[string]reports.ReportPart
 	// Owners maps shard keys to their create revisions.
 	Owners map[string]int64
 }
@@ -35,6 +47,8 @@ func newRecords() Records {
 		Statuses: map[fleet.InstanceID]fleet.Status{}, Nodes: map[fleet.NodeID]fleet.Node{},
 		Sessions: map[fleet.NodeID]fleet.NodeSession{}, Loops: map[fleet.GroupName]crashloop.Loop{},
 		Pending: map[fleet.InstanceID]fleet.Pending{}, Owners: map[string]int64{},
+		Desired: map[fleet.NodeID]fleet.NodeDesired{}, Deployments: map[string]deployment.Deployment{},
+		Progress: map[string]deployment.Progress{}, Figures: map[string]reports.ReportPart{},
 	}
 }
 
@@ -62,6 +76,14 @@ func (r *Records) set(e Event) error {
 		return put(r.Loops, fleet.GroupName(last), e)
 	case "pending":
 		return put(r.Pending, fleet.InstanceID(last), e)
+	case "nodes-desired":
+		return put(r.Desired, fleet.NodeID(last), e)
+	case "deployments":
+		return put(r.Deployments, strings.Join(rest, "/"), e)
+	case "deployment-progress":
+		return put(r.Progress, strings.Join(rest, "/"), e)
+	case "figures":
+		return put(r.Figures, strings.Join(rest, "/"), e)
 	case "sessions":
 		if rest[0] == "node" {
 			return put(r.Sessions, fleet.NodeID(last), e)
@@ -87,6 +109,25 @@ func put[K comparable, T any](m map[K]T, k K, e Event) error {
 	}
 	m[k] = v
 	return nil
+}
+
+// Players returns the reported number of players of an instance on a node.
+func (r *Records) Players(node fleet.NodeID, id fleet.InstanceID) int {
+	return r.Figures[string(node)+"/"+strconv.Itoa(id.Part())].Instances[id].Players
+}
+
+// Latest returns the latest deployment of a group with its progress. ok is false without one.
+func (r *Records) Latest(group fleet.GroupName) (latest deployment.Joined, ok bool) {
+	for name, d := range r.Deployments {
+		if d.Group != group || ok && d.Number < latest.Number {
+			continue
+		}
+		latest, ok = deployment.Joined{Deployment: &d}, true
+		if p, begun := r.Progress[name]; begun {
+			latest.Progress = &p
+		}
+	}
+	return latest, ok
 }
 
 // Instances returns the records joined by instance. If an instance has several placements,

@@ -131,6 +131,8 @@ func weights(f Features) []weight {
 		{Compact, 2},
 		{KillWorkload, 4},
 		{Scale, 3},
+		{Deploy, 5},
+		{Drain, 4},
 	}
 	if f.NodeLoss {
 		out = append(out, weight{PowerCut, 3})
@@ -189,6 +191,10 @@ func (g *generator) fault(at time.Duration) Fault {
 		return g.scale(f)
 	case Switch:
 		f.Target, f.Number = world, g.IntN(2)
+	case Deploy:
+		return g.deploy(f)
+	case Drain:
+		return g.drain(f)
 	case PowerCut:
 		f.Target, f.For = pick(g, g.NodeIDs()...), g.between(TTL/2, 4*TTL)
 	case FillDisk:
@@ -218,6 +224,28 @@ func (g *generator) killWorkload(f Fault) Fault {
 	}
 	g.kills[group.Name]++
 	f.Target, f.Number = group.Name, g.IntN(max(1, group.Count))
+	return f
+}
+
+// deploy returns a deployment of a group whose instances do not crash by themselves. Most of its
+// instances are replaced at once, because the scenario waits for its end.
+func (g *generator) deploy(f Fault) Fault {
+	steady := slices.DeleteFunc(slices.Clone(g.Groups), func(group Group) bool { return group.Crash > 0 })
+	f.Target, f.Number = pick(g, steady...).Name, 2+g.IntN(3)
+	return f
+}
+
+// drain returns a drain. A drained node's instances that were started by hand are not replaced, so
+// that scenarios with such instances stop a service instead.
+func (g *generator) drain(f Fault) Fault {
+	if slices.ContainsFunc(g.Groups, func(group Group) bool { return group.ByHand }) {
+		f.Kind, f.Target, f.For = Stop, pick(g, g.Services()...), g.between(0, 2*TTL)
+		return f
+	}
+	f.Target, f.Number = pick(g, g.NodeIDs()...), 2+g.IntN(5)
+	if g.IntN(2) == 0 {
+		f.For = g.between(TTL, 3*TTL)
+	}
 	return f
 }
 

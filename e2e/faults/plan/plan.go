@@ -6,6 +6,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -95,6 +96,11 @@ const (
 	// PowerCut kills an agent and everything on its node with SIGKILL, and starts the agent
 	// again after the duration.
 	PowerCut Kind = "power cut"
+	// Deploy requests a rolling deployment of a group.
+	Deploy Kind = "deploy"
+	// Drain empties a node, and ends the drain after the duration. Without a duration, the drain
+	// is ended once it is complete after all faults.
+	Drain Kind = "drain"
 	// FillDisk fills the disk of a node and kills a workload there, so that a start is
 	// attempted on it.
 	FillDisk Kind = "fill disk"
@@ -112,7 +118,8 @@ type Fault struct {
 	// of etcd.
 	Peer string
 	// Number depends on the kind: the count for Scale, 1 for replace and 0 for wait for
-	// Switch, the position for KillWorkload, the milliseconds for Delay.
+	// Switch, the position for KillWorkload, the milliseconds for Delay, the batch for Deploy,
+	// the seconds until its deadline for Drain.
 	Number int
 }
 
@@ -141,6 +148,10 @@ func (f Fault) String() string {
 		fmt.Fprintf(&b, " to %s", f.Policy())
 	case KillWorkload:
 		fmt.Fprintf(&b, ", number %d", f.Number)
+	case Deploy:
+		fmt.Fprintf(&b, ", %d at once", f.Number)
+	case Drain:
+		fmt.Fprintf(&b, " within %d s", f.Number)
 	case Delay:
 		fmt.Fprintf(&b, " by %d ms", f.Number)
 	}
@@ -148,6 +159,11 @@ func (f Fault) String() string {
 		fmt.Fprintf(&b, " for %v", f.For)
 	}
 	return b.String()
+}
+
+// Has reports whether the scenario has a fault of a kind with a target; "" is any target.
+func (s Scenario) Has(k Kind, target string) bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == k && (target == "" || f.Target == target) })
 }
 
 // Services returns the names of the services' replicas, including agents.

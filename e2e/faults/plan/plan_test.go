@@ -74,9 +74,9 @@ func targeted(s plan.Scenario, f plan.Fault) bool {
 	switch f.Kind {
 	case plan.Outage, plan.Compact:
 		return f.Target == ""
-	case plan.KillWorkload, plan.Scale, plan.Switch:
+	case plan.KillWorkload, plan.Scale, plan.Switch, plan.Deploy:
 		return slices.ContainsFunc(s.Groups, func(g plan.Group) bool { return g.Name == f.Target })
-	case plan.PowerCut, plan.FillDisk:
+	case plan.PowerCut, plan.FillDisk, plan.Drain:
 		return slices.Contains(s.NodeIDs(), f.Target)
 	}
 	return slices.Contains(append(s.Services(), s.MemberNames()...), f.Target)

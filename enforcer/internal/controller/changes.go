@@ -116,6 +116,9 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		if ch.Before == nil {
 			c.queue.AddAfter(prune, pruneAfter)
 		}
+		if crash, ok := ch.After.(*reports.Crash); ok && judgesCrashes(b.After, crash.Group) {
+			c.look(crash.Group)
+		}
 	case view.KindReport:
 		c.reported(b, ch)
 	case view.KindTemplateHead: // see lookAtUnrunnable
@@ -234,6 +237,12 @@ func (c *Controller) reported(b *view.Batch, ch *view.Change) {
 func gated(s *view.Snapshot, g fleet.GroupName) bool {
 	d, ok := s.LatestDeployment(g)
 	return ok && d.Active() && d.Options.MinHealthyTPS > 0
+}
+
+// judgesCrashes reports whether the latest deployment of a group may fail because of a new kind of crash.
+func judgesCrashes(s *view.Snapshot, g fleet.GroupName) bool {
+	d, ok := s.LatestDeployment(g)
+	return ok && d.Active() && d.Options.HealthGate
 }
 
 // loadDiffers reports whether two reports of an instance differ in what scaling depends on.

@@ -22,6 +22,8 @@ const (
 	Stop Kind = "stop"
 	// Retire sets the retirement of Instance, or ends it if Retirement is nil.
 	Retire Kind = "retire"
+	// Admit lets Instance take players; see fleet.Intent.Standby.
+	Admit Kind = "admit"
 	// Order writes an order for the node of Instance.
 	Order Kind = "order"
 	// ReportLost reports Instance as lost with its node.
@@ -51,7 +53,7 @@ const (
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Restart, Stop, Retire, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Retire, Admit, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
 
 // Action is one change to make and its reason.
 type Action struct {
@@ -70,6 +72,8 @@ type Action struct {
 	// Restores is the original that stays when a Stop ends its replacement. It then counts
 	// as never replaced. It may be nil.
 	Restores *fleet.Instance
+	// Standby is set when a new instance takes no players until it is admitted.
+	Standby bool
 	// WhileEmpty is set when a Stop may be committed only while the number of the instance's players
 	// has not changed.
 	WhileEmpty bool

@@ -71,7 +71,7 @@ func (p *pass) needed(i *fleet.Instance) bool {
 	}
 	ready := 0
 	for _, other := range p.all {
-		if p.living(other) && other.State() == fleet.Online {
+		if p.living(other) && other.State() == fleet.Online && !other.Intent.Standby {
 			ready++
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 func (p *pass) rolloutInput() rollout.Input {
 	return rollout.Input{
-		Deployments: p.in.Deployments, Instances: p.all, Maintenance: p.maintained(), CrashPaused: p.crashPaused,
+		Deployments: p.in.Deployments, Instances: p.all, Maintenance: p.maintained(), CrashPaused: p.crashPaused, Crashes: p.in.Crashes,
 		Plan: p.in.Plan, Players: p.in.Players, TPS: func(i *fleet.Instance) float64 { return p.in.Figures(i).TPS }, Moving: p.goes,
 	}
 }
@@ -75,7 +75,7 @@ func (p *pass) rolloutAction(s rollout.Step) (a Action, ok bool) {
 	}
 	switch s.Kind {
 	case rollout.Start:
-		a.Kind, a.Origin, a.Instance, a.Replaces = Create, i.Intent.Origin, nil, i
+		a.Kind, a.Origin, a.Instance, a.Replaces, a.Standby = Create, i.Intent.Origin, nil, i, s.Standby
 		if p.own(i) {
 			a.Origin = fleet.OriginMinimum
 		}
@@ -83,6 +83,8 @@ func (p *pass) rolloutAction(s rollout.Step) (a Action, ok bool) {
 		a.Kind = Restart
 	case rollout.Keep:
 		a.Kind = Retire
+	case rollout.Admit:
+		a.Kind = Admit
 	case rollout.Retire:
 		a.Kind = Retire
 		a.Retirement = &fleet.Retirement{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
 
 // deploy requests a deployment of the sim's group, with the default options after edits.
@@ -242,6 +243,40 @@ func TestRollout(t *testing.T) {
 			began(2, 0)(s)
 			s.latest().Progress.Promoted = false
 		}, keep - time.Second, []string{"set_progress FAILED 0/2"}},
+		{"a blue-green deployment starts all replacements at once", func(s *sim) {
+			s.group.Spec.Scaling.Min = 2
+			s.add(online)
+			s.add(online)
+			s.deploy(blueGreen())
+		}, 0, []string{"create minimum standby for i00001: Deployment", "create minimum standby for i00002: Deployment", "set_progress IN_PROGRESS 0/2"}},
+		{"no original retires while a replacement is not healthy", func(s *sim) {
+			s.group.Spec.Scaling.Min = 2
+			greens(s, online, starting)
+		}, 135 * time.Second, nil},
+		{"when all are healthy they take over together", func(s *sim) {
+			s.group.Spec.Scaling.Min = 2
+			greens(s, online, online)
+		}, 0, []string{"retire i00001: Deployment", "retire i00002: Deployment", "admit i00003: Deployment", "admit i00004: Deployment", "set_progress IN_PROGRESS 0/2"}},
+		{"a replacement that crashes before fails it, and the others stop at once", func(s *sim) {
+			s.group.Spec.Scaling.Min = 2
+			greens(s, online, crashed(at(-time.Second)))
+		}, keep - time.Second, []string{"stop i00003 by stop restores i00001: Deployment", "set_progress FAILED 0/2"}},
+		{"a replacement whose original is gone takes players", func(s *sim) {
+			s.group.Spec.Scaling.Min = 1
+			s.deploy(blueGreen())
+			s.deployments[0].Canceled = true
+			s.add(madeBy(1), online, standby)
+			began(1, 0)(s)
+		}, 0, []string{"admit i00001: Deployment", "set_progress CANCELLED 0/1"}},
+		{"when it ends early and both have players, the replacement retires", func(s *sim) {
+			s.group.Spec.Scaling.Min = 1
+			first := s.add(online)
+			s.deploy()
+			second := s.add(instead(first), madeBy(1), online)
+			s.players = map[fleet.InstanceID]int{first.Intent.ID: 1, second.Intent.ID: 1}
+			began(1, 0)(s)
+			s.latest().Progress.State, s.deployments[0].Canceled = deployment.Canceled, true
+		}, 0, []string{"retire i00002: Deployment"}},
 		{"after a rollback what it restores stays, and the others are replaced", func(s *sim) {
 			s.group.Spec.Scaling.Min = 2
 			s.add(madeBy(1), online)
@@ -270,6 +305,26 @@ func TestRollout(t *testing.T) {
 }
 
 func ordered0(i *fleet.Instance) { ordered(fleet.OrderStop, at(0))(i) }
+
+func standby(i *fleet.Instance) { i.Intent.Standby = true }
+
+func blueGreen() func(*deployment.Deployment) {
+	return func(d *deployment.Deployment) {
+		d.Strategy = deployment.BlueGreen
+		var r deployment.Requested
+		d.Options, _ = r.Complete(&d.Spec, d.Strategy)
+	}
+}
+
+// greens adds two instances and their replacements by a blue-green deployment that has begun.
+func greens(s *sim, one, two func(*fleet.Instance)) {
+	first, second := s.add(online), s.add(online)
+	s.deploy(blueGreen())
+	s.add(instead(first), madeBy(1), standby, one)
+	s.add(instead(second), madeBy(1), standby, two)
+	began(2, 0)(s)
+	s.latest().Progress.Promoted = false
+}
 
 func canary() func(*deployment.Deployment) {
 	return func(d *deployment.Deployment) {
@@ -321,7 +376,7 @@ func (w *world) act(i *fleet.Instance) {
 		state(fleet.Crashed, fleet.ReasonExited)
 	case i.State() == fleet.Starting && w.now.Sub(i.Status.ChangedAt) >= w.boot:
 		state(fleet.Online, fleet.ReasonReady)
-	case i.State() != fleet.Online || !w.joins:
+	case i.State() != fleet.Online || !w.joins || i.Intent.Standby:
 	case i.Retiring() && w.now.After(i.Intent.Retire.At.Add(time.Duration(i.Intent.Retire.TransferAfterSeconds)*time.Second)):
 		w.players[i.Intent.ID] = rapid.IntRange(0, 1).Draw(w.t, "left behind")
 	case i.Retiring():
@@ -365,8 +420,15 @@ func anyWorld(t *rapid.T) *world {
 		if zero := 0; rapid.Bool().Draw(t, "stop first") {
 			r.MaxSurge = &zero
 		}
-		if spec.Scaling.Mode != fleet.ScalingManual && rapid.Bool().Draw(t, "canary") {
-			d.Strategy = deployment.Canary
+		if spec.Scaling.Mode != fleet.ScalingManual {
+			d.Strategy = rapid.SampledFrom([]deployment.Strategy{deployment.Rolling, deployment.Canary, deployment.BlueGreen}).Draw(t, "strategy")
+		}
+		if d.Strategy == deployment.BlueGreen {
+			if spec.Static.Enabled {
+				d.Strategy = deployment.Rolling
+			} else {
+				r = deployment.Requested{}
+			}
 		}
 		d.Options, _ = r.Complete(spec, d.Strategy)
 	})
@@ -440,6 +502,9 @@ func TestARolloutEndsWhateverCrashesAndJoins(t *testing.T) {
 			if i.Retiring() {
 				t.Fatalf("%s still retires after %s", i.Intent.ID, w.latest().State())
 			}
+			if i.Intent.Standby && i.Intent.Desired == fleet.DesiredRunning && !i.Terminal() {
+				t.Fatalf("%s takes no players after %s", i.Intent.ID, w.latest().State())
+			}
 		}
 		for place, n := range places {
 			if n > 1 {
@@ -512,4 +577,38 @@ func TestACanaryGoesOnWhenTheGroupShrinks(t *testing.T) {
 		}
 	}
 	t.Errorf("the second canary does not begin:\n%s", short(actions))
+}
+
+func TestANewKindOfCrashFailsAHealthGate(t *testing.T) {
+	for _, c := range []struct {
+		rule  string
+		gate  bool
+		old   string // the fingerprint of an earlier crash
+		state deployment.State
+	}{
+		{"without a gate", false, "", deployment.InProgress},
+		{"a crash that is new", true, "other", deployment.Failed},
+		{"a crash that the earlier instances had too", true, "bad", deployment.InProgress},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			s := newSim()
+			s.group.Spec.Scaling.Min = 2
+			first := s.add(online)
+			s.add(online)
+			d := s.deploy(func(d *deployment.Deployment) { d.Options.HealthGate = c.gate })
+			fresh := s.add(instead(first), madeBy(d.Number), crashed(at(-time.Second)))
+			began(2, 0)(s)
+			s.recorded = []*reports.Crash{
+				{Group: "g", Instance: first.Intent.ID, Generation: 1, Fingerprint: c.old},
+				{Group: "g", Instance: fresh.Intent.ID, Generation: 1, Name: "g-3", Fingerprint: "bad", Cause: "no such world"},
+			}
+			actions, _ := Group(s.input(), at(0))
+			s.apply(actions, at(0))
+			if p := s.latest().Progress; p.State != c.state {
+				t.Errorf("it is %s: %s", p.State, p.Message)
+			} else if c.state == deployment.Failed && p.Message != "g-3 crashed in a way in which no earlier instance did: no such world" {
+				t.Errorf("it says %q", p.Message)
+			}
+		})
+	}
 }

@@ -46,6 +46,8 @@ type sim struct {
 	unmet      bool
 	// deployments are those of the group, oldest first.
 	deployments []deployment.Joined
+	// recorded are the recorded crashes of all groups.
+	recorded []*reports.Crash
 	// maintenance is that of all groups.
 	maintenance bool
 	limits      Limits
@@ -111,7 +113,7 @@ func (s *sim) input() Input {
 		Deleted:   func(n fleet.NodeID) bool { return s.deleted[n] },
 		Drain:     func(n fleet.NodeID) *fleet.NodeDrain { return s.drains[n] },
 		Outage:    s.outage,
-		Crashes:   func(func(*reports.Crash) bool) {},
+		Crashes:   func(yield func(*reports.Crash) bool) { slices.Values(s.recorded)(yield) },
 		Elsewhere: func(fleet.NodeID) bool { return false },
 
 		Eviction: func(id fleet.InstanceID) *fleet.Eviction { return s.evictions[id] },
@@ -204,7 +206,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 		switch a.Kind {
 		case Create:
 			i := s.add(createdAt(now))
-			i.Intent.Origin, i.Intent.Reason, i.Intent.Deployment = a.Origin, a.Reason, s.number()
+			i.Intent.Origin, i.Intent.Reason, i.Intent.Deployment, i.Intent.Standby = a.Origin, a.Reason, s.number(), a.Standby
 			if a.Replaces != nil {
 				i.Intent.Replaces, i.Intent.Lineage = a.Replaces.Intent.ID, a.Replaces.Intent.Place()
 				s.edit(a.Replaces, func(old *fleet.Instance) {
@@ -233,6 +235,8 @@ func (s *sim) apply(actions []Action, now time.Time) {
 					i.Intent.Retire = &set
 				}
 			})
+		case Admit:
+			s.edit(a.Instance, func(i *fleet.Instance) { i.Intent.Standby = false })
 		case Stop:
 			s.edit(a.Instance, func(i *fleet.Instance) {
 				i.Intent.Desired, i.Intent.RestartPending, i.Intent.Retire = fleet.DesiredStopped, a.Again, nil
@@ -349,6 +353,9 @@ func short(actions []Action) string {
 		}
 		if a.Origin != "" {
 			line += " " + string(a.Origin)
+		}
+		if a.Standby {
+			line += " standby"
 		}
 		if a.Again {
 			line += " again"

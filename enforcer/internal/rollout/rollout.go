@@ -11,21 +11,28 @@
 //     replacement is healthy. Otherwise the instance retires first and starts again.
 //   - At most Options.Parallel instances are being replaced. They are counted from what runs.
 //   - A canary deployment replaces its first wave, and the others once that wave is healthy.
-//   - It fails when a canary crashes, when the group is paused after crashes of new instances, or
-//     when it comes no further in time. Time in which instances wait for their players to leave
+//   - A blue-green deployment starts replacements for all instances at once. They take no players
+//     until all of them are healthy. Then they take players, and all originals retire.
+//   - It fails when an instance of the first phase crashes, when the group is paused after crashes of
+//     new instances, or when it comes no further in time. With a health gate it also fails when a new
+//     instance crashes in a way in which the earlier ones did not. Time in which instances wait for their players to leave
 //     does not count: their own deadlines end it.
 //   - While it is paused, by a user or by maintenance, nothing new begins, and retiring instances
 //     take players again.
-//   - When it ends early, the originals stay, and their replacements stop once they are empty.
+//   - When it ends early, the originals stay, and their replacements stop once they are empty. If both
+//     have players, the replacement retires.
 package rollout
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
@@ -39,8 +46,10 @@ type Input struct {
 	Maintenance bool
 	// CrashPaused reports whether the group starts nothing because of crashes.
 	CrashPaused func() bool
-	Plan        func(digest string) *fleet.Plan
-	Players     func(*fleet.Instance) int
+	// Crashes are the recorded crashes of all groups. The latest ones may be missing.
+	Crashes iter.Seq[*reports.Crash]
+	Plan    func(digest string) *fleet.Plan
+	Players func(*fleet.Instance) int
 	// TPS returns the ticks per second that an instance reported, 0 if it never did.
 	TPS func(*fleet.Instance) float64
 	// Moving reports whether an instance leaves its node for another reason: it is moved, or its node
@@ -63,6 +72,8 @@ const (
 	Renew Kind = "renew"
 	// Stop stops Instance, which has no players; with Again, its next generation follows.
 	Stop Kind = "stop"
+	// Admit lets Instance take players.
+	Admit Kind = "admit"
 )
 
 // Step is one thing to do about an instance.
@@ -72,7 +83,9 @@ type Step struct {
 	// Restores is the original that stays when a Stop ends its replacement, or nil.
 	Restores *fleet.Instance
 	Again    bool
-	Message  string
+	// Standby is set when a replacement takes no players until a later Admit.
+	Standby bool
+	Message string
 }
 
 // Decision is what to do now.
@@ -147,6 +160,8 @@ type work struct {
 	// outdated are the instances to replace, in order. fresh are the living ones that are up to date.
 	outdated []deployment.Step
 	fresh    []*fleet.Instance
+	// promoted is whether the first phase of the latest deployment is over.
+	promoted bool
 }
 
 // end records the end of a deployment that users ended or that is not the latest.
@@ -188,6 +203,7 @@ func (w *work) latest(j deployment.Joined) {
 	default:
 		w.advance()
 	}
+	w.admit()
 	w.pair()
 }
 
@@ -270,15 +286,30 @@ func (w *work) count() deployment.Progress {
 		}
 	}
 	next.Failed = max(next.Failed, crashes)
-	wave := w.d.Strategy == deployment.Canary && !w.d.Promoted && ready < min(w.o.Wave(next.Total), len(w.fresh)+w.alone(nil))
-	next.Promoted = next.Promoted || !wave
+	next.Promoted = next.Promoted || w.d.Promoted || w.passed(next.Total, ready)
+	w.promoted = next.Promoted
 	return next
 }
 
-// healthy reports whether an instance takes players and has passed the health gate. It asks for
+// passed reports whether the first phase of the deployment is over because its instances are healthy.
+func (w *work) passed(total, ready int) bool {
+	switch w.d.Strategy {
+	case deployment.Canary:
+		return ready >= min(w.o.Wave(total), len(w.fresh)+w.alone(nil))
+	case deployment.BlueGreen:
+		return !slices.ContainsFunc(w.outdated, func(s deployment.Step) bool {
+			p := w.partner(s.Instance)
+			return p == nil || !w.healthy(p)
+		})
+	case deployment.Rolling:
+	}
+	return true
+}
+
+// healthy reports whether an instance could take players and has passed the health gate. It asks for
 // another decision when only time is lacking.
 func (w *work) healthy(i *fleet.Instance) bool {
-	if !i.TakesPlayers() {
+	if i.State() != fleet.Online || i.Retiring() {
 		return false
 	}
 	if !w.o.HealthGate {
@@ -326,9 +357,15 @@ func (w *work) step(kind Kind, i *fleet.Instance, format string, args ...any) *S
 
 // failed reports whether the deployment fails, and why in next.
 func (w *work) failed(next *deployment.Progress) bool {
+	crash := w.novel()
 	switch {
+	case next.Failed > 0 && !next.Promoted && w.d.Strategy == deployment.BlueGreen:
+		next.Reason, next.Message = deployment.ReasonCrashes, "a replacement crashed or did not start before all were healthy"
 	case next.Failed > 0 && !next.Promoted:
 		next.Reason, next.Message = deployment.ReasonCrashes, "a canary crashed or did not start"
+	case crash != nil:
+		next.Reason = deployment.ReasonCrashes
+		next.Message = fmt.Sprintf("%s crashed in a way in which no earlier instance did: %s", crash.Name, validate.ClipMessage(cmp.Or(crash.Cause, string(crash.Category)), maxObstacle))
 	case next.Failed > 0 && w.in.CrashPaused():
 		next.Reason, next.Message = deployment.ReasonCrashes, "the group is paused after crashes, and new instances crashed"
 	case w.stalled(*next):
@@ -339,6 +376,37 @@ func (w *work) failed(next *deployment.Progress) bool {
 	}
 	next.State = deployment.Failed
 	return true
+}
+
+// novel returns a crash of a new instance whose fingerprint differs from those of all crashes of the
+// group's earlier instances, or nil. It returns nil without a health gate.
+func (w *work) novel() *reports.Crash {
+	if !w.o.HealthGate {
+		return nil
+	}
+	made := map[fleet.InstanceID]int64{} // the generations that the deployment made
+	for _, i := range w.in.Instances {
+		if i.Intent.Deployment >= w.d.Number {
+			made[i.Intent.ID] = i.Intent.Generation
+		}
+	}
+	known, own := map[string]bool{}, []*reports.Crash(nil)
+	for c := range w.in.Crashes {
+		generation, ok := made[c.Instance]
+		switch {
+		case c.Group != w.d.Group:
+		case ok && c.Generation >= generation:
+			own = append(own, c)
+		default:
+			known[c.Fingerprint] = true
+		}
+	}
+	for _, c := range own {
+		if !known[c.Fingerprint] {
+			return c
+		}
+	}
+	return nil
 }
 
 // stalled reports whether the deployment came no further in time.
@@ -413,7 +481,7 @@ func (w *work) replace(next deployment.Progress) {
 			continue
 		}
 		if p := w.partner(i); p != nil {
-			if w.healthy(p) {
+			if w.healthy(p) && (next.Promoted || w.d.Strategy != deployment.BlueGreen) {
 				w.step(Retire, i, "deployment %d: %s takes its place", w.d.Number, p.Intent.Name)
 			}
 			continue
@@ -423,6 +491,8 @@ func (w *work) replace(next deployment.Progress) {
 		}
 		slots--
 		switch {
+		case w.d.Strategy == deployment.BlueGreen && !next.Promoted:
+			w.step(Start, i, "deployment %d replaces %s", w.d.Number, i.Intent.Name).Standby = true
 		case i.NeedsPlacement() && !i.HoldsNode():
 			w.step(Renew, i, "deployment %d", w.d.Number)
 		case i.State() != fleet.Online:
@@ -458,7 +528,7 @@ func (w *work) slots(next deployment.Progress) int {
 	if w.o.StopsFirst() {
 		slots -= w.unsettled()
 	}
-	if !next.Promoted {
+	if !next.Promoted && w.d.Strategy == deployment.Canary {
 		begun := func(i *fleet.Instance) bool { return i.Retiring() || i.Intent.RestartPending }
 		slots = min(slots, w.o.Wave(next.Total)-len(w.fresh)-w.alone(begun))
 	}
@@ -483,6 +553,23 @@ func (w *work) undo() {
 			w.step(Stop, p, "deployment %d ended, and %s stays", w.d.Number, i.Intent.Name).Restores = i
 		case w.in.Players(i) == 0 && p.State() == fleet.Online:
 			w.step(Stop, i, "deployment %d ended, and %s has players", w.d.Number, p.Intent.Name)
+		case i.State() == fleet.Online && p.State() == fleet.Online: // both have players
+			w.step(Retire, p, "deployment %d ended, and %s stays", w.d.Number, i.Intent.Name)
+		}
+	}
+}
+
+// admit lets instances take players that the switch of a blue-green deployment waited for: once it is
+// promoted, or when they are the only ones in their place.
+func (w *work) admit() {
+	alone := func(i *fleet.Instance) bool {
+		return !slices.ContainsFunc(w.in.Instances, func(other *fleet.Instance) bool {
+			return other != i && living(other) && other.Intent.Place() == i.Intent.Place()
+		})
+	}
+	for _, i := range w.in.Instances {
+		if i.Intent.Standby && living(i) && (w.promoted && w.current(i) || alone(i)) {
+			w.step(Admit, i, "deployment %d: it takes over", w.d.Number)
 		}
 	}
 }

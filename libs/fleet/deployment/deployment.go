@@ -36,7 +36,7 @@ type Deployment struct {
 	Restores   int64     `json:"restores,omitempty"`
 	CreatedAt  time.Time `json:"createdAt"`
 	By         string    `json:"by,omitempty"`
-	// Paused holds further replacements. Promoted ends the canary phase without its gate.
+	// Paused holds further replacements. Promoted ends the first phase without its gate.
 	Paused   bool `json:"paused,omitempty"`
 	Promoted bool `json:"promoted,omitempty"`
 	// Canceled and RolledBack end the deployment.
@@ -59,7 +59,7 @@ type Progress struct {
 	Ready int `json:"ready"`
 	// Failed is the number of crashes of instances that are up to date.
 	Failed int `json:"failed,omitempty"`
-	// Promoted is true once the canary phase is over.
+	// Promoted is true once the first phase of a CANARY or BLUE_GREEN deployment is over.
 	Promoted bool `json:"promoted,omitempty"`
 	// Reason and Message explain PAUSED and the final states.
 	Reason  Reason `json:"reason,omitempty"`
@@ -83,10 +83,20 @@ const (
 type Strategy string
 
 // The strategies. Canary first replaces a few instances, and the others once those are healthy.
+// BlueGreen starts replacements for all instances. These take no players until all of them are
+// healthy, and then all originals retire together.
 const (
-	Rolling Strategy = "ROLLING"
-	Canary  Strategy = "CANARY"
+	Rolling   Strategy = "ROLLING"
+	Canary    Strategy = "CANARY"
+	BlueGreen Strategy = "BLUE_GREEN"
 )
+
+// Strategies lists the strategies for messages.
+const Strategies = "ROLLING, CANARY or BLUE_GREEN"
+
+// Gated reports whether a deployment with this strategy has a first phase that a health gate or a
+// user ends.
+func (s Strategy) Gated() bool { return s == Canary || s == BlueGreen }
 
 // State is the state of a deployment.
 type State string

@@ -21,7 +21,8 @@ type Options struct {
 	CanaryInstances int `json:"canaryInstances,omitempty"`
 	CanaryPercent   int `json:"canaryPercent,omitempty"`
 	// With HealthGate an instance counts as ready once it is healthy: it has been ONLINE for
-	// MinHealthySeconds, and reports at least MinHealthyTPS if it reports any.
+	// MinHealthySeconds, and reports at least MinHealthyTPS if it reports any. The deployment fails
+	// if a new instance crashes in a way in which the earlier ones did not.
 	HealthGate        bool    `json:"healthGate,omitempty"`
 	MinHealthySeconds int     `json:"minHealthySeconds,omitempty"`
 	MinHealthyTPS     float64 `json:"minHealthyTps,omitempty"`
@@ -42,6 +43,9 @@ const (
 	defaultBatch = 1
 	// MaxBatch bounds BatchSize.
 	MaxBatch = 1000
+	// MaxBlueGreen is how many instances a BLUE_GREEN deployment may replace, because all of them run
+	// twice.
+	MaxBlueGreen = 100
 	// MaxSeconds bounds every duration.
 	MaxSeconds          = 24 * 60 * 60
 	defaultDeadline     = 5 * 60
@@ -69,12 +73,12 @@ type Requested struct {
 // request as Invalid errors that name the field.
 func (r Requested) Complete(s *fleet.GroupSpec, strategy Strategy) (Options, []error) {
 	var p validate.Problems
-	p.Check(strategy == Rolling || strategy == Canary, "strategy", "must be ROLLING or CANARY, not %q", validate.Clip(string(strategy)))
-	p.Check(strategy != Canary || s.Scaling.Mode != fleet.ScalingManual, "strategy", "must not be CANARY for a group with scalingMode MANUAL, because the enforcer does not heal its instances: use ROLLING")
-	canary := strategy == Canary
+	p.Check(strategy == Rolling || strategy.Gated(), "strategy", "must be %s, not %q", Strategies, validate.Clip(string(strategy)))
+	p.Check(!strategy.Gated() || s.Scaling.Mode != fleet.ScalingManual, "strategy", "must not be %s for a group with scalingMode MANUAL, because the enforcer does not heal its instances: use ROLLING", strategy)
+	gated := strategy.Gated()
 	o := Options{
 		BatchSize: value(r.BatchSize, defaultBatch), CanaryInstances: value(r.CanaryInstances, 0), CanaryPercent: value(r.CanaryPercent, 0),
-		HealthGate: value(r.HealthGate, canary), AutoRollback: value(r.AutoRollback, canary),
+		HealthGate: value(r.HealthGate, gated), AutoRollback: value(r.AutoRollback, gated),
 		PromotionTimeoutSeconds: value(r.PromotionTimeoutSeconds, defaultPromotion),
 		DeadlineSeconds:         value(r.DeadlineSeconds, defaultDeadline), GraceSeconds: value(r.GraceSeconds, defaultGrace),
 		ReplacementTimeoutSeconds: value(r.ReplacementTimeoutSeconds, replacementTimeout(s)),
@@ -86,8 +90,12 @@ func (r Requested) Complete(s *fleet.GroupSpec, strategy Strategy) (Options, []e
 		p.Check(o.MinHealthySeconds == 0, "minHealthySeconds", "needs healthGateEnabled")
 		p.Check(o.MinHealthyTPS == 0, "minHealthyTps", "needs healthGateEnabled")
 	}
-	o.order(&p, r, s)
-	o.canary(&p, canary)
+	if strategy == BlueGreen {
+		o.blueGreen(&p, r, s)
+	} else {
+		o.order(&p, r, s)
+	}
+	o.canary(&p, strategy == Canary)
 	p.Check(o.BatchSize >= 1 && o.BatchSize <= MaxBatch, "batchSize", "must be between 1 and %d, is %d", MaxBatch, o.BatchSize)
 	seconds := func(name string, n, least int) {
 		p.Check(n >= least && n <= MaxSeconds, name, "must be between %d and %d, is %d", least, MaxSeconds, n)
@@ -118,6 +126,19 @@ func (o *Options) order(p *validate.Problems, r Requested, s *fleet.GroupSpec) {
 	p.Check(o.MaxUnavailable >= 0 && o.MaxUnavailable <= MaxBatch, "maxUnavailable", "must be between 0 and %d, is %d", MaxBatch, o.MaxUnavailable)
 	p.Check(o.MaxSurge > 0 || o.MaxUnavailable > 0, "maxUnavailable", "must be above 0 when maxSurge is 0, or nothing can be replaced")
 	p.Check(o.MaxSurge == 0 || o.MaxUnavailable == 0, "maxUnavailable", "must be 0 when maxSurge is above 0: instances either start first or stop first")
+}
+
+// blueGreen sets the numbers of a deployment that starts all replacements at once. A request cannot
+// choose them.
+func (o *Options) blueGreen(p *validate.Problems, r Requested, s *fleet.GroupSpec) {
+	p.Check(!s.Static.Enabled, "strategy", "must not be BLUE_GREEN for a static group, because two instances cannot use the same data: use ROLLING")
+	for _, f := range []struct {
+		name  string
+		given *int
+	}{{"batchSize", r.BatchSize}, {"maxSurge", r.MaxSurge}, {"maxUnavailable", r.MaxUnavailable}} {
+		p.Check(f.given == nil, f.name, "must be omitted with the strategy BLUE_GREEN, which starts all replacements at once")
+	}
+	o.BatchSize, o.MaxSurge = MaxBlueGreen, MaxBlueGreen
 }
 
 // canary sets and checks the size of the first wave.

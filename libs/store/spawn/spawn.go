@@ -32,6 +32,8 @@ type Cause struct {
 	Message string
 	// By is the user who requested it. It is empty for the enforcer.
 	By string
+	// Standby makes a new instance that takes no players yet.
+	Standby bool
 }
 
 // Birth is the new or renewed intent of one instance, with the writes that create it.
@@ -74,7 +76,7 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 		GroupRevision: g.Revision, Deployment: s.deployment(g.Name), Plan: plan.Digest(), Desired: fleet.DesiredRunning,
 		Generation: 1, GenerationAt: s.now, CreatedAt: s.now,
 		Origin: c.Origin, Replaces: replaces, Reason: c.Reason, Message: c.Message, By: c.By,
-		Values: maps.Clone(values),
+		Values: maps.Clone(values), Standby: c.Standby,
 	}
 	var (
 		writes []store.Write

@@ -38,7 +38,7 @@ type deploymentView struct {
 	UpdatedInstances int    `json:"updatedInstances"`
 	ReadyInstances   int    `json:"readyInstances"`
 	FailedInstances  int    `json:"failedInstances"`
-	// Promoted is true once a canary deployment replaces the remaining instances.
+	// Promoted is true once the first phase of a CANARY or BLUE_GREEN deployment is over.
 	Promoted      bool              `json:"promoted"`
 	GroupRevision int64             `json:"groupRevision"`
 	CreatedAt     time.Time         `json:"createdAt"`
@@ -115,7 +115,7 @@ func (a *API) deploymentFor(c *gin.Context, s *view.Snapshot, g *fleet.Group) fu
 		}
 		if p := j.Progress; p != nil {
 			out.TotalInstances, out.UpdatedInstances, out.ReadyInstances, out.FailedInstances = p.Total, p.Updated, p.Ready, p.Failed
-			out.Promoted = out.Promoted || j.Strategy == deployment.Canary && p.Promoted
+			out.Promoted = out.Promoted || j.Strategy.Gated() && p.Promoted
 			out.Reason, out.Message = p.Reason, p.Message
 			if !p.FinishedAt.IsZero() {
 				out.CompletedAt = &p.FinishedAt
@@ -229,7 +229,7 @@ func (a *API) deployGroup(c *gin.Context) {
 	if b.Strategy != nil {
 		r.Strategy = deployment.Strategy(strings.ToUpper(*b.Strategy))
 		if r.Strategy == "" {
-			server.Fail(c, errs.Field("strategy", "must be ROLLING or CANARY; omit it for the group's updateStrategy"))
+			server.Fail(c, errs.Field("strategy", "must be %s; omit it for the group's updateStrategy", deployment.Strategies))
 			return
 		}
 	}
@@ -291,18 +291,7 @@ type replacedInstance struct {
 func deployDryRunOf(s *view.Snapshot, shown deploymentView, d *deployment.Deployment) deployDryRun {
 	out := deployDryRun{DryRun: true, Action: "deploy", Group: string(d.Group), Deployment: shown, Replace: []replacedInstance{}, Notes: []string{}}
 	all := slices.Collect(s.GroupInstances(d.Group))
-	var prior *deployment.Deployment
-	if j, ok := s.Deployment(d.Group, d.Restores); ok {
-		prior = j.Deployment
-	}
-	current := func(i *fleet.Instance) bool {
-		var plan *fleet.Plan
-		if stored, ok := s.Plans.Get(i.Intent.Plan); ok {
-			plan = &stored.Plan
-		}
-		return d.Current(i, plan, prior)
-	}
-	steps := deployment.Steps(all, current, func(i *fleet.Instance) int {
+	steps := groupops.Outdated(s, d, func(i *fleet.Instance) int {
 		r, claims := instances.ReportOf(s, i), 0
 		if c, ok := s.Claims.Get(i.Intent.ID); ok {
 			claims = c.Slots(i, r.MaxPlayers)
@@ -325,6 +314,9 @@ func deployDryRunOf(s *view.Snapshot, shown deploymentView, d *deployment.Deploy
 		if !deployment.Replaceable(i) && (i.Lost() || i.Intent.Frozen && !i.Terminal()) {
 			stays++
 		}
+	}
+	if d.Strategy == deployment.BlueGreen && len(steps) > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("%d replacements would start at once and take no players until all of them are healthy", len(steps)))
 	}
 	if stays > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("%d instances stay as they are, because they are frozen or on a lost node", stays))

@@ -17,7 +17,7 @@ const (
 	pageInstances = 1000
 	// keptPages bounds the cached pages of one snapshot, in bytes. keptOrder bounds the cached
 	// lists, in instances.
-	keptPages, keptOrder = 32 << 20, 100_000
+	keptPages, keptOrder = 32 << 20, 400_000
 )
 
 // viewCache caches encoded instances. All callers who may see instances see the same.
@@ -114,5 +114,5 @@ func (h *viewCache) listed(s *view.Snapshot, f instanceFilter, now time.Time) []
 	if f.matchesNothing() {
 		return nil
 	}
-	return h.order.Get(bodycache.InstancesOf(s), f, func() listing { return listingOf(s, f) }).at(now, h.endings.Of)
+	return h.order.Get(bodycache.JoinedOf(s), f, func() listing { return listingOf(s, f) }).at(now, h.endings.Of)
 }

@@ -57,7 +57,7 @@ func InstanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) Instance {
 	plan := planOf(s, i)
 	out := Instance{
 		ID: i.Intent.ID, ConfigurationName: i.Intent.Group,
-		HostAddress: hostOf(s, i, plan), State: stateOf(i.State()),
+		HostAddress: hostOf(s, i, plan), State: stateShown(i),
 		LastHeartbeat:  lastSign(i).UnixMilli(),
 		AllocatedRAMMB: plan.Resources.MemoryMiB, AllocatedCPU: plan.Resources.CPU, Runtime: plan.Runtime,
 		Name: i.Intent.Name, Reason: reason, Message: spelling.Replace(message), UptimeMs: i.UptimeMillis(now),
@@ -137,6 +137,14 @@ func lastSign(i *fleet.Instance) time.Time {
 		return at
 	}
 	return i.Intent.GenerationAt
+}
+
+// stateShown returns the state of an instance. One that takes no players yet is not ready for clients.
+func stateShown(i *fleet.Instance) string {
+	if i.Intent.Standby && i.State() == fleet.Online {
+		return creating
+	}
+	return stateOf(i.State())
 }
 
 func stateOf(s fleet.State) string {

@@ -33,7 +33,8 @@ type DeployRequest struct {
 
 // Deploy requests the replacement of all instances of a group by new ones. A manual deployment ends
 // the use of template versions that a rollback restored. NotFound for an unknown group, Conflict
-// while another deployment of the group is active, Invalid for wrong options.
+// while another deployment of the group is active, Invalid for wrong options and if a BLUE_GREEN
+// deployment has no room.
 func (o *Groups) Deploy(ctx context.Context, by txn.Actor, r DeployRequest) (out deployment.Deployment, err error) {
 	_, err = o.MutateGroup(ctx, by, r.Group, func(s *view.Snapshot) (txn.Change, error) {
 		g, err := Find(s, r.Group)
@@ -57,6 +58,9 @@ func (o *Groups) Deploy(ctx context.Context, by txn.Actor, r DeployRequest) (out
 		c, err := o.begin(s, by, &next, &out)
 		if err == nil && r.After != nil && out.Number != *r.After+1 {
 			err = errs.New(errs.Conflict, "deployment %d of group %s began first", out.Number-1, g.Name)
+		}
+		if err == nil && strategy == deployment.BlueGreen {
+			err = roomForAll(s, g, &out)
 		}
 		if err != nil || r.DryRun {
 			return txn.Change{}, err
@@ -223,8 +227,8 @@ func allows(j deployment.Joined, do Control) error {
 		return refuse("is paused by maintenance: it continues once the maintenance ends")
 	case do == Resume && !j.Paused:
 		return refuse("is not paused")
-	case do == Promote && j.Strategy != deployment.Canary:
-		return refuse("has the strategy %s: only a CANARY deployment can be promoted", j.Strategy)
+	case do == Promote && !j.Strategy.Gated():
+		return refuse("has the strategy %s: only a CANARY or BLUE_GREEN deployment can be promoted", j.Strategy)
 	case do == Promote && (j.Promoted || j.Progress != nil && j.Progress.Promoted):
 		return refuse("is promoted already")
 	}

@@ -32,6 +32,9 @@ func (o *Instances) Transfer(ctx context.Context, by txn.Actor, player players.P
 		if i.Retiring() {
 			return nil, errs.New(errs.Conflict, "instance %s takes no more players, because it is about to stop: choose another one, or send the player to the group", i.Intent.Name)
 		}
+		if i.Intent.Standby {
+			return nil, errs.New(errs.Conflict, "instance %s takes no players yet, because it waits for its deployment: choose another one, or send the player to the group", i.Intent.Name)
+		}
 		return i, nil
 	})
 }

@@ -28,6 +28,12 @@ func InstanceOf(s *view.Snapshot, i *fleet.Instance) Instance {
 	return out
 }
 
+// JoinedOf returns the version of all records that an instance joins, and of the names. It does not
+// change with what agents report, which they do all the time.
+func JoinedOf(s *view.Snapshot) int64 {
+	return s.Version(view.KindIntent, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindPending, view.KindName)
+}
+
 // InstancesOf returns the version of all records that instances are built from.
 func InstancesOf(s *view.Snapshot) int64 {
 	return s.Version(view.KindIntent, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindPending,

@@ -75,6 +75,9 @@ func StateOf(i *fleet.Instance) string {
 		if i.Retiring() {
 			return "DRAINING"
 		}
+		if i.Intent.Standby { // it takes no players yet
+			return "STARTING"
+		}
 		return "RUNNING"
 	case fleet.Stopping:
 		return "STOPPING"
