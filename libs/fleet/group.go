@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/record"
+	"github.com/orreryhq/orrery/libs/fleet/scalepolicy"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
@@ -156,6 +157,10 @@ type Scaling struct {
 	BufferSlots     int `json:"bufferSlots,omitempty"`
 	BufferPercent   int `json:"bufferPercent,omitempty"`
 	WarmPoolMinimum int `json:"warmPoolMinimum,omitempty"`
+	// Policies say how many instances the group shall have, besides the load. Combine says how; ""
+	// means scalepolicy.Max.
+	Policies []scalepolicy.Policy `json:"policies,omitempty"`
+	Combine  scalepolicy.Combine  `json:"combine,omitempty"`
 }
 
 // ScalingMode says who decides the number of instances.
