@@ -110,7 +110,7 @@ func (c *Controller) did(t *task, actions []plan.Action) {
 				direction = up
 			}
 			c.metrics.scalings.WithLabelValues(direction).Inc()
-			log.Info("group scaled", "from", a.Scaling.From, "to", a.Scaling.To)
+			log.Info("group scaled", "from", a.Scaling.From, "to", a.Scaling.To, "policy", a.Scaling.Policy)
 		case a.Kind == plan.DeleteGroup:
 			log.Info("group deleted")
 		case a.Kind == plan.ReportLost:
