@@ -331,10 +331,10 @@ func TestTranslate(t *testing.T) {
 			"more instances because of the load",
 			[]view.Change{{
 				Kind: view.KindScaling, Rev: 7, Key: []string{"lobby"},
-				After: &scaling.Decision{Group: "lobby", Target: 3, From: 1, To: 3, At: at, Reason: fleet.ReasonFullness, Message: "because"},
+				After: &scaling.Decision{Group: "lobby", Target: 3, From: 1, To: 3, At: at, Reason: fleet.ReasonFullness, Message: "because", Policy: "evening"},
 			}},
 			[]line{{"7", events.GroupScaled, "lobby", events.Fields{
-				"group": "lobby", "from": 1, "to": 3, "reason": fleet.ReasonFullness, "message": "because", "timestamp": at,
+				"group": "lobby", "from": 1, "to": 3, "reason": fleet.ReasonFullness, "message": "because", "policy": "evening", "timestamp": at,
 			}}},
 		},
 		{"the end of automatic scaling", []view.Change{{Kind: view.KindScaling, Rev: 7, Key: []string{"lobby"}, Before: &scaling.Decision{}}}, nil},
