@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/scalepolicy"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
@@ -56,6 +57,10 @@ func anySim(t *rapid.T) *sim {
 	}
 	if rapid.IntRange(0, 2).Draw(t, "decided") == 0 {
 		s.scaled = &scaling.Decision{Target: rapid.IntRange(0, 8).Draw(t, "decision"), From: 1, To: rapid.IntRange(0, 2).Draw(t, "to"), At: moment(t, "decidedAt"), Reason: fleet.ReasonFullness, Message: "because"}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "policy") == 0 {
+		s.rules = asking(rapid.IntRange(0, 8).Draw(t, "asks"))
+		spec.Scaling.Combine = rapid.SampledFrom([]scalepolicy.Combine{scalepolicy.Max, scalepolicy.Chain}).Draw(t, "combine")
 	}
 	s.limits.KeepRecords = rapid.IntRange(0, 4).Draw(t, "keep")
 	for range rapid.IntRange(0, 12).Draw(t, "instances") {

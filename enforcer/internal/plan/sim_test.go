@@ -35,6 +35,7 @@ type sim struct {
 	// emptySince is when the last player left any instance without players.
 	emptySince time.Time
 	scaled     *scaling.Decision
+	rules      []scaling.Rule
 	lostSince  time.Time // of nodes without a session
 	joined     int64     // the revision of all nodes' records
 	released   map[fleet.NodeID]bool
@@ -95,6 +96,7 @@ func (s *sim) input() Input {
 		Republished: func(string) bool { return s.republished },
 		Players:     func(i *fleet.Instance) int { return s.players[i.Intent.ID] },
 		Scaled:      s.scaled,
+		Rules:       s.rules,
 		Figures: func(i *fleet.Instance) reports.InstanceReport {
 			return reports.InstanceReport{TPS: s.tps[i.Intent.ID]}
 		},
