@@ -154,8 +154,10 @@ type Scaling struct {
 	CooldownSeconds int `json:"cooldownSeconds,omitempty"`
 	// BufferSlots is how many slots are kept free, and BufferPercent how many percent of all slots.
 	// 0 means none.
-	BufferSlots     int `json:"bufferSlots,omitempty"`
-	BufferPercent   int `json:"bufferPercent,omitempty"`
+	BufferSlots   int `json:"bufferSlots,omitempty"`
+	BufferPercent int `json:"bufferPercent,omitempty"`
+	// WarmPoolMinimum is how many instances are kept running that take no players until the group needs
+	// them, in addition to Max.
 	WarmPoolMinimum int `json:"warmPoolMinimum,omitempty"`
 	// Policies say how many instances the group shall have, besides the load. Combine says how; ""
 	// means scalepolicy.Max.

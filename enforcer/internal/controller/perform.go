@@ -79,7 +79,7 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 }
 
 func birth(s *spawn.Spawner, t *task, a plan.Action) (spawn.Birth, error) {
-	cause := spawn.Cause{Origin: a.Origin, Reason: a.Reason, Message: a.Message, By: a.By}
+	cause := spawn.Cause{Origin: a.Origin, Reason: a.Reason, Message: a.Message, By: a.By, Warm: a.Warm}
 	switch {
 	case a.Kind == plan.Restart && (a.Instance.Lost() || a.Instance.Stranded()):
 		return s.Elsewhere(t.group(), a.Instance, cause), nil

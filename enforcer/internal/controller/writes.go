@@ -48,6 +48,10 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		return t.stop(a)
 	case plan.Retire:
 		return t.retirement(a)
+	case plan.Promote:
+		next := a.Instance.Intent
+		next.Warm, next.Reason, next.Message = false, a.Reason, a.Message
+		return []store.Guard{t.groupUnchanged()}, []store.Write{store.Replace(keys.Intent(next.ID), next, a.Instance.Intent.ModRev)}
 	case plan.Order:
 		return t.order(a)
 	case plan.ReportLost, plan.EndDeleted:

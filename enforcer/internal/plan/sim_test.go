@@ -206,7 +206,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 		switch a.Kind {
 		case Create:
 			i := s.add(createdAt(now))
-			i.Intent.Origin, i.Intent.Reason, i.Intent.Deployment = a.Origin, a.Reason, s.number()
+			i.Intent.Origin, i.Intent.Reason, i.Intent.Deployment, i.Intent.Warm = a.Origin, a.Reason, s.number(), a.Warm
 			if a.Replaces != nil {
 				i.Intent.Replaces, i.Intent.Lineage = a.Replaces.Intent.ID, a.Replaces.Intent.Place()
 				s.edit(a.Replaces, func(old *fleet.Instance) {
@@ -225,7 +225,10 @@ func (s *sim) apply(actions []Action, now time.Time) {
 				i.Intent.GenerationAt = now
 				i.Intent.GroupRevision, i.Intent.Deployment = s.group.Revision, s.number()
 				i.Intent.Desired, i.Intent.Stop, i.Intent.RestartPending, i.Intent.Retire = fleet.DesiredRunning, nil, false, nil
+				i.Intent.Warm = false
 			})
+		case Promote:
+			s.edit(a.Instance, func(i *fleet.Instance) { i.Intent.Warm = false })
 		case Retire:
 			s.edit(a.Instance, func(i *fleet.Instance) {
 				i.Intent.Retire = nil
@@ -351,6 +354,9 @@ func short(actions []Action) string {
 		}
 		if a.Origin != "" {
 			line += " " + string(a.Origin)
+		}
+		if a.Warm {
+			line += " warm"
 		}
 		if a.Again {
 			line += " again"

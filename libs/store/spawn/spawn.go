@@ -32,6 +32,8 @@ type Cause struct {
 	Message string
 	// By is the user who requested it. It is empty for the enforcer.
 	By string
+	// Warm prepares the instance for later; see fleet.Intent.
+	Warm bool
 }
 
 // Birth is the new or renewed intent of one instance, with the writes that create it.
@@ -73,7 +75,7 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 		ID: s.freshID(), Group: g.Name, Ordinal: ordinal, Name: fleet.InstanceName(g.Name, ordinal),
 		GroupRevision: g.Revision, Deployment: s.deployment(g.Name), Plan: plan.Digest(), Desired: fleet.DesiredRunning,
 		Generation: 1, GenerationAt: s.now, CreatedAt: s.now,
-		Origin: c.Origin, Replaces: replaces, Reason: c.Reason, Message: c.Message, By: c.By,
+		Origin: c.Origin, Replaces: replaces, Reason: c.Reason, Message: c.Message, By: c.By, Warm: c.Warm,
 		Values: maps.Clone(values),
 	}
 	var (
@@ -145,7 +147,7 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, from left) B
 	next.Desired, next.Stop, next.RestartPending, next.Retire = fleet.DesiredRunning, nil, false, nil
 	next.Generation = i.LastGeneration() + 1
 	next.GenerationAt, next.Leaves, next.LeavesNode = s.now, from.status, from.node
-	next.Reason, next.Message, next.By = c.Reason, c.Message, c.By
+	next.Reason, next.Message, next.By, next.Warm = c.Reason, c.Message, c.By, c.Warm
 	next.Crashes, next.ReplacedBy, next.Displaced = i.CrashesOf(g.Revision), "", false
 
 	holder := s.holder(g.Name, next.Ordinal)
