@@ -337,6 +337,11 @@ func TestTranslate(t *testing.T) {
 				"group": "lobby", "from": 1, "to": 3, "reason": fleet.ReasonFullness, "message": "because", "policy": "evening", "timestamp": at,
 			}}},
 		},
+		{
+			"a warm instance becomes an ordinary one",
+			[]view.Change{told(in(fleet.Preparing, func(i *fleet.Instance) { i.Intent.Warm = true }), in(fleet.Preparing))},
+			[]line{lobby("7", events.InstanceWarmChanged, events.Fields{"warm": false})},
+		},
 		{"the end of automatic scaling", []view.Change{{Kind: view.KindScaling, Rev: 7, Key: []string{"lobby"}, Before: &scaling.Decision{}}}, nil},
 		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &fleet.CrashLoop{}}}, nil},
 
