@@ -40,6 +40,7 @@ var heldElsewhere = map[string]string{
 	"PATCH /api/v1/allocations/:id":               "TestClaimsAreNotAudited",
 	"DELETE /api/v1/allocations/:id":              "TestClaimsAreNotAudited",
 	"POST /api/v1/simulate":                       "it reads, and takes a scheduler",
+	"POST /api/v1/groups/:name/autoscale/replay":  "it reads, and takes an enforcer",
 	"POST /api/v1/system/shutdown":                "TestAReplicaThatIsAskedToEndsAndTheOtherServesOn",
 	"POST /api/v1/auth/password-reset/request":    "TestAForgottenPasswordIsResetOnceByItsToken",
 	"POST /api/v1/auth/password-reset/complete":   "TestAForgottenPasswordIsResetOnceByItsToken",

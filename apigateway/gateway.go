@@ -462,7 +462,8 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 	frame.Add(api.Routes(api.Config{
 		Config: system.Config{
 			Operations: g.operate, Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
-			Logs: records, Settings: g.settings, Meta: meta, Past: g.past, Ready: g.waiting, End: g.end, Replica: g.cfg.Replica, Notices: g.notices,
+			Enforcers: upstream.NewEnforcers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
+			Logs:      records, Settings: g.settings, Meta: meta, Past: g.past, Ready: g.waiting, End: g.end, Replica: g.cfg.Replica, Notices: g.notices,
 			ClusterName: g.cfg.ClusterName, Version: g.cfg.Version, APIURL: g.cfg.APIURL, NoShares: g.cfg.NoShares,
 		},
 		Auth: g.auth, Sources: sources, Templates: g.templates, Hasher: g.hasher, PinTime: g.cfg.pinTime, Players: g.players, Stale: g.heartbeats.Stale,

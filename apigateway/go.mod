@@ -8,6 +8,7 @@ require (
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/google/go-cmp v0.7.0
 	github.com/oklog/ulid/v2 v2.1.2
+	github.com/orreryhq/orrery/enforcer v0.0.0-00010101000000-000000000000
 	github.com/orreryhq/orrery/libs v0.0.0
 	github.com/orreryhq/orrery/nodeagent v0.0.0-00010101000000-000000000000
 	github.com/orreryhq/orrery/scheduler v0.0.0-00010101000000-000000000000
@@ -22,7 +23,10 @@ require (
 )
 
 require (
+	cel.dev/cel-go v0.32.0 // indirect
+	cel.dev/expr v0.25.2 // indirect
 	github.com/ProtonMail/go-crypto v1.1.6 // indirect
+	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/bytedance/gopkg v0.1.3 // indirect
 	github.com/bytedance/sonic v1.15.0 // indirect
@@ -126,6 +130,7 @@ require (
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/arch v0.22.0 // indirect
+	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
@@ -142,6 +147,8 @@ require (
 )
 
 replace github.com/orreryhq/orrery/libs => ../libs
+
+replace github.com/orreryhq/orrery/enforcer => ../enforcer
 
 replace github.com/orreryhq/orrery/nodeagent => ../nodeagent
 

@@ -3,8 +3,9 @@
 // stop requests into orders for nodes, and deletes the records of finished instances.
 //
 // Replicas share the groups by shards; any number may run. The service reads everything
-// from the view and keeps no state that is not in the store. It has no API and places
-// nothing: placement is up to the scheduler.
+// from the view and keeps no state that is not in the store, except a record of loads that it can lose.
+// It places nothing: placement is up to the scheduler. It answers one question over HTTP through package
+// client: what other scaling rules would have decided.
 package enforcer
 
 import (
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/orreryhq/orrery/enforcer/internal/controller"
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
@@ -39,6 +41,14 @@ type Config struct {
 	// Takeover ends a session that a predecessor left under the same name. Set it only if
 	// the predecessor is certainly gone.
 	Takeover bool
+	// ClusterSecret must accompany every question. When it is empty, the service answers no questions and
+	// ignores the two settings below.
+	ClusterSecret string
+	// Listen is the address for questions. Empty means DefaultListen.
+	Listen string
+	// AdvertiseURL is the URL that others use for Listen. When empty, it is derived from the listener, see
+	// wire.URLOf.
+	AdvertiseURL string
 	// KeepFor is how long the records of finished instances are kept. 0 means an hour.
 	KeepFor time.Duration
 	// KeepRecords is how many finished instances are kept per group. 0 means 20, a negative
@@ -56,9 +66,13 @@ type Config struct {
 }
 
 // Service is an enforcer. Create it with New.
-type Service struct{ controller *controller.Controller }
+type Service struct {
+	controller *controller.Controller
+	questions  *questions
+}
 
-// New creates a service. It fails with Invalid when a required field is missing.
+// New creates a service and opens its listener; Run closes it. It fails with Invalid when a required
+// field is missing or the address cannot be used.
 func New(cfg Config) (*Service, error) {
 	switch {
 	case cfg.Store == nil, cfg.View == nil, cfg.Log == nil:
@@ -66,20 +80,31 @@ func New(cfg Config) (*Service, error) {
 	case cfg.Replica == "":
 		return nil, errs.Field("replica", "a name for this replica is required")
 	}
+	q, err := listen(cfg)
+	if err != nil {
+		return nil, err
+	}
 	c, err := controller.New(controller.Config{
-		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Metrics: cfg.Metrics,
+		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Metrics: cfg.Metrics, URL: q.url(),
 		Replica: cfg.Replica, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Version: cfg.Version,
 		Limits: cfg.limits(), Now: cfg.Now,
 	})
 	if err != nil {
+		q.close()
 		return nil, errs.Wrap("enforcer.New", err)
 	}
-	return &Service{controller: c}, nil
+	q.answer(cfg, c.Replay)
+	return &Service{controller: c, questions: q}, nil
 }
 
 // Run works until ctx ends and then releases its shards at once. Running instances are not
 // affected.
-func (s *Service) Run(ctx context.Context) error { return s.controller.Run(ctx) }
+func (s *Service) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.controller.Run(ctx) })
+	g.Go(func() error { return s.questions.run(ctx) })
+	return errs.Wrap("enforcer.Run", g.Wait())
+}
 
 func (c Config) limits() plan.Limits {
 	l := plan.DefaultLimits()

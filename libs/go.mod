@@ -27,6 +27,13 @@ require mvdan.cc/sh/v3 v3.14.1
 require github.com/robfig/cron/v3 v3.0.1
 
 require (
+	cel.dev/cel-go v0.32.0
+	cel.dev/expr v0.25.2 // indirect
+	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
+	golang.org/x/exp v0.0.0-20240823005443-9b4947da3948 // indirect
+)
+
+require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

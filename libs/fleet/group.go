@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/record"
+	"github.com/orreryhq/orrery/libs/fleet/scalepolicy"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
@@ -163,9 +164,15 @@ type Scaling struct {
 	CooldownSeconds int `json:"cooldownSeconds,omitempty"`
 	// BufferSlots is how many slots are kept free, and BufferPercent how many percent of all slots.
 	// 0 means none.
-	BufferSlots     int `json:"bufferSlots,omitempty"`
-	BufferPercent   int `json:"bufferPercent,omitempty"`
+	BufferSlots   int `json:"bufferSlots,omitempty"`
+	BufferPercent int `json:"bufferPercent,omitempty"`
+	// WarmPoolMinimum is how many instances are kept running that take no players until the group needs
+	// them, in addition to Max.
 	WarmPoolMinimum int `json:"warmPoolMinimum,omitempty"`
+	// Policies say how many instances the group shall have, besides the load. Combine says how; ""
+	// means scalepolicy.Max.
+	Policies []scalepolicy.Policy `json:"policies,omitempty"`
+	Combine  scalepolicy.Combine  `json:"combine,omitempty"`
 }
 
 // ScalingMode says who decides the number of instances.

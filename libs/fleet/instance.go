@@ -140,19 +140,20 @@ func (i *Instance) Retiring() bool {
 
 // TakesPlayers reports whether players may be sent to the instance.
 func (i *Instance) TakesPlayers() bool {
-	return i.State() == Online && !i.Retiring() && !i.Intent.Standby
+	return i.State() == Online && !i.Retiring() && !i.Intent.Standby && !i.Intent.Warm
 }
 
 // Terminal reports whether the wanted generation has ended.
 func (i *Instance) Terminal() bool { return i.State().Terminal() }
 
 // Living reports whether the instance is wanted and counts towards its group's number. It also
-// counts during a restart. An OFFLINE instance counts only with keepsLost (GroupSpec.KeepsLost).
+// counts during a restart. An OFFLINE instance counts only with keepsLost (GroupSpec.KeepsLost). A
+// warm instance does not count.
 func (i *Instance) Living(keepsLost bool) bool {
 	if i.Intent.RestartPending {
 		return true
 	}
-	if i.Intent.Desired != DesiredRunning {
+	if i.Intent.Desired != DesiredRunning || i.Intent.Warm {
 		return false
 	}
 	switch s := i.State(); s {

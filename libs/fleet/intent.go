@@ -71,6 +71,9 @@ type Intent struct {
 	// Frozen keeps the enforcer from stopping the instance as surplus, and from restarting or
 	// replacing it when it has ended. It counts towards its group's number meanwhile.
 	Frozen bool `json:"frozen,omitempty"`
+	// Warm is set while the instance is prepared for later: it takes no players and does not count in
+	// its group. Only the enforcer sets it. A new generation does not have it.
+	Warm bool `json:"warm,omitempty"`
 	// Retire is set while the instance empties before it is stopped. Only the enforcer sets it. A
 	// new generation does not have it.
 	Retire *Retirement `json:"retire,omitempty"`

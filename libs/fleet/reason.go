@@ -10,6 +10,8 @@ const (
 	ReasonFullness     Reason = "Fullness"     // so many slots of the group were occupied that it needed more instances
 	ReasonBuffer       Reason = "Buffer"       // fewer slots were free than the group keeps free
 	ReasonDegraded     Reason = "Degraded"     // all instances of the group had players and too few ticks per second
+	ReasonPolicy       Reason = "Policy"       // a scaling policy of the group asked for this number of instances; the message names it
+	ReasonWarmPool     Reason = "WarmPool"     // the group keeps prepared instances for later, and had too few
 	ReasonReplacement  Reason = "Replacement"  // it replaces an instance that crashed or was lost; that instance's reason and crash record say why
 	ReasonRequested    Reason = "Requested"    // a user requested it
 	ReasonRestart      Reason = "Restart"      // a user requested a restart
@@ -119,6 +121,8 @@ var reasonText = map[Reason]string{
 	ReasonFullness:          "the group's slots were nearly full",
 	ReasonBuffer:            "the group had too few free slots",
 	ReasonDegraded:          "all instances of the group were slow",
+	ReasonPolicy:            "a scaling policy of the group asked for this number of instances",
+	ReasonWarmPool:          "the group keeps prepared instances for later",
 	ReasonReplacement:       "it replaces another instance of the group",
 	ReasonRequested:         "a user requested it",
 	ReasonRestart:           "a user requested a restart",

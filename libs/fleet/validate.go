@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/scalepolicy"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
@@ -47,6 +48,8 @@ func (s GroupSpec) faults() []error {
 	p.Check(len(budgets) > 0 || s.Reserved.Within(s.Quota), "reserved", "must not exceed the quota")
 	p.AddAll(s.Scaling.validate())
 	p.AddAll(s.validateBuffer())
+	p.AddAll(s.validatePolicies())
+	p.Check(s.Scaling.WarmPoolMinimum <= 0 || s.Scaling.Mode != ScalingManual && !s.Static.Enabled, "warmPoolMinPrepared", "needs a group that is neither static nor MANUAL: change it, or set warmPoolMinPrepared to 0")
 	p.AddAll(s.validateNames())
 	p.AddAll(s.validateShown())
 	p.AddAll(s.validateLists())
@@ -167,6 +170,20 @@ func (s GroupSpec) validateBuffer() []error {
 	p.Check(!s.Static.Enabled, field, "needs a group that is not static: set static to false, or the buffer to 0")
 	p.Check(s.Scaling.Max > 0, field, "needs a maximum: set maxInstances, or the buffer to 0")
 	p.Check(s.Players.Max > 0, field, "needs the number of slots of an instance: set maxPlayers, or the buffer to 0")
+	return p.List
+}
+
+// validatePolicies refuses policies in a group that does not scale by its load.
+func (s GroupSpec) validatePolicies() []error {
+	var p validate.Problems
+	p.AddAll(scalepolicy.Validate(s.Scaling.Policies, s.Scaling.Combine))
+	if len(s.Scaling.Policies) == 0 {
+		return p.List
+	}
+	const field = "scalingPolicies"
+	p.Check(s.Scaling.Mode == ScalingDynamic, field, "need the scalingMode DYNAMIC, which is %s: change it, or remove the policies", validate.Clip(string(s.Scaling.Mode)))
+	p.Check(!s.Static.Enabled, field, "need a group that is not static: set static to false, or remove the policies")
+	p.Check(s.Scaling.Max > 0, field, "need a maximum: set maxInstances, or remove the policies")
 	return p.List
 }
 

@@ -250,7 +250,7 @@ func (s *stack) components(stopInstances func() bool) ([]lifecycle.Component, er
 	}
 	enf, err := enforcer.New(enforcer.Config{
 		Store: s.db.client, View: s.view, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
-		Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
+		ClusterSecret: s.secret, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
 	})
 	if err != nil {
 		return nil, err

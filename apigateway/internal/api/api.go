@@ -79,7 +79,7 @@ func Routes(cfg Config) []server.Route {
 		audit.New(o).Routes(),
 		catalog.New(catalog.Config{Operations: o, Hasher: cfg.Hasher, PinTime: cfg.PinTime}).Routes(),
 		crashes.New(o).Routes(),
-		groups.New(groups.Config{Operations: o, Schedulers: cfg.Schedulers}).Routes(),
+		groups.New(groups.Config{Operations: o, Schedulers: cfg.Schedulers, Enforcers: cfg.Enforcers}).Routes(),
 		players.New(players.Config{Operations: o, Players: cfg.Players}).Routes(),
 		shares.New(shares.Config{
 			Operations: o, Shares: cfg.Shares, Logs: cfg.Logs, System: sys, NoShares: cfg.NoShares, APIURL: cfg.APIURL,

@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
 	"github.com/orreryhq/orrery/libs/fleet/isolation"
+	"github.com/orreryhq/orrery/libs/fleet/scalepolicy"
 )
 
 // Files are the fields that say how the files of an instance are made from its templates. A nil
@@ -60,6 +61,8 @@ type Shared struct {
 	ScaleCooldownSeconds  *int                                   `json:"scaleCooldownSeconds,omitempty"`
 	ScaleBufferSlots      *int                                   `json:"scaleBufferSlots,omitempty"`
 	ScaleBufferPercent    *int                                   `json:"scaleBufferPercent,omitempty"`
+	ScalingPolicies       *[]scalepolicy.Policy                  `json:"scalingPolicies,omitempty"`
+	ScalingCombine        *scalepolicy.Combine                   `json:"scalingCombine,omitempty"`
 	WarmPoolMinPrepared   *int                                   `json:"warmPoolMinPrepared,omitempty"`
 	MaxPlayers            *int                                   `json:"maxPlayers,omitempty"`
 	FallbackGroup         *fleet.GroupName                       `json:"fallbackGroup,omitempty"`
@@ -111,6 +114,7 @@ func (f Shared) Apply(s *fleet.GroupSpec) {
 	Set(&s.Scaling.CooldownSeconds, f.ScaleCooldownSeconds)
 	Set(&s.Scaling.BufferSlots, f.ScaleBufferSlots)
 	Set(&s.Scaling.BufferPercent, f.ScaleBufferPercent)
+	f.scalingPolicies(&s.Scaling)
 	Set(&s.Scaling.WarmPoolMinimum, f.WarmPoolMinPrepared)
 	Set(&s.Players.Max, f.MaxPlayers)
 	Set(&s.Players.FallbackGroup, f.FallbackGroup)
@@ -150,6 +154,20 @@ func (f Shared) Apply(s *fleet.GroupSpec) {
 	Set(&s.Composition.ConfigPatches, f.ConfigPatches)
 }
 
+// scalingPolicies sets the policies with their defaults. The combination max is the default, so it is
+// not stored.
+func (f Shared) scalingPolicies(s *fleet.Scaling) {
+	if f.ScalingPolicies != nil {
+		s.Policies = nil
+		for _, p := range *f.ScalingPolicies {
+			s.Policies = append(s.Policies, p.WithDefaults())
+		}
+	}
+	if Set(&s.Combine, f.ScalingCombine); s.Combine == scalepolicy.Max {
+		s.Combine = ""
+	}
+}
+
 // SharedOf returns all of these fields of a spec. Empty lists are [], not null.
 func SharedOf(s fleet.GroupSpec) Shared {
 	patches := s.Composition.ConfigPatches
@@ -161,6 +179,7 @@ func SharedOf(s fleet.GroupSpec) Shared {
 		JVMArgs: new(append([]string{}, s.Software.JVMArgs...)), MaxInstances: &s.Scaling.Max, ScaleUpThreshold: &s.Scaling.UpThreshold,
 		ScaleDownAfterSeconds: &s.Scaling.DownAfterSeconds, ScaleCooldownSeconds: &s.Scaling.CooldownSeconds, WarmPoolMinPrepared: &s.Scaling.WarmPoolMinimum,
 		ScaleBufferSlots: &s.Scaling.BufferSlots, ScaleBufferPercent: &s.Scaling.BufferPercent,
+		ScalingPolicies: new(append([]scalepolicy.Policy{}, s.Scaling.Policies...)), ScalingCombine: new(cmp.Or(s.Scaling.Combine, scalepolicy.Max)),
 		MaxPlayers: &s.Players.Max, FallbackGroup: &s.Players.FallbackGroup, DefaultGroup: &s.Players.DefaultGroup,
 		BedrockProxyGroup: &s.Players.BedrockProxyGroup, CPULimit: &s.CPULimit, DiskReservationMb: &s.Resources.DiskMiB,
 		NodeAffinity: new(append([]string{}, s.Where.Affinity...)), NodeAntiAffinity: new(append([]string{}, s.Where.AntiAffinity...)), SpreadConstraint: &s.Where.Spread,

@@ -15,6 +15,7 @@ const (
 	kindFigures   = "agent-figures"
 	kindTemplates = "templatesvc"
 	kindScheduler = "scheduler"
+	kindEnforcer  = "enforcer"
 )
 
 // Health reports on all upstreams: metrics with the state of breakers and failed calls by kind, and log
@@ -31,7 +32,7 @@ func NewHealth(m *telemetry.Metrics, log *slog.Logger) *Health {
 		log: log, of: map[string]*breakers{},
 		failures: m.Counter("upstream_failures", "Calls to other services that failed because of the other service.", "upstream"),
 	}
-	for _, kind := range []string{kindAgent, kindFigures, kindTemplates, kindScheduler} {
+	for _, kind := range []string{kindAgent, kindFigures, kindTemplates, kindScheduler, kindEnforcer} {
 		h.of[kind] = h.breakers(kind)
 	}
 	m.GaugesFunc("upstream", "breakers", "Circuit breakers of other services that were called in the last minutes, by state: open ones let no call through, half-open ones the next.",

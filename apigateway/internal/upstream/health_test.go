@@ -58,6 +58,7 @@ func TestTheStateOfEachUpstreamIsInTheMetricsAndItsChangesInTheLog(t *testing.T)
 	want := map[string]float64{
 		"agent closed": 1, "agent half-open": 0, "agent open": 1,
 		"agent-figures closed": 0, "agent-figures half-open": 0, "agent-figures open": 0,
+		"enforcer closed": 0, "enforcer half-open": 0, "enforcer open": 0,
 		"scheduler closed": 0, "scheduler half-open": 0, "scheduler open": 0,
 		"templatesvc closed": 1, "templatesvc half-open": 0, "templatesvc open": 0,
 	}

@@ -84,23 +84,29 @@ func (s *Schedulers) Simulate(ctx context.Context, q client.Question) (out clien
 
 func named(s *cluster.Session) string { return "scheduler " + s.Replica }
 
-// owner returns the replica that owns a group's shard. It reads etcd, because views do not contain shards.
+// owner returns the scheduler that owns a group's shard.
 func (s *Schedulers) owner(ctx context.Context, g fleet.GroupName) (*cluster.Session, error) {
+	return owner(ctx, s.store, s.view, schedulerService, g)
+}
+
+// owner returns the replica of a service that owns a group's shard. It reads etcd, because views do not
+// contain shards.
+func owner(ctx context.Context, c *store.Client, v *view.View, service string, g fleet.GroupName) (*cluster.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, ownerTimeout)
 	defer cancel()
-	shard, err := store.Get(ctx, s.store, keys.Shard(schedulerService, fleet.ShardOf(g)))
+	shard, err := store.Get(ctx, c, keys.Shard(service, fleet.ShardOf(g)))
 	switch {
 	case errs.Is(err, errs.NotFound):
-		return nil, errs.New(errs.Unavailable, "no scheduler decides about group %s now: retry when one runs", g)
+		return nil, errs.New(errs.Unavailable, "no %s decides about group %s now: retry when one runs", service, g)
 	case err != nil:
 		return nil, &errs.Error{
 			Op: "upstream.owner", Kind: errs.KindOf(err), Err: err,
-			Message: "cannot read from the store which scheduler decides about group " + string(g) + ": retry in a moment",
+			Message: "cannot read from the store which " + service + " decides about group " + string(g) + ": retry in a moment",
 		}
 	}
-	at, ok := s.view.Snapshot().Sessions.Get(schedulerService + "/" + shard.Replica)
+	at, ok := v.Snapshot().Sessions.Get(service + "/" + shard.Replica)
 	if !ok || at.URL == "" {
-		return nil, errs.New(errs.Unavailable, "scheduler %s, which decides about group %s, cannot be called: its session has no URL", shard.Replica, g)
+		return nil, errs.New(errs.Unavailable, "%s %s, which decides about group %s, cannot be called: its session has no URL", service, shard.Replica, g)
 	}
 	return at, nil
 }

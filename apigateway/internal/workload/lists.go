@@ -27,9 +27,9 @@ type backend struct {
 	UptimeMs    int64           `json:"uptimeMs"`
 }
 
-// instances lists the placed instances that have not ended, except proxies.
+// instances lists the placed instances that have not ended, except proxies and warm ones.
 func (a *API) instances(c *gin.Context) {
-	a.listInstances(c, func(i *fleet.Instance) bool { return !i.Terminal() })
+	a.listInstances(c, func(i *fleet.Instance) bool { return !i.Terminal() && !i.Intent.Warm })
 }
 
 // readyInstances lists the instances that are ready for players.

@@ -18,7 +18,9 @@ func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 // settings are the operator's settings.
 type settings struct {
 	program.Settings
-	Records struct {
+	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address gateways ask about scaling at; port 0 picks a free one"`
+	AdvertiseURL string `config:"advertise-url" usage:"URL gateways reach that address by; empty: derived from listen, with the host's name where it listens on all addresses"`
+	Records      struct {
 		Age   time.Duration `config:"age" default:"1h" usage:"how long records of finished instances are kept"`
 		Count int           `config:"count" default:"20" usage:"how many of them are kept per group; at least 1"`
 	} `config:"records"`
@@ -62,6 +64,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := enforcer.New(enforcer.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Replica: e.Replica, Version: telemetry.Version(), Now: e.Now,
+		ClusterSecret: s.Cluster.Secret, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
 		SessionTTL: s.Session.TTL, KeepFor: s.Records.Age, KeepRecords: s.Records.Count,
 		MassLossNodes: s.MassLoss.Nodes, MassLossPercent: s.MassLoss.Percent, MassLossWait: s.MassLoss.Wait,
 	})

@@ -17,6 +17,7 @@ func (c *Controller) changed(b view.Batch) {
 	c.stamps.heard(&b, now)
 	c.outages.heard(&b, now)
 	c.empties.heard(&b, now)
+	c.forgetDeleted(&b)
 	nodes, heads, groups, ready := false, false, map[fleet.GroupName]bool{}, map[fleet.GroupName]bool{}
 	for i := range b.Changes {
 		c.changedOne(&b, &b.Changes[i])
@@ -126,7 +127,7 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		for name := range c.known() {
 			c.queue.Add(name)
 		}
-	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode: // no plan depends on them
+	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode, view.KindConfigActive: // no plan depends on them
 	}
 }
 

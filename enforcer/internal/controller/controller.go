@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
+	"github.com/orreryhq/orrery/enforcer/internal/replay"
+	"github.com/orreryhq/orrery/enforcer/internal/webhook"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
@@ -39,8 +41,8 @@ const (
 // sweep is the queue key for unreferenced plans and deleted nodes. No group has this name.
 const sweep fleet.GroupName = ""
 
-// Config configures a controller. All fields but Metrics, TTL, Takeover, Version and Now
-// are required.
+// Config configures a controller. All fields but Metrics, TTL, Takeover, Version, URL
+// and Now are required.
 type Config struct {
 	Store *store.Client
 	// View is subscribed to by New, so call its Run after New.
@@ -52,7 +54,9 @@ type Config struct {
 	TTL      time.Duration
 	Takeover bool
 	Version  string
-	Limits   plan.Limits
+	// URL is where the replica answers questions; "" for nowhere.
+	URL    string
+	Limits plan.Limits
 	// Now returns the wall clock with a monotonic reading. Nil means time.Now.
 	Now func() time.Time
 }
@@ -69,6 +73,10 @@ type Controller struct {
 	stamps  *stamps
 	empties *empties
 	metrics *metrics
+	// policies, webhooks and recorder serve the scaling policies of groups.
+	policies *policies
+	webhooks *webhook.Client
+	recorder *replay.Ring
 	// wall returns the wall clock, for times that are stored; began is its value at the
 	// start.
 	wall  func() time.Time
@@ -90,12 +98,13 @@ func New(cfg Config) (*Controller, error) {
 	c.began = c.wall()
 	c.replica = &store.Replica{
 		Client: cfg.Store, TTL: cfg.TTL, Takeover: cfg.Takeover, Claim: true, Gained: c.gained, Log: cfg.Log,
-		Self: cluster.Session{Service: Service, Replica: cfg.Replica, Version: cfg.Version, StartedAt: c.began.UTC()},
+		Self: cluster.Session{Service: Service, Replica: cfg.Replica, Version: cfg.Version, StartedAt: c.began.UTC(), URL: cfg.URL},
 	}
 	var err error
 	if c.metrics, err = newMetrics(cfg.Metrics, c); err != nil {
 		return nil, errs.Wrap("controller.New", err)
 	}
+	c.policies, c.webhooks, c.recorder = newPolicies(), c.newWebhooks(), replay.NewRing()
 	c.queue = reconcile.New(reconcile.Options[fleet.GroupName]{
 		Name: Service, Reconcile: c.reconcile, Workers: workers, Timeout: passTimeout,
 		Resync: resync, Keys: c.known, Random: random(), Observer: c.metrics, Log: cfg.Log,
@@ -113,7 +122,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer release()
 	var ownership sync.WaitGroup
 	ownership.Go(func() { _ = c.replica.Run(owning) }) // it ends only when canceled
+	calling, hangUp := context.WithCancel(ctx)
+	var webhooks sync.WaitGroup
+	webhooks.Go(func() { c.webhooks.Run(calling) })
 	err := c.queue.Run(ctx)
+	hangUp()
+	webhooks.Wait()
 	release() // after the last pass, so that the successor sees its results
 	ownership.Wait()
 	return err

@@ -19,6 +19,7 @@ type metrics struct {
 	actions     *prometheus.CounterVec
 	scalings    *prometheus.CounterVec
 	deployments *prometheus.CounterVec
+	webhooks    *prometheus.CounterVec
 	reconcile   prometheus.Observer
 }
 
@@ -26,6 +27,12 @@ type metrics struct {
 const (
 	up   = "up"
 	down = "down"
+)
+
+// The results of calls of webhooks.
+const (
+	callSucceeded = "succeeded"
+	callFailed    = "failed"
 )
 
 var _ reconcile.Observer = (*metrics)(nil)
@@ -41,7 +48,11 @@ func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
 		reconcile: t.Histogram("reconcile", "seconds", "Time from taking a group up to having its actions committed.",
 			prometheus.ExponentialBuckets(0.0001, 4, 9)).WithLabelValues(),
 	}
-	m.scalings = t.Counter("scalings", "Changes of the number of instances because of the load of a group, by direction.", "direction")
+	m.scalings = t.Counter("scalings", "Changes of the number of instances because of the load or a policy of a group, by direction.", "direction")
+	m.webhooks = t.Counter("webhook_calls", "Calls of the webhooks of scaling policies, by result.", "result")
+	for _, result := range []string{callSucceeded, callFailed} {
+		m.webhooks.WithLabelValues(result)
+	}
 	for _, direction := range []string{up, down} {
 		m.scalings.WithLabelValues(direction)
 	}

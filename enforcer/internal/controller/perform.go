@@ -79,7 +79,7 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 }
 
 func birth(s *spawn.Spawner, t *task, a plan.Action) (spawn.Birth, error) {
-	cause := spawn.Cause{Origin: a.Origin, Reason: a.Reason, Message: a.Message, By: a.By, Standby: a.Standby}
+	cause := spawn.Cause{Origin: a.Origin, Reason: a.Reason, Message: a.Message, By: a.By, Standby: a.Standby, Warm: a.Warm}
 	switch {
 	case a.Kind == plan.Restart && (a.Instance.Lost() || a.Instance.Stranded()):
 		return s.Elsewhere(t.group(), a.Instance, cause), nil
@@ -110,7 +110,7 @@ func (c *Controller) did(t *task, actions []plan.Action) {
 				direction = up
 			}
 			c.metrics.scalings.WithLabelValues(direction).Inc()
-			log.Info("group scaled", "from", a.Scaling.From, "to", a.Scaling.To)
+			log.Info("group scaled", "from", a.Scaling.From, "to", a.Scaling.To, "policy", a.Scaling.Policy)
 		case a.Kind == plan.DeleteGroup:
 			log.Info("group deleted")
 		case a.Kind == plan.ReportLost:

@@ -56,17 +56,30 @@ func (c *Controller) groupPass(ctx context.Context, name fleet.GroupName) (after
 		return 0, err
 	}
 	now := c.now()
-	actions, wake := plan.Group(c.input(snap, name, now), now)
+	in := c.input(snap, name, now)
+	seen := c.withPolicies(&in)
+	actions, wake := plan.Group(in, now)
+	if len(actions) > 0 {
+		wall := c.wall().Round(0)
+		t := &task{name: name, snap: snap, now: wall.UTC(), fence: fence}
+		t.asWritten(actions, wall.Sub(now))
+		err = c.carryOut(ctx, t, actions)
+	}
+	if err == nil {
+		wake = sooner(wake, c.followUp(name, seen, now))
+	}
 	if !wake.IsZero() {
 		after = wake.Sub(now)
 	}
-	if len(actions) == 0 {
-		return after, nil
+	return after, err
+}
+
+// sooner returns the earlier of two times. A zero time is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	wall := c.wall().Round(0)
-	t := &task{name: name, snap: snap, now: wall.UTC(), fence: fence}
-	t.asWritten(actions, wall.Sub(now))
-	return after, c.carryOut(ctx, t, actions)
+	return a
 }
 
 // carryOut performs actions and waits until the view has the commit, or the change that won

@@ -52,6 +52,10 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		next := a.Instance.Intent
 		next.Standby = false
 		return append(t.deploymentUnchanged(a), t.groupUnchanged()), []store.Write{store.Replace(keys.Intent(next.ID), next, a.Instance.Intent.ModRev)}
+	case plan.Promote:
+		next := a.Instance.Intent
+		next.Warm, next.Reason, next.Message = false, a.Reason, a.Message
+		return []store.Guard{t.groupUnchanged()}, []store.Write{store.Replace(keys.Intent(next.ID), next, a.Instance.Intent.ModRev)}
 	case plan.Order:
 		return t.order(a)
 	case plan.ReportLost, plan.EndDeleted:

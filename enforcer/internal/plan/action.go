@@ -24,6 +24,8 @@ const (
 	Retire Kind = "retire"
 	// Admit lets Instance take players; see fleet.Intent.Standby.
 	Admit Kind = "admit"
+	// Promote makes Instance, which is warm, an ordinary one.
+	Promote Kind = "promote"
 	// Order writes an order for the node of Instance.
 	Order Kind = "order"
 	// ReportLost reports Instance as lost with its node.
@@ -53,7 +55,7 @@ const (
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Restart, Stop, Retire, Admit, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Retire, Admit, Promote, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
 
 // Action is one change to make and its reason.
 type Action struct {
@@ -65,6 +67,8 @@ type Action struct {
 	By string
 	// Instance is the instance it applies to; nil for a group, a plan or a new instance.
 	Instance *fleet.Instance
+	// Warm is set when Create makes a warm instance.
+	Warm bool
 	// Origin is the origin of a new instance.
 	Origin fleet.Origin
 	// Replaces is the crashed, lost or moved instance that a new one replaces, or nil.

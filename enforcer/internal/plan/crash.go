@@ -48,7 +48,7 @@ const maxLast = 300
 func (p *pass) lastCrash() string {
 	var last *fleet.Instance
 	var latest time.Time
-	for _, i := range p.all {
+	for _, i := range p.every {
 		if at, ok := i.CrashedAt(); ok && i.Intent.GroupRevision == p.group().Revision && (last == nil || at.After(latest)) {
 			last, latest = i, at
 		}
@@ -66,7 +66,7 @@ func (p *pass) lastCrash() string {
 // setback returns the end of the delay after failures that are not crashes of the group,
 // such as a missing template or a full disk.
 func (p *pass) setback() (until time.Time) {
-	for _, i := range p.all {
+	for _, i := range p.every {
 		at, failed := i.FailedAt()
 		if _, crashed := i.CrashedAt(); !failed || crashed || !at.After(p.group().CrashesResetAt) {
 			continue
@@ -84,7 +84,7 @@ func (p *pass) setback() (until time.Time) {
 // in the future, from a wrong clock, count as now.
 func (p *pass) crashesAfter(from time.Time) []time.Time {
 	var out []time.Time
-	for _, i := range p.all {
+	for _, i := range p.every {
 		for _, at := range i.CrashesOf(p.group().Revision) {
 			if at.After(p.now) {
 				at = p.now

@@ -9,8 +9,12 @@
 //     existed at the last explicit scale. It stops surplus own instances, youngest first,
 //     as soon as they have no players. It never stops instances started by hand for that.
 //   - In a DYNAMIC group that is not static and has a maximum, the load may need more instances than
-//     the minimum; see package scale. The target is then the number that was decided last. The
-//     enforcer stops no surplus that the load needs.
+//     the minimum, and policies may ask for more; see package scale. The target is then the number
+//     that was decided last. The enforcer stops no surplus that the load or a policy needs.
+//   - A group that is neither static nor MANUAL may keep warm instances in addition. They take no
+//     players, and no other rule sees them. When the group needs another instance, a warm one that
+//     is ready becomes an ordinary one. Warm instances of an earlier deployment, or on a draining
+//     node, are stopped.
 //   - The maximum is an upper bound for all living instances. The enforcer stops what
 //     exceeds it, youngest first.
 //   - Instances that ended without a request are healed. The minimum covers the enforcer's

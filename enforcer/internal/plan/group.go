@@ -33,8 +33,10 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.renew()
 		p.resume()
 		p.heal()
+		p.fillPool()
 		p.clearCrashLoop()
 	}
+	p.all = p.every
 	p.reportLost()
 	p.orders()
 	p.deleteFinished()
@@ -46,8 +48,9 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 type pass struct {
 	in  Input
 	now time.Time
-	// all are the group's instances, oldest first.
-	all []*fleet.Instance
+	// all are the group's instances without the warm ones, oldest first. every are all of them, and pool
+	// the warm ones that shall run.
+	all, every, pool []*fleet.Instance
 	// busy are the instances that already have an action.
 	busy map[fleet.InstanceID]bool
 	// stopped are the instances that this pass stops.
@@ -93,6 +96,8 @@ func newPass(in Input, now time.Time) *pass {
 	if in.Group != nil {
 		p.mixed = rollout.Mixed(rollout.Input{Deployments: in.Deployments, Instances: p.all, Plan: in.Plan})
 	}
+	p.every = p.all
+	p.setPoolAside()
 	p.decideDrains()
 	return p
 }

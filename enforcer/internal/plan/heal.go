@@ -158,6 +158,10 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 			out = append(out, a)
 			continue
 		}
+		if i := p.prepared(); i != nil {
+			out = append(out, Action{Kind: Promote, Instance: i, Reason: why, Message: message})
+			continue
+		}
 		out = append(out, Action{Kind: Create, Origin: fleet.OriginMinimum, Reason: why, Message: message})
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/orreryhq/orrery/enforcer/internal/scale"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
@@ -33,6 +34,12 @@ type Input struct {
 	CrashLoop *crashloop.Loop
 	// Scaled is the group's latest scaling decision, or nil. Its Target is 0 if it no longer applies.
 	Scaled *scaling.Decision
+	// Rules are the scaling policies of the group, and Wall is the time of day for them.
+	Rules []scaling.Rule
+	Wall  time.Time
+	// Scales is told each look at the load of the group and what came of it. It may be nil, and
+	// nothing depends on it.
+	Scales func(scale.Input, scale.Outcome)
 	// Crashes are the recorded crashes of all groups. The latest ones may be missing.
 	Crashes iter.Seq[*reports.Crash]
 	// Elsewhere reports whether any other node takes instances.

@@ -24,15 +24,16 @@ func (p *pass) scale() {
 	in := p.scaleInput()
 	out := scale.Decide(in, p.now)
 	p.wakeAt(out.Wake)
-	if out.Decision == nil || p.massLoss() {
+	if out.Decision != nil && !p.mayScale(out.Decision) {
+		out.Decision = nil
+	}
+	if p.in.Scales != nil {
+		p.in.Scales(in, out)
+	}
+	if out.Decision == nil {
 		return
 	}
-	if out.Decision.Up() {
-		if ready, loop := p.gate(); loop != nil || ready.After(p.now) { // heal sets the loop
-			p.wakeAt(ready)
-			return
-		}
-	} else {
+	if !out.Decision.Up() {
 		p.decided = out.Decision.Target
 	}
 	out.Decision.Group = p.group().Name
@@ -48,9 +49,31 @@ func (p *pass) scale() {
 	}
 }
 
+// mayScale reports whether a decision may be carried out now: not during a mass outage, and more
+// instances only if the crashes allow a start.
+func (p *pass) mayScale(d *scaling.Decision) bool {
+	if p.massLoss() {
+		return false
+	}
+	if !d.Up() {
+		return true
+	}
+	ready, loop := p.gate() // heal sets the loop
+	p.wakeAt(ready)
+	return loop == nil && !ready.After(p.now)
+}
+
+// asked returns how many instances the policies of the group ask for; 0 for none.
+func (p *pass) asked() int {
+	if ok, _ := scaling.Automatic(p.spec()); !ok || len(p.in.Rules) == 0 {
+		return 0
+	}
+	return p.scaleInput().Ask().Instances
+}
+
 func (p *pass) scaleInput() scale.Input {
 	in := scale.Input{
-		Spec: p.spec(), Decided: p.decided, Instances: p.loaded(),
+		Spec: p.spec(), Decided: p.decided, Instances: p.loaded(), Rules: p.in.Rules, Wall: p.in.Wall,
 		Count: p.countLiving() + p.suspended() + p.frozen() + p.leaving() + p.countUnfixed(true), ChangedAt: p.group().ScaledAt,
 	}
 	for _, i := range p.all {

@@ -16,6 +16,13 @@ func decided(target int, when time.Time) *scaling.Decision {
 	return &scaling.Decision{Group: "g", Target: target, From: target - 1, To: target, At: when, Reason: fleet.ReasonFullness, Message: "because"}
 }
 
+// asking returns a policy that asks for n instances.
+func asking(n int) []scaling.Rule {
+	return []scaling.Rule{{Name: "p", Ask: func(scaling.Metrics, time.Time) scaling.Answer {
+		return scaling.Answer{Instances: n, Given: true, Message: "it is a test"}
+	}}}
+}
+
 // with adds an instance that is ONLINE and has players.
 func (s *sim) with(players int, edits ...func(*fleet.Instance)) *fleet.Instance {
 	i := s.add(append([]func(*fleet.Instance){online}, edits...)...)
@@ -152,6 +159,23 @@ func TestScaling(t *testing.T) {
 		{"and stays", func(s *sim) {
 			s.group.Spec.Scaling.BufferSlots = 150
 			s.scaled = decided(2, at(-9*m))
+			s.with(0)
+			s.with(0)
+		}, 0, nil},
+		{"a policy asks for more", func(s *sim) {
+			s.rules = asking(3)
+			s.with(1)
+		}, 0, []string{"set_scaling: Policy"}},
+		{"a policy keeps idle instances", func(s *sim) {
+			s.rules = asking(2)
+			s.scaled = decided(3, at(-9*m))
+			s.with(1)
+			s.with(0)
+			s.with(0)
+		}, 0, []string{"set_scaling: Idle", "stop i00003 by stop: Idle"}},
+		{"a scale does not stop what a policy asks for", func(s *sim) {
+			s.rules = asking(2)
+			s.scaled = decided(0, at(-time.Second))
 			s.with(0)
 			s.with(0)
 		}, 0, nil},

@@ -35,6 +35,7 @@ type sim struct {
 	// emptySince is when the last player left any instance without players.
 	emptySince time.Time
 	scaled     *scaling.Decision
+	rules      []scaling.Rule
 	lostSince  time.Time // of nodes without a session
 	joined     int64     // the revision of all nodes' records
 	released   map[fleet.NodeID]bool
@@ -97,6 +98,7 @@ func (s *sim) input() Input {
 		Republished: func(string) bool { return s.republished },
 		Players:     func(i *fleet.Instance) int { return s.players[i.Intent.ID] },
 		Scaled:      s.scaled,
+		Rules:       s.rules,
 		Figures: func(i *fleet.Instance) reports.InstanceReport {
 			return reports.InstanceReport{TPS: s.tps[i.Intent.ID]}
 		},
@@ -206,7 +208,8 @@ func (s *sim) apply(actions []Action, now time.Time) {
 		switch a.Kind {
 		case Create:
 			i := s.add(createdAt(now))
-			i.Intent.Origin, i.Intent.Reason, i.Intent.Deployment, i.Intent.Standby = a.Origin, a.Reason, s.number(), a.Standby
+			i.Intent.Origin, i.Intent.Reason, i.Intent.Deployment = a.Origin, a.Reason, s.number()
+			i.Intent.Standby, i.Intent.Warm = a.Standby, a.Warm
 			if a.Replaces != nil {
 				i.Intent.Replaces, i.Intent.Lineage = a.Replaces.Intent.ID, a.Replaces.Intent.Place()
 				s.edit(a.Replaces, func(old *fleet.Instance) {
@@ -225,7 +228,10 @@ func (s *sim) apply(actions []Action, now time.Time) {
 				i.Intent.GenerationAt = now
 				i.Intent.GroupRevision, i.Intent.Deployment = s.group.Revision, s.number()
 				i.Intent.Desired, i.Intent.Stop, i.Intent.RestartPending, i.Intent.Retire = fleet.DesiredRunning, nil, false, nil
+				i.Intent.Warm = false
 			})
+		case Promote:
+			s.edit(a.Instance, func(i *fleet.Instance) { i.Intent.Warm = false })
 		case Retire:
 			s.edit(a.Instance, func(i *fleet.Instance) {
 				i.Intent.Retire = nil
@@ -356,6 +362,9 @@ func short(actions []Action) string {
 		}
 		if a.Standby {
 			line += " standby"
+		}
+		if a.Warm {
+			line += " warm"
 		}
 		if a.Again {
 			line += " again"

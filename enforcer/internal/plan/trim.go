@@ -37,14 +37,17 @@ func (p *pass) trim() {
 	}
 }
 
-// trimOwn stops the youngest own instances above the target that have no players and that the load
-// of the group does not need. A report of another load triggers another pass.
+// trimOwn stops the youngest own instances above the target that have no players and that neither the
+// load nor the policies of the group need. A report of another load triggers another pass.
 func (p *pass) trimOwn() {
 	excess := -p.target()
 	for _, i := range p.all {
 		if p.living(i) && p.own(i) && !p.duplicates[i.Intent.ID] {
 			excess++
 		}
+	}
+	if excess > 0 {
+		excess -= max(0, p.asked()-p.target())
 	}
 	if excess <= 0 {
 		return

@@ -8,6 +8,8 @@
 //   - Instances are stopped when they have had no players for the group's scaleDownAfterSeconds and
 //     the others stay below every limit without them. The youngest go first, never one that the
 //     minimum needs. So a stop never causes a start.
+//   - The policies of the group ask for a number. It is a lower bound in addition to the load. With the
+//     combination chain it replaces the load, so that instances above it stop once they are idle.
 //   - Between two decisions lies the group's cooldown.
 package scale
 
@@ -46,6 +48,9 @@ type Input struct {
 	// Count is how many instances count towards the target, including those on their way. Own is how
 	// many of them the enforcer may stop when the minimum is lowered.
 	Count, Own int
+	// Rules are the policies of the group, and Wall is the time of day for them.
+	Rules []scaling.Rule
+	Wall  time.Time
 }
 
 // Outcome is what to do.
@@ -60,11 +65,36 @@ type Outcome struct {
 
 // Decide decides for a group that scales automatically.
 func Decide(in Input, now time.Time) Outcome {
-	if o, more := in.up(now); more {
-		return o
+	v := in.Ask()
+	o, more := in.up(v, now)
+	if !more {
+		o = in.down(v, now)
 	}
-	return in.down(now)
+	if o.Decision == nil && v.Until.After(in.Wall) {
+		o.Wake = earliest(o.Wake, now.Add(v.Until.Sub(in.Wall)))
+	}
+	return o
 }
+
+// Ask returns what the policies of the group ask for.
+func (in Input) Ask() scaling.Verdict {
+	if len(in.Rules) == 0 {
+		return scaling.Verdict{}
+	}
+	return scaling.Ask(in.Spec, in.Rules, in.Metrics(), in.Wall)
+}
+
+// Metrics returns the figures that the policies see.
+func (in Input) Metrics() scaling.Metrics {
+	var tps float64
+	for _, i := range in.Instances {
+		tps = scaling.Slower(tps, i.Instance)
+	}
+	return scaling.MetricsOf(in.Spec, Running(in.Instances, in.Spec), in.count(), tps)
+}
+
+// count returns how many instances run or are about to run.
+func (in Input) count() int { return max(in.Count, scaling.Target(in.Spec, in.Decided)) }
 
 // Running returns the load of the instances that run.
 func Running(all []Instance, spec *fleet.GroupSpec) scaling.Load {
@@ -77,32 +107,37 @@ func Running(all []Instance, spec *fleet.GroupSpec) scaling.Load {
 	return l
 }
 
-// up adds the instances that the load needs. more reports whether it needs any, even if the maximum
-// or the cooldown prevents that.
-func (in Input) up(now time.Time) (o Outcome, more bool) {
-	rules, usual := &in.Spec.Scaling, in.Spec.Players.Max
-	count := max(in.Count, scaling.Target(in.Spec, in.Decided))
-	load := Running(in.Instances, in.Spec)
-	load = load.With(max(0, count-load.Instances), scaling.Instance{}, usual)
-	why, message := load.Needs(rules)
-	if why == "" {
-		return o, false
+// up adds the instances that the load and the policies need. more reports whether they need any, even if
+// the maximum or the cooldown prevents that.
+func (in Input) up(v scaling.Verdict, now time.Time) (o Outcome, more bool) {
+	rules, count, n := &in.Spec.Scaling, in.count(), 0
+	d := scaling.Decision{From: count, At: now}
+	if !v.Alone {
+		load := Running(in.Instances, in.Spec)
+		load = load.With(max(0, count-load.Instances), scaling.Instance{}, in.Spec.Players.Max)
+		if d.Reason, d.Message = load.Needs(rules); d.Reason != "" {
+			n, more = load.Missing(rules, in.Spec.Players.Max, rules.Max-count), true
+		}
 	}
-	n := load.Missing(rules, usual, rules.Max-count)
-	if n == 0 {
-		return o, true
+	if v.Given && v.Instances-count > n {
+		n, more = v.Instances-count, true
+		d.Reason, d.Message, d.Policy = fleet.ReasonPolicy, v.Reason(), v.Policy
+	}
+	if n <= 0 {
+		return o, more
 	}
 	if end := in.cooldownEnd(); end.After(now) {
 		return Outcome{Wake: end}, true
 	}
-	o.Decision = &scaling.Decision{Target: count + n, From: count, To: count + n, At: now, Reason: why, Message: message}
+	d.To, d.Target = count+n, count+n
+	o.Decision = &d
 	return o, true
 }
 
-// down stops the idle instances that the load does not need.
-func (in Input) down(now time.Time) (o Outcome) {
+// down stops the idle instances that neither the load nor the policies need.
+func (in Input) down(v scaling.Verdict, now time.Time) (o Outcome) {
 	rules, load := &in.Spec.Scaling, Running(in.Instances, in.Spec)
-	least := scaling.Target(in.Spec, 0)
+	least := max(scaling.Target(in.Spec, 0), v.Instances)
 	for _, i := range slices.Backward(in.Instances) {
 		if in.Own-len(o.Stop) <= least || len(o.Stop) == MaxStops {
 			break
@@ -111,7 +146,7 @@ func (in Input) down(now time.Time) (o Outcome) {
 		if !i.Waits {
 			without = load.With(-1, i.Instance, in.Spec.Players.Max)
 		}
-		if why, _ := without.Exceeds(rules); why != "" || i.IdleSince.IsZero() {
+		if why, _ := without.Exceeds(rules); why != "" && !v.Alone || i.IdleSince.IsZero() {
 			continue
 		}
 		if due := i.IdleSince.Add(time.Duration(rules.DownAfterSeconds) * time.Second); due.After(now) {
@@ -128,7 +163,13 @@ func (in Input) down(now time.Time) (o Outcome) {
 	}
 	d := &scaling.Decision{From: in.Count, To: in.Count - len(o.Stop), At: now, Reason: fleet.ReasonIdle}
 	d.Message = fmt.Sprintf("%d of %d instances had no players for %d s and are not needed for %d players", len(o.Stop), in.Count, rules.DownAfterSeconds, load.Players)
-	if in.Own-len(o.Stop) > least {
+	if v.Given {
+		d.Message += "; " + v.Reason()
+	}
+	if v.Alone {
+		d.Reason, d.Policy = fleet.ReasonPolicy, v.Policy
+	}
+	if in.Own-len(o.Stop) > scaling.Target(in.Spec, 0) {
 		d.Target = d.To
 	}
 	o.Decision, o.Wake = d, time.Time{} // the decision itself leads to another look

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/scalepolicy"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
@@ -85,7 +86,8 @@ func anyInput(t *rapid.T) Input {
 	s.Scaling.Max = s.Scaling.Min + rapid.IntRange(1, 20).Draw(t, "more")
 	s.Scaling.UpThreshold = rapid.Float64Range(0.05, 1).Draw(t, "threshold")
 	s.Scaling.BufferSlots, s.Scaling.BufferPercent = rapid.IntRange(0, 60).Draw(t, "slots"), rapid.IntRange(0, 99).Draw(t, "percent")
-	in := Input{Spec: s, Decided: rapid.IntRange(0, 10).Draw(t, "decided")}
+	s.Scaling.Combine = rapid.SampledFrom([]scalepolicy.Combine{"", scalepolicy.Max, scalepolicy.Chain}).Draw(t, "combine")
+	in := Input{Spec: s, Decided: rapid.IntRange(0, 10).Draw(t, "decided"), Rules: anyRules(t)}
 	for n := range rapid.IntRange(0, 12).Draw(t, "instances") {
 		i := Instance{ID: fleet.InstanceID(fmt.Sprintf("i%d", n)), Waits: rapid.IntRange(0, 4).Draw(t, "waits") == 0}
 		i.Closed = rapid.IntRange(0, 5).Draw(t, "closed") == 0

@@ -24,6 +24,8 @@ type Decision struct {
 	At      time.Time    `json:"at"`
 	Reason  fleet.Reason `json:"reason"`
 	Message string       `json:"message"`
+	// Policy is the policy that decided; "" for the load.
+	Policy string `json:"policy,omitempty"`
 	// ScaledAt is the group's last explicit scale at that time. After another one, Target no longer
 	// applies.
 	ScaledAt time.Time `json:"scaledAt,omitzero"`

@@ -34,6 +34,8 @@ type Cause struct {
 	By string
 	// Standby makes a new instance that takes no players yet.
 	Standby bool
+	// Warm prepares the instance for later; see fleet.Intent.
+	Warm bool
 }
 
 // Birth is the new or renewed intent of one instance, with the writes that create it.
@@ -76,7 +78,7 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 		GroupRevision: g.Revision, Deployment: s.deployment(g.Name), Plan: plan.Digest(), Desired: fleet.DesiredRunning,
 		Generation: 1, GenerationAt: s.now, CreatedAt: s.now,
 		Origin: c.Origin, Replaces: replaces, Reason: c.Reason, Message: c.Message, By: c.By,
-		Values: maps.Clone(values), Standby: c.Standby,
+		Values: maps.Clone(values), Standby: c.Standby, Warm: c.Warm,
 	}
 	var (
 		writes []store.Write
@@ -147,7 +149,7 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, from left) B
 	next.Desired, next.Stop, next.RestartPending, next.Retire = fleet.DesiredRunning, nil, false, nil
 	next.Generation = i.LastGeneration() + 1
 	next.GenerationAt, next.Leaves, next.LeavesNode = s.now, from.status, from.node
-	next.Reason, next.Message, next.By = c.Reason, c.Message, c.By
+	next.Reason, next.Message, next.By, next.Warm = c.Reason, c.Message, c.By, c.Warm
 	next.Crashes, next.ReplacedBy, next.Displaced = i.CrashesOf(g.Revision), "", false
 
 	holder := s.holder(g.Name, next.Ordinal)

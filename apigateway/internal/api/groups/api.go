@@ -17,6 +17,7 @@ import (
 type Config struct {
 	Operations *ops.Operations
 	Schedulers *upstream.Schedulers
+	Enforcers  *upstream.Enforcers
 }
 
 // API holds the handlers.

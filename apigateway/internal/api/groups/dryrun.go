@@ -104,7 +104,7 @@ func (a *API) addCounts(c *gin.Context, s *view.Snapshot, r *dryRun, before, aft
 	case before != nil && wanted < s.Target(before) && living > wanted:
 		r.Notes = append(r.Notes, fmt.Sprintf("up to %d of its %d instances would stop, the youngest first, each when it has no players", living-wanted, living))
 	}
-	r.Notes = append(r.Notes, scalingNotes(s, before, after)...)
+	r.Notes = append(r.Notes, scalingNotes(s, before, after, a.cfg.Operations.Now())...)
 	if r.Action == "update" && living > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("the %d existing instances keep their old spec: deploy the group to apply the change", living))
 	}

@@ -52,6 +52,7 @@ func (a *API) groupRoutes() []server.Route {
 		server.Delete("/api/v1/groups/:name", server.Needs(auth.GroupsDelete), a.deleteGroup).Rehearses(),
 		server.Post("/api/v1/groups/:name/start", server.Needs(auth.GroupsStart), a.startGroup).Rehearses(),
 		server.Post("/api/v1/groups/:name/scale", server.Needs(auth.GroupsUpdate), a.scaleGroup).Rehearses(),
+		server.Post("/api/v1/groups/:name/autoscale/replay", server.Needs(auth.GroupsView), a.replayScaling),
 		server.Post("/api/v1/groups/:name/crash-loop/reset", server.Needs(auth.GroupsUpdate), a.resetCrashLoop),
 	}
 }

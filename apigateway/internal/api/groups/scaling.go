@@ -3,11 +3,14 @@ package groups
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/instances"
+	"github.com/orreryhq/orrery/libs/autoscale"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/scalepolicy"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -43,6 +46,8 @@ type scaled struct {
 	At      time.Time    `json:"at"`
 	Reason  fleet.Reason `json:"reason"`
 	Message string       `json:"message"`
+	// Policy is the policy that decided. It is empty for the load.
+	Policy string `json:"policy"`
 }
 
 func scalingOf(s *view.Snapshot, g *fleet.Group, now time.Time) scalingState {
@@ -52,7 +57,7 @@ func scalingOf(s *view.Snapshot, g *fleet.Group, now time.Time) scalingState {
 	out.Automatic, out.Message = scaling.Automatic(&g.Spec)
 	last, _ := s.Scalings.Get(g.Name)
 	if last != nil {
-		out.Last = &scaled{From: last.From, To: last.To, At: last.At, Reason: last.Reason, Message: last.Message}
+		out.Last = &scaled{From: last.From, To: last.To, At: last.At, Reason: last.Reason, Message: last.Message, Policy: last.Policy}
 	}
 	if ends := cooldownEnd(g, last); out.Automatic && ends.After(now) {
 		out.CooldownUntil = &ends
@@ -84,6 +89,8 @@ type groupLoad struct {
 	running, coming scaling.Load
 	// living is how many instances count, and missing how many of the target are not ready.
 	living, missing int
+	// tps is the lowest number of ticks per second that an instance with players reports; 0 for none.
+	tps float64
 	// behind is an instance that counts and is not ready, or nil: the first that waits for a node,
 	// or else the first.
 	behind *fleet.Instance
@@ -101,7 +108,8 @@ func loadOf(s *view.Snapshot, g *fleet.Group) (l groupLoad) {
 			r := instances.ReportOf(s, i)
 			claims, _ := s.Claims.Get(i.Intent.ID)
 			players := max(r.Players, claims.Slots(i, cmp.Or(r.MaxPlayers, usual)))
-			l.running = l.running.With(1, scaling.Instance{Players: players, MaxPlayers: r.MaxPlayers, TPS: r.TPS, Closed: !i.TakesPlayers()}, usual)
+			one := scaling.Instance{Players: players, MaxPlayers: r.MaxPlayers, TPS: r.TPS, Closed: !i.TakesPlayers()}
+			l.running, l.tps = l.running.With(1, one, usual), scaling.Slower(l.tps, one)
 			if i.TakesPlayers() {
 				ready++
 			}
@@ -159,7 +167,7 @@ func limits(s *view.Snapshot, g *fleet.Group, state scalingState, message string
 }
 
 // scalingNotes says what the rules of a changed group make of its load.
-func scalingNotes(s *view.Snapshot, before, after *fleet.Group) []string {
+func scalingNotes(s *view.Snapshot, before, after *fleet.Group, now time.Time) []string {
 	is, why := scaling.Automatic(&after.Spec)
 	if !is {
 		if before == nil {
@@ -170,17 +178,43 @@ func scalingNotes(s *view.Snapshot, before, after *fleet.Group) []string {
 		}
 		return nil
 	}
-	if before != nil && before.Spec.Scaling == after.Spec.Scaling && before.Spec.Players.Max == after.Spec.Players.Max && before.Spec.Static.Enabled == after.Spec.Static.Enabled {
+	if before != nil && reflect.DeepEqual(before.Spec.Scaling, after.Spec.Scaling) && before.Spec.Players.Max == after.Spec.Players.Max && before.Spec.Static.Enabled == after.Spec.Static.Enabled {
 		return nil
 	}
 	l, rules := loadOf(s, after), &after.Spec.Scaling
+	notes := policyNotes(after, l, now)
 	_, message := l.coming.Needs(rules)
 	if message == "" {
-		return nil
+		return notes
 	}
 	n := l.coming.Missing(rules, after.Spec.Players.Max, max(0, rules.Max-max(l.living, s.Target(after))))
 	if n == 0 {
-		return []string{message + fmt.Sprintf(", but maxInstances is %d", rules.Max)}
+		return append(notes, message+fmt.Sprintf(", but maxInstances is %d", rules.Max))
 	}
-	return []string{fmt.Sprintf("%d more instances would start because of the load, after the cooldown: %s", n, message)}
+	return append(notes, fmt.Sprintf("%d more instances would start because of the load, after the cooldown: %s", n, message))
+}
+
+// policyNotes says what the policies of a group ask for now. Webhooks are not called.
+func policyNotes(g *fleet.Group, l groupLoad, now time.Time) []string {
+	var notes []string
+	metrics := scaling.MetricsOf(&g.Spec, l.running, max(l.living, l.coming.Instances), l.tps)
+	for _, p := range g.Spec.Scaling.Policies {
+		if p.Type == scalepolicy.Webhook {
+			notes = append(notes, fmt.Sprintf("policy %s would be asked every %d seconds: a dry run does not call its server", p.Name, p.IntervalSeconds))
+			continue
+		}
+		rule, err := autoscale.Parse(p)
+		if err != nil {
+			continue // the write is refused
+		}
+		switch a := rule.Ask(metrics, now); {
+		case a.Given:
+			notes = append(notes, fmt.Sprintf("policy %s asks for %d instances now: %s", p.Name, a.Instances, a.Message))
+		case a.Message != "":
+			notes = append(notes, fmt.Sprintf("policy %s asks for no number now: %s", p.Name, a.Message))
+		default:
+			notes = append(notes, fmt.Sprintf("policy %s asks for no number before %s", p.Name, a.Until.UTC().Format(time.RFC3339)))
+		}
+	}
+	return notes
 }

@@ -107,7 +107,7 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 	var held fleet.Budget
 	var unrunnable string
 	for i := range s.GroupInstances(g.Name) {
-		if i.State() == fleet.Online {
+		if i.State() == fleet.Online && !i.Intent.Warm {
 			out.RunningInstances++
 			out.TotalPlayers += instances.ReportOf(s, i).Players
 		}

@@ -87,7 +87,7 @@ func InstanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) Instance {
 	out := Instance{
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, State: events.StateOf(i),
 		Ports: []instancePort{}, CreatedAt: i.Intent.CreatedAt, Revision: i.Intent.Deployment, GroupRevision: i.Intent.GroupRevision,
-		Reason: string(reason), Message: message, Generation: i.Intent.Generation, Desired: i.Intent.Desired, Frozen: i.Intent.Frozen,
+		Reason: string(reason), Message: message, Generation: i.Intent.Generation, Desired: i.Intent.Desired, Frozen: i.Intent.Frozen, Warm: i.Intent.Warm,
 		Origin: i.Intent.Origin, Replaces: i.Intent.Replaces, ReplacedBy: i.Intent.ReplacedBy,
 		Templates: []instanceTemplate{},
 	}

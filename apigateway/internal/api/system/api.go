@@ -22,6 +22,7 @@ import (
 type Config struct {
 	Operations *ops.Operations
 	Schedulers *upstream.Schedulers
+	Enforcers  *upstream.Enforcers
 	Logs       *logs.Logs
 	Instances  *instances.API
 	Nodes      *nodes.API

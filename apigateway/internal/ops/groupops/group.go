@@ -171,7 +171,7 @@ func (o *Groups) wanted(ctx context.Context, s *view.Snapshot, w GroupWrite, old
 	if err != nil {
 		return fleet.Group{}, nil, err
 	}
-	if err := txn.JoinProblems(asWritten(w.Written, slices.Concat(wrong(present, spec), references(s, w.Name, present, spec), storages, w.startable(present, spec), problems))); err != nil {
+	if err := txn.JoinProblems(asWritten(w.Written, slices.Concat(wrong(present, spec), PolicyProblems(s, present, spec), references(s, w.Name, present, spec), storages, w.startable(present, spec), problems))); err != nil {
 		return fleet.Group{}, nil, err
 	}
 	now := o.Now()

@@ -23,6 +23,7 @@ const (
 	InstanceStateChanged    Type = "INSTANCE_STATE_CHANGED"
 	InstanceCrashed         Type = "INSTANCE_CRASHED"
 	InstanceDraining        Type = "INSTANCE_DRAINING"
+	InstanceWarmChanged     Type = "INSTANCE_WARM_CHANGED"
 	InstanceRemoved         Type = "INSTANCE_REMOVED"
 	NodeConnected           Type = "NODE_CONNECTED"
 	NodeDisconnected        Type = "NODE_DISCONNECTED"

@@ -17,7 +17,7 @@ type Totals struct {
 
 // Total has one group's figures.
 type Total struct {
-	// Running is the number of ONLINE instances.
+	// Running is the number of ONLINE instances that are not warm.
 	Running int
 	// Players is the number of players on them, as last reported.
 	Players int
@@ -54,7 +54,7 @@ func (t *Totals) Of(g fleet.GroupName) Total { return t.groups[g] }
 func (t *Totals) instance(id fleet.InstanceID, i *fleet.Instance) (changed bool) {
 	next := share{players: t.instances[id].players}
 	if i != nil {
-		next.group, next.running = i.Intent.Group, i.State() == fleet.Online
+		next.group, next.running = i.Intent.Group, i.State() == fleet.Online && !i.Intent.Warm
 	}
 	return t.set(id, next, i != nil)
 }

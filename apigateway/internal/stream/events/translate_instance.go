@@ -31,6 +31,9 @@ func (t *translator) instance(id fleet.InstanceID, before, after *fleet.Instance
 	if after.Retiring() && (before == nil || !before.Retiring()) {
 		t.store(instanceEvent(InstanceDraining, after, Fields{"reason": v1Reason(after.Intent.Retire.Reason), "message": after.Intent.Retire.Message, "deadlineSeconds": after.Intent.Retire.DeadlineSeconds}))
 	}
+	if before != nil && before.Intent.Warm != after.Intent.Warm {
+		t.store(instanceEvent(InstanceWarmChanged, after, Fields{"warm": after.Intent.Warm}))
+	}
 	if crashed(before, after) {
 		t.store(instanceEvent(InstanceCrashed, after, crashFields(after.Status)))
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// GroupScaled reports that the enforcer changed a group's number of instances because of its load.
+// GroupScaled reports that the enforcer changed a group's number of instances because of its load or a policy.
 const GroupScaled Type = "GROUP_SCALED"
 
 func (t *translator) scaling(c view.Change) {
@@ -15,6 +15,6 @@ func (t *translator) scaling(c view.Change) {
 		return
 	}
 	t.store(Event{Type: GroupScaled, Group: fleet.GroupName(c.Key[0]), Fields: Fields{
-		"group": c.Key[0], "from": after.From, "to": after.To, "reason": after.Reason, "message": after.Message, "timestamp": after.At,
+		"group": c.Key[0], "from": after.From, "to": after.To, "reason": after.Reason, "message": after.Message, "policy": after.Policy, "timestamp": after.At,
 	}})
 }

@@ -332,11 +332,16 @@ func TestTranslate(t *testing.T) {
 			"more instances because of the load",
 			[]view.Change{{
 				Kind: view.KindScaling, Rev: 7, Key: []string{"lobby"},
-				After: &scaling.Decision{Group: "lobby", Target: 3, From: 1, To: 3, At: at, Reason: fleet.ReasonFullness, Message: "because"},
+				After: &scaling.Decision{Group: "lobby", Target: 3, From: 1, To: 3, At: at, Reason: fleet.ReasonFullness, Message: "because", Policy: "evening"},
 			}},
 			[]line{{"7", events.GroupScaled, "lobby", events.Fields{
-				"group": "lobby", "from": 1, "to": 3, "reason": fleet.ReasonFullness, "message": "because", "timestamp": at,
+				"group": "lobby", "from": 1, "to": 3, "reason": fleet.ReasonFullness, "message": "because", "policy": "evening", "timestamp": at,
 			}}},
+		},
+		{
+			"a warm instance becomes an ordinary one",
+			[]view.Change{told(in(fleet.Preparing, func(i *fleet.Instance) { i.Intent.Warm = true }), in(fleet.Preparing))},
+			[]line{lobby("7", events.InstanceWarmChanged, events.Fields{"warm": false})},
 		},
 		{"the end of automatic scaling", []view.Change{{Kind: view.KindScaling, Rev: 7, Key: []string{"lobby"}, Before: &scaling.Decision{}}}, nil},
 		{"the end of a crash loop", []view.Change{{Kind: view.KindCrashLoop, Rev: 7, Key: []string{"lobby"}, Before: &crashloop.Loop{}}}, nil},

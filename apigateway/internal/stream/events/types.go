@@ -11,7 +11,7 @@ const InstanceMetrics Type = "INSTANCE_METRICS"
 // reserved are types that existing clients know, but that this system never sends. Instances must not
 // use them for their own events.
 var reserved = []Type{
-	"INSTANCE_WARM_CHANGED", "INSTANCE_CONSOLE_OUTPUT", "PLAYER_JOURNEY",
+	"INSTANCE_CONSOLE_OUTPUT", "PLAYER_JOURNEY",
 	"MODULE_LOADED", "MODULE_UNLOADED", "MODULE_FRONTEND_RELOADED", "CAPABILITY_REGISTERED",
 	"CAPABILITY_UNREGISTERED", "CAPABILITY_PROVIDER_CHANGED",
 }
@@ -20,7 +20,7 @@ var reserved = []Type{
 var emitted = []Type{
 	GroupCreated, GroupUpdated, GroupDeleted, GroupMaintenanceChanged, MaintenanceUpdated, GroupAggregatesUpdated, GroupCrashLoop, GroupScaled,
 	DeploymentCreated, DeploymentProgress, DeploymentCompleted, DeploymentRolledBack,
-	InstanceStateChanged, InstanceDraining, InstanceCrashed, InstanceRemoved, InstanceMetrics,
+	InstanceStateChanged, InstanceDraining, InstanceWarmChanged, InstanceCrashed, InstanceRemoved, InstanceMetrics,
 	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeDrainRequested, NodeDrainCompleted, NodeStatus, NodeCacheStatus, NodeHeartbeatStale, NodeHeartbeatResumed,
 	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged, ResourceChanged,
 	ScheduleRunStarted, ScheduleRunEnded, OverlayActivated, OverlayDeactivated,
