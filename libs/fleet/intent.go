@@ -64,6 +64,9 @@ type Intent struct {
 	// DiscardsData is the generation that a static instance starts without its data, because the
 	// node with the data was deleted and a user accepted the loss. 0 means none.
 	DiscardsData int64 `json:"discardsData,omitempty"`
+	// MovesTo is where a move has copied the data of a static instance. It counts until a generation
+	// has been placed there; see Instance.Moved.
+	MovesTo *DataCopy `json:"movesTo,omitempty"`
 	// Values are placeholder values given at start. They override the group's.
 	Values map[string]string `json:"values,omitempty"`
 	// RestartPending asks for a new generation once this one has stopped.
@@ -74,6 +77,14 @@ type Intent struct {
 	// Retire is set while the instance empties before it is stopped. Only the enforcer sets it. A
 	// new generation does not have it.
 	Retire *Retirement `json:"retire,omitempty"`
+}
+
+// DataCopy is a complete copy of the data of a static instance.
+type DataCopy struct {
+	Node     NodeID `json:"node"`
+	DataUUID string `json:"dataUuid"`
+	// Generation is the latest generation before the copy was made.
+	Generation int64 `json:"generation"`
 }
 
 // Retirement says why an instance empties before it is stopped, and how long that may take. A

@@ -3,6 +3,7 @@ package plan
 import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
@@ -21,6 +22,8 @@ const (
 	Stop Kind = "stop"
 	// Retire sets the retirement of Instance, or ends it if Retirement is nil.
 	Retire Kind = "retire"
+	// SetMove writes Move, and Intent unless it is nil.
+	SetMove Kind = "set_move"
 	// Order writes an order for the node of Instance.
 	Order Kind = "order"
 	// ReportLost reports Instance as lost with its node.
@@ -50,7 +53,7 @@ const (
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Restart, Stop, Retire, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Retire, SetMove, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
 
 // Action is one change to make and its reason.
 type Action struct {
@@ -76,6 +79,10 @@ type Action struct {
 	Again bool
 	// Retirement is what Retire sets, with the time of the commit as At.
 	Retirement *fleet.Retirement
+	// Move is the record that SetMove writes, with the time of the commit if its step changes. Intent
+	// is the intent that it writes with it, or nil.
+	Move   *move.Move
+	Intent *fleet.Intent
 	// Stays is set when a RemoveEviction ends a move whose replacement failed. Instance then counts
 	// as never replaced.
 	Stays bool

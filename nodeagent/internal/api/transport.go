@@ -21,6 +21,7 @@ type Config struct {
 	Instances Instances
 	Content   Content
 	Samples   Samples
+	Moves     Moves
 	// Records are the agent's own log.
 	Records *telemetry.Ring
 	// Node is the agent's node.
@@ -36,6 +37,8 @@ func Handler(c Config) http.Handler {
 	inner.Handle("POST /v1/shutdown", shutdown(c.Node, c.End))
 	inner.Handle("GET /v1/series", readNodeSeries(c.Samples))
 	inner.Handle("GET /v1/instances/{id}/series", readSeries(c.Samples))
+	inner.Handle("GET /v1/moves/{id}/list", listMoved(c.Moves))
+	inner.Handle("GET /v1/moves/{id}/file", readMoved(c.Moves))
 	inner.Handle("GET /v1/cache", readCache(c.Content))
 	inner.Handle("POST /v1/cache/warm", warmCache(c.Content))
 	inner.Handle("GET /v1/logs", readRecords(c.Records))
