@@ -205,8 +205,10 @@ func (in Input) over() (Decision, bool) {
 func (in Input) back(to move.Step, why fleet.Reason, detail string) Decision {
 	m, intent := *in.Move, in.Instance.Intent
 	m.Step, m.Reason, m.Detail = to, why, detail
-	changed := intent.MovesTo != nil
-	intent.MovesTo = nil
+	changed := false
+	if in.Move.Step == move.Starting {
+		intent.MovesTo, changed = nil, true
+	}
 	if in.stopped() && !intent.RestartPending {
 		intent.RestartPending, changed = true, true
 	}

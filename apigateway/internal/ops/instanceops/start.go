@@ -159,7 +159,7 @@ func insertable(births []spawn.Birth) error {
 func ended(s *view.Snapshot, g fleet.GroupName) []*fleet.Instance {
 	var out []*fleet.Instance
 	for i := range s.GroupInstances(g) {
-		if i.Terminal() && !i.Intent.RestartPending && i.Intent.ReplacedBy == "" && !i.Intent.Frozen {
+		if i.Terminal() && !i.Intent.RestartPending && i.Intent.ReplacedBy == "" && !i.Intent.Frozen && moving(s, i) == nil {
 			out = append(out, i)
 		}
 	}
