@@ -69,3 +69,44 @@ func TestAStaticInstanceMovesWithItsDataAndBack(t *testing.T) {
 		t.Errorf("two copies met, or the log is wrong: %v\n%s", err, text)
 	}
 }
+
+func TestAMoveSurvivesTheDeathOfEitherAgentAtEachStep(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	lock := filepath.Join(t.TempDir(), "lock")
+	spec := arenaGroup(t, c, "world", map[string]any{"static": true, "minInstances": 1})
+	spec["command"] = spec["command"].(string) + " --lock " + lock
+	createGroup(t, admin, spec)
+	now := admin.AwaitRunning("world", 1)[0]
+	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(now.PID), "cwd", "mine.txt"), []byte("a diamond block"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nodes := []*cluster.Node{cluster.AddNode(t, c, admin, cluster.NodeOptions{ID: "node-2"}), cluster.AddNode(t, c, admin, cluster.NodeOptions{ID: "node-3"})}
+	admin.Do("POST", "/api/v1/instances/world-1/move", map[string]any{"node": "node-2", "deadlineSeconds": 0}).OK(200)
+	awaitMove(t, admin, now.UID, "DONE")
+	steps := []string{"STOPPING", "COPYING", "STARTING", "DONE"}
+	for round := range 6 {
+		from, to := nodes[round%2], nodes[(round+1)%2]
+		victim := from
+		if round >= 3 {
+			victim = to
+		}
+		admin.Do("POST", "/api/v1/instances/world-1/move", map[string]any{"node": to.ID, "deadlineSeconds": 0}).OK(200)
+		at := awaitMove(t, admin, now.UID, steps[round%3:]...)
+		victim.Kill()
+		if err := victim.Start(); err != nil {
+			t.Fatal(err)
+		}
+		victim.AwaitOnline(admin)
+		awaitMove(t, admin, now.UID, "DONE")
+		moved := admin.AwaitState(now.UID, "RUNNING")
+		b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(moved.PID), "cwd", "mine.txt"))
+		if moved.Node != to.ID || err != nil || string(b) != "a diamond block" {
+			t.Errorf("the agent of %s died at %s: it is %+v with %q: %v", victim.ID, at, moved, b, err)
+		}
+	}
+	if text, err := os.ReadFile(lock); err != nil || strings.Contains(string(text), "refused") {
+		t.Errorf("two copies met: %v\n%s", err, text)
+	}
+}

@@ -80,10 +80,10 @@ type Move struct {
 	StepAt time.Time `json:"stepAt"`
 	// CancelBy is the user who cancelled the move, empty for none. The enforcer then ends it.
 	CancelBy string `json:"cancelBy,omitempty"`
-	// Reason and Detail say why the move failed, or what is special about its end.
+	// Reason and Detail say why the move failed or how it ended.
 	Reason fleet.Reason `json:"reason,omitempty"`
 	Detail string       `json:"detail,omitempty"`
-	// Bytes and Files are what was copied, known from Starting on.
+	// Bytes and Files were copied. They are known from Starting on.
 	Bytes int64 `json:"bytes,omitempty"`
 	Files int   `json:"files,omitempty"`
 	// Shared is true if both nodes use the same directory. Then nothing was copied, and the source

@@ -130,7 +130,7 @@ func (o *Moves) MoveInstance(ctx context.Context, by txn.Actor, r Request) (Plan
 	return plan, nil
 }
 
-// plan returns the record of a move, and what it does.
+// plan returns the record of a move with its steps.
 func (o *Moves) plan(s *view.Snapshot, i *fleet.Instance, target fleet.NodeID, by txn.Actor, r Request) Plan {
 	from, _ := s.Nodes.Get(i.Node())
 	to, _ := s.Nodes.Get(target)

@@ -6,8 +6,8 @@
 //   - A directory that comes is complete, verified and flushed before it gets its final path, and
 //     the move is reported as verified after that.
 //   - It never removes a directory of an instance. It sets it aside, and only if the lock file in it
-//     proves that the directory is not used and that its last run was before the move. What was set
-//     aside is removed a day later.
+//     proves that the directory is not used and that its last run was before the move. A day later
+//     it removes such a directory.
 //   - Each action can be repeated: an agent that is killed continues at the last complete file.
 //
 // The files in DATA/moving/INSTANCE are: id (the move), list (the source's list, once complete), tree (what was
@@ -173,7 +173,7 @@ func (h *handler) set(kv store.KeyValue) {
 	})
 }
 
-// end ends the action for a move. What it has fetched stays. mu is held.
+// end ends the action for a move. The fetched files stay. mu is held.
 func (m *Mover) end(id fleet.InstanceID) {
 	if w := m.work[id]; w != nil {
 		w.cancel()
@@ -236,8 +236,8 @@ func (m *Mover) setAside(dir string, mv move.Move) {
 	}
 }
 
-// sweep removes what was set aside a day ago, and the files of moves that nobody continued for so
-// long.
+// sweep removes the directories that were set aside a day ago, and files of moves that are over and
+// as old.
 func (m *Mover) sweep(ctx context.Context) {
 	for {
 		next := m.removeOld()

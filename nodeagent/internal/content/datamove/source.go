@@ -91,7 +91,7 @@ func mark(root *os.Root, moveID string) error {
 	return errs.WrapAs(errs.Unavailable, "datamove.mark", errors.Join(err, f.Sync(), f.Close()))
 }
 
-// marked returns the ID of the latest move of a directory, "" if it has none.
+// marked returns the ID of the latest move of a directory, or "".
 func marked(dir string) string {
 	f, err := os.OpenFile(filepath.Join(dir, markName), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -434,7 +434,7 @@ func prune(root *os.Root, entries []client.MovedEntry) error {
 	})
 }
 
-// room checks that the disk has room for what is missing.
+// room checks that the disk has room for the missing files.
 func (p *puller) room(root *os.Root, entries []client.MovedEntry) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(root.Name(), &st); err != nil {
