@@ -211,6 +211,8 @@ func TestBuiltInRolesHaveTheirPermissions(t *testing.T) {
 		{"POST", "/api/v1/nodes/node-1/cordon", ``},
 		{"POST", "/api/v1/nodes/node-1/drain", ``},
 		{"POST", "/api/v1/nodes/node-1/undrain", ``},
+		{"POST", "/api/v1/instances/lobby-1/move", ``},
+		{"DELETE", "/api/v1/instances/lobby-1/move", ``},
 		{"PATCH", "/api/v1/nodes/node-1", `{"labels":{"a":"b"}}`},
 		{"DELETE", "/api/v1/nodes/node-1", ``},
 		{"PUT", "/api/v1/quotas/acme", `{"selector":{"tenant":"acme"},"limit":{"instances":1}}`},

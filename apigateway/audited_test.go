@@ -50,6 +50,10 @@ var heldElsewhere = map[string]string{
 	"POST /api/v1/instances/:id/save-to-template": "TestARunningInstancesConfigurationIsSavedToATemplate",
 	"POST /api/v1/schedules/:name/run":            "TestARunOfAScheduleStopsItsInstances: what the run does is audited too",
 	"POST /api/v1/nodes/:id/shutdown":             "TestANodeIsShutDownByItsAgent",
+	"POST /api/v1/services/:id/move":              "TestAStaticInstanceIsMovedAndItsMoveCancelled",
+	"POST /api/v1/instances/:id/move":             "TestAStaticInstanceIsMovedAndItsMoveCancelled",
+	"DELETE /api/v1/services/:id/move":            "TestAStaticInstanceIsMovedAndItsMoveCancelled",
+	"DELETE /api/v1/instances/:id/move":           "TestAStaticInstanceIsMovedAndItsMoveCancelled",
 	"POST /api/node/reload":                       "TestAReloadWaitsForEverySourceAndTellsWhatIsOther",
 }
 

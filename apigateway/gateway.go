@@ -218,6 +218,8 @@ type Gateway struct {
 	hasher *cataloghash.Hasher
 	// drains completes the drains of nodes.
 	drains *drains.Completer
+	// schedulers answers questions.
+	schedulers *upstream.Schedulers
 	// rollbacks rolls back failed deployments.
 	rollbacks *autorollback.Watcher
 	players   *presence.Table
@@ -308,9 +310,10 @@ func New(cfg Config) (*Gateway, error) {
 	if g.copies, err = auditsink.New(cfg.AuditSink, cfg.Log, g.metrics); err != nil {
 		return nil, err
 	}
+	g.schedulers = upstream.NewSchedulers(g.health, cfg.Store, cfg.View, cfg.ClusterSecret, calling(g.calls))
 	g.operate = ops.New(ops.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, Copy: g.copies.Put, Pause: cfg.pause,
-		Agents: g.agents, Seal: box, EventTypes: events.Kept(),
+		Agents: g.agents, Seal: box, EventTypes: events.Kept(), Simulate: g.schedulers.Simulate,
 		Settings: live.Now, TellReset: cfg.Reset.tell(cfg.Log, live.Now),
 	})
 	g.templates = upstream.NewTemplates(g.health, cfg.View, cfg.ClusterSecret, calling(g.calls), calling(g.uploads), cfg.Log)
@@ -461,7 +464,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 	})
 	frame.Add(api.Routes(api.Config{
 		Config: system.Config{
-			Operations: g.operate, Schedulers: upstream.NewSchedulers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
+			Operations: g.operate, Schedulers: g.schedulers,
 			Enforcers: upstream.NewEnforcers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
 			Logs:      records, Settings: g.settings, Meta: meta, Past: g.past, Ready: g.waiting, End: g.end, Replica: g.cfg.Replica, Notices: g.notices,
 			ClusterName: g.cfg.ClusterName, Version: g.cfg.Version, APIURL: g.cfg.APIURL, NoShares: g.cfg.NoShares,

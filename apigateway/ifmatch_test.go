@@ -22,6 +22,8 @@ var revisionless = map[string]string{
 	"DELETE /api/v1/users/:name/sessions/:id":            "a session is ended or not",
 	"PATCH /api/v1/allocations/:id":                      "allocations of an instance share one record",
 	"DELETE /api/v1/allocations/:id":                     "allocations of an instance share one record",
+	"DELETE /api/v1/services/:id/move":                   "a move is cancelled or not",
+	"DELETE /api/v1/instances/:id/move":                  "a move is cancelled or not",
 	"DELETE /s/:id":                                      "a share never changes",
 	"DELETE /api/instances/:id":                          "this dialect shows no revision of an instance, and a stop is no change of what was read",
 	"PATCH /api/instances/:id/lifecycle":                 "this dialect shows no revision of an instance",

@@ -29,6 +29,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/datamove"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/provider"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/workspace"
@@ -125,6 +126,7 @@ type parts struct {
 	meter      *diskusage.Meter
 	orphans    *orphan.Keeper
 	crashes    *recorder.Recorder
+	moves      *datamove.Mover
 	server     *http.Server
 	local      *http.Server
 	logs       *console.Follower
@@ -257,8 +259,12 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Live: p.controller.Live, Measured: p.measured, Usage: usage.NewRuns(control.tree.Members).Measure, Used: p.controller.SetUse,
 		CPU: new(usage.Processor).Used, Memory: usage.Memory,
 	})
+	p.moves = datamove.New(datamove.Config{
+		Store: cfg.Store, Node: cfg.Node, DataUUID: j.UUID(), DataDir: dir, Workspace: builder, Fence: p.member.Fence,
+		Secret: cfg.ClusterSecret, HTTP: new(http.Client), Now: cfg.Now, Log: cfg.Log,
+	})
 	p.server = &http.Server{ReadHeaderTimeout: headerTimeout, Handler: api.Handler(api.Config{
-		Instances: p.controller, Content: cache, Samples: p.sampler, Files: editor, Records: cfg.Records, Node: cfg.Node, End: a.endAsked, Secret: cfg.ClusterSecret,
+		Instances: p.controller, Content: cache, Samples: p.sampler, Files: editor, Moves: p.moves, Records: cfg.Records, Node: cfg.Node, End: a.endAsked, Secret: cfg.ClusterSecret,
 	})}
 	p.local = local.Server(local.Config{
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
@@ -344,6 +350,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	running.Go(func() { p.engine(working) })
 	running.Go(func() { p.orphans.Run(working) })
 	running.Go(func() { p.crashes.Run(working) })
+	running.Go(func() { p.moves.Run(working, a.ready) })
 	running.Go(func() { p.sweep(working) })
 	running.Go(func() {
 		if err := p.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -59,6 +59,23 @@ func (i *Instance) MayLeave(node int64) bool {
 	return i.Moving() && (i.Intent.LeavesNode == 0 || i.Intent.LeavesNode == node)
 }
 
+// Moved returns the copy of the instance's data from which it starts next, or nil if the data is on
+// the node of its latest placement.
+func (i *Instance) Moved() *DataCopy {
+	if to := i.Intent.MovesTo; to != nil && i.Placement != nil && i.Placement.Generation <= to.Generation {
+		return to
+	}
+	return nil
+}
+
+// DataNode returns the node with the data of a static instance, "" if it was never placed.
+func (i *Instance) DataNode() NodeID {
+	if to := i.Moved(); to != nil {
+		return to.Node
+	}
+	return i.Node()
+}
+
 // State derives the instance's state from its records.
 func (i *Instance) State() State {
 	if s := i.current(); s != nil {

@@ -279,3 +279,21 @@ func TestHeldAfterARestore(t *testing.T) {
 		}
 	}
 }
+
+func TestACopyCountsUntilAGenerationWasPlacedThere(t *testing.T) {
+	i := &Instance{
+		Intent:    Intent{Generation: 3, MovesTo: &DataCopy{Node: "n2", DataUUID: "d2", Generation: 3}},
+		Placement: &Placement{Node: "n1", Generation: 2},
+	}
+	if i.Moved() == nil || i.DataNode() != "n2" {
+		t.Errorf("before its placement the data is on %s", i.DataNode())
+	}
+	i.Intent.Generation, i.Placement = 4, &Placement{Node: "n2", Generation: 4}
+	if i.Moved() != nil || i.DataNode() != "n2" {
+		t.Errorf("after its placement it still moves: %+v", i.Moved())
+	}
+	i.Placement = &Placement{Node: "n1", Generation: 5} // its node was lost, and it moved on
+	if i.Moved() != nil || i.DataNode() != "n1" {
+		t.Errorf("the data is on %s", i.DataNode())
+	}
+}

@@ -64,6 +64,9 @@ type Intent struct {
 	// DiscardsData is the generation that a static instance starts without its data, because the
 	// node with the data was deleted and a user accepted the loss. 0 means none.
 	DiscardsData int64 `json:"discardsData,omitempty"`
+	// MovesTo is where a move has copied the data of a static instance. It counts until a generation
+	// has been placed there; see Instance.Moved.
+	MovesTo *DataCopy `json:"movesTo,omitempty"`
 	// Values are placeholder values given at start. They override the group's.
 	Values map[string]string `json:"values,omitempty"`
 	// RestartPending asks for a new generation once this one has stopped.
@@ -80,6 +83,14 @@ type Intent struct {
 	// Standby is set while the instance takes no players although it may be ready: it waits, with the
 	// others of its BLUE_GREEN deployment, until it takes over. Only the enforcer changes it.
 	Standby bool `json:"standby,omitempty"`
+}
+
+// DataCopy is a complete copy of the data of a static instance.
+type DataCopy struct {
+	Node     NodeID `json:"node"`
+	DataUUID string `json:"dataUuid"`
+	// Generation is the latest generation before the copy was made.
+	Generation int64 `json:"generation"`
 }
 
 // Retirement says why an instance empties before it is stopped, and how long that may take. A

@@ -73,6 +73,7 @@ const (
 	ReasonRebalanced     Reason = "Rebalanced"     // it was moved to even out the load of the nodes
 	ReasonNodeDrained    Reason = "NodeDrained"    // a user drains its node; a static instance starts again once that is ended
 	ReasonLifetimeOver   Reason = "LifetimeOver"   // it reached its group's maximum lifetime
+	ReasonMoved          Reason = "Moved"          // a user moves it with its data to another node, where it starts again
 )
 
 // Why an instance crashed or failed.
@@ -166,6 +167,7 @@ var reasonText = map[Reason]string{
 	ReasonNodeDrained:       "its node is being drained",
 	ReasonNodeReady:         "the drain of its node was ended",
 	ReasonLifetimeOver:      "it reached its group's maximum lifetime",
+	ReasonMoved:             "it is moved with its data to another node",
 	ReasonUnhealthy:         "it failed its liveness check",
 	ReasonDiskLimit:         "its directory is larger than its group allows",
 	ReasonCommandMissing:    "its command does not exist",

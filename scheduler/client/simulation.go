@@ -15,6 +15,8 @@ type Question struct {
 	Drain *NodeQuestion `json:"drain,omitempty"`
 	// Lose asks what would happen if a node were lost.
 	Lose *NodeQuestion `json:"lose,omitempty"`
+	// Move asks to which node a static instance could move with its data.
+	Move *MoveQuestion `json:"move,omitempty"`
 }
 
 // PlaceQuestion names a group and the number of additional instances.
@@ -25,6 +27,12 @@ type PlaceQuestion struct {
 	// Spec is a hypothetical spec of the group; nil means its current one. It must be
 	// valid. With a Spec, the group need not exist.
 	Spec *fleet.GroupSpec `json:"spec,omitempty"`
+}
+
+// MoveQuestion names an instance and its new node. An empty Node leaves the choice to the scheduler.
+type MoveQuestion struct {
+	Instance fleet.InstanceID `json:"instance"`
+	Node     fleet.NodeID     `json:"node,omitempty"`
 }
 
 // NodeQuestion names a node.
@@ -39,7 +47,7 @@ const MaxPlace = 10_000
 // question.
 func (q Question) Validate() error {
 	set := 0
-	for _, on := range []bool{q.Place != nil, q.Drain != nil, q.Lose != nil} {
+	for _, on := range []bool{q.Place != nil, q.Drain != nil, q.Lose != nil, q.Move != nil} {
 		if on {
 			set++
 		}
@@ -48,13 +56,15 @@ func (q Question) Validate() error {
 	case set == 0:
 		return errs.New(errs.Invalid, `say what to simulate: {"place":{"group":"lobby","count":3}}, {"drain":{"node":"node-1"}} or {"lose":{"node":"node-1"}}`)
 	case set > 1:
-		return errs.New(errs.Invalid, "one of place, drain and lose at a time: ask again for the others")
+		return errs.New(errs.Invalid, "one of place, drain, lose and move at a time: ask again for the others")
 	case q.Place != nil && q.Place.Group == "":
 		return errs.Field("place.group", "is missing: name a group")
 	case q.Place != nil && (q.Place.Count < 1 || q.Place.Count > MaxPlace):
 		return errs.Field("place.count", "must be between 1 and %d, is %d", MaxPlace, q.Place.Count)
 	case q.Drain != nil && q.Drain.Node == "":
 		return errs.Field("drain.node", "is missing: name a node")
+	case q.Move != nil && q.Move.Instance == "":
+		return errs.Field("move.instance", "is missing: name an instance")
 	case q.Lose != nil && q.Lose.Node == "":
 		return errs.Field("lose.node", "is missing: name a node")
 	}
@@ -70,6 +80,8 @@ func (q Question) String() string {
 		return "drain " + string(q.Drain.Node)
 	case q.Lose != nil:
 		return "lose " + string(q.Lose.Node)
+	case q.Move != nil:
+		return "move " + string(q.Move.Instance)
 	}
 	return "nothing"
 }

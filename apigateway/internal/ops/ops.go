@@ -26,6 +26,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/clusterops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/moveops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/nodeops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/noticeops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/scheduleops"
@@ -45,6 +46,8 @@ type Config struct {
 	Store  *store.Client
 	View   *view.View
 	Agents *upstream.Agents
+	// Simulate asks a scheduler where an instance could move.
+	Simulate moveops.Simulate
 	// Seal seals secrets, see fleet.SecretsKind.
 	Seal seal.Box
 	// Settings returns the current settings.
@@ -68,6 +71,7 @@ type Operations struct {
 	*allocationops.Allocations
 	*groupops.Groups
 	*instanceops.Instances
+	*moveops.Moves
 	*nodeops.Nodes
 	*templateops.Templates
 	*catalogops.Catalog
@@ -89,6 +93,7 @@ func New(cfg Config) *Operations {
 		Allocations: allocationops.New(c),
 		Groups:      groups,
 		Instances:   instances,
+		Moves:       moveops.New(c, cfg.Simulate),
 		Nodes:       nodes,
 		Templates:   templateops.New(c, cfg.Agents),
 		Catalog:     catalogops.New(c),

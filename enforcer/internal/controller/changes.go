@@ -96,7 +96,7 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		}
 	case view.KindGroup, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindCrashLoop, view.KindScaling, view.KindDeployment, view.KindProgress:
 		c.look(ch.Group())
-	case view.KindEviction, view.KindClaims:
+	case view.KindEviction, view.KindClaims, view.KindMove, view.KindCopy:
 		if i, ok := b.After.Instances.Get(fleet.InstanceID(ch.Key[0])); ok {
 			c.look(i.Intent.Group)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/reconcile"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -20,6 +21,7 @@ type metrics struct {
 	scalings    *prometheus.CounterVec
 	deployments *prometheus.CounterVec
 	webhooks    *prometheus.CounterVec
+	moves       *prometheus.CounterVec
 	reconcile   prometheus.Observer
 }
 
@@ -45,6 +47,7 @@ func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
 	m := &metrics{
 		actions:     t.Counter("actions", "Actions committed, by kind.", "kind"),
 		deployments: t.Counter("deployments", "Deployments that ended, by state.", "state"),
+		moves:       t.Counter("moves", "Moves of instances to other nodes that ended, by result.", "result"),
 		reconcile: t.Histogram("reconcile", "seconds", "Time from taking a group up to having its actions committed.",
 			prometheus.ExponentialBuckets(0.0001, 4, 9)).WithLabelValues(),
 	}
@@ -61,6 +64,9 @@ func newMetrics(reg prometheus.Registerer, c *Controller) (*metrics, error) {
 	}
 	for _, s := range [...]deployment.State{deployment.Completed, deployment.Failed, deployment.RolledBack, deployment.Canceled} {
 		m.deployments.WithLabelValues(string(s))
+	}
+	for _, s := range [...]move.Step{move.Done, move.Failed, move.Canceled} {
+		m.moves.WithLabelValues(string(s))
 	}
 	c.replica.Export(t)
 	t.GaugeFunc("paused", "groups", "Owned groups in which nothing is started after repeated crashes.", func() float64 {

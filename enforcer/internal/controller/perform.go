@@ -104,6 +104,11 @@ func (c *Controller) did(t *task, actions []plan.Action) {
 		case a.Kind == plan.SetProgress && a.Progress.State.Final():
 			c.metrics.deployments.WithLabelValues(string(a.Progress.State)).Inc()
 			log.Info("deployment ended", "deployment", a.Progress.Number, "state", a.Progress.State)
+		case a.Kind == plan.SetMove:
+			if a.Move.Step.Final() {
+				c.metrics.moves.WithLabelValues(string(a.Move.Step)).Inc()
+			}
+			log.Info("instance moves", "instance", a.Instance.Intent.ID, "step", a.Move.Step, "from", a.Move.Source, "to", a.Move.Target)
 		case a.Kind == plan.SetScaling:
 			direction := down
 			if a.Scaling.Up() {

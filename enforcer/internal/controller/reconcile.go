@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/reconcile"
 	"github.com/orreryhq/orrery/libs/store"
@@ -166,6 +167,8 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 			d, _ := s.NodesDesired.Get(n)
 			return c.stamps.drain(d, now)
 		},
+		Move:   func(id fleet.InstanceID) (*move.Move, *move.Copy) { return c.stamps.moves(s, id, now) },
+		Gone:   func(n fleet.NodeID, dataUUID string) bool { return gone(s, n, dataUUID) },
 		Outage: c.outages.count(s, now, c.limits),
 	}
 	for i := range s.GroupInstances(name) {

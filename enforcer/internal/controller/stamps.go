@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -64,11 +65,13 @@ const (
 	stampPlan       stampName = "plan"
 	stampDrain      stampName = "drain"
 	stampProgress   stampName = "progress"
+	stampMove       stampName = "move"
+	stampCopy       stampName = "copy"
 )
 
 // deadline reports whether something is deleted or killed a fixed time after this one.
 func (n stampName) deadline() bool {
-	return n == stampEviction || n == stampSession || n == stampPlan || n == stampRetire || n == stampDrain || n == stampProgress
+	return n == stampEviction || n == stampSession || n == stampPlan || n == stampRetire || n == stampDrain || n == stampProgress || n == stampMove || n == stampCopy
 }
 
 // stamp is a time as written, and the same moment in this process's clock.
@@ -170,6 +173,10 @@ func timesOf(ch *view.Change, record any) iter.Seq2[stampName, time.Time] {
 			each(stampEviction, r.At)
 		case *fleet.StoredPlan:
 			each(stampPlan, r.TouchedAt)
+		case *move.Move:
+			each(stampMove, r.StepAt)
+		case *move.Copy:
+			each(stampCopy, r.At)
 		case *deployment.Progress:
 			each(stampProgress, r.ChangedAt)
 		case *fleet.NodeSession:

@@ -8,6 +8,7 @@ import (
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -88,6 +89,7 @@ func (w *skewed) planned(after time.Duration) string {
 		Group: w.stamps.group(w.group, now), Instances: []*fleet.Instance{w.stamps.instance(w.instance, now)}, Limits: plan.DefaultLimits(),
 		Session:     func(fleet.NodeID) *fleet.NodeSession { return w.stamps.session(w.session, now) },
 		Drain:       func(fleet.NodeID) *fleet.NodeDrain { return w.stamps.drain(w.drained, now) },
+		Move:        func(fleet.InstanceID) (*move.Move, *move.Copy) { return nil, nil },
 		Figures:     func(*fleet.Instance) reports.InstanceReport { return reports.InstanceReport{} },
 		EmptySince:  func(*fleet.Instance) time.Time { return time.Time{} },
 		Plan:        func(string) *fleet.Plan { return &w.plan },

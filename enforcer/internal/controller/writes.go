@@ -56,6 +56,8 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		next := a.Instance.Intent
 		next.Warm, next.Reason, next.Message = false, a.Reason, a.Message
 		return []store.Guard{t.groupUnchanged()}, []store.Write{store.Replace(keys.Intent(next.ID), next, a.Instance.Intent.ModRev)}
+	case plan.SetMove:
+		return t.setMove(a)
 	case plan.Order:
 		return t.order(a)
 	case plan.ReportLost, plan.EndDeleted:
@@ -111,7 +113,7 @@ func (t *task) groupUnchanged() store.Guard {
 }
 
 func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
-	guards := append(slices.Concat(t.drainUnchanged(a), t.deploymentUnchanged(a)), t.groupUnchanged())
+	guards := append(slices.Concat(t.drainUnchanged(a), t.deploymentUnchanged(a), t.moveUnchanged(a)), t.groupUnchanged())
 	if a.Reason == fleet.ReasonScaledDown || a.Reason == fleet.ReasonAboveMaximum {
 		guards = append(guards, store.Unchanged(keys.ActiveOverlays(), t.snap.ActiveOverlays().ModRev))
 	}
@@ -153,7 +155,7 @@ func (t *task) retirement(a plan.Action) ([]store.Guard, []store.Write) {
 		set.At = t.now
 		next.Retire = &set
 	}
-	guards := append(slices.Concat(t.drainUnchanged(a), t.deploymentUnchanged(a)), t.groupUnchanged())
+	guards := append(slices.Concat(t.drainUnchanged(a), t.deploymentUnchanged(a), t.moveUnchanged(a)), t.groupUnchanged())
 	return guards, []store.Write{store.Replace(keys.Intent(next.ID), next, a.Instance.Intent.ModRev)}
 }
 
@@ -279,6 +281,12 @@ func (t *task) deleteInstance(i *fleet.Instance) []store.Write {
 	}
 	if c, ok := t.snap.Claims.Get(id); ok {
 		writes = append(writes, store.Remove(keys.Claims(id), c.ModRev))
+	}
+	if m, ok := t.snap.Moves().Get(id); ok {
+		writes = append(writes, store.Remove(keys.Move(id), m.ModRev))
+	}
+	if c, ok := t.snap.Copies().Get(id); ok {
+		writes = append(writes, store.Remove(keys.Copy(id), c.ModRev))
 	}
 	if c, ok := t.snap.Credentials.Get(id); ok {
 		writes = append(writes, store.Remove(keys.Credential(id), c.ModRev))

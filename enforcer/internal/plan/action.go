@@ -4,6 +4,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
 
@@ -26,6 +27,8 @@ const (
 	Admit Kind = "admit"
 	// Promote makes Instance, which is warm, an ordinary one.
 	Promote Kind = "promote"
+	// SetMove writes Move, and Intent unless it is nil.
+	SetMove Kind = "set_move"
 	// Order writes an order for the node of Instance.
 	Order Kind = "order"
 	// ReportLost reports Instance as lost with its node.
@@ -55,7 +58,7 @@ const (
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Restart, Stop, Retire, Admit, Promote, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Retire, Admit, Promote, SetMove, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
 
 // Action is one change to make and its reason.
 type Action struct {
@@ -85,6 +88,10 @@ type Action struct {
 	Again bool
 	// Retirement is what Retire sets, with the time of the commit as At.
 	Retirement *fleet.Retirement
+	// Move is the record that SetMove writes, with the time of the commit if its step changes. Intent
+	// is the intent that it writes with it, or nil.
+	Move   *move.Move
+	Intent *fleet.Intent
 	// Stays is set when a RemoveEviction ends a move whose replacement failed. Instance then counts
 	// as never replaced.
 	Stays bool

@@ -75,11 +75,11 @@ func (p *pass) retireFor(s drain.Step, d *fleet.NodeDrain) {
 	}})
 }
 
-// down reports whether an instance of a static group was stopped for a drain. It keeps its place
-// until it is started again.
-func (p *pass) down(i *fleet.Instance) bool { return drain.Down(p.spec(), i) }
+// down reports whether an instance of a static group was stopped for a drain, or while it moves. It
+// keeps its place until it is started again.
+func (p *pass) down(i *fleet.Instance) bool { return drain.Down(p.spec(), i) || p.away(i) }
 
-// drained counts the instances that are stopped for a drain.
+// drained counts the instances that are down.
 func (p *pass) drained() int {
 	n := 0
 	for _, i := range p.all {
@@ -96,7 +96,7 @@ func (p *pass) resume() {
 		return
 	}
 	for _, i := range p.all {
-		if p.down(i) && i.Terminal() && !p.busy[i.Intent.ID] && p.in.Drain(i.Node()) == nil {
+		if p.down(i) && !p.away(i) && i.Terminal() && !p.busy[i.Intent.ID] && p.in.Drain(i.Node()) == nil {
 			p.act(Action{Kind: Restart, Instance: i, Reason: fleet.ReasonNodeReady, Message: fmt.Sprintf("the drain of node %s was ended", i.Node())})
 		}
 	}

@@ -20,6 +20,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 	case in.Group.Deleting:
 		p.deleteGroup()
 	default:
+		p.relocate()
 		p.preempt()
 		p.cancelMoves()
 		p.resolveDuplicates()

@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
 )
@@ -60,6 +61,10 @@ type Input struct {
 	Deleted func(fleet.NodeID) bool
 	// Drain returns the drain of a node until a user ends it, or nil.
 	Drain func(fleet.NodeID) *fleet.NodeDrain
+	// Move returns the latest move of an instance and how far its copy is. Both may be nil.
+	Move func(fleet.InstanceID) (*move.Move, *move.Copy)
+	// Gone reports whether a node was deleted, or has joined again with another data directory.
+	Gone func(node fleet.NodeID, dataUUID string) bool
 	// Outage says how much of the fleet is lost.
 	Outage Outage
 	// Republished reports whether a template of a plan has a newer version than the plan

@@ -35,7 +35,7 @@ func (p *pass) endRetirements() {
 			a.WhileEmpty = true
 		}
 		a.By, a.Again = r.By, r.Restart
-		if a.Again || p.spec().Static.Enabled && r.Reason == fleet.ReasonNodeDrained { // it keeps its place
+		if a.Again || p.spec().Static.Enabled && (r.Reason == fleet.ReasonNodeDrained || r.Reason == fleet.ReasonMoved) { // it keeps its place
 			delete(p.stopped, i.Intent.ID)
 		} else {
 			a.Restores = p.restoredBy(i)

@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
@@ -41,6 +42,8 @@ type sim struct {
 	released   map[fleet.NodeID]bool
 	deleted    map[fleet.NodeID]bool
 	drains     map[fleet.NodeID]*fleet.NodeDrain
+	moves      map[fleet.InstanceID]*move.Move
+	copies     map[fleet.InstanceID]*move.Copy
 	evictions  map[fleet.InstanceID]*fleet.Eviction
 	waiting    map[fleet.InstanceID]bool // of other groups
 	outage     Outage
@@ -82,6 +85,7 @@ func newSim() *sim {
 		deleted:  map[fleet.NodeID]bool{},
 		released: map[fleet.NodeID]bool{},
 		drains:   map[fleet.NodeID]*fleet.NodeDrain{},
+		moves:    map[fleet.InstanceID]*move.Move{}, copies: map[fleet.InstanceID]*move.Copy{},
 
 		evictions: map[fleet.InstanceID]*fleet.Eviction{}, waiting: map[fleet.InstanceID]bool{},
 		// long enough for everything
@@ -114,6 +118,8 @@ func (s *sim) input() Input {
 		Released:  func(n fleet.NodeID) bool { return s.released[n] },
 		Deleted:   func(n fleet.NodeID) bool { return s.deleted[n] },
 		Drain:     func(n fleet.NodeID) *fleet.NodeDrain { return s.drains[n] },
+		Move:      func(id fleet.InstanceID) (*move.Move, *move.Copy) { return s.moves[id], s.copies[id] },
+		Gone:      func(n fleet.NodeID, _ string) bool { return s.deleted[n] },
 		Outage:    s.outage,
 		Crashes:   func(yield func(*reports.Crash) bool) { slices.Values(s.recorded)(yield) },
 		Elsewhere: func(fleet.NodeID) bool { return false },
@@ -224,6 +230,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 				if i.Lost() || i.Stranded() {
 					i.Intent.Leaves, i.Intent.LeavesNode = i.Status.ModRev, s.joined
 				}
+				i.Intent.MovesTo = i.Moved()
 				i.Intent.Generation++
 				i.Intent.GenerationAt = now
 				i.Intent.GroupRevision, i.Intent.Deployment = s.group.Revision, s.number()
@@ -253,6 +260,15 @@ func (s *sim) apply(actions []Action, now time.Time) {
 			})
 			if a.Restores != nil {
 				s.edit(a.Restores, func(i *fleet.Instance) { i.Intent.ReplacedBy, i.Intent.Displaced = "", false })
+			}
+		case SetMove:
+			next := *a.Move
+			if next.Step != s.moves[next.Instance].Step {
+				next.StepAt = now
+			}
+			s.moves[next.Instance] = &next
+			if a.Intent != nil {
+				s.edit(a.Instance, func(i *fleet.Instance) { i.Intent = *a.Intent })
 			}
 		case Order:
 			s.edit(a.Instance, ordered(a.Order, now))

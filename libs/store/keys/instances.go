@@ -4,6 +4,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/allocation"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
@@ -89,6 +90,17 @@ func Credential(id fleet.InstanceID) Key[account.InstanceCredential] {
 func Claims(id fleet.InstanceID) Key[allocation.Claims] {
 	return Key[allocation.Claims]{Root + "claims/" + string(id)}
 }
+
+// Move is the latest move of a static instance to another node. It is removed with the instance.
+// Created and cancelled by the gateway, continued by the enforcer.
+func Move(id fleet.InstanceID) Key[move.Move] { return Key[move.Move]{Root + "moves/" + string(id)} }
+
+// Moves are the latest moves of all instances.
+func Moves() Prefix[move.Move] { return Prefix[move.Move]{Root + "moves/"} }
+
+// Copy is how far the copy of a move is. It is removed with the instance. Written by the agent of the
+// move's target.
+func Copy(id fleet.InstanceID) Key[move.Copy] { return Key[move.Copy]{Root + "copies/" + string(id)} }
 
 // Transfer is a player who is being moved to another instance. Written by the gateway.
 func Transfer(player players.PlayerID) Key[players.Transfer] {

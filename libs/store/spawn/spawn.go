@@ -147,6 +147,7 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, from left) B
 	next.GroupRevision, next.Deployment, next.Plan = g.Revision, s.deployment(g.Name), plan.Digest()
 	next.Lineage = i.Intent.NextLineage()
 	next.Desired, next.Stop, next.RestartPending, next.Retire = fleet.DesiredRunning, nil, false, nil
+	next.MovesTo = i.Moved() // nil once it was placed there
 	next.Generation = i.LastGeneration() + 1
 	next.GenerationAt, next.Leaves, next.LeavesNode = s.now, from.status, from.node
 	next.Reason, next.Message, next.By, next.Warm = c.Reason, c.Message, c.By, c.Warm

@@ -46,6 +46,8 @@ const (
 	KindPlayers       Kind = "players"
 	KindReportPart    Kind = "figures" // a change of one is a change of its node's KindReport
 	KindClaims        Kind = "claims"
+	KindMove          Kind = "moves"
+	KindCopy          Kind = "copies"
 	KindTransfer      Kind = "transfers"
 	KindMessage       Kind = "messages"
 	KindConfig        Kind = "config"

@@ -97,8 +97,8 @@ func (s *Snapshot) index(id fleet.InstanceID, old, next *fleet.Instance) {
 	is := was.then(id, old, next)
 	put(s.Instances.tree, was.instance, is.instance, next)
 	put(s.Orphans.tree, was.orphan, is.orphan, next)
-	move(s.byGroup.tree, was.group, is.group)
-	move(s.byNode.tree, was.node, is.node)
+	reindex(s.byGroup.tree, was.group, is.group)
+	reindex(s.byNode.tree, was.node, is.node)
 	s.indexToken(id, tokenOf(old), tokenOf(next))
 }
 
@@ -168,8 +168,8 @@ func nodeOf(i *fleet.Instance) fleet.NodeID {
 	return i.Placement.Node
 }
 
-// move changes an instance's key in an index.
-func move(t *btree.Map[pair, struct{}], was, is pair) {
+// reindex changes an instance's key in an index.
+func reindex(t *btree.Map[pair, struct{}], was, is pair) {
 	switch {
 	case was == is:
 		return

@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/notice"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
@@ -124,6 +125,8 @@ type Snapshot struct {
 	PlayerParts   Table[string, *players.PresencePart] // by "<node>/<part>"
 	reportParts   Table[string, *reports.ReportPart]   // by "<node>/<part>"
 	Claims        Table[fleet.InstanceID, *allocation.Claims]
+	moves         Table[fleet.InstanceID, *move.Move]
+	copies        Table[fleet.InstanceID, *move.Copy]
 	Transfers     Table[players.PlayerID, *players.Transfer] //
 	Messages      Table[string, *players.PlayerMessage]      // by id
 	tokensByHash  Table[string, *account.APIToken]

@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/notice"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
@@ -109,6 +110,8 @@ func kindTables() map[Kind]kindTable {
 			}, (*Snapshot).applyPlayers,
 		},
 		KindClaims:        table(1, func(s *Snapshot) *Table[fleet.InstanceID, *allocation.Claims] { return &s.Claims }),
+		KindMove:          table(1, func(s *Snapshot) *Table[fleet.InstanceID, *move.Move] { return &s.moves }),
+		KindCopy:          table(1, func(s *Snapshot) *Table[fleet.InstanceID, *move.Copy] { return &s.copies }),
 		KindTransfer:      table(1, func(s *Snapshot) *Table[players.PlayerID, *players.Transfer] { return &s.Transfers }),
 		KindMessage:       table(1, func(s *Snapshot) *Table[string, *players.PlayerMessage] { return &s.Messages }),
 		KindConfig:        table(1, func(s *Snapshot) *Table[string, *cluster.ConfigVersion] { return &s.ConfigVersions }),

@@ -24,6 +24,7 @@ type Config struct {
 	Samples   Samples
 	// Files changes the files of static instances.
 	Files *fileedit.Editor
+	Moves     Moves
 	// Records are the agent's own log.
 	Records *telemetry.Ring
 	// Node is the agent's node.
@@ -43,6 +44,8 @@ func Handler(c Config) http.Handler {
 	inner.Handle("PUT /v1/instances/{id}/files/content", writeFile(c.Instances, c.Files, writers))
 	inner.Handle("POST /v1/instances/{id}/files/edits", editFiles(c.Instances, c.Files, writers))
 	inner.Handle("GET /v1/instances/{id}/files/versions", listVersions(c.Instances, c.Files))
+	inner.Handle("GET /v1/moves/{id}/list", listMoved(c.Moves))
+	inner.Handle("GET /v1/moves/{id}/file", readMoved(c.Moves))
 	inner.Handle("GET /v1/cache", readCache(c.Content))
 	inner.Handle("POST /v1/cache/warm", warmCache(c.Content))
 	inner.Handle("GET /v1/logs", readRecords(c.Records))

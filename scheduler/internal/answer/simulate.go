@@ -28,6 +28,8 @@ func Simulate(m *facts.Moment, q client.Question, more func() bool) (client.Simu
 		err = s.place(*q.Place)
 	case q.Drain != nil:
 		err = s.drain(q.Drain.Node)
+	case q.Move != nil:
+		err = s.moveTo(*q.Move)
 	default:
 		err = s.lose(q.Lose.Node)
 	}

@@ -15,7 +15,7 @@ func PlanMissing() *place.Unfit {
 }
 
 // Request builds the placement request for an instance. A static instance is pinned to
-// the node with its data, unless its group lets it leave a lost node. It waits when that
+// the node with its data, which a move may have copied to another one, unless its group lets it leave a lost node. It waits when that
 // node was deleted. A replacement that was made for a certain node is pinned to that node.
 func Request(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.Request {
 	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: TemplateMiB(snap, plan)}
@@ -24,7 +24,9 @@ func Request(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.Re
 		record, known := snap.Nodes.Get(old.Node)
 		switch {
 		case !plan.Static, known && i.MayLeave(record.ModRev):
-		case known && old.On(record):
+		case i.Moved() != nil && holds(snap, i.Moved()):
+			r.Pinned = i.Moved().Node
+		case i.Moved() == nil && known && old.On(record):
 			r.Pinned = old.Node
 		case !plan.Exclusive() && i.Intent.DiscardsData != old.Generation:
 			r.Waits = dataLost(i)
@@ -36,11 +38,17 @@ func Request(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.Re
 	return r
 }
 
+// holds reports whether the node of a copy still has the data directory with it.
+func holds(snap *view.Snapshot, c *fleet.DataCopy) bool {
+	n, ok := snap.Nodes.Get(c.Node)
+	return ok && n.DataUUID == c.DataUUID
+}
+
 // dataLost is the verdict on a static instance whose data was on a deleted node.
 func dataLost(i *fleet.Instance) *place.Unfit {
 	return &place.Unfit{Reason: fleet.ReasonDataLost, Message: fmt.Sprintf(
 		"its data was on node %s, which was deleted: it starts with its data once that node joins again with its data directory; to start it without, POST /api/v1/services/%s/start?discardData=true",
-		i.Placement.Node, i.Intent.Name)}
+		i.DataNode(), i.Intent.Name)}
 }
 
 // MoveTarget returns the node that a rebalancing move made a replacement for. It is empty

@@ -62,6 +62,7 @@ const (
 	stepPlaced    step = "placed"   // a node was selected
 	stepRetires   step = "retires"  // it takes no new players and stops when it is empty
 	stepDrain     step = "drain"    // its node is being drained
+	stepMoves     step = "moves"    // it moves with its data to another node
 	stepStop      step = "stop"     // a stop was requested
 	stepOrdered   step = "ordered"  // its node received an order
 	stepState     step = "state"    // its agent reported the state
@@ -128,7 +129,7 @@ func (a *API) explain(c *gin.Context) {
 	reason, message := i.Why()
 	out := explanation{
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Generation: i.Intent.Generation,
-		State: events.StateOf(i), Reason: string(reason), Message: message, Revision: s.Rev, Chain: slices.Concat(chainOf(s, i), drainOf(s, i, a.cfg.Operations.Now()), pausedFor(s, i, a.cfg.Operations.Now())),
+		State: events.StateOf(i), Reason: string(reason), Message: message, Revision: s.Rev, Chain: slices.Concat(chainOf(s, i), drainOf(s, i, a.cfg.Operations.Now()), movesOf(s, i), pausedFor(s, i, a.cfg.Operations.Now())),
 	}
 	if i.State() == fleet.Offline {
 		out.Reason = reasonNodeLost

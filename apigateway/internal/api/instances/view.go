@@ -63,6 +63,8 @@ type Instance struct {
 	ReplacedBy    fleet.InstanceID   `json:"replacedBy,omitempty"`
 	Templates     []instanceTemplate `json:"templates"`
 	Lost          []fleet.FilterLoss `json:"lost,omitempty"` // if pending: how many nodes each rule excludes
+	// Move is its latest move to another node.
+	Move *instanceMove `json:"move,omitempty"`
 	// Attach is the command that attaches to its terminal on its node. Only the answer for a single
 	// instance has it, while the agent answers.
 	Attach string `json:"attach,omitempty"`
@@ -94,6 +96,7 @@ func InstanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) Instance {
 	if i.State() == fleet.Offline {
 		out.Reason = reasonNodeLost
 	}
+	out.Move = moveOf(s, i.Intent.ID)
 	if p := i.Shown(); p != nil {
 		out.Node, out.Port = p.Node, p.Port
 		for _, name := range slices.Sorted(maps.Keys(p.Ports)) {

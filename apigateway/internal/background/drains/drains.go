@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/reconcile"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -107,6 +108,12 @@ func stoppedFor(ch *view.Change) *fleet.Instance {
 func nodesOf(ch *view.Change) iter.Seq[fleet.NodeID] {
 	return func(yield func(fleet.NodeID) bool) {
 		switch {
+		case ch.Kind == view.KindMove:
+			for _, record := range []any{ch.Before, ch.After} {
+				if m, ok := record.(*move.Move); ok && (!yield(m.Source) || !yield(m.Target)) {
+					return
+				}
+			}
 		case ch.Kind == view.KindNodeDesired, ch.Kind == view.KindSession && ch.Key[0] == "node":
 			yield(fleet.NodeID(ch.Key[len(ch.Key)-1]))
 		case ch.JoinedBefore != nil:

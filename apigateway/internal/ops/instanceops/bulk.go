@@ -219,7 +219,7 @@ func (b Bulk) choose(s *view.Snapshot) (out []BulkResult, err error) {
 		return out, nil
 	}
 	for _, i := range s.Instances.All() {
-		if matches(i) && b.Verb.concerns(i) {
+		if matches(i) && b.Verb.concerns(s, i) {
 			out = append(out, BulkResult{Ref: i.Intent.Name, Instance: i})
 		}
 	}
@@ -256,12 +256,12 @@ func (sel BulkSelector) matcher(s *view.Snapshot) func(*fleet.Instance) bool {
 
 // concerns reports whether a verb applies to an instance that was not named. A start applies to
 // instances that have ended and were not replaced, a restart only to living ones.
-func (v BulkVerb) concerns(i *fleet.Instance) bool {
+func (v BulkVerb) concerns(s *view.Snapshot, i *fleet.Instance) bool {
 	switch v {
 	case BulkStop, BulkKill:
-		return stoppable(i, v == BulkKill)
+		return stoppable(s, i, v == BulkKill)
 	case BulkStart:
-		return startable(i)
+		return startable(i) && moving(s, i) == nil
 	case BulkRestart:
 		return !i.Terminal() && i.Intent.Desired == fleet.DesiredRunning && !i.Intent.RestartPending
 	case BulkCommand:

@@ -101,8 +101,8 @@ func (o *Instances) StopInstance(ctx context.Context, by txn.Actor, ref string, 
 }
 
 func (o *Instances) stopping(by txn.Actor, force bool) decision {
-	return func(_ *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
-		if !stoppable(i, force) {
+	return func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+		if !stoppable(s, i, force) {
 			return nil, nil
 		}
 		next := i.Intent
@@ -117,20 +117,39 @@ func (o *Instances) stopping(by txn.Actor, force bool) decision {
 }
 
 // stoppable reports whether a stop, or with force a kill, would change anything.
-func stoppable(i *fleet.Instance, force bool) bool {
-	if i.Terminal() && !i.Intent.RestartPending {
+func stoppable(s *view.Snapshot, i *fleet.Instance, force bool) bool {
+	comesBack := startsAfterMove(s, i)
+	if i.Terminal() && !i.Intent.RestartPending && !comesBack {
 		return false
 	}
-	asked := i.Intent.Stop != nil && i.Intent.Desired == fleet.DesiredStopped && !i.Intent.RestartPending
+	asked := !comesBack && i.Intent.Stop != nil && i.Intent.Desired == fleet.DesiredStopped && !i.Intent.RestartPending
 	return !asked || force && !i.Intent.Stop.Force
+}
+
+// startsAfterMove reports whether an instance was stopped for a move and starts again after it.
+func startsAfterMove(s *view.Snapshot, i *fleet.Instance) bool {
+	m, _ := s.Move(i.Intent.ID)
+	stop := i.Intent.Stop
+	return m.Active() && i.Intent.Desired == fleet.DesiredStopped && stop != nil && stop.Reason == fleet.ReasonMoved
+}
+
+// moving returns Conflict while an instance moves to another node.
+func moving(s *view.Snapshot, i *fleet.Instance) error {
+	if m, _ := s.Move(i.Intent.ID); m.Active() {
+		return errs.New(errs.Conflict, "instance %s moves to node %s: wait for the end of the move, or cancel it", i.Intent.Name, m.Target)
+	}
+	return nil
 }
 
 // FreezeInstance freezes an instance, or ends that with frozen false; see fleet.Intent.Frozen. It
 // changes nothing when the instance is in that state already.
 func (o *Instances) FreezeInstance(ctx context.Context, by txn.Actor, ref string, frozen bool) (Outcome, error) {
-	return o.onInstance(ctx, by, ref, func(_ *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+	return o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
 		if i.Intent.Frozen == frozen {
 			return nil, nil
+		}
+		if err := moving(s, i); err != nil && frozen {
+			return nil, err
 		}
 		next, action := i.Intent, "instance.unfreeze"
 		if next.Frozen = frozen; frozen {
@@ -149,6 +168,9 @@ func (o *Instances) RestartInstance(ctx context.Context, by txn.Actor, ref strin
 // restarting decides a restart. before is how many instances of the group are assumed to start first.
 func (o *Instances) restarting(by txn.Actor, before int) decision {
 	return func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+		if err := moving(s, i); err != nil {
+			return nil, err
+		}
 		switch {
 		case i.Intent.RestartPending:
 			return nil, nil
@@ -178,6 +200,8 @@ func (o *Instances) starting(by txn.Actor, before int) decision {
 		switch {
 		case i.Intent.RestartPending, !i.Terminal() && i.Intent.Desired == fleet.DesiredRunning:
 			return nil, nil
+		case moving(s, i) != nil:
+			return nil, moving(s, i)
 		case i.Terminal():
 			return o.again(s, i, by, fleet.ReasonRequested, "started by "+by.User, before)
 		}
@@ -194,6 +218,9 @@ func (o *Instances) starting(by txn.Actor, before int) decision {
 // starts on any node from its templates. Conflict when the data is not lost.
 func (o *Instances) StartWithoutData(ctx context.Context, by txn.Actor, ref string) (Outcome, error) {
 	return o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
+		if err := moving(s, i); err != nil {
+			return nil, err
+		}
 		if err := dataLost(s, i); err != nil {
 			return nil, err
 		}
@@ -224,6 +251,11 @@ func dataLost(s *view.Snapshot, i *fleet.Instance) error {
 	}
 	if stored, ok := s.Plans.Get(p.Plan); !ok || !stored.Plan.Static {
 		return errs.New(errs.Conflict, "instance %s is not static: it has no data to discard", i.Intent.Name)
+	}
+	if to := i.Moved(); to != nil {
+		if n, ok := s.Nodes.Get(to.Node); !ok || n.DataUUID != to.DataUUID {
+			return nil
+		}
 	}
 	if n, ok := s.Nodes.Get(p.Node); ok && p.On(n) {
 		return errs.New(errs.Conflict, "the data of instance %s is on node %s, which is not deleted: start the instance without discardData", i.Intent.Name, p.Node)
@@ -291,6 +323,9 @@ func removing(ifMatch int64) decision {
 		if err := finished(i); err != nil {
 			return nil, err
 		}
+		if err := moving(s, i); err != nil {
+			return nil, err
+		}
 		return &txn.Change{
 			Writes: records(s, i),
 			Audit:  instanceEntry("instance.delete", i, nil),
@@ -330,6 +365,12 @@ func records(s *view.Snapshot, i *fleet.Instance) []store.Write {
 	}
 	if p := i.Pending; p != nil {
 		out = append(out, store.Remove(keys.Pending(id), p.ModRev))
+	}
+	if m, ok := s.Moves().Get(id); ok {
+		out = append(out, store.Remove(keys.Move(id), m.ModRev))
+	}
+	if c, ok := s.Copies().Get(id); ok {
+		out = append(out, store.Remove(keys.Copy(id), c.ModRev))
 	}
 	if c, ok := s.Credentials.Get(id); ok {
 		out = append(out, store.Remove(keys.Credential(id), c.ModRev))

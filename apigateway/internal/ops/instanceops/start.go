@@ -159,7 +159,7 @@ func insertable(births []spawn.Birth) error {
 func ended(s *view.Snapshot, g fleet.GroupName) []*fleet.Instance {
 	var out []*fleet.Instance
 	for i := range s.GroupInstances(g) {
-		if startable(i) {
+		if startable(i) && moving(s, i) == nil {
 			out = append(out, i)
 		}
 	}

@@ -159,8 +159,14 @@ func drainOf(s *view.Snapshot, node fleet.NodeID) *fleet.NodeDrain {
 	return d.Draining()
 }
 
-// Empty reports whether nothing runs on a node, as far as the records say.
+// Empty reports whether nothing runs on a node and no data is copied from it or to it, as far as the
+// records say.
 func Empty(s *view.Snapshot, node fleet.NodeID) bool {
+	for _, m := range s.Moves().All() {
+		if m.Active() && (m.Source == node || m.Target == node) {
+			return false
+		}
+	}
 	if named(s, node) {
 		return false
 	}

@@ -2,6 +2,7 @@ package bodycache
 
 import (
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -13,6 +14,8 @@ type Instance struct {
 	group    *fleet.Group // used if the plan no longer exists
 	node     *fleet.Node
 	report   *reports.Report
+	move     *move.Move
+	copied   *move.Copy
 }
 
 // InstanceOf returns the current records of an instance.
@@ -25,6 +28,7 @@ func InstanceOf(s *view.Snapshot, i *fleet.Instance) Instance {
 	node := i.Node()
 	out.node, _ = s.Nodes.Get(node)
 	out.report, _ = s.Reports.Get(node)
+	out.move, out.copied = s.Move(i.Intent.ID)
 	return out
 }
 
@@ -37,5 +41,5 @@ func JoinedOf(s *view.Snapshot) int64 {
 // InstancesOf returns the version of all records that instances are built from.
 func InstancesOf(s *view.Snapshot) int64 {
 	return s.Version(view.KindIntent, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindPending,
-		view.KindPlan, view.KindGroup, view.KindNode, view.KindReport)
+		view.KindPlan, view.KindGroup, view.KindNode, view.KindReport, view.KindMove, view.KindCopy)
 }

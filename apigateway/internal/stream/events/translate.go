@@ -126,6 +126,8 @@ func (t *translator) plain(c view.Change) {
 		t.deployment(c)
 	case view.KindProgress:
 		t.deploymentProgress(c)
+	case view.KindMove:
+		t.move(c)
 	case view.KindAudit:
 		t.audited(c)
 	default: // other kinds are internal

@@ -24,6 +24,7 @@ var emitted = []Type{
 	NodeConnected, NodeDisconnected, NodeCordonChanged, NodeDrainRequested, NodeDrainCompleted, NodeStatus, NodeCacheStatus, NodeHeartbeatStale, NodeHeartbeatResumed,
 	TemplateUpdated, NetworkCreated, NetworkUpdated, NetworkDeleted, ClusterConfigChanged, ResourceChanged,
 	ScheduleRunStarted, ScheduleRunEnded, OverlayActivated, OverlayDeactivated,
+	InstanceMoveStarted, InstanceMoveStep, InstanceMoveEnded,
 	PlayerConnected, PlayerDisconnected, PlayerTransfer, ResyncRequired,
 }
 

@@ -184,3 +184,31 @@ func (l *Lock) Release() {
 	_ = unix.Flock(int(l.f.Fd()), unix.LOCK_UN)
 	_ = l.f.Close()
 }
+
+// Holder returns the last claim of a directory, and whether a run still holds it. It claims nothing.
+// ok is false if no run has claimed the directory.
+func Holder(dir string) (c Claim, held, ok bool, err error) {
+	path := filepath.Join(dir, FileName)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return c, false, false, nil
+	}
+	if err != nil {
+		return c, false, false, errs.WrapAs(errs.Unavailable, "claim.Holder", err)
+	}
+	l := &Lock{f}
+	locked := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if locked == nil {
+		defer l.Release()
+	} else {
+		defer f.Close()
+	}
+	if locked != nil && !errors.Is(locked, unix.EWOULDBLOCK) {
+		return c, false, false, errs.WrapAs(errs.Unavailable, "claim.Holder", locked)
+	}
+	last, err := l.holder(path)
+	if err != nil || last == nil {
+		return c, locked != nil, false, err
+	}
+	return *last, locked != nil, true, nil
+}

@@ -1,0 +1,53 @@
+package controller_test
+
+import (
+	"testing"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/scheduler/client"
+)
+
+// movedTo requests the next generation of an ended instance, with its data copied to a node.
+func (w *world) movedTo(id fleet.InstanceID, node fleet.NodeID, dataUUID string) {
+	w.t.Helper()
+	i, _ := w.view.Snapshot().Instances.Get(id)
+	next := i.Intent
+	next.Generation++
+	next.MovesTo = &fleet.DataCopy{Node: node, DataUUID: dataUUID, Generation: i.Intent.Generation}
+	w.commit(store.Replace(keys.Intent(id), next, i.Intent.ModRev))
+}
+
+func TestAMovedInstanceIsPlacedWithItsCopy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.join("n1", "first")
+	ask, _ := w.answering()
+	id := w.want(w.group("world", func(s *fleet.GroupSpec) { s.Static.Enabled = true }), 1)[0]
+	first := w.await(id, "placed", placed)
+	w.join("n2", "second")
+	if got := w.simulate(ask, client.Question{Move: &client.MoveQuestion{Instance: id}}); got.Placed != 1 || got.Instances[0].Node != "n2" || got.Instances[0].From != "n1" {
+		t.Errorf("the scheduler would choose %+v", got)
+	}
+	if got := w.simulate(ask, client.Question{Move: &client.MoveQuestion{Instance: id, Node: "n1"}}); got.Pending != 1 {
+		t.Errorf("its own node is %+v", got)
+	}
+	w.finish(first)
+	w.movedTo(id, "n2", "another")
+	w.await(id, "waiting for its copy", waiting(fleet.ReasonDataLost))
+	i, _ := w.view.Snapshot().Instances.Get(id)
+	next := i.Intent
+	next.MovesTo = nil // the move failed
+	w.commit(store.Replace(keys.Intent(id), next, i.Intent.ModRev))
+	second := w.await(id, "placed where it was", func(i *fleet.Instance) bool { return i.Placement != nil && i.Placement.Generation == 2 })
+	if second.Placement.Node != "n1" {
+		t.Fatalf("it is on %s", second.Placement.Node)
+	}
+	w.commit(store.Replace(keys.Status(id), fleet.Status{Instance: id, Node: "n1", Generation: 2, State: fleet.Stopped, Reason: fleet.ReasonMoved}, second.Status.ModRev))
+	w.movedTo(id, "n2", "second")
+	third := w.await(id, "placed with its copy", func(i *fleet.Instance) bool { return i.Placement != nil && i.Placement.Generation == 3 })
+	if third.Placement.Node != "n2" || third.Placement.DataUUID != "second" || third.Moved() != nil {
+		t.Errorf("it is placed as %+v", third.Placement)
+	}
+}
