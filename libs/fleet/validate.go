@@ -47,6 +47,7 @@ func (s GroupSpec) faults() []error {
 	p.Check(len(budgets) > 0 || s.Reserved.Within(s.Quota), "reserved", "must not exceed the quota")
 	p.AddAll(s.Scaling.validate())
 	p.AddAll(s.validateBuffer())
+	p.AddAll(s.Sleep.Validate())
 	p.AddAll(s.validateNames())
 	p.AddAll(s.validateShown())
 	p.AddAll(s.validateLists())

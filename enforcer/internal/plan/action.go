@@ -19,6 +19,10 @@ const (
 	// Stop sets the intent of Instance to stopped. If it is placed, the same transaction
 	// orders the stop.
 	Stop Kind = "stop"
+	// Sleep orders Instance to sleep.
+	Sleep Kind = "sleep"
+	// Wake starts the next generation of Instance, which sleeps, with the same plan.
+	Wake Kind = "wake"
 	// Retire sets the retirement of Instance, or ends it if Retirement is nil.
 	Retire Kind = "retire"
 	// Order writes an order for the node of Instance.
@@ -50,7 +54,7 @@ const (
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Restart, Stop, Retire, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Sleep, Wake, Retire, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
 
 // Action is one change to make and its reason.
 type Action struct {
@@ -69,7 +73,7 @@ type Action struct {
 	// Restores is the original that stays when a Stop ends its replacement. It then counts
 	// as never replaced. It may be nil.
 	Restores *fleet.Instance
-	// WhileEmpty is set when a Stop may be committed only while the number of the instance's players
+	// WhileEmpty is set when a Stop or Sleep may be committed only while the number of the instance's players
 	// has not changed.
 	WhileEmpty bool
 	// Again is set when a Stop also requests the next generation of Instance.
@@ -79,7 +83,7 @@ type Action struct {
 	// Stays is set when a RemoveEviction ends a move whose replacement failed. Instance then counts
 	// as never replaced.
 	Stays bool
-	// Order is the order of a Stop or Order action; empty when the instance is on no node.
+	// Order is the order of a Stop, Sleep or Order action; empty when the instance is on no node.
 	Order fleet.OrderAction
 	// Loop is the record that SetCrashLoop writes.
 	Loop fleet.CrashLoop

@@ -331,19 +331,19 @@ func (s *Snapshot) Config() cluster.ConfigActive {
 	return cluster.ConfigActive{}
 }
 
-// Unmet returns the groups that a group depends on of which no instance is ONLINE.
+// Unmet returns the groups that a group depends on of which no instance is ONLINE or asleep.
 func (s *Snapshot) Unmet(g *fleet.Group) (unmet []fleet.GroupName) {
 	for _, name := range g.Spec.DependsOn {
-		if !s.hasOnline(name) {
+		if !s.hasReady(name) {
 			unmet = append(unmet, name)
 		}
 	}
 	return unmet
 }
 
-func (s *Snapshot) hasOnline(g fleet.GroupName) bool {
+func (s *Snapshot) hasReady(g fleet.GroupName) bool {
 	for i := range s.GroupInstances(g) {
-		if i.State() == fleet.Online {
+		if state := i.State(); state == fleet.Online || state == fleet.Sleeping {
 			return true
 		}
 	}

@@ -62,6 +62,7 @@ const (
 	stepPlaced    step = "placed"   // a node was selected
 	stepRetires   step = "retires"  // it takes no new players and stops when it is empty
 	stepDrain     step = "drain"    // its node is being drained
+	stepSleep     step = "sleep"    // it was put to sleep
 	stepStop      step = "stop"     // a stop was requested
 	stepOrdered   step = "ordered"  // its node received an order
 	stepState     step = "state"    // its agent reported the state
@@ -130,8 +131,11 @@ func (a *API) explain(c *gin.Context) {
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Generation: i.Intent.Generation,
 		State: events.StateOf(i), Reason: string(reason), Message: message, Revision: s.Rev, Chain: slices.Concat(chainOf(s, i), drainOf(s, i, a.cfg.Operations.Now()), pausedFor(s, i, a.cfg.Operations.Now())),
 	}
-	if i.State() == fleet.Offline {
+	switch i.State() {
+	case fleet.Offline:
 		out.Reason = reasonNodeLost
+	case fleet.Sleeping:
+		out.Reason = reasonSleeping
 	}
 	a.addScheduler(c.Request.Context(), &out, i)
 	c.JSON(http.StatusOK, out)

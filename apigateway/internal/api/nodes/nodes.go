@@ -32,6 +32,8 @@ type Node struct {
 	CPUUsage       float64           `json:"cpuUsage"`        // 0..1
 	TotalMemoryMb  int               `json:"totalMemoryMb"`
 	UsedMemoryMb   int               `json:"usedMemoryMb"`
+	// SleepingMemoryMb is the memory that the sleeping instances on the node would hold if they ran.
+	SleepingMemoryMb int `json:"sleepingMemoryMb"`
 	FreeDiskMb     int               `json:"freeDiskMb"`
 	TotalDiskMb    int               `json:"totalDiskMb"`
 	InstanceCount  int               `json:"instanceCount"`
@@ -152,7 +154,10 @@ func (a *API) nodeOf(s *view.Snapshot, n *fleet.Node, templates map[string]strin
 	for i := range s.NodeInstances(n.ID) {
 		if i.HoldsNode() {
 			out.InstanceCount++
-			held = held.Add(i.Placement.Resources)
+			held = held.Add(i.Occupies())
+			if i.Asleep() {
+				out.SleepingMemoryMb += i.Placement.Resources.MemoryMiB
+			}
 		}
 	}
 	out.Reserved = amountOf(held)

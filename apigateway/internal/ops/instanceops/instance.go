@@ -151,12 +151,14 @@ func (o *Instances) RestartInstance(ctx context.Context, by txn.Actor, ref strin
 	})
 }
 
-// StartInstance runs a stopped instance again under the same id. It changes nothing for a running
-// instance, and starts a stopping one when it has stopped. NotFound when its group was removed,
+// StartInstance runs a stopped instance again under the same id, and wakes a sleeping one. It changes
+// nothing for a running instance, and starts a stopping one when it has stopped. NotFound when its group was removed,
 // Conflict at the group's maximum, Exhausted when no node could ever hold it.
 func (o *Instances) StartInstance(ctx context.Context, by txn.Actor, ref string) (Outcome, error) {
 	return o.onInstance(ctx, by, ref, func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
 		switch {
+		case i.Intent.Sleep != nil && i.Intent.Desired == fleet.DesiredRunning && !i.Terminal():
+			return wake(i, by), nil
 		case i.Intent.RestartPending, !i.Terminal() && i.Intent.Desired == fleet.DesiredRunning:
 			return nil, nil
 		case i.Terminal():
@@ -235,7 +237,7 @@ func (o *Instances) again(s *view.Snapshot, i *fleet.Instance, by txn.Actor, rea
 }
 
 func (o *Instances) stop(next *fleet.Intent, by txn.Actor, force bool, reason fleet.Reason, message string) {
-	next.Desired = fleet.DesiredStopped
+	next.Desired, next.Sleep = fleet.DesiredStopped, nil
 	next.Stop = &fleet.StopRequest{Force: force, At: o.Now(), By: by.User, Reason: reason, Message: message}
 }
 
@@ -322,6 +324,9 @@ func InstanceRecord(i fleet.Intent) any {
 	}
 	if i.Frozen {
 		out["frozen"] = true
+	}
+	if i.Sleep != nil {
+		out["sleep"] = map[string]any{"reason": i.Sleep.Reason, "message": i.Sleep.Message}
 	}
 	if i.DiscardsData != 0 {
 		out["discardsData"] = i.DiscardsData

@@ -18,7 +18,7 @@ import (
 const makeRoom = 50
 
 // Transfer records that a player shall move to the instance with a name or id, and returns the
-// instance. NotFound when it does not exist, Conflict when it does not run, Exhausted when too many
+// instance. A sleeping instance wakes, and the player moves once it is ready. NotFound when it does not exist, Conflict when it does not run, Exhausted when too many
 // transfers are pending.
 func (o *Instances) Transfer(ctx context.Context, by txn.Actor, player players.PlayerID, ref string) (*fleet.Instance, error) {
 	return o.transfer(ctx, by, player, func(s *view.Snapshot) (*fleet.Instance, error) {
@@ -26,7 +26,7 @@ func (o *Instances) Transfer(ctx context.Context, by txn.Actor, player players.P
 		if err != nil {
 			return nil, err
 		}
-		if i.State() != fleet.Online {
+		if i.State() != fleet.Online && i.State() != fleet.Sleeping {
 			return nil, errs.New(errs.Conflict, "instance %s %s: players can be sent to one that runs and is ready", i.Intent.Name, i.State().Text())
 		}
 		if i.Retiring() {
@@ -37,14 +37,17 @@ func (o *Instances) Transfer(ctx context.Context, by txn.Actor, player players.P
 }
 
 // TransferToGroup is Transfer to the running instance of a group that has room and the fewest
-// players. It prefers another instance than the player's present one. Conflict when there is no
-// such instance.
+// players. It prefers another instance than the player's present one. Without one it wakes a sleeping
+// instance of the group. Conflict when there is no such instance either.
 func (o *Instances) TransferToGroup(ctx context.Context, by txn.Actor, player players.Player, group fleet.GroupName) (*fleet.Instance, error) {
 	return o.transfer(ctx, by, player.ID, func(s *view.Snapshot) (*fleet.Instance, error) {
 		if _, err := groupops.Find(s, group); err != nil {
 			return nil, err
 		}
 		best := o.leastLoaded(s, player, group)
+		if best == nil {
+			best = sleeper(s, group)
+		}
 		if best == nil {
 			return nil, errs.New(errs.Conflict, "no instance of the group %s runs and has room for one more player", group)
 		}
@@ -154,6 +157,7 @@ func (o *Instances) transfer(ctx context.Context, by txn.Actor, player players.P
 		}
 		t := players.Transfer{Player: player, Target: to.Intent.ID, By: by.User, At: now}
 		c.Writes = append(c.Writes, store.Replace(keys.Transfer(player), t, rev))
+		c.Writes = append(c.Writes, wakeFor(to, by, player)...)
 		return c, nil
 	})
 	return to, err
