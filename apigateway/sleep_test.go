@@ -104,6 +104,40 @@ func TestAnAllocationWakesOneSleepingInstance(t *testing.T) {
 	}
 }
 
+func TestAProxyWakesSleepingInstances(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	s.group("proxies", map[string]any{"platform": "VELOCITY"})
+	proxy, server := s.inside("proxies", "node-1"), s.inside("lobby", "node-1")
+	first, second := s.asleep("lobby"), s.asleep("lobby")
+	server.do("POST", "/api/proxy/wake", `{"group":"lobby"}`).want(403)
+	proxy.do("POST", "/api/proxy/wake", `{}`).want(422).naming("instanceId")
+	proxy.do("POST", "/api/proxy/wake", `{"group":"nope"}`).want(404)
+	proxy.do("POST", "/api/proxy/wake", `{"group":"proxies"}`).want(409)
+	proxy.do("POST", "/api/proxy/wake", `{"group":"lobby"}`).want(200).is("status", "waking").is("instanceId", "lobby-2")
+	proxy.do("POST", "/api/proxy/wake", `{"instanceId":"lobby-3"}`).want(200).is("status", "waking")
+	proxy.do("POST", "/api/proxy/wake", `{"instanceId":"lobby-1"}`).want(200).is("status", "awake")
+	for _, id := range []fleet.InstanceID{first, second} {
+		if i, _ := s.view.Snapshot().Instances.Get(id); i.Intent.Sleep != nil {
+			t.Errorf("%s still sleeps", i.Intent.Name)
+		}
+	}
+}
+
+func TestACommandWakesASleepingInstance(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	id := s.asleep("lobby")
+	s.do("POST", "/api/v1/services/"+string(id)+"/command", `{"command":"say"}`).want(503).naming("wakes now")
+	if i, _ := s.view.Snapshot().Instances.Get(id); i.Intent.Sleep != nil {
+		t.Error("it still sleeps")
+	}
+}
+
 func TestSleepFieldsAreChecked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -22,29 +22,29 @@ import (
 
 // Node is a node in an answer.
 type Node struct {
-	ID             fleet.NodeID      `json:"id"`
-	NodeID         fleet.NodeID      `json:"nodeId"`
-	Address        string            `json:"address"`
-	Type           string            `json:"type"`
-	Status         string            `json:"status"`
-	Cordoned       bool              `json:"cordoned"`
-	Drain          *nodeDrain        `json:"drain,omitempty"` // absent unless drained
-	CPUUsage       float64           `json:"cpuUsage"`        // 0..1
-	TotalMemoryMb  int               `json:"totalMemoryMb"`
-	UsedMemoryMb   int               `json:"usedMemoryMb"`
+	ID            fleet.NodeID `json:"id"`
+	NodeID        fleet.NodeID `json:"nodeId"`
+	Address       string       `json:"address"`
+	Type          string       `json:"type"`
+	Status        string       `json:"status"`
+	Cordoned      bool         `json:"cordoned"`
+	Drain         *nodeDrain   `json:"drain,omitempty"` // absent unless drained
+	CPUUsage      float64      `json:"cpuUsage"`        // 0..1
+	TotalMemoryMb int          `json:"totalMemoryMb"`
+	UsedMemoryMb  int          `json:"usedMemoryMb"`
 	// SleepingMemoryMb is the memory that the sleeping instances on the node would hold if they ran.
-	SleepingMemoryMb int `json:"sleepingMemoryMb"`
-	FreeDiskMb     int               `json:"freeDiskMb"`
-	TotalDiskMb    int               `json:"totalDiskMb"`
-	InstanceCount  int               `json:"instanceCount"`
-	ConnectedSince *time.Time        `json:"connectedSince"`
-	LastHeartbeat  *time.Time        `json:"lastHeartbeat"`
-	FirstSeen      time.Time         `json:"firstSeen"`
-	LastSeen       *time.Time        `json:"lastSeen"`
-	Labels         map[string]string `json:"labels"`
-	HostInfo       hostInfo          `json:"hostInfo"`
-	Version        string            `json:"version"`
-	TotalCPU       int               `json:"totalCpu"` // hundredths of a core
+	SleepingMemoryMb int               `json:"sleepingMemoryMb"`
+	FreeDiskMb       int               `json:"freeDiskMb"`
+	TotalDiskMb      int               `json:"totalDiskMb"`
+	InstanceCount    int               `json:"instanceCount"`
+	ConnectedSince   *time.Time        `json:"connectedSince"`
+	LastHeartbeat    *time.Time        `json:"lastHeartbeat"`
+	FirstSeen        time.Time         `json:"firstSeen"`
+	LastSeen         *time.Time        `json:"lastSeen"`
+	Labels           map[string]string `json:"labels"`
+	HostInfo         hostInfo          `json:"hostInfo"`
+	Version          string            `json:"version"`
+	TotalCPU         int               `json:"totalCpu"` // hundredths of a core
 	// Capacity is what the agent reports, Effective what instances may reserve of it under Room,
 	// and Reserved what they reserve.
 	Capacity  amount   `json:"capacity"`

@@ -11,9 +11,9 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// wake wakes a sleeping instance for a request that no other instance has room for, and returns
+// wakeOne wakes a sleeping instance for a request that no other instance has room for, and returns
 // Unavailable, so that the client retries. It returns refusal if none sleeps.
-func (o *Allocations) wake(ctx context.Context, by txn.Actor, r *Request, refusal error) error {
+func (o *Allocations) wakeOne(ctx context.Context, by txn.Actor, r *Request, refusal error) error {
 	var woken *fleet.Instance
 	_, err := o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
 		var coming bool

@@ -59,7 +59,7 @@ func (o *Instances) Command(ctx context.Context, by txn.Actor, ref, line string,
 	default:
 		return Sent{}, errs.Field("via", "must be console or rcon; %q is not", txn.Clip(string(via)))
 	}
-	if err := sendable(i, line); err != nil {
+	if err := o.sendable(ctx, by, i, line); err != nil {
 		return Sent{}, err
 	}
 	var answer client.RemoteAnswer
@@ -81,19 +81,23 @@ func (o *Instances) SendCommand(ctx context.Context, by txn.Actor, ref, line str
 	if err != nil {
 		return err
 	}
-	if err := sendable(i, line); err != nil {
+	if err := o.sendable(ctx, by, i, line); err != nil {
 		return err
 	}
 	return o.give(ctx, by, i, line, func() error { return o.agents.Console(ctx, i, line) })
 }
 
-// sendable returns the error of a line that cannot be sent, or of an instance that takes none.
-func sendable(i *fleet.Instance, line string) error {
+// sendable returns the error of a line that cannot be sent, or of an instance that takes none. It wakes
+// a sleeping instance.
+func (o *Instances) sendable(ctx context.Context, by txn.Actor, i *fleet.Instance, line string) error {
 	if n := utf8.RuneCountInString(line); n > MaxCommand {
 		return errs.Field("command", "must be at most %d characters, has %d", MaxCommand, n)
 	}
 	if validate.HasControl(line) || !utf8.ValidString(line) {
 		return errs.Field("command", "must not contain control characters: send one line at a time")
+	}
+	if err := o.wakeForCommand(ctx, by, i); err != nil {
+		return err
 	}
 	if !i.State().Running() {
 		return errs.New(errs.Conflict, "instance %s %s: only a running one has a console", i.Intent.Name, i.State().Text())

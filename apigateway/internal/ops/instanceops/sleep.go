@@ -104,6 +104,31 @@ func wakeFor(i *fleet.Instance, by txn.Actor, player players.PlayerID) []store.W
 	return []store.Write{store.Replace(keys.Intent(next.ID), next, i.Intent.ModRev)}
 }
 
+// Sleeper returns the oldest sleeping instance of a group. NotFound without such a group, Conflict if
+// none of its instances sleeps.
+func (o *Instances) Sleeper(group fleet.GroupName) (*fleet.Instance, error) {
+	s := o.Snapshot()
+	if _, err := groupops.Find(s, group); err != nil {
+		return nil, err
+	}
+	if i := sleeper(s, group); i != nil {
+		return i, nil
+	}
+	return nil, errs.New(errs.Conflict, "no instance of group %s sleeps", group)
+}
+
+// wakeForCommand wakes a sleeping instance that gets a command, and returns Unavailable, because the
+// command cannot be kept until the instance runs. It returns nil for an instance that is awake.
+func (o *Instances) wakeForCommand(ctx context.Context, by txn.Actor, i *fleet.Instance) error {
+	if i.State() != fleet.Sleeping {
+		return nil
+	}
+	if _, err := o.WakeInstance(ctx, by, string(i.Intent.ID), false); err != nil {
+		return err
+	}
+	return errs.New(errs.Unavailable, "instance %s was asleep and wakes now: send the command again once it runs", i.Intent.Name)
+}
+
 // sleeper returns the oldest sleeping instance of a group, or nil.
 func sleeper(s *view.Snapshot, group fleet.GroupName) (oldest *fleet.Instance) {
 	for i := range s.GroupInstances(group) {
