@@ -43,12 +43,13 @@ func join(t *testing.T, port int, player string) string {
 
 func TestAnEmptyServerSleepsAndAJoinWakesIt(t *testing.T) {
 	t.Parallel()
-	c := cluster.Start(t, cluster.Options{})
+	data := t.TempDir()
+	c := cluster.Start(t, cluster.Options{DataDir: data})
 	admin := cluster.Login(t, c)
 	createGroup(t, admin, arenaGroup(t, c, "lobby", map[string]any{
 		"command":      "echo >> runs; echo this is run $(wc -l < runs); exec " + cluster.Program(t, "./examples/arena/cmd/arena"),
 		"minInstances": 1, "shutdownGraceSeconds": 5, "readiness": map[string]any{"type": "minecraft"},
-		"sleepAfterEmptySeconds": 1, "sleepMotd": "zzz, join to wake",
+		"sleepAfterEmptySeconds": 3, "sleepMotd": "zzz, join to wake",
 	}))
 	i := admin.AwaitRunning("lobby", 1)[0]
 	asleep := func() {
@@ -75,6 +76,10 @@ func TestAnEmptyServerSleepsAndAJoinWakesIt(t *testing.T) {
 	if now := admin.Instances("lobby"); now[0].Reason != "SLEEPING" {
 		t.Errorf("a ping woke it: %+v", now)
 	}
+	c.Stop()
+	c = cluster.Start(t, cluster.Options{DataDir: data})
+	admin = cluster.Login(t, c)
+	asleep()
 	admin.Do("PATCH", "/api/v1/groups/lobby", map[string]any{"sleepAfterEmptySeconds": 0}).OK(200)
 	if told := join(t, i.Port, "ann"); !strings.Contains(told, "starting, rejoin in a moment") {
 		t.Errorf("the player is told %q", told)

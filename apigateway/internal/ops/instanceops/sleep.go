@@ -129,6 +129,11 @@ func (o *Instances) wakeForCommand(ctx context.Context, by txn.Actor, i *fleet.I
 	return errs.New(errs.Unavailable, "instance %s was asleep and wakes now: send the command again once it runs", i.Intent.Name)
 }
 
+// wakes reports whether an instance was woken and is about to be ready.
+func wakes(i *fleet.Instance) bool {
+	return i.Intent.Reason == fleet.ReasonWoken && i.Intent.Desired == fleet.DesiredRunning && i.Intent.Sleep == nil && !i.Retiring() && !i.Terminal()
+}
+
 // sleeper returns the oldest sleeping instance of a group, or nil.
 func sleeper(s *view.Snapshot, group fleet.GroupName) (oldest *fleet.Instance) {
 	for i := range s.GroupInstances(group) {

@@ -94,8 +94,9 @@ func (o *Instances) leastLoaded(s *view.Snapshot, player players.Player, group f
 }
 
 // Evacuate records that a player shall leave a retiring instance, for the least loaded other one of
-// its group, or else of the group's fallback group. It changes nothing if the player has a transfer
-// to an instance that takes players. Conflict when no instance takes the player.
+// its group, or else of the group's fallback group. If none takes the player, it wakes a sleeping
+// instance of these groups. It changes nothing if the player has a transfer to an instance that takes
+// players. Conflict when no instance takes the player.
 func (o *Instances) Evacuate(ctx context.Context, player players.Player, from *fleet.Instance) error {
 	_, err := o.Mutate(ctx, txn.Actor{}, func(s *view.Snapshot) (txn.Change, error) {
 		now, there := players.MergePresence(s.PresencesOf(player.ID), s.Tells)
@@ -105,7 +106,7 @@ func (o *Instances) Evacuate(ctx context.Context, player players.Player, from *f
 		var rev int64
 		if old, ok := s.Transfers.Get(player.ID); ok {
 			to, there := s.Instances.Get(old.Target)
-			if there && to.TakesPlayers() && !old.Over(o.Now()) {
+			if there && (to.TakesPlayers() || wakes(to)) && !old.Over(o.Now()) {
 				return txn.Change{}, nil
 			}
 			rev = old.ModRev
@@ -116,15 +117,28 @@ func (o *Instances) Evacuate(ctx context.Context, player players.Player, from *f
 		if g, ok := s.Groups.Get(from.Intent.Group); ok && g.Spec.Players.FallbackGroup != "" {
 			groups = append(groups, g.Spec.Players.FallbackGroup)
 		}
-		for _, g := range groups {
-			if to := o.leastLoaded(s, player, g); to != nil {
-				t := players.Transfer{Player: player.ID, Target: to.Intent.ID, By: from.Intent.Retire.By, At: o.Now()}
-				return txn.Change{Writes: []store.Write{store.Replace(keys.Transfer(player.ID), t, rev)}}, nil
-			}
+		to := firstOf(groups, func(g fleet.GroupName) *fleet.Instance { return o.leastLoaded(s, player, g) })
+		if to == nil {
+			to = firstOf(groups, func(g fleet.GroupName) *fleet.Instance { return sleeper(s, g) })
+		}
+		if to != nil {
+			t := players.Transfer{Player: player.ID, Target: to.Intent.ID, By: from.Intent.Retire.By, At: o.Now()}
+			writes := []store.Write{store.Replace(keys.Transfer(player.ID), t, rev)}
+			return txn.Change{Writes: append(writes, wakeFor(to, txn.Actor{}, player.ID)...)}, nil
 		}
 		return txn.Change{}, errs.New(errs.Conflict, "no instance of the groups %v takes players", groups)
 	})
 	return err
+}
+
+// firstOf returns the first instance that choose returns for a group, or nil.
+func firstOf(groups []fleet.GroupName, choose func(fleet.GroupName) *fleet.Instance) *fleet.Instance {
+	for _, g := range groups {
+		if i := choose(g); i != nil {
+			return i
+		}
+	}
+	return nil
 }
 
 // capacityOf returns how many players an instance takes; 0 when unknown.
