@@ -248,6 +248,7 @@ func (f Process) Apply(s *fleet.GroupSpec) {
 	Set(&s.Sleep.AfterEmptySeconds, f.SleepWhen)
 	Set(&s.Sleep.WakeOn, f.WakeOn)
 	Set(&s.Sleep.Motd, f.SleepMotd)
+	s.Sleep = s.Sleep.Stored()
 }
 
 // ProcessOf returns all of these fields of a spec. Readiness is the check in force.

@@ -41,6 +41,17 @@ func (r Rules) Wakes() WakeOn { return cmp.Or(r.WakeOn, WakeOnJoin) }
 // Text returns the Motd in force.
 func (r Rules) Text() string { return cmp.Or(r.Motd, DefaultMotd) }
 
+// Stored returns the rules as records store them: without the values that are the defaults.
+func (r Rules) Stored() Rules {
+	if r.WakeOn == WakeOnJoin {
+		r.WakeOn = ""
+	}
+	if r.Motd == DefaultMotd {
+		r.Motd = ""
+	}
+	return r
+}
+
 // WokenBy says what wakes an instance, in a sentence.
 func (r Rules) WokenBy() string {
 	users := "an allocation, a transfer or POST /api/v1/instances/ID/wake wakes it"
