@@ -43,6 +43,7 @@ var ownRoutes = map[string]string{
 	"GET /api/proxy/players":             "proxies",
 	"POST /api/proxy/ready":              "every instance",
 	"POST /api/proxy/transfer-ack/:uuid": "proxies",
+	"POST /api/proxy/wake":               "proxies",
 	"GET /api/cluster/nodes":             "every instance",
 	"GET /api/configurations":            "every instance",
 	"GET /api/configurations/:name":      "every instance",

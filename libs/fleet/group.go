@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/scalepolicy"
+	"github.com/orreryhq/orrery/libs/fleet/sleep"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
@@ -112,6 +113,7 @@ type GroupSpec struct {
 	// replaced meanwhile. Empty means keepOriginal.
 	OnNodeReturn OnNodeReturn `json:"onNodeReturn,omitempty"`
 
+	Sleep       sleep.Rules `json:"sleep,omitzero"`
 	Maintenance Maintenance `json:"maintenance"`
 	Motd        Motd        `json:"motd"`
 	Composition Composition `json:"composition"`

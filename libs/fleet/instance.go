@@ -30,9 +30,10 @@ func (i *Instance) placed() *Placement {
 }
 
 // lingering returns the status of an older generation that has not ended, or nil. It ignores an
-// OFFLINE one: a newer generation is requested only when the old one can no longer run.
+// OFFLINE one, because a newer generation is requested only when the old one can no longer run, and a
+// SLEEPING one, which has no process.
 func (i *Instance) lingering() *Status {
-	if s := i.Status; s != nil && s.Generation < i.Intent.Generation && !s.State.Terminal() && s.State != Offline {
+	if s := i.Status; s != nil && s.Generation < i.Intent.Generation && !s.State.Terminal() && s.State != Offline && s.State != Sleeping {
 		return s
 	}
 	return nil
@@ -130,8 +131,11 @@ func (i *Instance) Ran() (from, to time.Time) {
 	if st == nil || st.Generation < i.Intent.Generation && st.State.Terminal() {
 		return from, to
 	}
-	if i.Terminal() {
+	switch {
+	case i.Terminal():
 		to = i.FinishedAt()
+	case st.State == Sleeping:
+		to = st.FinishedAt
 	}
 	return st.StartedAt, to
 }
@@ -157,8 +161,28 @@ func (i *Instance) Retiring() bool {
 
 // TakesPlayers reports whether players may be sent to the instance.
 func (i *Instance) TakesPlayers() bool {
-	return i.State() == Online && !i.Retiring() && !i.Intent.Standby && !i.Intent.Warm
+	return i.State() == Online && !i.Retiring() && i.Intent.Sleep == nil && !i.Intent.Standby && !i.Intent.Warm
 }
+
+// Asleep reports whether the instance sleeps on its node. It still does while it waits for resources
+// to wake. A sleeping instance holds its ports and its directory, but no memory and no CPU.
+func (i *Instance) Asleep() bool {
+	return i.Placement != nil && i.Status != nil && i.Status.State == Sleeping && i.Status.Generation >= i.Placement.Generation
+}
+
+// Occupies returns the resources that the instance holds on its node.
+func (i *Instance) Occupies() Resources {
+	switch {
+	case !i.HoldsNode():
+		return Resources{}
+	case i.Asleep():
+		return Resources{DiskMiB: i.Placement.Resources.DiskMiB}
+	}
+	return i.Placement.Resources
+}
+
+// Waking reports whether the wanted generation wakes the instance, and is not placed yet.
+func (i *Instance) Waking() bool { return i.Asleep() && i.Placement.Generation < i.Intent.Generation }
 
 // Terminal reports whether the wanted generation has ended.
 func (i *Instance) Terminal() bool { return i.State().Terminal() }
@@ -181,8 +205,8 @@ func (i *Instance) Living(keepsLost bool) bool {
 	}
 }
 
-// HoldsNode reports whether the instance occupies resources and ports of its node. It does from
-// its placement until the agent reports the end of that generation.
+// HoldsNode reports whether the instance occupies resources and ports of its node, or only ports if
+// it is Asleep. It does from its placement until the agent reports the end of that generation.
 func (i *Instance) HoldsNode() bool {
 	if i.Placement == nil {
 		return false
@@ -237,7 +261,7 @@ func (i *Instance) LastGeneration() int64 {
 
 // NeedsPlacement reports whether the scheduler must place the wanted generation now.
 func (i *Instance) NeedsPlacement() bool {
-	return i.Intent.Desired == DesiredRunning && i.placed() == nil && i.current() == nil && (!i.HoldsNode() || i.Moving())
+	return i.Intent.Desired == DesiredRunning && i.placed() == nil && i.current() == nil && (!i.HoldsNode() || i.Moving() || i.Waking())
 }
 
 // FinishedAt returns when the wanted generation ended, zero if it has not. The node's clock may be

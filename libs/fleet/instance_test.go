@@ -45,6 +45,9 @@ func TestInstanceStateFromRecords(t *testing.T) {
 		{"it has left a lost node", DesiredRunning, placed(gen), status(gen-1, Offline, ReasonNodeLost), nil, facts{Preparing, ReasonPlaced, true, false, false, true}},
 		{"while nobody saw the old one yet", DesiredRunning, placed(gen - 1), nil, nil, facts{Unplaced, ReasonUnscheduled, true, false, false, true}},
 		{"records newer than the intent that was read", DesiredRunning, placed(gen + 1), status(gen+1, Online, ReasonReady), nil, facts{Online, ReasonReady, true, false, false, true}},
+		{"asleep", DesiredRunning, placed(gen), status(gen, Sleeping, ReasonAsleep), nil, facts{Sleeping, ReasonAsleep, true, false, false, true}},
+		{"asleep, and to wake", DesiredRunning, placed(gen - 1), status(gen-1, Sleeping, ReasonAsleep), note(gen), facts{Unplaced, ReasonNoNodeFits, true, true, false, true}},
+		{"woken", DesiredRunning, placed(gen), status(gen-1, Sleeping, ReasonAsleep), nil, facts{Preparing, ReasonPlaced, true, false, false, true}},
 		{"stopped before it was placed", DesiredStopped, nil, nil, nil, facts{Stopped, ReasonStopRequested, false, false, true, false}},
 		{"stopped while it waited", DesiredStopped, nil, nil, note(gen), facts{Stopped, ReasonStopRequested, false, false, true, false}},
 		{"asked to stop, its agent has not answered", DesiredStopped, placed(gen), nil, nil, facts{Preparing, ReasonPlaced, true, false, false, false}},
@@ -89,7 +92,7 @@ func TestDerivedFactsAreConsistent(t *testing.T) {
 					if status > 0 {
 						i.Status = &Status{Generation: status, State: state}
 					}
-					if i.NeedsPlacement() && (i.HoldsNode() && !i.Moving() || i.Terminal() || i.State() != Unplaced) {
+					if i.NeedsPlacement() && (i.HoldsNode() && !i.Moving() && !i.Waking() || i.Terminal() || i.State() != Unplaced) {
 						t.Errorf("%s, placement %d, status %d %s: needs a placement, holds its node %v, is %s", desired, placement, status, state, i.HoldsNode(), i.State())
 					}
 					if i.Living(true) && i.Terminal() {
@@ -216,7 +219,7 @@ func TestEveryStateIsClassified(t *testing.T) {
 		if none := s.Terminal() || s == Unplaced; none != (followed == 0) {
 			t.Errorf("%s can become %d states", s, followed)
 		}
-		if followed > 0 && !(s.CanBecome(Crashed) && s.CanBecome(Failed) && s.CanBecome(Stopped)) {
+		if followed > 0 && s != Sleeping && !(s.CanBecome(Crashed) && s.CanBecome(Failed) && s.CanBecome(Stopped)) {
 			t.Errorf("%s cannot end", s)
 		}
 	}

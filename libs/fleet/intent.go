@@ -83,6 +83,8 @@ type Intent struct {
 	// Standby is set while the instance takes no players although it may be ready: it waits, with the
 	// others of its BLUE_GREEN deployment, until it takes over. Only the enforcer changes it.
 	Standby bool `json:"standby,omitempty"`
+	// Sleep is set while the instance shall sleep. A new generation does not have it.
+	Sleep *Nap `json:"sleep,omitempty"`
 }
 
 // DataCopy is a complete copy of the data of a static instance.
@@ -91,6 +93,23 @@ type DataCopy struct {
 	DataUUID string `json:"dataUuid"`
 	// Generation is the latest generation before the copy was made.
 	Generation int64 `json:"generation"`
+}
+
+// Nap says why and by whom an instance was put to sleep. By is empty for the enforcer.
+type Nap struct {
+	At      time.Time `json:"at"`
+	Reason  Reason    `json:"reason"`
+	Message string    `json:"message,omitempty"`
+	By      string    `json:"by,omitempty"`
+}
+
+// Call says what on the network asks a sleeping instance to wake.
+type Call struct {
+	// Join is true for a player who joins, and false for another connection.
+	Join bool `json:"join,omitempty"`
+	// Player is the name that the player gave. It is unverified, and empty if unknown.
+	Player string    `json:"player,omitempty"`
+	At     time.Time `json:"at"`
 }
 
 // Retirement says why an instance empties before it is stopped, and how long that may take. A
@@ -109,6 +128,13 @@ type Retirement struct {
 	// Restart requests the next generation after the stop. The instance keeps its place and counts
 	// in its group meanwhile.
 	Restart bool `json:"restart,omitempty"`
+}
+
+// Awake returns the intent of an instance that a user wakes. The enforcer requests the next generation
+// once the instance sleeps.
+func (i Intent) Awake(by, message string) Intent {
+	i.Sleep, i.Reason, i.Message, i.By = nil, ReasonWoken, message, by
+	return i
 }
 
 // Place identifies a place in the group. Instances that replaced each other after a crash or node
@@ -208,8 +234,9 @@ type OrderAction string
 
 // The order actions.
 const (
-	OrderStop OrderAction = "stop" // run the stop sequence of the plan
-	OrderKill OrderAction = "kill" // kill the whole process tree at once
+	OrderStop  OrderAction = "stop"  // run the stop sequence of the plan
+	OrderKill  OrderAction = "kill"  // kill the whole process tree at once
+	OrderSleep OrderAction = "sleep" // run the stop sequence, keep the directory and the ports, and report SLEEPING
 )
 
 // Pending says why an instance has no placement. The scheduler writes it when the reason changes
@@ -267,6 +294,8 @@ type Status struct {
 	ChangedAt   time.Time `json:"changedAt"`
 	// TokenHash is the SHA-256 of the instance's own token, in hex.
 	TokenHash string `json:"tokenHash,omitempty"`
+	// Wake is set in the state SLEEPING once something on the network asks the instance to wake.
+	Wake *Call `json:"wake,omitempty"`
 }
 
 // Exit describes how a process ended.

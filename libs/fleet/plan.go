@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/record"
+	"github.com/orreryhq/orrery/libs/fleet/sleep"
 )
 
 // Plan contains everything needed to place, build and start an instance of a group at one
@@ -73,6 +74,9 @@ type Plan struct {
 	MaxLifetimeSeconds    int        `json:"maxLifetimeSeconds,omitempty"`
 	OnCrash               OnCrash    `json:"onCrash"`
 	OnNodeLoss            OnNodeLoss `json:"onNodeLoss"`
+	// Sleep says how a sleeping instance wakes. Its AfterEmptySeconds is always 0, because only the
+	// enforcer uses that.
+	Sleep sleep.Rules `json:"sleep,omitzero"`
 }
 
 // PlanLayer is one template version of a plan. An empty Digest means that the template did not

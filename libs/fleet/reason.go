@@ -17,6 +17,7 @@ const (
 	ReasonRestart      Reason = "Restart"      // a user requested a restart
 	ReasonNodeReady    Reason = "NodeReady"    // the drain of its node was ended, and it had been stopped for that drain
 	ReasonDeployment   Reason = "Deployment"   // a deployment replaces the instances of its group; the message names it
+	ReasonWoken        Reason = "Woken"        // it was asleep and was woken; the message says by whom
 )
 
 // Why the enforcer acts on a group or a record.
@@ -74,6 +75,7 @@ const (
 	ReasonNodeDrained    Reason = "NodeDrained"    // a user drains its node; a static instance starts again once that is ended
 	ReasonLifetimeOver   Reason = "LifetimeOver"   // it reached its group's maximum lifetime
 	ReasonMoved          Reason = "Moved"          // a user moves it with its data to another node, where it starts again
+	ReasonAsleep         Reason = "Asleep"         // it had no players for a while, or a user put it to sleep; it keeps its place and is woken when it is needed
 )
 
 // Why an instance crashed or failed.
@@ -128,6 +130,8 @@ var reasonText = map[Reason]string{
 	ReasonRequested:         "a user requested it",
 	ReasonRestart:           "a user requested a restart",
 	ReasonDeployment:        "a deployment replaces the instances of its group",
+	ReasonWoken:             "it was woken",
+	ReasonAsleep:            "it sleeps until it is needed",
 	ReasonCrashLoop:         "it crashed too often in a short time",
 	ReasonMaintenance:       "the group is in maintenance",
 	ReasonDependencyMissing: "a group that it depends on does not run",

@@ -4,7 +4,7 @@ import "slices"
 
 // State is the state of an instance.
 //
-//	PENDING → PREPARING → STARTING → ONLINE → STOPPING → STOPPED
+//	PENDING → PREPARING → STARTING → ONLINE → STOPPING → STOPPED or SLEEPING
 //	              │           │         │         └─────→ STOPPED
 //	              └───────────┴─────────┴→ CRASHED or FAILED
 //	any state with a placement → OFFLINE while the node is lost, and back
@@ -20,18 +20,19 @@ const (
 	Stopped   State = "STOPPED"   // ended as asked, or by itself with code 0
 	Crashed   State = "CRASHED"   // ended by itself otherwise
 	Failed    State = "FAILED"    // could not be built or started
+	Sleeping  State = "SLEEPING"  // stopped because it was empty; keeps its place, ports and directory
 	Offline   State = "OFFLINE"   // its node is lost
 )
 
 // States lists every state.
-var States = [...]State{Unplaced, Preparing, Starting, Online, Stopping, Stopped, Crashed, Failed, Offline}
+var States = [...]State{Unplaced, Preparing, Starting, Online, Stopping, Stopped, Crashed, Failed, Sleeping, Offline}
 
 // Terminal reports whether the generation has ended.
 func (s State) Terminal() bool {
 	switch s {
 	case Stopped, Crashed, Failed:
 		return true
-	case Unplaced, Preparing, Starting, Online, Stopping, Offline:
+	case Unplaced, Preparing, Starting, Online, Stopping, Sleeping, Offline:
 		return false
 	}
 	return false
@@ -42,7 +43,7 @@ func (s State) Running() bool {
 	switch s {
 	case Starting, Online, Stopping:
 		return true
-	case Unplaced, Preparing, Stopped, Crashed, Failed, Offline:
+	case Unplaced, Preparing, Stopped, Crashed, Failed, Sleeping, Offline:
 		return false
 	}
 	return false
@@ -68,6 +69,8 @@ func (s State) Text() string {
 		return "has crashed"
 	case Failed:
 		return "has failed"
+	case Sleeping:
+		return "is asleep"
 	case Offline:
 		return "is on a lost node"
 	}
@@ -76,11 +79,12 @@ func (s State) Text() string {
 
 // next lists the transitions an agent may report within one generation.
 var next = map[State][]State{
-	Preparing: {Starting, Online, Stopping, Stopped, Crashed, Failed, Offline},
-	Starting:  {Online, Stopping, Stopped, Crashed, Failed, Offline},
-	Online:    {Starting, Stopping, Stopped, Crashed, Failed, Offline},
-	Stopping:  {Stopped, Crashed, Failed, Offline},
-	Offline:   {Preparing, Starting, Online, Stopping, Stopped, Crashed, Failed},
+	Preparing: {Starting, Online, Stopping, Stopped, Crashed, Failed, Sleeping, Offline},
+	Starting:  {Online, Stopping, Stopped, Crashed, Failed, Sleeping, Offline},
+	Online:    {Starting, Stopping, Stopped, Crashed, Failed, Sleeping, Offline},
+	Stopping:  {Stopped, Crashed, Failed, Sleeping, Offline},
+	Sleeping:  {Stopped, Offline},
+	Offline:   {Preparing, Starting, Online, Stopping, Stopped, Crashed, Failed, Sleeping},
 }
 
 // CanBecome reports whether state t may follow state s in the same generation. Nothing follows a

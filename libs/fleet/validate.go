@@ -50,6 +50,7 @@ func (s GroupSpec) faults() []error {
 	p.AddAll(s.validateBuffer())
 	p.AddAll(s.validatePolicies())
 	p.Check(s.Scaling.WarmPoolMinimum <= 0 || s.Scaling.Mode != ScalingManual && !s.Static.Enabled, "warmPoolMinPrepared", "needs a group that is neither static nor MANUAL: change it, or set warmPoolMinPrepared to 0")
+	p.AddAll(s.Sleep.Validate())
 	p.AddAll(s.validateNames())
 	p.AddAll(s.validateShown())
 	p.AddAll(s.validateLists())

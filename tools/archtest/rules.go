@@ -78,6 +78,7 @@ var purePackages = []string{
 	"enforcer/internal/plan",
 	"enforcer/internal/rollout",
 	"enforcer/internal/scale",
+	"enforcer/internal/sleep",
 	"apigateway/internal/ops/scheduleops/timetable",
 	"scheduler/internal/place",
 	"scheduler/internal/budget",

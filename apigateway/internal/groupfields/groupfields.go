@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
 	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/scalepolicy"
+	"github.com/orreryhq/orrery/libs/fleet/sleep"
 )
 
 // Files are the fields that say how the files of an instance are made from its templates. A nil
@@ -206,6 +207,9 @@ type Process struct {
 	RCON      *RCON           `json:"rcon,omitempty"`
 	Startup   *int            `json:"startupTimeoutSeconds,omitempty"`
 	Lifetime  *int            `json:"maxLifetimeSeconds,omitempty"`
+	SleepWhen *int            `json:"sleepAfterEmptySeconds,omitempty"`
+	WakeOn    *sleep.WakeOn   `json:"wakeOn,omitempty"`
+	SleepMotd *string         `json:"sleepMotd,omitempty"`
 }
 
 // Limits are the limits other than memory and CPU. 0 means no limit.
@@ -261,6 +265,10 @@ func (f Process) Apply(s *fleet.GroupSpec) {
 	Set(&s.RCON, (*fleet.RCON)(f.RCON))
 	Set(&s.StartupTimeoutSeconds, f.Startup)
 	Set(&s.MaxLifetimeSeconds, f.Lifetime)
+	Set(&s.Sleep.AfterEmptySeconds, f.SleepWhen)
+	Set(&s.Sleep.WakeOn, f.WakeOn)
+	Set(&s.Sleep.Motd, f.SleepMotd)
+	s.Sleep = s.Sleep.Stored()
 }
 
 // ProcessOf returns all of these fields of a spec. Readiness is the check in force.
@@ -273,6 +281,7 @@ func ProcessOf(s fleet.GroupSpec) Process {
 		Limits:  &Limits{Processes: s.Limits.Processes, IOWeight: s.Limits.IOWeight, DiskMb: s.Limits.DiskMiB, LogMb: s.Limits.LogMiB},
 		Confine: (*Confine)(&s.Confine), Container: (*Container)(&s.Container), RCON: (*RCON)(&s.RCON),
 		Startup: &s.StartupTimeoutSeconds, Lifetime: &s.MaxLifetimeSeconds,
+		SleepWhen: &s.Sleep.AfterEmptySeconds, WakeOn: new(s.Sleep.Wakes()), SleepMotd: new(s.Sleep.Text()),
 	}
 }
 

@@ -115,6 +115,7 @@ func (a *API) proxyRoutes() []server.Route {
 		server.Post("/metrics", server.Own, a.proxyMetrics),
 		server.Get("/networks", server.Own, a.asProxy(a.networks)),
 		server.Get("/pending-transfers", server.Own, a.asProxy(a.pendingTransfers)),
+		server.Post("/wake", server.Own, a.asProxy(a.wake)),
 		server.Post("/transfer-ack/:uuid", server.Own, a.asProxy(a.ackTransfer)),
 		server.Get("/messages/pending", server.Own, a.asProxy(a.pendingMessages)),
 		server.Post("/messages/:id/ack", server.Own, a.asProxy(a.ackMessage)),

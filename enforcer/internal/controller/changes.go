@@ -248,16 +248,17 @@ func judgesCrashes(s *view.Snapshot, g fleet.GroupName) bool {
 
 // loadDiffers reports whether two reports of an instance differ in what scaling depends on.
 func loadDiffers(a, b reports.InstanceReport) bool {
-	return a.Players != b.Players || a.MaxPlayers != b.MaxPlayers || a.TPS != b.TPS
+	return a.PlayersKnown != b.PlayersKnown || a.Players != b.Players || a.MaxPlayers != b.MaxPlayers || a.TPS != b.TPS
 }
 
-// weighLoad queues a group soon if its load decides how many instances it has.
+// weighLoad queues a group soon if its load decides how many instances it has, or how many of them
+// are awake.
 func (c *Controller) weighLoad(s *view.Snapshot, name fleet.GroupName) {
 	g, ok := s.Groups.Get(name)
 	if !ok {
 		return
 	}
-	if scales, _ := scaling.Automatic(&s.Overlaid(g).Spec); !scales && !gated(s, name) {
+	if scales, _ := scaling.Automatic(&s.Overlaid(g).Spec); !scales && !gated(s, name) && g.Spec.Sleep.AfterEmptySeconds == 0 {
 		return
 	}
 	if _, ok := c.replica.Owned().Fence(name); ok {

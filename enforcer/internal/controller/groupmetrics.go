@@ -98,7 +98,7 @@ func (c *Controller) groupFigures(snap *view.Snapshot, g *fleet.Group, now time.
 	serving := 0
 	for i := range snap.GroupInstances(g.Name) {
 		f.states[i.State()]++
-		if i.State() == fleet.Online && i.Intent.Desired == fleet.DesiredRunning && !i.Intent.Warm {
+		if state := i.State(); (state == fleet.Online || state == fleet.Sleeping) && i.Intent.Desired == fleet.DesiredRunning && !i.Intent.Warm {
 			serving++
 		}
 	}

@@ -32,7 +32,7 @@ func (c *Controller) perform(ctx context.Context, t *task, actions []plan.Action
 
 func split(actions []plan.Action) (births, rest []plan.Action) {
 	for _, a := range actions {
-		if a.Kind == plan.Create || a.Kind == plan.Restart {
+		if a.Kind == plan.Create || a.Kind == plan.Restart || a.Kind == plan.Wake {
 			births = append(births, a)
 		} else {
 			rest = append(rest, a)
@@ -81,6 +81,8 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 func birth(s *spawn.Spawner, t *task, a plan.Action) (spawn.Birth, error) {
 	cause := spawn.Cause{Origin: a.Origin, Reason: a.Reason, Message: a.Message, By: a.By, Standby: a.Standby, Warm: a.Warm}
 	switch {
+	case a.Kind == plan.Wake:
+		return s.Woken(t.group(), a.Instance, cause)
 	case a.Kind == plan.Restart && (a.Instance.Lost() || a.Instance.Stranded()):
 		return s.Elsewhere(t.group(), a.Instance, cause), nil
 	case a.Kind == plan.Restart && a.Instance.NeedsPlacement():

@@ -46,6 +46,8 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 	switch a.Kind {
 	case plan.Stop:
 		return t.stop(a)
+	case plan.Sleep:
+		return t.sleep(a)
 	case plan.Retire:
 		return t.retirement(a)
 	case plan.Admit:
@@ -92,7 +94,7 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		if have, ok := t.snap.Plans.Get(a.Digest); ok {
 			return nil, []store.Write{store.Remove(keys.Plan(a.Digest), have.ModRev)}
 		}
-	case plan.Create, plan.Restart: // package spawn makes their writes
+	case plan.Create, plan.Restart, plan.Wake: // package spawn makes their writes
 	}
 	return nil, nil
 }
@@ -118,7 +120,7 @@ func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 		guards = append(guards, store.Unchanged(keys.ActiveOverlays(), t.snap.ActiveOverlays().ModRev))
 	}
 	next := a.Instance.Intent
-	next.Desired, next.RestartPending, next.Retire = fleet.DesiredStopped, a.Again, nil
+	next.Desired, next.RestartPending, next.Retire, next.Sleep = fleet.DesiredStopped, a.Again, nil, nil
 	next.Stop = &fleet.StopRequest{
 		Force: a.Order == fleet.OrderKill, At: t.now, By: a.By, Reason: a.Reason, Message: a.Message,
 	}
@@ -136,6 +138,17 @@ func (t *task) stop(a plan.Action) ([]store.Guard, []store.Write) {
 		writes = append(writes, t.orderWrites(a)...)
 	}
 	return guards, writes
+}
+
+// sleep puts an instance to sleep, provided that it is still empty.
+func (t *task) sleep(a plan.Action) ([]store.Guard, []store.Write) {
+	i := a.Instance
+	next := i.Intent
+	next.Sleep = &fleet.Nap{At: t.now, By: a.By, Reason: a.Reason, Message: a.Message}
+	guards := []store.Guard{
+		t.groupUnchanged(), placementUnchanged(i), t.unclaimed(i.Intent.ID), t.snap.FiguresUnchanged(i.Node(), i.Intent.ID),
+	}
+	return guards, append([]store.Write{store.Replace(keys.Intent(next.ID), next, i.Intent.ModRev)}, t.orderWrites(a)...)
 }
 
 // unclaimed returns a guard that the claims on an instance, or their absence, are unchanged.

@@ -21,6 +21,10 @@ const (
 	// Stop sets the intent of Instance to stopped. If it is placed, the same transaction
 	// orders the stop.
 	Stop Kind = "stop"
+	// Sleep orders Instance to sleep.
+	Sleep Kind = "sleep"
+	// Wake starts the next generation of Instance, which sleeps, with the same plan.
+	Wake Kind = "wake"
 	// Retire sets the retirement of Instance, or ends it if Retirement is nil.
 	Retire Kind = "retire"
 	// Admit lets Instance take players; see fleet.Intent.Standby.
@@ -58,7 +62,7 @@ const (
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Restart, Stop, Retire, Admit, Promote, SetMove, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Sleep, Wake, Retire, Admit, Promote, SetMove, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
 
 // Action is one change to make and its reason.
 type Action struct {
@@ -81,7 +85,7 @@ type Action struct {
 	Restores *fleet.Instance
 	// Standby is set when a new instance takes no players until it is admitted.
 	Standby bool
-	// WhileEmpty is set when a Stop may be committed only while the number of the instance's players
+	// WhileEmpty is set when a Stop or Sleep may be committed only while the number of the instance's players
 	// has not changed.
 	WhileEmpty bool
 	// Again is set when a Stop also requests the next generation of Instance.
@@ -95,7 +99,7 @@ type Action struct {
 	// Stays is set when a RemoveEviction ends a move whose replacement failed. Instance then counts
 	// as never replaced.
 	Stays bool
-	// Order is the order of a Stop or Order action; empty when the instance is on no node.
+	// Order is the order of a Stop, Sleep or Order action; empty when the instance is on no node.
 	Order fleet.OrderAction
 	// Loop is the record that SetCrashLoop writes.
 	Loop crashloop.Loop

@@ -30,6 +30,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 		p.endRetirements()
 		p.trim()
 		p.scale()
+		p.sleep()
 		p.restart()
 		p.renew()
 		p.resume()

@@ -31,6 +31,8 @@ func (p *pass) orders() {
 		case i.Intent.Desired == fleet.DesiredStopped:
 			p.orderStop(i, have)
 		case stray:
+		case i.Intent.Sleep != nil && i.Placement.Generation == i.Intent.Generation && !i.Asleep():
+			p.orderSleep(i, have)
 		case p.outlived(i) && have == nil:
 			message := "its node returned after a newer generation was requested"
 			p.act(Action{Kind: Order, Instance: i, Order: fleet.OrderStop, Reason: fleet.ReasonNodeReturned, Message: message})
@@ -41,7 +43,7 @@ func (p *pass) orders() {
 // outlived reports whether an old generation still runs on a node that was lost and is
 // back.
 func (p *pass) outlived(i *fleet.Instance) bool {
-	return i.Placement.Generation < i.Intent.Generation && !i.Stranded() && p.in.Session(i.Placement.Node) != nil
+	return i.Placement.Generation < i.Intent.Generation && !i.Stranded() && !i.Asleep() && p.in.Session(i.Placement.Node) != nil
 }
 
 func (p *pass) orderStop(i *fleet.Instance, have *fleet.Order) {
@@ -59,6 +61,15 @@ func (p *pass) orderStop(i *fleet.Instance, have *fleet.Order) {
 	p.act(a)
 }
 
+// orderSleep orders the sleep that an intent asks for, such as after a user wrote it.
+func (p *pass) orderSleep(i *fleet.Instance, have *fleet.Order) {
+	if have != nil {
+		return
+	}
+	s := i.Intent.Sleep
+	p.act(Action{Kind: Order, Instance: i, Order: fleet.OrderSleep, By: s.By, Reason: s.Reason, Message: cmp.Or(s.Message, s.Reason.Text())})
+}
+
 // standing returns the current order for the generation on the node, or nil.
 func standing(i *fleet.Instance) *fleet.Order {
 	node, generation := i.Held()
@@ -73,7 +84,7 @@ func standing(i *fleet.Instance) *fleet.Order {
 // known event, because a host's clock may be behind.
 func (p *pass) overdue(i *fleet.Instance, order *fleet.Order) (Action, bool) {
 	session := p.in.Session(i.Placement.Node)
-	if session == nil {
+	if session == nil || i.Asleep() && (order == nil || order.Action == fleet.OrderSleep) {
 		return Action{}, false
 	}
 	since, bound := p.deadline(i, order)
@@ -119,7 +130,7 @@ func (p *pass) deadline(i *fleet.Instance, order *fleet.Order) (since time.Time,
 			limit = max(limit, fleet.PortPatience)
 		}
 		return changed, limit + p.in.Limits.StartSlack
-	case fleet.Unplaced, fleet.Online, fleet.Stopping, fleet.Stopped, fleet.Crashed, fleet.Failed, fleet.Offline:
+	case fleet.Unplaced, fleet.Online, fleet.Stopping, fleet.Stopped, fleet.Crashed, fleet.Failed, fleet.Sleeping, fleet.Offline:
 	}
 	return time.Time{}, 0
 }

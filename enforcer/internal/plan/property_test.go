@@ -67,6 +67,7 @@ func anySim(t *rapid.T) *sim {
 		spec.Scaling.Combine = rapid.SampledFrom([]scalepolicy.Combine{scalepolicy.Max, scalepolicy.Chain}).Draw(t, "combine")
 	}
 	s.limits.KeepRecords = rapid.IntRange(0, 4).Draw(t, "keep")
+	spec.Sleep.AfterEmptySeconds = rapid.SampledFrom([]int{0, 0, 60}).Draw(t, "sleepAfter")
 	for range rapid.IntRange(0, 12).Draw(t, "instances") {
 		anyInstance(t, s)
 	}
@@ -85,6 +86,9 @@ func anyInstance(t *rapid.T, s *sim) {
 	if rapid.IntRange(0, 2).Draw(t, "desired") == 0 {
 		wantsStop(rapid.Bool().Draw(t, "force"))(i)
 		i.Intent.RestartPending = rapid.IntRange(0, 2).Draw(t, "restart") == 0
+	}
+	if rapid.IntRange(0, 4).Draw(t, "sleeps") == 0 {
+		i.Intent.Sleep = &fleet.Nap{At: created, Reason: fleet.ReasonAsleep, Message: "because"}
 	}
 	i.Intent.Frozen = rapid.IntRange(0, 5).Draw(t, "frozen") == 0
 	i.Intent.Warm = i.Intent.Origin == fleet.OriginMinimum && rapid.IntRange(0, 5).Draw(t, "warm") == 0

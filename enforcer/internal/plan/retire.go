@@ -66,14 +66,14 @@ func (p *pass) needed(i *fleet.Instance) bool {
 	if p.spec().Static.Enabled || i.Intent.Retire.Restart || p.maintained() || p.spec().Scaling.Mode == fleet.ScalingManual {
 		return false
 	}
-	if next := p.replacementOf(i); next != nil && p.living(next) && next.State() != fleet.Online {
+	if next := p.replacementOf(i); next != nil && p.living(next) && !ready(next) {
 		return true
 	}
-	ready := 0
+	serve := 0
 	for _, other := range p.all {
-		if p.living(other) && other.State() == fleet.Online && !other.Intent.Standby {
-			ready++
+		if p.living(other) && ready(other) && !other.Intent.Standby {
+			serve++
 		}
 	}
-	return ready < p.target()
+	return serve < p.target()
 }

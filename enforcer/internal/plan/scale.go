@@ -94,7 +94,7 @@ func (p *pass) scaleInput() scale.Input {
 func (p *pass) loaded() []scale.Instance {
 	var out []scale.Instance
 	for _, i := range p.all {
-		waits := p.living(i) && i.NeedsPlacement() && !i.HoldsNode()
+		waits := p.living(i) && (i.NeedsPlacement() && !i.HoldsNode() || i.State() == fleet.Sleeping)
 		if p.stopped[i.Intent.ID] || i.Intent.Desired != fleet.DesiredRunning || i.State() != fleet.Online && !waits {
 			continue
 		}
@@ -114,6 +114,8 @@ func (p *pass) idleSince(i *fleet.Instance) time.Time {
 	switch {
 	case !p.own(i) || !p.living(i) || p.busy[i.Intent.ID] || p.paired[i.Intent.ID] || p.in.Eviction(i.Intent.ID) != nil:
 	case i.Intent.Frozen || i.Retiring() || p.in.Players(i) > 0:
+	case i.State() == fleet.Sleeping:
+		return p.in.EmptySince(i)
 	case i.State() == fleet.Online:
 		return latest(p.in.EmptySince(i), i.Status.ChangedAt)
 	default:

@@ -35,19 +35,21 @@ type sim struct {
 	tps       map[fleet.InstanceID]float64
 	// emptySince is when the last player left any instance without players.
 	emptySince time.Time
-	scaled     *scaling.Decision
-	rules      []scaling.Rule
-	lostSince  time.Time // of nodes without a session
-	joined     int64     // the revision of all nodes' records
-	released   map[fleet.NodeID]bool
-	deleted    map[fleet.NodeID]bool
-	drains     map[fleet.NodeID]*fleet.NodeDrain
-	moves      map[fleet.InstanceID]*move.Move
-	copies     map[fleet.InstanceID]*move.Copy
-	evictions  map[fleet.InstanceID]*fleet.Eviction
-	waiting    map[fleet.InstanceID]bool // of other groups
-	outage     Outage
-	unmet      bool
+	// silent means that no instance reports its players.
+	silent    bool
+	scaled    *scaling.Decision
+	rules     []scaling.Rule
+	lostSince time.Time // of nodes without a session
+	joined    int64     // the revision of all nodes' records
+	released  map[fleet.NodeID]bool
+	deleted   map[fleet.NodeID]bool
+	drains    map[fleet.NodeID]*fleet.NodeDrain
+	moves     map[fleet.InstanceID]*move.Move
+	copies    map[fleet.InstanceID]*move.Copy
+	evictions map[fleet.InstanceID]*fleet.Eviction
+	waiting   map[fleet.InstanceID]bool // of other groups
+	outage    Outage
+	unmet     bool
 	// deployments are those of the group, oldest first.
 	deployments []deployment.Joined
 	// recorded are the recorded crashes of all groups.
@@ -104,7 +106,7 @@ func (s *sim) input() Input {
 		Scaled:      s.scaled,
 		Rules:       s.rules,
 		Figures: func(i *fleet.Instance) reports.InstanceReport {
-			return reports.InstanceReport{TPS: s.tps[i.Intent.ID]}
+			return reports.InstanceReport{TPS: s.tps[i.Intent.ID], PlayersKnown: !s.silent}
 		},
 		EmptySince: func(*fleet.Instance) time.Time { return s.emptySince },
 		LostSince: func(n fleet.NodeID) time.Time {
@@ -234,8 +236,19 @@ func (s *sim) apply(actions []Action, now time.Time) {
 				i.Intent.Generation++
 				i.Intent.GenerationAt = now
 				i.Intent.GroupRevision, i.Intent.Deployment = s.group.Revision, s.number()
-				i.Intent.Desired, i.Intent.Stop, i.Intent.RestartPending, i.Intent.Retire = fleet.DesiredRunning, nil, false, nil
+				i.Intent.Desired, i.Intent.Stop, i.Intent.RestartPending, i.Intent.Retire, i.Intent.Sleep = fleet.DesiredRunning, nil, false, nil, nil
 				i.Intent.Warm = false
+			})
+		case Sleep:
+			s.edit(a.Instance, func(i *fleet.Instance) {
+				i.Intent.Sleep = &fleet.Nap{At: now, Reason: a.Reason, Message: a.Message}
+				ordered(a.Order, now)(i)
+			})
+		case Wake:
+			s.edit(a.Instance, func(i *fleet.Instance) {
+				i.Intent.Generation++
+				i.Intent.GenerationAt, i.Intent.Reason = now, a.Reason
+				i.Intent.Retire, i.Intent.Sleep = nil, nil
 			})
 		case Promote:
 			s.edit(a.Instance, func(i *fleet.Instance) { i.Intent.Warm = false })
@@ -252,7 +265,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 			s.edit(a.Instance, func(i *fleet.Instance) { i.Intent.Standby = false })
 		case Stop:
 			s.edit(a.Instance, func(i *fleet.Instance) {
-				i.Intent.Desired, i.Intent.RestartPending, i.Intent.Retire = fleet.DesiredStopped, a.Again, nil
+				i.Intent.Desired, i.Intent.RestartPending, i.Intent.Retire, i.Intent.Sleep = fleet.DesiredStopped, a.Again, nil, nil
 				i.Intent.Stop = &fleet.StopRequest{Force: a.Order == fleet.OrderKill, At: now, Reason: a.Reason}
 				if a.Order != "" {
 					ordered(a.Order, now)(i)

@@ -25,13 +25,13 @@ import (
 // MaxStops is how many instances one decision stops at most, so that it fits into one transaction.
 const MaxStops = 20
 
-// Instance is an instance that is ONLINE, or that waits for a node.
+// Instance is an instance that is ONLINE, that waits for a node, or that sleeps.
 type Instance struct {
 	scaling.Instance
 	ID fleet.InstanceID
-	// Waits is true if it has no node yet.
+	// Waits is true if it has no node yet, or sleeps.
 	Waits bool
-	// IdleSince is since when it has had no players, or has waited. It is zero if it must not be
+	// IdleSince is since when it has had no players, or has waited for a node. It is zero if it must not be
 	// stopped for any load.
 	IdleSince time.Time
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/sleep"
 )
 
 // Compose builds the plan of a group. pick is a random number that selects among oneOf choices.
@@ -36,7 +37,7 @@ func Compose(g fleet.Group, m Materials, pick uint64) fleet.Plan {
 		Stop: s.Stop, Readiness: readiness, Ping: ping, Liveness: s.Liveness,
 		Priority: s.Priority, StartupWeight: s.StartupWeight,
 		StartupTimeoutSeconds: s.StartupTimeoutSeconds, MaxLifetimeSeconds: s.MaxLifetimeSeconds,
-		OnCrash: s.OnCrash, OnNodeLoss: s.NodeLossPolicy(),
+		OnCrash: s.OnCrash, OnNodeLoss: s.NodeLossPolicy(), Sleep: sleep.Rules{WakeOn: s.Sleep.WakeOn, Motd: s.Sleep.Motd},
 	}
 }
 

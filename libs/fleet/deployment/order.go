@@ -47,6 +47,8 @@ func Steps(all []*fleet.Instance, current func(*fleet.Instance) bool, players fu
 		}
 		s := Step{Instance: i, Players: players(i)}
 		switch {
+		case i.Asleep():
+			s.Players, s.Reason = 0, "it is asleep, so it has no players"
 		case i.State() != fleet.Online:
 			s.Players, s.Reason = 0, "it is not ready, so it has no players"
 		case s.Players == 0:

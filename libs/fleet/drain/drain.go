@@ -97,6 +97,9 @@ func (g Group) Of(now time.Time) (steps []Step, wake time.Time) {
 			if d.KickMessage != "" {
 				s.Message += ": " + d.KickMessage
 			}
+		case i.Asleep(): // it has no players, and its group starts another one elsewhere if it needs it
+			s.Verb = Stop
+			s.Message = fmt.Sprintf("node %s is being drained, and it sleeps there", s.Node)
 		case g.Spec.Static.Enabled, !i.TakesPlayers(), !g.replaces(), !half.After(now):
 			s.Verb = Retire
 		default:

@@ -39,7 +39,7 @@ func PlacementsOn(node fleet.NodeID) Prefix[fleet.Placement] {
 	return Prefix[fleet.Placement]{Root + "placements/" + string(node) + "/"}
 }
 
-// Order tells a node to stop or restart an instance. Written by the enforcer.
+// Order tells a node to stop, kill or put to sleep an instance. Written by the enforcer.
 func Order(node fleet.NodeID, id fleet.InstanceID) Key[fleet.Order] {
 	return Key[fleet.Order]{Root + "orders/" + string(node) + "/" + string(id)}
 }

@@ -106,6 +106,22 @@ func (s *Spawner) Again(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, erro
 	return s.again(g, i, c, left{}), nil
 }
 
+// Woken returns the next generation of a sleeping instance. It has the same plan, so that its
+// directory fits. The error is Conflict if the instance does not sleep, or already wakes.
+func (s *Spawner) Woken(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, error) {
+	stored, ok := s.snap.Plans.Get(i.Intent.Plan)
+	if i.State() != fleet.Sleeping || !ok {
+		return Birth{}, errs.New(errs.Conflict, "instance %s %s: it cannot be woken", i.Intent.Name, i.State().Text())
+	}
+	b := s.again(g, i, c, left{})
+	b.plan, b.digest = stored.Plan, i.Intent.Plan
+	b.Intent.GroupRevision, b.Intent.Deployment, b.Intent.Plan = i.Intent.GroupRevision, i.Intent.Deployment, b.digest
+	b.Intent.Crashes = i.Intent.Crashes
+	b.writes[len(b.writes)-1] = store.Replace(keys.Intent(b.Intent.ID), b.Intent, i.Intent.ModRev)
+	b.guards = append(b.guards, store.Unchanged(keys.Status(i.Intent.ID), i.Status.ModRev))
+	return b, nil
+}
+
 // Renewed returns the next generation of an instance that waits for a node, made from the current
 // group. The error is Conflict if it holds a node or has ended.
 func (s *Spawner) Renewed(g *fleet.Group, i *fleet.Instance, c Cause) (Birth, error) {
@@ -146,7 +162,7 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, from left) B
 	next := i.Intent
 	next.GroupRevision, next.Deployment, next.Plan = g.Revision, s.deployment(g.Name), plan.Digest()
 	next.Lineage = i.Intent.NextLineage()
-	next.Desired, next.Stop, next.RestartPending, next.Retire = fleet.DesiredRunning, nil, false, nil
+	next.Desired, next.Stop, next.RestartPending, next.Retire, next.Sleep = fleet.DesiredRunning, nil, false, nil, nil
 	next.MovesTo = i.Moved() // nil once it was placed there
 	next.Generation = i.LastGeneration() + 1
 	next.GenerationAt, next.Leaves, next.LeavesNode = s.now, from.status, from.node

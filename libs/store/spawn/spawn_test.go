@@ -492,3 +492,32 @@ func TestPlansWithManyLayersFit(t *testing.T) {
 		t.Errorf("%d instances", snap.Instances.Len())
 	}
 }
+
+func TestAWokenInstanceKeepsItsPlanAndName(t *testing.T) {
+	c := newCluster(t)
+	g, snap := c.group(plain)
+	snap, ids := c.fresh(g, snap, 1)
+	i := c.get(snap, ids[0])
+	cause := Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonWoken, Message: "because"}
+	if _, err := New(snap, noon, random(1)).Woken(g, i, cause); !errs.Is(err, errs.Conflict) {
+		t.Errorf("an instance that is awake is woken: %v", err)
+	}
+	asleep := i.Intent
+	asleep.Sleep = &fleet.Nap{At: noon, Reason: fleet.ReasonAsleep}
+	changed := *g
+	changed.Revision, changed.Spec.Command = 2, "other"
+	snap = c.write(store.Replace(keys.Intent(ids[0]), asleep, i.Intent.ModRev), store.Replace(keys.Group("g"), changed, g.ModRev))
+	snap = c.end(c.get(snap, ids[0]), fleet.Sleeping)
+	i = c.get(snap, ids[0])
+	g, _ = snap.Groups.Get("g")
+	s := New(snap, noon, random(1))
+	b, err := s.Woken(g, i, cause)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap = c.commit(s.Txns([]Birth{b}, nil, nil, c.client.MaxOps())...)
+	woken := c.get(snap, ids[0]).Intent
+	if woken.Plan != i.Intent.Plan || woken.GroupRevision != 1 || woken.Name != i.Intent.Name || woken.Generation != 2 || woken.Sleep != nil || woken.Reason != fleet.ReasonWoken {
+		t.Errorf("woken as %+v", woken)
+	}
+}

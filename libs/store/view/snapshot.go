@@ -17,8 +17,8 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
-	"github.com/orreryhq/orrery/libs/fleet/notice"
 	"github.com/orreryhq/orrery/libs/fleet/move"
+	"github.com/orreryhq/orrery/libs/fleet/notice"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
@@ -338,19 +338,19 @@ func (s *Snapshot) Config() cluster.ConfigActive {
 	return cluster.ConfigActive{}
 }
 
-// Unmet returns the groups that a group depends on of which no instance is ONLINE.
+// Unmet returns the groups that a group depends on of which no instance is ONLINE or asleep.
 func (s *Snapshot) Unmet(g *fleet.Group) (unmet []fleet.GroupName) {
 	for _, name := range g.Spec.DependsOn {
-		if !s.hasOnline(name) {
+		if !s.hasReady(name) {
 			unmet = append(unmet, name)
 		}
 	}
 	return unmet
 }
 
-func (s *Snapshot) hasOnline(g fleet.GroupName) bool {
+func (s *Snapshot) hasReady(g fleet.GroupName) bool {
 	for i := range s.GroupInstances(g) {
-		if i.State() == fleet.Online {
+		if state := i.State(); state == fleet.Online || state == fleet.Sleeping {
 			return true
 		}
 	}

@@ -24,7 +24,7 @@ type Config struct {
 	Samples   Samples
 	// Files changes the files of static instances.
 	Files *fileedit.Editor
-	Moves     Moves
+	Moves Moves
 	// Records are the agent's own log.
 	Records *telemetry.Ring
 	// Node is the agent's node.

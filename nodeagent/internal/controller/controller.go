@@ -89,7 +89,7 @@ func New(cfg Config, entries []journal.Entry) *Controller {
 	for _, e := range entries {
 		p := e.Machine.Placement
 		c.instances[p.Instance] = driver.Restore(c.deps, identified(e, cfg.Found[p.Instance]))
-		if e.Machine.Status.State.Terminal() {
+		if s := e.Machine.Status.State; s.Terminal() || s == fleet.Sleeping {
 			c.writer.report(e.Machine.Status) // the last agent may have died before it wrote this
 		}
 	}
@@ -174,7 +174,7 @@ func (c *Controller) allEnded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, i := range c.instances {
-		if s := i.Live().Status.State; s != "" && !s.Terminal() {
+		if s := i.Live().Status.State; s != "" && !s.Terminal() && s != fleet.Sleeping {
 			return false
 		}
 	}

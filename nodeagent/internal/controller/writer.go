@@ -40,7 +40,7 @@ func writeDelay(s fleet.State) time.Duration {
 		return 30 * time.Millisecond
 	case fleet.Starting, fleet.Stopping:
 		return 10 * time.Millisecond
-	case fleet.Unplaced, fleet.Online, fleet.Stopped, fleet.Crashed, fleet.Failed, fleet.Offline:
+	case fleet.Unplaced, fleet.Online, fleet.Stopped, fleet.Crashed, fleet.Failed, fleet.Sleeping, fleet.Offline:
 	}
 	return 0
 }
@@ -435,7 +435,7 @@ func (w *writer) read(ctx context.Context, it *item) error {
 // reason to write the record again.
 func equal(have, want fleet.Status) bool {
 	return have.State == want.State && have.Node == want.Node && have.PID == want.PID && have.Restarts == want.Restarts &&
-		have.HostAddress == want.HostAddress && have.TokenHash == want.TokenHash && reflect.DeepEqual(have.Exit, want.Exit)
+		have.HostAddress == want.HostAddress && have.TokenHash == want.TokenHash && (have.Wake == nil) == (want.Wake == nil) && reflect.DeepEqual(have.Exit, want.Exit)
 }
 
 // watchUnwritten tells instances when their crash could not be written for unwrittenAfter.

@@ -236,7 +236,7 @@ func (c *Controller) decide(w *pending.Instance, now time.Time) {
 	r := facts.Request(i, &stored.Plan, c.state.snap)
 	to := facts.MoveTarget(c.state.snap, i)
 	key.Pinned = r.Pinned
-	if _, kept := c.state.nominated[w.ID]; kept || r.Waits != nil {
+	if _, kept := c.state.nominated[w.ID]; kept || r.Waits != nil || r.Own != nil {
 		key.Alone = w.ID
 	}
 	class := c.class(key, w)

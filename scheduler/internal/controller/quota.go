@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/scheduler/internal/budget"
+	"github.com/orreryhq/orrery/scheduler/internal/facts"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
@@ -133,10 +134,15 @@ func (s *state) withinBudget(e *entry) (touches []string, ok bool) {
 	if !s.ledger.Shared() {
 		return nil, true
 	}
-	h := &e.choice.Hold
-	s.ledger.Release(h.Node, h.Group, h.Resources)
-	touches, no := s.ledger.Ask(h.Group, h.Resources)
-	s.ledger.Charge(h.Node, h.Group, h.Resources)
+	holds := []*place.Hold{&e.choice.Hold}
+	if own, ok := facts.Hold(e.instance); ok && e.instance.Waking() {
+		holds = append(holds, &own)
+	}
+	for _, h := range holds {
+		s.ledger.Release(h.Node, h.Group, h.Resources)
+		defer s.ledger.Charge(h.Node, h.Group, h.Resources)
+	}
+	touches, no := s.ledger.Ask(e.choice.Hold.Group, e.choice.Hold.Resources)
 	return touches, no == nil
 }
 

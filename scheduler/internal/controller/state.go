@@ -236,7 +236,7 @@ func (s *state) applyInstance(c *view.Change) {
 func (s *state) hold(before, after *fleet.Instance) {
 	old, had := facts.Hold(before)
 	now, has := facts.Hold(after)
-	if had && has && before.Placement == after.Placement { // most changes only concern the status
+	if had && has && before.Placement == after.Placement && old.Resources == now.Resources { // most changes only concern the status
 		return
 	}
 	if has {

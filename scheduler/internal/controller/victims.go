@@ -36,7 +36,7 @@ func (s *state) victims(r *place.Request, priority int, now time.Time) (preempt.
 				leaving[id] = append(leaving[id], h)
 			}
 			g, known := s.snap.Groups.Get(i.Intent.Group)
-			if !holding || !known || g.Spec.Priority > priority-preempt.Gap {
+			if !holding || !known || g.Spec.Priority > priority-preempt.Gap || i.Asleep() { // its end frees no memory
 				continue
 			}
 			holds[i.Intent.ID] = h

@@ -32,6 +32,10 @@ func Ledger(snap *view.Snapshot) *budget.Ledger {
 
 // Refuse returns why a ledger refuses a request, or nil when it allows it.
 func Refuse(l *budget.Ledger, r *place.Request) *place.Unfit {
+	if h := r.Own; h != nil {
+		l.Release(h.Node, h.Group, h.Resources)
+		defer l.Charge(h.Node, h.Group, h.Resources)
+	}
 	if _, no := l.Ask(r.Group, r.Plan.Resources); no != nil {
 		return &place.Unfit{Reason: no.Reason, Message: no.Message}
 	}

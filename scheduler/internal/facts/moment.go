@@ -40,6 +40,10 @@ func (m *Moment) Explain(i *fleet.Instance, plan *fleet.Plan, keep int, here fle
 		defer m.Model.Charge(h)
 	}
 	r := Request(i, plan, m.Snap)
+	if r.Own != nil {
+		m.Model.Release(*r.Own)
+		defer m.Model.Charge(*r.Own)
+	}
 	e := m.Model.Explain(r, keep, here)
 	if no := Refuse(m.books(), r); no != nil {
 		e.Unfit = no
@@ -124,7 +128,7 @@ func (m *Moment) PlaceAll(requests []*place.Request, more func() bool) []Outcome
 			break
 		}
 		key := class{plan: r.Plan, pinned: r.Pinned}
-		if _, ok := m.Nominated[r.ID]; ok || r.Waits != nil {
+		if _, ok := m.Nominated[r.ID]; ok || r.Waits != nil || r.Own != nil {
 			key.alone = r.ID
 		}
 		if u, ok := unfit[key]; ok {

@@ -39,13 +39,21 @@ func TemplateMiB(snap *view.Snapshot, p *fleet.Plan) int {
 }
 
 // Hold returns what an instance occupies on its node. ok is false when it occupies nothing
-// or i is nil.
+// or i is nil. One that is asleep occupies its ports and its disk space.
 func Hold(i *fleet.Instance) (h place.Hold, ok bool) {
 	if i == nil || !i.HoldsNode() {
 		return place.Hold{}, false
 	}
 	p := i.Placement
 	h = place.HoldOf(p.Node, p.Group, p.Resources, p.Port, p.Ports)
-	h.Alone = p.Alone
+	h.Alone, h.Resources = p.Alone, i.Occupies()
 	return h, true
+}
+
+// own returns what an instance that wakes occupies already, or nil.
+func own(i *fleet.Instance) *place.Hold {
+	if h, ok := Hold(i); ok && i.Waking() {
+		return &h
+	}
+	return nil
 }

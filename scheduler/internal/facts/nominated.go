@@ -31,6 +31,10 @@ func Nominated(snap *view.Snapshot, id fleet.InstanceID) (h place.Hold, ok bool)
 // Place places a request, which may use the resources that are nominated for it. When it
 // succeeds, the model no longer holds those.
 func Place(m *place.Model, r *place.Request, nominated map[fleet.InstanceID]place.Hold) (place.Choice, *place.Unfit) {
+	if r.Own != nil {
+		m.Release(*r.Own)
+		defer m.Charge(*r.Own)
+	}
 	h, ok := nominated[r.ID]
 	if ok {
 		m.Release(h)

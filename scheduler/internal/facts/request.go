@@ -15,14 +15,18 @@ func PlanMissing() *place.Unfit {
 }
 
 // Request builds the placement request for an instance. A static instance is pinned to
-// the node with its data, which a move may have copied to another one, unless its group lets it leave a lost node. It waits when that
-// node was deleted. A replacement that was made for a certain node is pinned to that node.
+// the node with its data, which a move may have copied to another one, unless its group lets it
+// leave a lost node. It waits when that node was deleted. A replacement that was made for a certain node is pinned to that node. An
+// instance that wakes is pinned to the node on which it sleeps, unless that takes no instances.
 func Request(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.Request {
 	r := &place.Request{ID: i.Intent.ID, Group: i.Intent.Group, Plan: plan, TemplateMiB: TemplateMiB(snap, plan)}
 	if old := i.Placement; old != nil {
 		r.PreferredNode, r.PreferredPort = old.Node, old.Port
 		record, known := snap.Nodes.Get(old.Node)
+		r.Own = own(i)
 		switch {
+		case !plan.Static && r.Own != nil && known && serves(snap, old.Node):
+			r.Pinned = old.Node
 		case !plan.Static, known && i.MayLeave(record.ModRev):
 		case i.Moved() != nil && holds(snap, i.Moved()):
 			r.Pinned = i.Moved().Node
@@ -42,6 +46,13 @@ func Request(i *fleet.Instance, plan *fleet.Plan, snap *view.Snapshot) *place.Re
 func holds(snap *view.Snapshot, c *fleet.DataCopy) bool {
 	n, ok := snap.Nodes.Get(c.Node)
 	return ok && n.DataUUID == c.DataUUID
+}
+
+// serves reports whether a node has a session and is not cordoned.
+func serves(snap *view.Snapshot, id fleet.NodeID) bool {
+	_, live := snap.NodeSessions.Get(id)
+	desired, ok := snap.NodesDesired.Get(id)
+	return live && (!ok || !desired.Cordoned)
 }
 
 // dataLost is the verdict on a static instance whose data was on a deleted node.

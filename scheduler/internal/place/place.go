@@ -23,6 +23,9 @@ type Request struct {
 	// PreferredPort is used again if it is free and PreferredNode is chosen.
 	PreferredPort int
 	PreferredNode fleet.NodeID
+	// Own is what the instance itself holds already while it is asleep, or nil. Its request may use
+	// that. The model stays charged with it.
+	Own *Hold
 }
 
 // Choice says where an instance goes. The model is already charged with Hold.

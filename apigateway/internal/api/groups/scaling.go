@@ -113,6 +113,8 @@ func loadOf(s *view.Snapshot, g *fleet.Group) (l groupLoad) {
 			if i.TakesPlayers() {
 				ready++
 			}
+		case counts && i.State() == fleet.Sleeping:
+			ready++
 		case counts && (l.behind == nil || i.State() == fleet.Unplaced && l.behind.State() != fleet.Unplaced):
 			l.behind = i
 		}

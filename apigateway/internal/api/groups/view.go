@@ -112,7 +112,7 @@ func groupOf(s *view.Snapshot, g *fleet.Group, now time.Time) group {
 			out.TotalPlayers += instances.ReportOf(s, i).Players
 		}
 		if i.HoldsNode() {
-			held = held.Add(fleet.BudgetOf(i.Placement.Resources))
+			held = held.Add(fleet.BudgetOf(i.Occupies()))
 		}
 		if unrunnable == "" && i.Unrunnable() && i.Intent.GroupRevision == g.Revision {
 			_, why := i.Why()

@@ -42,6 +42,9 @@ func chainOf(s *view.Snapshot, i *fleet.Instance) []link {
 	if r := in.Retire; r != nil {
 		chain = append(chain, link{Step: stepRetires, Reason: r.Reason, Message: messageOr(r.Message, r.Reason), By: r.By, At: when(r.At), Revision: in.ModRev, Node: i.Node()})
 	}
+	if n := in.Sleep; n != nil {
+		chain = append(chain, link{Step: stepSleep, Reason: n.Reason, Message: messageOr(n.Message, n.Reason), By: n.By, At: when(n.At), Revision: in.ModRev, Node: i.Node()})
+	}
 	if s := in.Stop; s != nil {
 		chain = append(chain, link{Step: stepStop, Reason: s.Reason, Message: messageOr(s.Message, s.Reason), By: s.By, At: when(s.At), Revision: in.ModRev})
 	}

@@ -63,6 +63,7 @@ const (
 	stepRetires   step = "retires"  // it takes no new players and stops when it is empty
 	stepDrain     step = "drain"    // its node is being drained
 	stepMoves     step = "moves"    // it moves with its data to another node
+	stepSleep     step = "sleep"    // it was put to sleep
 	stepStop      step = "stop"     // a stop was requested
 	stepOrdered   step = "ordered"  // its node received an order
 	stepState     step = "state"    // its agent reported the state
@@ -131,8 +132,11 @@ func (a *API) explain(c *gin.Context) {
 		ID: i.Intent.Name, UID: i.Intent.ID, Group: i.Intent.Group, Generation: i.Intent.Generation,
 		State: events.StateOf(i), Reason: string(reason), Message: message, Revision: s.Rev, Chain: slices.Concat(chainOf(s, i), drainOf(s, i, a.cfg.Operations.Now()), movesOf(s, i), pausedFor(s, i, a.cfg.Operations.Now())),
 	}
-	if i.State() == fleet.Offline {
+	switch i.State() {
+	case fleet.Offline:
 		out.Reason = reasonNodeLost
+	case fleet.Sleeping:
+		out.Reason = reasonSleeping
 	}
 	a.addScheduler(c.Request.Context(), &out, i)
 	c.JSON(http.StatusOK, out)

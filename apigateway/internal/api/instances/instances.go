@@ -52,6 +52,8 @@ func (a *API) instanceRoutes(base string) []server.Route {
 		server.Get(base+"/:id/move", server.Needs(auth.InstancesView), a.getMove),
 		server.Post(base+"/:id/move", server.Needs(auth.InstancesStop), a.moveInstance).Rehearses(),
 		server.Delete(base+"/:id/move", server.Needs(auth.InstancesStop), a.cancelMove).Unconditional().Rehearses(),
+		server.Post(base+"/:id/sleep", server.Needs(auth.InstancesStop), a.sleepInstance).Rehearses(),
+		server.Post(base+"/:id/wake", server.Needs(auth.GroupsStart), a.wakeInstance).Rehearses(),
 		server.Post(base+"/:id/command", server.Needs(auth.InstancesCommand), a.command),
 		server.Post(base+"/:id/save-to-template", server.Needs(auth.TemplatesUpdate, auth.InstancesFiles), a.saveToTemplate).Rehearses(),
 		server.Get(base+"/:id/console/history", server.Needs(auth.InstancesConsole), a.history).Audits(account.ActionConsoleRead),
@@ -147,6 +149,16 @@ func (a *API) freezeInstance(frozen bool) gin.HandlerFunc {
 		out, err := a.cfg.Operations.FreezeInstance(c.Request.Context(), server.Actor(c), c.Param("id"), frozen)
 		a.answer(c, out, err, status, "")
 	}
+}
+
+func (a *API) sleepInstance(c *gin.Context) {
+	out, err := a.cfg.Operations.SleepInstance(c.Request.Context(), server.Actor(c), c.Param("id"), server.DryRun(c))
+	a.answer(c, out, err, "falling asleep", "")
+}
+
+func (a *API) wakeInstance(c *gin.Context) {
+	out, err := a.cfg.Operations.WakeInstance(c.Request.Context(), server.Actor(c), c.Param("id"), server.DryRun(c))
+	a.answer(c, out, err, "waking", "")
 }
 
 func (a *API) startInstance(c *gin.Context) {

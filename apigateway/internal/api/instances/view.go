@@ -83,6 +83,9 @@ type instanceTemplate struct {
 // reasonNodeLost is the reason for the loss of a node in this API.
 const reasonNodeLost = "NODE_LOST"
 
+// reasonSleeping is the reason of an instance that sleeps. Its state in this API is STOPPED.
+const reasonSleeping = "SLEEPING"
+
 // InstanceOf shows an instance of a snapshot.
 func InstanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) Instance {
 	reason, message := i.Why()
@@ -93,8 +96,11 @@ func InstanceOf(s *view.Snapshot, i *fleet.Instance, now time.Time) Instance {
 		Origin: i.Intent.Origin, Replaces: i.Intent.Replaces, ReplacedBy: i.Intent.ReplacedBy,
 		Templates: []instanceTemplate{},
 	}
-	if i.State() == fleet.Offline {
+	switch i.State() {
+	case fleet.Offline:
 		out.Reason = reasonNodeLost
+	case fleet.Sleeping:
+		out.Reason = reasonSleeping
 	}
 	out.Move = moveOf(s, i.Intent.ID)
 	if p := i.Shown(); p != nil {

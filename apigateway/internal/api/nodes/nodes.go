@@ -22,27 +22,29 @@ import (
 
 // Node is a node in an answer.
 type Node struct {
-	ID             fleet.NodeID      `json:"id"`
-	NodeID         fleet.NodeID      `json:"nodeId"`
-	Address        string            `json:"address"`
-	Type           string            `json:"type"`
-	Status         string            `json:"status"`
-	Cordoned       bool              `json:"cordoned"`
-	Drain          *nodeDrain        `json:"drain,omitempty"` // absent unless drained
-	CPUUsage       float64           `json:"cpuUsage"`        // 0..1
-	TotalMemoryMb  int               `json:"totalMemoryMb"`
-	UsedMemoryMb   int               `json:"usedMemoryMb"`
-	FreeDiskMb     int               `json:"freeDiskMb"`
-	TotalDiskMb    int               `json:"totalDiskMb"`
-	InstanceCount  int               `json:"instanceCount"`
-	ConnectedSince *time.Time        `json:"connectedSince"`
-	LastHeartbeat  *time.Time        `json:"lastHeartbeat"`
-	FirstSeen      time.Time         `json:"firstSeen"`
-	LastSeen       *time.Time        `json:"lastSeen"`
-	Labels         map[string]string `json:"labels"`
-	HostInfo       hostInfo          `json:"hostInfo"`
-	Version        string            `json:"version"`
-	TotalCPU       int               `json:"totalCpu"` // hundredths of a core
+	ID            fleet.NodeID `json:"id"`
+	NodeID        fleet.NodeID `json:"nodeId"`
+	Address       string       `json:"address"`
+	Type          string       `json:"type"`
+	Status        string       `json:"status"`
+	Cordoned      bool         `json:"cordoned"`
+	Drain         *nodeDrain   `json:"drain,omitempty"` // absent unless drained
+	CPUUsage      float64      `json:"cpuUsage"`        // 0..1
+	TotalMemoryMb int          `json:"totalMemoryMb"`
+	UsedMemoryMb  int          `json:"usedMemoryMb"`
+	// SleepingMemoryMb is the memory that the sleeping instances on the node would hold if they ran.
+	SleepingMemoryMb int               `json:"sleepingMemoryMb"`
+	FreeDiskMb       int               `json:"freeDiskMb"`
+	TotalDiskMb      int               `json:"totalDiskMb"`
+	InstanceCount    int               `json:"instanceCount"`
+	ConnectedSince   *time.Time        `json:"connectedSince"`
+	LastHeartbeat    *time.Time        `json:"lastHeartbeat"`
+	FirstSeen        time.Time         `json:"firstSeen"`
+	LastSeen         *time.Time        `json:"lastSeen"`
+	Labels           map[string]string `json:"labels"`
+	HostInfo         hostInfo          `json:"hostInfo"`
+	Version          string            `json:"version"`
+	TotalCPU         int               `json:"totalCpu"` // hundredths of a core
 	// Capacity is what the agent reports, Effective what instances may reserve of it under Room,
 	// and Reserved what they reserve.
 	Capacity  amount   `json:"capacity"`
@@ -153,7 +155,10 @@ func (a *API) nodeOf(s *view.Snapshot, n *fleet.Node, templates map[string]strin
 	for i := range s.NodeInstances(n.ID) {
 		if i.HoldsNode() {
 			out.InstanceCount++
-			held = held.Add(i.Placement.Resources)
+			held = held.Add(i.Occupies())
+			if i.Asleep() {
+				out.SleepingMemoryMb += i.Placement.Resources.MemoryMiB
+			}
 		}
 	}
 	out.Reserved = amountOf(held)

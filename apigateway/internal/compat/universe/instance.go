@@ -153,7 +153,7 @@ func stateOf(s fleet.State) string {
 		return creating
 	case fleet.Online, fleet.Stopping:
 		return online
-	case fleet.Stopped:
+	case fleet.Stopped, fleet.Sleeping:
 		return stopped
 	case fleet.Crashed, fleet.Failed, fleet.Offline:
 		return offline
@@ -161,9 +161,10 @@ func stateOf(s fleet.State) string {
 	return offline
 }
 
-// Hidden reports whether the list omits an instance: it finished a while ago and is not frozen.
+// Hidden reports whether the list omits an instance: it finished a while ago, is not frozen and does not
+// sleep.
 func Hidden(i *fleet.Instance, now time.Time) bool {
-	if i.Intent.Frozen {
+	if i.Intent.Frozen || i.State() == fleet.Sleeping {
 		return false
 	}
 	age := now.Sub(lastSign(i))

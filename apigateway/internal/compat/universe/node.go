@@ -75,8 +75,8 @@ func NodeOf(s *view.Snapshot, n *fleet.Node, local fleet.NodeID) Node {
 	}
 	for i := range s.NodeInstances(n.ID) {
 		if i.HoldsNode() {
-			out.Resources.RAMMB += i.Placement.Resources.MemoryMiB
-			out.Resources.CPU += i.Placement.Resources.CPU
+			out.Resources.RAMMB += i.Occupies().MemoryMiB
+			out.Resources.CPU += i.Occupies().CPU
 		}
 	}
 	return out

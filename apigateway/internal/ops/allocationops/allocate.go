@@ -108,6 +108,9 @@ func (o *Allocations) Allocate(ctx context.Context, by txn.Actor, r Request, dry
 		}
 	}
 	<-c.done
+	if errs.Is(c.err, errs.Conflict) {
+		return c.out, o.wakeOne(ctx, by, &r, c.err)
+	}
 	return c.out, c.err
 }
 

@@ -126,7 +126,7 @@ func Held(s *view.Snapshot) map[fleet.GroupName]fleet.Budget {
 	held := map[fleet.GroupName]fleet.Budget{}
 	for _, i := range s.Instances.All() {
 		if i.HoldsNode() {
-			held[i.Intent.Group] = held[i.Intent.Group].Add(fleet.BudgetOf(i.Placement.Resources))
+			held[i.Intent.Group] = held[i.Intent.Group].Add(fleet.BudgetOf(i.Occupies()))
 		}
 	}
 	return held

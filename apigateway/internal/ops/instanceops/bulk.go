@@ -144,7 +144,7 @@ func (o *Instances) rehearse(s *view.Snapshot, by txn.Actor, b Bulk, all []BulkR
 		case r.Instance == nil:
 			r.Err = noInstance(r.Ref)
 		case b.Verb == BulkCommand:
-			r.Err = sendable(r.Instance, b.Command)
+			r.Err = takesLine(r.Instance, b.Command)
 			r.Changed = r.Err == nil
 		default:
 			group := r.Instance.Intent.Group

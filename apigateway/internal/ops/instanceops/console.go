@@ -59,7 +59,7 @@ func (o *Instances) Command(ctx context.Context, by txn.Actor, ref, line string,
 	default:
 		return Sent{}, errs.Field("via", "must be console or rcon; %q is not", txn.Clip(string(via)))
 	}
-	if err := sendable(i, line); err != nil {
+	if err := o.sendable(ctx, by, i, line); err != nil {
 		return Sent{}, err
 	}
 	var answer client.RemoteAnswer
@@ -81,7 +81,7 @@ func (o *Instances) SendCommand(ctx context.Context, by txn.Actor, ref, line str
 	if err != nil {
 		return err
 	}
-	if err := sendable(i, line); err != nil {
+	if err := o.sendable(ctx, by, i, line); err != nil {
 		return err
 	}
 	return o.give(ctx, by, i, line, func() error { return o.agents.Console(ctx, i, line) })
@@ -98,10 +98,27 @@ func line(text string) error {
 	return nil
 }
 
-// sendable returns the error of a line that cannot be sent, or of an instance that takes none.
-func sendable(i *fleet.Instance, text string) error {
+// sendable is takesLine for a line that is to be sent now. It wakes a sleeping instance.
+func (o *Instances) sendable(ctx context.Context, by txn.Actor, i *fleet.Instance, text string) error {
 	if err := line(text); err != nil {
 		return err
+	}
+	if i.State() == fleet.Sleeping {
+		if _, err := o.WakeInstance(ctx, by, string(i.Intent.ID), false); err != nil {
+			return err
+		}
+		return errs.New(errs.Unavailable, "instance %s was asleep and wakes now: send the command again once it runs", i.Intent.Name)
+	}
+	return takesLine(i, text)
+}
+
+// takesLine returns the error of a line that cannot be sent, or of an instance that takes none.
+func takesLine(i *fleet.Instance, text string) error {
+	if err := line(text); err != nil {
+		return err
+	}
+	if i.State() == fleet.Sleeping {
+		return errs.New(errs.Unavailable, "instance %s is asleep: a command wakes it, and must be sent again once it runs", i.Intent.Name)
 	}
 	if !i.State().Running() {
 		return errs.New(errs.Conflict, "instance %s %s: only a running one has a console", i.Intent.Name, i.State().Text())

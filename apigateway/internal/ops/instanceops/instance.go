@@ -187,8 +187,8 @@ func (o *Instances) restarting(by txn.Actor, before int) decision {
 	}
 }
 
-// StartInstance runs a stopped instance again under the same id. It changes nothing for a running
-// instance, and starts a stopping one when it has stopped. NotFound when its group was removed,
+// StartInstance runs a stopped instance again under the same id, and wakes a sleeping one. It changes
+// nothing for a running instance, and starts a stopping one when it has stopped. NotFound when its group was removed,
 // Conflict at the group's maximum, Exhausted when no node could ever hold it.
 func (o *Instances) StartInstance(ctx context.Context, by txn.Actor, ref string) (Outcome, error) {
 	return o.onInstance(ctx, by, ref, o.starting(by, 0))
@@ -198,6 +198,8 @@ func (o *Instances) StartInstance(ctx context.Context, by txn.Actor, ref string)
 func (o *Instances) starting(by txn.Actor, before int) decision {
 	return func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
 		switch {
+		case i.Intent.Sleep != nil && i.Intent.Desired == fleet.DesiredRunning && !i.Terminal():
+			return wake(i, by), nil
 		case i.Intent.RestartPending, !i.Terminal() && i.Intent.Desired == fleet.DesiredRunning:
 			return nil, nil
 		case moving(s, i) != nil:
@@ -287,7 +289,7 @@ func (o *Instances) again(s *view.Snapshot, i *fleet.Instance, by txn.Actor, rea
 }
 
 func (o *Instances) stop(next *fleet.Intent, by txn.Actor, force bool, reason fleet.Reason, message string) {
-	next.Desired = fleet.DesiredStopped
+	next.Desired, next.Sleep = fleet.DesiredStopped, nil
 	next.Stop = &fleet.StopRequest{Force: force, At: o.Now(), By: by.User, Reason: reason, Message: message}
 }
 
@@ -387,6 +389,9 @@ func InstanceRecord(i fleet.Intent) any {
 	}
 	if i.Frozen {
 		out["frozen"] = true
+	}
+	if i.Sleep != nil {
+		out["sleep"] = map[string]any{"reason": i.Sleep.Reason, "message": i.Sleep.Message}
 	}
 	if i.DiscardsData != 0 {
 		out["discardsData"] = i.DiscardsData

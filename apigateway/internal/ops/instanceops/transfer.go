@@ -18,7 +18,7 @@ import (
 const makeRoom = 50
 
 // Transfer records that a player shall move to the instance with a name or id, and returns the
-// instance. NotFound when it does not exist, Conflict when it does not run, Exhausted when too many
+// instance. A sleeping instance wakes, and the player moves once it is ready. NotFound when it does not exist, Conflict when it does not run, Exhausted when too many
 // transfers are pending.
 func (o *Instances) Transfer(ctx context.Context, by txn.Actor, player players.PlayerID, ref string) (*fleet.Instance, error) {
 	return o.transfer(ctx, by, player, func(s *view.Snapshot) (*fleet.Instance, error) {
@@ -26,7 +26,7 @@ func (o *Instances) Transfer(ctx context.Context, by txn.Actor, player players.P
 		if err != nil {
 			return nil, err
 		}
-		if i.State() != fleet.Online {
+		if i.State() != fleet.Online && i.State() != fleet.Sleeping {
 			return nil, errs.New(errs.Conflict, "instance %s %s: players can be sent to one that runs and is ready", i.Intent.Name, i.State().Text())
 		}
 		if i.Retiring() {
@@ -40,14 +40,17 @@ func (o *Instances) Transfer(ctx context.Context, by txn.Actor, player players.P
 }
 
 // TransferToGroup is Transfer to the running instance of a group that has room and the fewest
-// players. It prefers another instance than the player's present one. Conflict when there is no
-// such instance.
+// players. It prefers another instance than the player's present one. Without one it wakes a sleeping
+// instance of the group. Conflict when there is no such instance either.
 func (o *Instances) TransferToGroup(ctx context.Context, by txn.Actor, player players.Player, group fleet.GroupName) (*fleet.Instance, error) {
 	return o.transfer(ctx, by, player.ID, func(s *view.Snapshot) (*fleet.Instance, error) {
 		if _, err := groupops.Find(s, group); err != nil {
 			return nil, err
 		}
 		best := o.leastLoaded(s, player, group)
+		if best == nil {
+			best = sleeper(s, group)
+		}
 		if best == nil {
 			return nil, errs.New(errs.Conflict, "no instance of the group %s runs and has room for one more player", group)
 		}
@@ -94,8 +97,9 @@ func (o *Instances) leastLoaded(s *view.Snapshot, player players.Player, group f
 }
 
 // Evacuate records that a player shall leave a retiring instance, for the least loaded other one of
-// its group, or else of the group's fallback group. It changes nothing if the player has a transfer
-// to an instance that takes players. Conflict when no instance takes the player.
+// its group, or else of the group's fallback group. If none takes the player, it wakes a sleeping
+// instance of these groups. It changes nothing if the player has a transfer to an instance that takes
+// players. Conflict when no instance takes the player.
 func (o *Instances) Evacuate(ctx context.Context, player players.Player, from *fleet.Instance) error {
 	_, err := o.Mutate(ctx, txn.Actor{}, func(s *view.Snapshot) (txn.Change, error) {
 		now, there := players.MergePresence(s.PresencesOf(player.ID), s.Tells)
@@ -105,7 +109,7 @@ func (o *Instances) Evacuate(ctx context.Context, player players.Player, from *f
 		var rev int64
 		if old, ok := s.Transfers.Get(player.ID); ok {
 			to, there := s.Instances.Get(old.Target)
-			if there && to.TakesPlayers() && !old.Over(o.Now()) {
+			if there && (to.TakesPlayers() || wakes(to)) && !old.Over(o.Now()) {
 				return txn.Change{}, nil
 			}
 			rev = old.ModRev
@@ -116,15 +120,28 @@ func (o *Instances) Evacuate(ctx context.Context, player players.Player, from *f
 		if g, ok := s.Groups.Get(from.Intent.Group); ok && g.Spec.Players.FallbackGroup != "" {
 			groups = append(groups, g.Spec.Players.FallbackGroup)
 		}
-		for _, g := range groups {
-			if to := o.leastLoaded(s, player, g); to != nil {
-				t := players.Transfer{Player: player.ID, Target: to.Intent.ID, By: from.Intent.Retire.By, At: o.Now()}
-				return txn.Change{Writes: []store.Write{store.Replace(keys.Transfer(player.ID), t, rev)}}, nil
-			}
+		to := firstOf(groups, func(g fleet.GroupName) *fleet.Instance { return o.leastLoaded(s, player, g) })
+		if to == nil {
+			to = firstOf(groups, func(g fleet.GroupName) *fleet.Instance { return sleeper(s, g) })
+		}
+		if to != nil {
+			t := players.Transfer{Player: player.ID, Target: to.Intent.ID, By: from.Intent.Retire.By, At: o.Now()}
+			writes := []store.Write{store.Replace(keys.Transfer(player.ID), t, rev)}
+			return txn.Change{Writes: append(writes, wakeFor(to, txn.Actor{}, player.ID)...)}, nil
 		}
 		return txn.Change{}, errs.New(errs.Conflict, "no instance of the groups %v takes players", groups)
 	})
 	return err
+}
+
+// firstOf returns the first instance that choose returns for a group, or nil.
+func firstOf(groups []fleet.GroupName, choose func(fleet.GroupName) *fleet.Instance) *fleet.Instance {
+	for _, g := range groups {
+		if i := choose(g); i != nil {
+			return i
+		}
+	}
+	return nil
 }
 
 // capacityOf returns how many players an instance takes; 0 when unknown.
@@ -157,6 +174,7 @@ func (o *Instances) transfer(ctx context.Context, by txn.Actor, player players.P
 		}
 		t := players.Transfer{Player: player, Target: to.Intent.ID, By: by.User, At: now}
 		c.Writes = append(c.Writes, store.Replace(keys.Transfer(player), t, rev))
+		c.Writes = append(c.Writes, wakeFor(to, by, player)...)
 		return c, nil
 	})
 	return to, err

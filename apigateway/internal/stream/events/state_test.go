@@ -9,7 +9,7 @@ import (
 func TestEveryStateHasAName(t *testing.T) {
 	want := map[fleet.State]string{
 		fleet.Unplaced: "SCHEDULED", fleet.Preparing: "PREPARING", fleet.Starting: "STARTING", fleet.Online: "RUNNING", fleet.Stopping: "STOPPING",
-		fleet.Stopped: "STOPPED", fleet.Crashed: "CRASHED", fleet.Failed: "CRASHED", fleet.Offline: "CRASHED",
+		fleet.Stopped: "STOPPED", fleet.Sleeping: "STOPPED", fleet.Crashed: "CRASHED", fleet.Failed: "CRASHED", fleet.Offline: "CRASHED",
 	}
 	for _, s := range fleet.States {
 		i := &fleet.Instance{Intent: fleet.Intent{Desired: fleet.DesiredRunning}}

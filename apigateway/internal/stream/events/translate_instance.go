@@ -84,7 +84,7 @@ func StateOf(i *fleet.Instance) string {
 		return "RUNNING"
 	case fleet.Stopping:
 		return "STOPPING"
-	case fleet.Stopped:
+	case fleet.Stopped, fleet.Sleeping:
 		return "STOPPED"
 	case fleet.Crashed, fleet.Failed, fleet.Offline:
 		return "CRASHED"
@@ -135,10 +135,13 @@ func restartedInPlace(before, after *fleet.Instance) bool {
 		before.Status.Generation == after.Status.Generation && before.Status.Restarts < after.Status.Restarts
 }
 
-// v1Reason returns a reason in API v1, which has another name for a lost node.
+// v1Reason returns a reason in API v1, which has other names for a lost node and for sleep.
 func v1Reason(r fleet.Reason) string {
-	if r == fleet.ReasonNodeLost {
+	switch r {
+	case fleet.ReasonNodeLost:
 		return "NODE_LOST"
+	case fleet.ReasonAsleep:
+		return "SLEEPING"
 	}
 	return string(r)
 }

@@ -197,6 +197,12 @@ func (b *Builder) Remove(p fleet.Placement, plan fleet.Plan) error {
 	return errs.WrapAs(errs.Unavailable, "workspace.Remove", errors.Join(removeAll(dir), removeAll(stagingOf(dir, p))))
 }
 
+// Exists reports whether an instance has a directory.
+func (b *Builder) Exists(p fleet.Placement, plan fleet.Plan) bool {
+	there, err := exists(b.Dir(p, plan))
+	return err == nil && there
+}
+
 // exists returns false only if the path certainly does not exist.
 func exists(path string) (bool, error) {
 	_, err := os.Lstat(path)

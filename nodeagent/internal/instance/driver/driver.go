@@ -52,6 +52,7 @@ type Instance struct {
 	stopping     sync.WaitGroup     // the stop sequence
 	cancel       context.CancelFunc // cancels the pending preparation or launch
 	cancelChecks context.CancelFunc // ends the health checks; nil if none run
+	listener     *listener          // listens while it sleeps; nil otherwise
 	done         bool
 	// cachedPlan is the digest of the plan whose content the cache keeps; empty for none.
 	cachedPlan string
@@ -281,6 +282,7 @@ func (i *Instance) handle(ctx context.Context, m message) {
 	for _, e := range effects {
 		i.perform(ctx, e)
 	}
+	i.listenAsleep(ctx)
 }
 
 // advance steps the machine and journals the new state.
@@ -378,9 +380,10 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 	case machine.Launch:
 		launchCtx, cancel := context.WithCancel(ctx)
 		i.cancel = cancel
-		entry := i.entry
+		entry, asleep := i.entry, i.listener
 		i.helpers.Go(func() {
 			defer cancel()
+			asleep.close()
 			i.stopping.Wait() // or the new run may receive the stop line of the previous one
 			i.post(i.launch(ctx, launchCtx, entry))
 		})

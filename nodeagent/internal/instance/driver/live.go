@@ -42,7 +42,7 @@ func (i *Instance) Live() Live {
 	if l.Status.PID == 0 {
 		l.Report.Usage = l.Report.Usage.DiskOnly()
 	}
-	if !l.Status.State.Running() && !i.built.plan.Static { // its directory is removed
+	if !l.Status.State.Running() && l.Status.State != fleet.Sleeping && !i.built.plan.Static { // its directory is removed
 		l.Report.Usage = reports.Usage{}
 	}
 	if l.Held {
@@ -69,7 +69,8 @@ func (i *Instance) Directories() []string {
 	defer i.mu.Unlock()
 	plan, placement := i.built.plan, i.built.placement
 	running := i.live.Status.State.Running()
-	if plan.Group == "" || running && plan.Limits.DiskMiB > 0 || !running && !plan.Static {
+	kept := plan.Static || i.live.Status.State == fleet.Sleeping
+	if plan.Group == "" || running && plan.Limits.DiskMiB > 0 || !running && !kept {
 		return nil
 	}
 	return []string{i.deps.Workspace.Dir(placement, plan), i.deps.TmpDir(i.id)}

@@ -82,7 +82,10 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	token, hash := newToken()
 	i.keepSecrets(hash, held)
 	request := i.deps.request(s.Placement, plan, values)
-	built, err := i.buildExclusive(ctx, request)
+	var built []string
+	if !s.Slept || plan.Static || !i.deps.Workspace.Exists(s.Placement, plan) {
+		built, err = i.buildExclusive(ctx, request)
+	}
 	if err != nil {
 		if ctx.Err() == nil { // otherwise it was canceled
 			i.log.Error("cannot prepare the instance", "error", i.masked(err.Error()))

@@ -60,9 +60,9 @@ func (i *Instance) blockPort(ctx context.Context, busy *ports.Busy) error {
 }
 
 // pinned reports whether an instance has to use the port that it was given: a static
-// instance, a restart in place, or a group with a single port.
+// instance, a restart in place or after sleep, or a group with a single port.
 func pinned(s machine.State, port int) bool {
-	if s.Plan.Static || s.Status.Restarts > 0 {
+	if s.Plan.Static || s.Status.Restarts > 0 || s.Slept {
 		return true
 	}
 	if port == s.Placement.Port {

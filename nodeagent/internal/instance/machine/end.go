@@ -48,8 +48,20 @@ func (t *step) endTime(at time.Time) time.Time {
 }
 
 func (t *step) finish() {
-	t.Phase, t.Halt = Ended, nil
+	if t.Status.State == fleet.Sleeping {
+		t.Phase, t.Halt = Asleep, nil
+		return
+	}
+	t.Phase, t.Halt, t.Status.Wake = Ended, nil, nil
 	t.do(Clear{})
+}
+
+// called notes that something on the network asks the sleeping instance to wake. The first call
+// decides. The enforcer wakes it.
+func (t *step) called(c fleet.Call) {
+	if t.Phase == Asleep && t.Status.Wake == nil {
+		t.Status.Wake, t.Status.ChangedAt = &c, t.now
+	}
 }
 
 // verdict is the meaning of an unrequested exit.
@@ -265,7 +277,7 @@ func (t *step) superseded(e Superseded) {
 func (t *step) recovered() {
 	t.Closing = false
 	switch out := t.Pending; {
-	case t.Phase == "" || t.Phase == Ended:
+	case t.Phase == "" || t.Phase == Ended || t.Phase == Asleep:
 	case t.Phase == Unconfirmed: // its status is written again, with StatusWritten or StatusUnwritten as the answer
 	case t.Phase == AwaitingSession:
 		t.do(AwaitSession{Run: t.Run})
@@ -365,6 +377,8 @@ func Resume(p fleet.Placement, plan fleet.Plan, s fleet.Status) State {
 		state.Phase, state.Halt = Stopping, &Halt{State: fleet.Stopped, Reason: s.Reason, Message: s.Message}
 	case fleet.Stopped, fleet.Crashed, fleet.Failed:
 		state.Phase, state.Alive = Ended, false
+	case fleet.Sleeping:
+		state.Phase, state.Alive = Asleep, false
 	case fleet.Unplaced, fleet.Online, fleet.Offline:
 	}
 	return state

@@ -161,6 +161,9 @@ type StatusWritten struct{ Generation int64 }
 // StatusUnwritten means that the final status could not be written for a while.
 type StatusUnwritten struct{ Generation int64 }
 
+// Called means that something on the network asks the sleeping instance to wake.
+type Called struct{ Call fleet.Call }
+
 // Superseded means that another writer stored a final status of this generation, or that a
 // later generation exists: its process must not run.
 type Superseded struct{ Generation int64 }
@@ -191,6 +194,7 @@ func (Recorded) event()        {}
 func (Elapsed) event()         {}
 func (StatusWritten) event()   {}
 func (StatusUnwritten) event() {}
+func (Called) event()          {}
 func (Superseded) event()      {}
 
 // Effect is an action to perform. Effects are performed in order.

@@ -31,9 +31,9 @@ func (t *step) sessionReady(e SessionReady) {
 	}
 }
 
-// expiring stops an exclusive instance, unless it waits for a session and has no process.
+// expiring stops an exclusive instance, unless it sleeps or waits for a session and has no process.
 func (t *step) expiring(e Expiring) {
-	if t.Plan.Exclusive() && t.Phase != AwaitingSession {
+	if t.Plan.Exclusive() && t.Phase != AwaitingSession && t.Phase != Asleep {
 		t.halt(Halt{Force: e.Force, State: fleet.Stopped, Reason: fleet.ReasonSessionExpiring, Message: sessionLostMessage})
 	}
 }

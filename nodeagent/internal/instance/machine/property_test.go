@@ -63,7 +63,7 @@ func (w *world) check(before machine.State, e machine.Event) {
 	}
 	if _, cut := e.(machine.Expiring); cut && w.state.Plan.Exclusive() {
 		switch w.state.Phase {
-		case machine.Stopping, machine.Ended, machine.AwaitingSession, "":
+		case machine.Stopping, machine.Ended, machine.Asleep, machine.AwaitingSession, "":
 		default:
 			w.t.Fatalf("an exclusive instance is %s though its session expires", w.state.Phase)
 		}
@@ -78,6 +78,9 @@ func (w *world) check(before machine.State, e machine.Event) {
 	}
 	if w.state.Phase == machine.Ended && w.process != 0 {
 		w.t.Fatalf("%T ended the instance beside a living process", e)
+	}
+	if w.state.Phase == machine.Asleep != (is.State == fleet.Sleeping) || w.state.Phase == machine.Asleep && w.process != 0 {
+		w.t.Fatalf("phase %s shows %s, process %d", w.state.Phase, is.State, w.process)
 	}
 	if w.state.Tries >= maxTries && w.state.Phase == machine.Waiting {
 		w.t.Fatalf("%T has a start tried after %d failures in a row", e, w.state.Tries)
@@ -181,7 +184,7 @@ func TestInvariantsHoldForAnyEvents(t *testing.T) {
 				w.step(placed(rapid.Int64Range(1, 5).Draw(t, "generation")))
 			},
 			"ordered": func(t *rapid.T) {
-				action := rapid.SampledFrom([]fleet.OrderAction{fleet.OrderStop, fleet.OrderKill}).Draw(t, "action")
+				action := rapid.SampledFrom([]fleet.OrderAction{fleet.OrderStop, fleet.OrderKill, fleet.OrderSleep}).Draw(t, "action")
 				w.step(order(rapid.Int64Range(1, 5).Draw(t, "generation"), action))
 			},
 			"answer":  w.answer,
@@ -228,6 +231,7 @@ func TestInvariantsHoldForAnyEvents(t *testing.T) {
 			"expiring":  func(t *rapid.T) { w.step(machine.Expiring{Force: rapid.Bool().Draw(t, "force")}) },
 			"admitted":  func(t *rapid.T) { w.step(machine.SessionReady{Run: run(t)}) },
 			"unguarded": func(t *rapid.T) { w.step(machine.GuardLost{Run: run(t)}) },
+			"called":    func(*rapid.T) { w.step(machine.Called{Call: fleet.Call{At: w.now}}) },
 			"removed":   func(*rapid.T) { w.step(machine.Removed{}) },
 			"time": func(t *rapid.T) {
 				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second)

@@ -20,6 +20,7 @@ const (
 	Unconfirmed     Phase = "doubtful" // crashed, and the crash may not be written to the store yet
 	AwaitingSession Phase = "barred"   // exclusive, and the node has no session
 	Stopping        Phase = "stopping"
+	Asleep          Phase = "asleep" // without a process; the directory and the ports are kept
 	Ended           Phase = "ended"
 )
 
@@ -69,6 +70,9 @@ type State struct {
 	TokenHash string `json:"tokenHash,omitempty"`
 	// Notes are warnings from the preparation, for the status message.
 	Notes string `json:"notes,omitempty"`
+	// Slept is true if an earlier generation with the same plan was asleep when this one began. The
+	// directory is that one's.
+	Slept bool `json:"slept,omitempty"`
 	// Orphan is true if the placement was deleted.
 	Orphan bool `json:"orphan,omitempty"`
 	// Closing is true if the agent stops its instances when it exits.

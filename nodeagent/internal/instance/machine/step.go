@@ -68,6 +68,8 @@ func Step(s State, ev Event, now time.Time) (State, []Effect) {
 		t.statusWritten(e)
 	case StatusUnwritten:
 		t.statusUnwritten(e)
+	case Called:
+		t.called(e.Call)
 	case Superseded:
 		t.superseded(e)
 	}
@@ -89,9 +91,12 @@ func (t *step) do(e Effect) { t.effects = append(t.effects, e) }
 // afterwards begins a waiting generation when the current one has ended, and forgets an
 // ended instance without a placement.
 func (t *step) afterwards() {
-	if (t.Phase == Ended || t.Phase == "") && t.Next != nil && !t.Closing {
+	if (t.Phase == Ended || t.Phase == Asleep || t.Phase == "") && t.Next != nil && !t.Closing {
 		next := *t.Next
 		t.begin(next)
+	}
+	if t.Orphan && t.Next == nil && t.Phase == Asleep {
+		t.halt(Halt{State: fleet.Stopped, Reason: fleet.ReasonOrphan, Message: "its record is gone"})
 	}
 	if t.Orphan && t.Next == nil && (t.Phase == Ended || t.Phase == "") {
 		t.do(Forget{})
@@ -105,6 +110,8 @@ func (t *step) placed(p fleet.Placement) {
 	case t.Next != nil && p.Generation <= t.Next.Generation:
 	case t.Phase == "" && !t.Closing:
 		t.begin(p)
+	case t.Phase == Asleep: // see afterwards
+		t.Next = &p
 	default:
 		t.Next = &p
 		t.halt(Halt{State: fleet.Stopped, Reason: fleet.ReasonStopRequested, Message: "a newer generation was placed"})
@@ -114,8 +121,13 @@ func (t *step) placed(p fleet.Placement) {
 // begin starts a generation. No process of an earlier one is alive.
 func (t *step) begin(p fleet.Placement) {
 	early := t.Early
+	slept := t.Phase == Asleep && p.Plan == t.Placement.Plan && !t.Unbuilt
+	plan := fleet.Plan{}
+	if slept {
+		plan = t.Plan
+	}
 	t.State = State{
-		Phase: Preparing, Placement: p, Run: t.Run + 1, Early: early, Closing: t.Closing, Unrecorded: t.Unrecorded,
+		Phase: Preparing, Slept: slept, Plan: plan, Placement: p, Run: t.Run + 1, Early: early, Closing: t.Closing, Unrecorded: t.Unrecorded,
 		Status: fleet.Status{Instance: p.Instance, Group: p.Group, Node: p.Node, Generation: p.Generation},
 	}
 	t.show(fleet.Preparing, fleet.ReasonPreparing, "")
@@ -152,6 +164,10 @@ func (t *step) ordered(o fleet.Order) {
 		return
 	}
 	t.Order = &o
+	if o.Action == fleet.OrderSleep {
+		t.halt(Halt{State: fleet.Sleeping, Reason: o.Reason, Message: o.Message})
+		return
+	}
 	t.halt(Halt{Force: o.Action == fleet.OrderKill, State: fleet.Stopped, Reason: o.Reason, Message: o.Message})
 }
 
@@ -165,6 +181,11 @@ func (t *step) halt(h Halt) {
 		return
 	case Stopping:
 		t.haltAgain(h)
+		return
+	case Asleep:
+		if h.State != fleet.Sleeping && h.Reason != fleet.ReasonAgentShutdown {
+			t.end(h.State, h.Reason, h.Message, t.Status.Exit, t.now)
+		}
 		return
 	case Preparing, Launching, Starting, Online, Waiting, AwaitingSession:
 	}
@@ -188,7 +209,7 @@ func (t *step) halt(h Halt) {
 // replaces a crash.
 func (t *step) haltAgain(h Halt) {
 	next := *t.Halt
-	asked := next.Crash && !h.Crash
+	asked := next.Crash && !h.Crash || next.State == fleet.Sleeping && h.State != fleet.Sleeping && !h.Crash
 	if asked {
 		next = h
 	}

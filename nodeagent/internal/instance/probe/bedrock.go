@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// raknetMagic marks packets outside a connection.
-var raknetMagic = []byte("\x00\xff\xff\x00\xfe\xfe\xfe\xfe\xfd\xfd\xfd\xfd\x12\x34\x56\x78")
+// RakNetMagic marks packets outside a connection.
+var RakNetMagic = []byte("\x00\xff\xff\x00\xfe\xfe\xfe\xfe\xfd\xfd\xfd\xfd\x12\x34\x56\x78")
 
+// The first bytes of a ping outside a connection and of its answer.
 const (
-	unconnectedPing = 0x01
-	unconnectedPong = 0x1c
+	UnconnectedPing = 0x01
+	UnconnectedPong = 0x1c
 )
 
 // askBedrock sends RakNet's unconnected ping. Minecraft, Bedrock edition, answers with a line
@@ -24,8 +25,8 @@ func askBedrock(ctx context.Context, address string) (Answer, error) {
 		return Answer{}, err
 	}
 	defer conn.Close()
-	ping := append(make([]byte, 9), raknetMagic...)
-	ping[0] = unconnectedPing
+	ping := append(make([]byte, 9), RakNetMagic...)
+	ping[0] = UnconnectedPing
 	ping = binary.BigEndian.AppendUint64(ping, 0)
 	pong, err := exchange(ctx, conn, address, ping)
 	if err != nil {
@@ -42,10 +43,10 @@ func askBedrock(ctx context.Context, address string) (Answer, error) {
 // edition;message;protocol;version;players;maximum;…
 func readPong(b []byte) (Answer, bool) {
 	const head = 1 + 8 + 8
-	if len(b) < head+len(raknetMagic) || b[0] != unconnectedPong || !bytes.Equal(b[head:head+len(raknetMagic)], raknetMagic) {
+	if len(b) < head+len(RakNetMagic) || b[0] != UnconnectedPong || !bytes.Equal(b[head:head+len(RakNetMagic)], RakNetMagic) {
 		return Answer{}, false
 	}
-	b = b[head+len(raknetMagic):]
+	b = b[head+len(RakNetMagic):]
 	if len(b) < 2 { // other RakNet servers send no line
 		return Answer{}, true
 	}

@@ -25,11 +25,11 @@ func askMinecraft(ctx context.Context, host string, port int) (Answer, error) {
 	}
 	defer conn.Close()
 	handshake := []byte{0}
-	handshake = appendVarInt(handshake, -1) // any version
-	handshake = appendString(handshake, host)
+	handshake = AppendVarInt(handshake, -1) // any version
+	handshake = AppendString(handshake, host)
 	handshake = binary.BigEndian.AppendUint16(handshake, uint16(port))
 	handshake = append(handshake, 1) // next state: status
-	request := append(appendVarInt(nil, int32(len(handshake))), handshake...)
+	request := append(AppendVarInt(nil, int32(len(handshake))), handshake...)
 	request = append(request, 1, 0)
 	if _, err := conn.Write(request); err != nil {
 		return Answer{}, noAnswer(address, err)
@@ -47,7 +47,7 @@ func askMinecraft(ctx context.Context, host string, port int) (Answer, error) {
 
 // readStatus reads a status packet.
 func readStatus(r *bufio.Reader) (Answer, error) {
-	length, err := readVarInt(r)
+	length, err := ReadVarInt(r)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -55,10 +55,10 @@ func readStatus(r *bufio.Reader) (Answer, error) {
 		return Answer{}, errors.New("a packet with an invalid length")
 	}
 	packet := bufio.NewReader(io.LimitReader(r, int64(length)))
-	if id, err := readVarInt(packet); err != nil || id != 0 {
+	if id, err := ReadVarInt(packet); err != nil || id != 0 {
 		return Answer{}, errors.Join(errors.New("a packet that is not a status"), err)
 	}
-	size, err := readVarInt(packet)
+	size, err := ReadVarInt(packet)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -77,16 +77,18 @@ func readStatus(r *bufio.Reader) (Answer, error) {
 	return Answer{Players: max(0, status.Players.Online), MaxPlayers: max(0, status.Players.Max), PlayersKnown: true}, nil
 }
 
-func appendVarInt(b []byte, v int32) []byte {
+// AppendVarInt appends a number as ReadVarInt reads it.
+func AppendVarInt(b []byte, v int32) []byte {
 	return binary.AppendUvarint(b, uint64(uint32(v)))
 }
 
-func appendString(b []byte, s string) []byte {
-	return append(appendVarInt(b, int32(len(s))), s...)
+// AppendString appends a text with its length in bytes.
+func AppendString(b []byte, s string) []byte {
+	return append(AppendVarInt(b, int32(len(s))), s...)
 }
 
-// readVarInt reads a number of at most 32 bits, seven per byte.
-func readVarInt(r io.ByteReader) (int32, error) {
+// ReadVarInt reads a number of at most 32 bits, seven per byte.
+func ReadVarInt(r io.ByteReader) (int32, error) {
 	var v uint32
 	for shift := 0; shift < 35; shift += 7 {
 		b, err := r.ReadByte()

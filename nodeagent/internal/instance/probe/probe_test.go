@@ -100,15 +100,15 @@ func site(t *testing.T, h http.HandlerFunc) int {
 
 // status is a packet with a Minecraft server's status.
 func status(json string) []byte {
-	packet := appendString([]byte{0}, json)
-	return append(appendVarInt(nil, int32(len(packet))), packet...)
+	packet := AppendString([]byte{0}, json)
+	return append(AppendVarInt(nil, int32(len(packet))), packet...)
 }
 
 // minecraft answers like a Minecraft server.
 func minecraft(packet []byte) func(net.Conn) {
 	return func(c net.Conn) {
 		r := bufio.NewReader(c)
-		n, err := readVarInt(r)
+		n, err := ReadVarInt(r)
 		if err != nil {
 			return
 		}
@@ -122,15 +122,15 @@ func minecraft(packet []byte) func(net.Conn) {
 
 // pong is RakNet's answer to an unconnected ping.
 func pong(line string) []byte {
-	b := append(make([]byte, 17), raknetMagic...)
-	b[0] = unconnectedPong
+	b := append(make([]byte, 17), RakNetMagic...)
+	b[0] = UnconnectedPong
 	b = binary.BigEndian.AppendUint16(b, uint16(len(line)))
 	return append(b, line...)
 }
 
 func raknet(answer []byte) func([]byte) []byte {
 	return func(q []byte) []byte {
-		if len(q) != 33 || q[0] != unconnectedPing || !bytes.Equal(q[9:25], raknetMagic) {
+		if len(q) != 33 || q[0] != UnconnectedPing || !bytes.Equal(q[9:25], RakNetMagic) {
 			return nil
 		}
 		return answer

@@ -403,7 +403,7 @@ func acts(a schedule.Action, i *fleet.Instance) bool {
 	case schedule.Stop:
 		return !i.Terminal() && !stopping || i.Intent.RestartPending
 	case schedule.Restart:
-		return !i.Terminal() && !stopping && !i.Intent.RestartPending
+		return !i.Terminal() && !stopping && !i.Intent.RestartPending && i.State() != fleet.Sleeping
 	case schedule.Start, schedule.Drain, schedule.Undrain:
 	}
 	return false
