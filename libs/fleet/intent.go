@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/score"
+	"github.com/orreryhq/orrery/libs/fleet/sleep"
 )
 
 // Intent is the wish that an instance exists. The enforcer and the gateway write it. Each write
@@ -101,15 +102,6 @@ type Nap struct {
 	Reason  Reason    `json:"reason"`
 	Message string    `json:"message,omitempty"`
 	By      string    `json:"by,omitempty"`
-}
-
-// Call says what on the network asks a sleeping instance to wake.
-type Call struct {
-	// Join is true for a player who joins, and false for another connection.
-	Join bool `json:"join,omitempty"`
-	// Player is the name that the player gave. It is unverified, and empty if unknown.
-	Player string    `json:"player,omitempty"`
-	At     time.Time `json:"at"`
 }
 
 // Retirement says why an instance empties before it is stopped, and how long that may take. A
@@ -295,7 +287,7 @@ type Status struct {
 	// TokenHash is the SHA-256 of the instance's own token, in hex.
 	TokenHash string `json:"tokenHash,omitempty"`
 	// Wake is set in the state SLEEPING once something on the network asks the instance to wake.
-	Wake *Call `json:"wake,omitempty"`
+	Wake *sleep.Call `json:"wake,omitempty"`
 }
 
 // Exit describes how a process ended.

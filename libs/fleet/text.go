@@ -26,14 +26,3 @@ func (s GroupSpec) validateShown() []error {
 	p.Each("disabledExtensions", c.DisabledExtensions, p.Word, validate.MaxWord)
 	return p.List
 }
-
-// CheckDescription returns an Invalid error for the field description or platform of a template.
-func CheckDescription(description, platform string) error {
-	var p validate.Problems
-	p.Lines("description", description, validate.MaxDescription)
-	p.Word("platform", platform, validate.MaxPlatform)
-	if len(p.List) == 0 {
-		return nil
-	}
-	return p.List[0]
-}

@@ -75,6 +75,7 @@ var services = []string{"apigateway", "enforcer", "nodeagent", "scheduler", "tem
 var purePackages = []string{
 	"libs/fleet",
 	"libs/store/sharding",
+	"enforcer/internal/move",
 	"enforcer/internal/plan",
 	"enforcer/internal/rollout",
 	"enforcer/internal/scale",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/sleep"
 )
 
 // sleeping makes an instance sleep since half an hour.
@@ -41,7 +42,7 @@ func TestSleep(t *testing.T) {
 			s.add(sleeping, func(i *fleet.Instance) { i.Intent = i.Intent.Awake("bob", "woken by bob") })
 		}, 0, []string{"wake i00001 minimum: Woken"}},
 		{"a join wakes it", func(s *sim) {
-			s.add(sleeping, func(i *fleet.Instance) { i.Status.Wake = &fleet.Call{Join: true} })
+			s.add(sleeping, func(i *fleet.Instance) { i.Status.Wake = &sleep.Call{Join: true} })
 		}, 0, []string{"wake i00001 minimum: Woken"}},
 		{"while it waits for its node, nothing is ordered", func(s *sim) {
 			s.add(sleeping, func(i *fleet.Instance) { i.Intent.Generation, i.Intent.Sleep = 2, nil })

@@ -107,7 +107,7 @@ func (d *decision) wakeAsked() {
 }
 
 // calledBy says what on the network woke an instance.
-func calledBy(c *fleet.Call) string {
+func calledBy(c *sleep.Call) string {
 	switch {
 	case c.Player != "":
 		return fmt.Sprintf("player %s joined while it was asleep", c.Player)

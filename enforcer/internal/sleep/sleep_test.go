@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/scaling"
+	"github.com/orreryhq/orrery/libs/fleet/sleep"
 )
 
 var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -37,7 +38,7 @@ func asleep(edit func(*fleet.Instance)) Instance {
 	return Instance{Instance: i}
 }
 
-func called(i *fleet.Instance) { i.Status.Wake = &fleet.Call{Join: true, Player: "ann"} }
+func called(i *fleet.Instance) { i.Status.Wake = &sleep.Call{Join: true, Player: "ann"} }
 
 func byUser(i *fleet.Instance) {
 	i.Intent.Sleep, i.Intent.Message, i.Intent.By = nil, "woken by bob", "bob"

@@ -135,3 +135,14 @@ type TemplateVersion struct {
 
 // AvatarTemplate is the template that holds the pictures of all users.
 var AvatarTemplate = TemplateRef{Group: "_users", Name: "avatars"}
+
+// CheckDescription returns an Invalid error for the field description or platform of a template.
+func CheckDescription(description, platform string) error {
+	var p validate.Problems
+	p.Lines("description", description, validate.MaxDescription)
+	p.Word("platform", platform, validate.MaxPlatform)
+	if len(p.List) == 0 {
+		return nil
+	}
+	return p.List[0]
+}

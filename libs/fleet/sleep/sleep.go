@@ -3,6 +3,7 @@ package sleep
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
@@ -72,4 +73,13 @@ func (r Rules) Validate() []error {
 	p.Check(validate.OneOf(r.WakeOn, "", WakeOnJoin, WakeOnConnect, WakeOff), "wakeOn", "must be join, connect or off, not %q", validate.Clip(string(r.WakeOn)))
 	p.Lines("sleepMotd", r.Motd, MaxMotd)
 	return p.List
+}
+
+// Call says what on the network asks a sleeping instance to wake.
+type Call struct {
+	// Join is true for a player who joins, and false for another connection.
+	Join bool `json:"join,omitempty"`
+	// Player is the name that the player gave. It is unverified, and empty if unknown.
+	Player string    `json:"player,omitempty"`
+	At     time.Time `json:"at"`
 }

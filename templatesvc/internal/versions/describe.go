@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -22,7 +21,7 @@ func (d Description) check() error {
 	if d.Platform != nil {
 		platform = *d.Platform
 	}
-	return fleet.CheckDescription(text, platform)
+	return content.CheckDescription(text, platform)
 }
 
 // Create creates a template without files. It returns AlreadyExists when the template

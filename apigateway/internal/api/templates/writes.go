@@ -11,7 +11,6 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/templateops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/client"
@@ -36,7 +35,7 @@ func (a *API) createTemplate(c *gin.Context) {
 		server.Fail(c, errs.Field("name", "must be 1 to 64 letters, digits, _, - or ., and must not begin with ."))
 		return
 	}
-	if err := fleet.CheckDescription(b.Description, b.Platform); err != nil {
+	if err := content.CheckDescription(b.Description, b.Platform); err != nil {
 		server.Fail(c, err)
 		return
 	}
@@ -142,7 +141,7 @@ func (a *API) patchTemplate(c *gin.Context) {
 			resource.Set(&to.Description, b.Description)
 			resource.Set(&to.Platform, b.Platform)
 		}
-		if err := fleet.CheckDescription(said.Description, said.Platform); err != nil {
+		if err := content.CheckDescription(said.Description, said.Platform); err != nil {
 			server.Fail(c, err)
 			return
 		}

@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/sleep"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/machine"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/wakeup"
@@ -43,7 +42,7 @@ func (i *Instance) listen(ctx context.Context, s machine.State) *listener {
 	l := &listener{cancel: cancel, done: make(chan struct{})}
 	cfg := wakeup.Config{
 		Port: s.Placement.Port, Rules: s.Plan.Sleep, MaxPlayers: s.Plan.MaxPlayers, Since: s.Status.FinishedAt, Now: i.deps.Now, Log: i.log,
-		Call: func(c fleet.Call) { i.Send(machine.Called{Call: c}) },
+		Call: func(c sleep.Call) { i.Send(machine.Called{Call: c}) },
 	}
 	i.helpers.Go(func() {
 		defer close(l.done)

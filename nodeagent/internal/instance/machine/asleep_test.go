@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/sleep"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/machine"
 )
 
@@ -32,7 +33,7 @@ func TestANewPlanBuildsTheDirectoryOfASleepingInstance(t *testing.T) {
 }
 
 func TestTheFirstCallIsKept(t *testing.T) {
-	s := asleep(t).on(machine.Called{Call: fleet.Call{Join: true, Player: "ann"}}, machine.Called{Call: fleet.Call{Player: "bob"}})
+	s := asleep(t).on(machine.Called{Call: sleep.Call{Join: true, Player: "ann"}}, machine.Called{Call: sleep.Call{Player: "bob"}})
 	if c := s.state.Status.Wake; c == nil || c.Player != "ann" {
 		t.Errorf("the call is %+v", c)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/fleet/sleep"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
@@ -58,7 +59,7 @@ func (t *step) finish() {
 
 // called notes that something on the network asks the sleeping instance to wake. The first call
 // decides. The enforcer wakes it.
-func (t *step) called(c fleet.Call) {
+func (t *step) called(c sleep.Call) {
 	if t.Phase == Asleep && t.Status.Wake == nil {
 		t.Status.Wake, t.Status.ChangedAt = &c, t.now
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/sleep"
 )
 
 // Event is something that happened to an instance.
@@ -162,7 +163,7 @@ type StatusWritten struct{ Generation int64 }
 type StatusUnwritten struct{ Generation int64 }
 
 // Called means that something on the network asks the sleeping instance to wake.
-type Called struct{ Call fleet.Call }
+type Called struct{ Call sleep.Call }
 
 // Superseded means that another writer stored a final status of this generation, or that a
 // later generation exists: its process must not run.

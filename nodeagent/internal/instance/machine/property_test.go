@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/sleep"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/machine"
 )
 
@@ -231,7 +232,7 @@ func TestInvariantsHoldForAnyEvents(t *testing.T) {
 			"expiring":  func(t *rapid.T) { w.step(machine.Expiring{Force: rapid.Bool().Draw(t, "force")}) },
 			"admitted":  func(t *rapid.T) { w.step(machine.SessionReady{Run: run(t)}) },
 			"unguarded": func(t *rapid.T) { w.step(machine.GuardLost{Run: run(t)}) },
-			"called":    func(*rapid.T) { w.step(machine.Called{Call: fleet.Call{At: w.now}}) },
+			"called":    func(*rapid.T) { w.step(machine.Called{Call: sleep.Call{At: w.now}}) },
 			"removed":   func(*rapid.T) { w.step(machine.Removed{}) },
 			"time": func(t *rapid.T) {
 				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second)

@@ -44,7 +44,7 @@ func TestTurnsAreInOrderOfRank(t *testing.T) {
 		if len(b.order) != 0 || b.waits != 6 {
 			t.Fatalf("turns before they have settled: %v, %d wait", b.order, b.waits)
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		slices.Sort(b.order) // both are granted at the same time
 		if want := []fleet.InstanceID{"2", "5"}; !slices.Equal(b.order, want) {
@@ -66,7 +66,7 @@ func TestATurnEndsAfterItsTime(t *testing.T) {
 		turns, b := New(Config{Limit: 1}), &book{}
 		b.take(t.Context(), turns, "a", Rank{})
 		go b.take(t.Context(), turns, "b", Rank{})
-		time.Sleep(MaxTurn)
+		<-time.After(MaxTurn)
 		synctest.Wait()
 		if len(b.order) != 2 {
 			t.Fatalf("turns %v", b.order)
@@ -93,7 +93,7 @@ func TestTheLimitEnds(t *testing.T) {
 		if len(b.order) != 1 {
 			t.Fatalf("turns %v", b.order)
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		if len(b.order) != 3 {
 			t.Errorf("turns %v after the limit has ended", b.order)
@@ -101,7 +101,7 @@ func TestTheLimitEnds(t *testing.T) {
 		turns.Give("a")
 		turns.Give("b")
 		turns.Give("c")
-		time.Sleep(MaxTurn) // the timer of the first turn
+		<-time.After(MaxTurn) // the timer of the first turn
 	})
 }
 

@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/sleep"
 	"github.com/orreryhq/orrery/libs/pause"
 )
@@ -54,7 +53,7 @@ type Config struct {
 	// Now reads the clock.
 	Now func() time.Time
 	// Call is called when something asks it to wake. It must not block, and may be called repeatedly.
-	Call func(fleet.Call)
+	Call func(sleep.Call)
 	Log  *slog.Logger
 }
 
@@ -101,7 +100,7 @@ func (s *server) text() string {
 // join reports a player who joins.
 func (s *server) join(player string) {
 	s.called.Store(true)
-	s.Call(fleet.Call{Join: true, Player: player, At: s.Now().UTC()})
+	s.Call(sleep.Call{Join: true, Player: player, At: s.Now().UTC()})
 }
 
 // connection reports a connection or datagram that is not a join.
@@ -110,7 +109,7 @@ func (s *server) connection() {
 		return
 	}
 	s.called.Store(true)
-	s.Call(fleet.Call{At: s.Now().UTC()})
+	s.Call(sleep.Call{At: s.Now().UTC()})
 }
 
 func (s *server) serveTCP(ctx context.Context) error {

@@ -29,7 +29,7 @@ type asleep struct {
 	port  int
 	stop  func()
 	mu    sync.Mutex
-	calls []fleet.Call
+	calls []sleep.Call
 }
 
 func listen(t *testing.T, rules sleep.Rules, slept time.Duration) *asleep {
@@ -46,7 +46,7 @@ func listen(t *testing.T, rules sleep.Rules, slept time.Duration) *asleep {
 		defer close(done)
 		Serve(ctx, Config{
 			Port: a.port, Rules: rules, MaxPlayers: 20, Since: time.Now().Add(-slept), Now: time.Now, Log: slog.New(slog.DiscardHandler),
-			Call: func(c fleet.Call) { a.mu.Lock(); defer a.mu.Unlock(); a.calls = append(a.calls, c) },
+			Call: func(c sleep.Call) { a.mu.Lock(); defer a.mu.Unlock(); a.calls = append(a.calls, c) },
 		})
 	}()
 	a.stop = sync.OnceFunc(func() { cancel(); <-done })
@@ -65,7 +65,7 @@ func (a *asleep) ask(what fleet.CheckType) (probe.Answer, error) {
 	return probe.Ask(ctx, fleet.Check{Type: what}, "127.0.0.1", a.port)
 }
 
-func (a *asleep) called() []fleet.Call {
+func (a *asleep) called() []sleep.Call {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.calls
@@ -195,7 +195,7 @@ func FuzzJava(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		client, own := net.Pipe()
 		_ = own.SetDeadline(time.Now().Add(time.Second)) // a client that does not read
-		s := &server{Config: Config{Now: time.Now, Call: func(fleet.Call) {}}}
+		s := &server{Config: Config{Now: time.Now, Call: func(sleep.Call) {}}}
 		go func() {
 			_, _ = client.Write(b)
 			_ = client.Close()

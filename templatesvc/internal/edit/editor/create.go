@@ -6,7 +6,6 @@ import (
 	"mime/multipart"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 	"github.com/orreryhq/orrery/templatesvc/internal/archive"
@@ -29,7 +28,7 @@ func (n Creation) check() error {
 	case n.Ref.Internal():
 		return errs.Field("name", "must not be in the group %s, which Orrery uses itself: choose another", n.Ref.Group)
 	}
-	return fleet.CheckDescription(n.Description, n.Platform)
+	return content.CheckDescription(n.Description, n.Platform)
 }
 
 // CreateOf creates a template from a form with an archive as file and the fields name,
