@@ -145,6 +145,20 @@ func TestABlueGreenDeploymentNeedsRoomForASecondSet(t *testing.T) {
 	s.do("POST", lobbyDeployments+"/1/promote", nil).want(200).is("deployment.promoted", true)
 }
 
+func TestASleepingInstanceLeavesItsMemoryToABlueGreenDeployment(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", map[string]any{"memoryMb": 3072, "maxInstances": 2})
+	id := s.start("lobby")
+	s.hold(id, "node-1", fleet.Resources{MemoryMiB: 3072})
+	const deploy, body = "/api/v1/groups/lobby/deploy?dryRun=true", `{"strategy":"BLUE_GREEN"}`
+	s.do("POST", deploy, body).want(422).naming("the nodes have room for 0 more")
+	s.edit(id, func(next *fleet.Intent) { next.Sleep = &fleet.Nap{Reason: fleet.ReasonAsleep} })
+	s.status(id, "node-1", fleet.Status{State: fleet.Sleeping, Reason: fleet.ReasonAsleep})
+	s.do("POST", deploy, body).want(200)
+}
+
 func TestADryRunOfADeploymentListsWhatItReplacesInOrder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

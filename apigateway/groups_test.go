@@ -61,7 +61,7 @@ func TestWhatTheStockClientSendsIsAccepted(t *testing.T) {
 // full sets every field to a value other than its default.
 const full = `{"name":"full","parent":"base","platform":"VELOCITY","platformVersion":"3","jarFile":"x.jar","jvmArgs":["-Da=b"],"command":"./run %PORT%",
 	"runtime":"tmux","scalingMode":"STATIC","minInstances":2,"maxInstances":0,"scaleUpThreshold":0.5,"scaleDownAfterSeconds":1,"scaleCooldownSeconds":2,
-	"scalingCombine":"chain","maxPlayers":7,"fallbackGroup":"base","defaultGroup":true,"bedrockProxyGroup":"base","memoryMb":99,"cpu":150,
+	"scalingCombine":"chain","sleepAfterEmptySeconds":60,"wakeOn":"connect","sleepMotd":"zzz","maxPlayers":7,"fallbackGroup":"base","defaultGroup":true,"bedrockProxyGroup":"base","memoryMb":99,"cpu":150,
 	"cpuReservation":1.5,"cpuLimit":200,"diskReservationMb":5,"portRangeStart":1,"portRangeEnd":65535,
 	"additionalPorts":[{"name":"query","protocol":"udp","start":5000,"end":5010},{"name":"rcon","protocol":"tcp","start":5020,"end":5029}],"hostAddress":"h.example","nodes":["node-1","node-2"],
 	"nodeAffinity":["ssd"],"nodeAntiAffinity":["old=1"],"spreadConstraint":"rack",

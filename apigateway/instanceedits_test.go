@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/move"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -145,5 +148,30 @@ func TestAnUploadIsStreamedToTheAgent(t *testing.T) {
 	s.do("POST", base+"/upload", `{}`).want(400)
 	if len(agent.written) != 1 {
 		t.Errorf("%d files were written", len(agent.written))
+	}
+}
+
+func TestFilesOfAnInstanceThatMovesAreNotChanged(t *testing.T) {
+	t.Parallel()
+	s, agent, base := filesSite(t)
+	refused := func(why string) {
+		t.Helper()
+		s.do("PUT", base+"/content?path=a", `{"content":"x"}`).want(409).naming(why)
+		s.do("PUT", base+"/content?path=a&dryRun=true", `{"content":"x"}`).want(409).naming(why)
+		s.do("POST", base+"/mkdir", `{"path":"plugins"}`).want(409).naming(why)
+	}
+	i, _ := s.view.Snapshot().Find("lobby-1")
+	id := i.Intent.ID
+	m := move.Move{ID: "m1", Instance: id, Name: "lobby-1", Group: "lobby", Source: "node-1", Target: "node-2", Step: move.Copying}
+	rev := s.commit(store.Create(keys.Move(id), m))
+	refused("moves to node node-2")
+	m.Step = move.Done
+	s.commit(store.Replace(keys.Move(id), m, rev))
+	s.edit(id, func(next *fleet.Intent) { next.MovesTo = &fleet.DataCopy{Node: "node-2", Generation: next.Generation} })
+	refused("its files are on node node-2")
+	s.edit(id, func(next *fleet.Intent) { next.MovesTo = nil })
+	s.do("POST", base+"/mkdir", `{"path":"plugins"}`).want(200)
+	if len(agent.edits) != 1 || len(agent.written) != 0 {
+		t.Errorf("%v, %v", agent.edits, agent.written)
 	}
 }

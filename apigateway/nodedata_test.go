@@ -105,3 +105,18 @@ func (s *site) auditsDiscard() {
 	r := s.do("GET", "/api/v1/audit?limit=1&action=instance.start", nil).want(200)
 	r.is("data.0.before.discardsData", nil).is("data.0.after.discardsData", 1)
 }
+
+func TestTheDataOfAMovedInstanceIsOnItsNewNode(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.node("node-2", fleet.Resources{MemoryMiB: 4096})
+	id := s.static("survival", "node-1", nil)
+	s.edit(id, func(next *fleet.Intent) { next.MovesTo = &fleet.DataCopy{Node: "node-2", Generation: next.Generation} })
+	s.commit(store.Create(keys.Report("node-1"), reports.Report{Node: "node-1", At: time.Now(), StaticBytes: map[string]int64{"survival/survival-1": 1 << 20}}))
+	s.loseNode("node-1")
+	s.loseNode("node-2")
+	s.do("DELETE", "/api/v1/nodes/node-1?dryRun=true", nil).want(200).is("needsDiscardData", false).is("data", []any{})
+	s.do("DELETE", "/api/v1/nodes/node-2?dryRun=true", nil).want(200).is("needsDiscardData", true).is("data.0.uid", id)
+	s.do("DELETE", "/api/v1/nodes/node-2", nil).want(409).naming("survival-1 (size unknown)")
+}

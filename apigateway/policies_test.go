@@ -148,3 +148,20 @@ func TestAReplayAsksTheEnforcer(t *testing.T) {
 	}
 	s.as("").do("POST", path, `{}`).want(401)
 }
+
+func TestAReplayUsesTheInheritedMaximumOfPlayers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.group("base", map[string]any{"maxPlayers": 40})
+	s.group("lobby", map[string]any{"parent": "base", "maxInstances": 5})
+	const path = "/api/v1/groups/lobby/autoscale/replay"
+	var fails atomic.Pointer[errs.Error]
+	side := client.ReplaySide{Decisions: []client.ReplayDecision{}}
+	question := s.replays("lobby", client.Replay{Then: side, Would: side, Answers: []client.PolicyAnswer{}, Notes: []string{}}, &fails)
+	for body, want := range map[string]int{`{}`: 40, `{"maxPlayers":12}`: 12} {
+		s.do("POST", path, body).want(200)
+		if q := question.Load(); q.MaxPlayers != want {
+			t.Errorf("%s asked for %d players, want %d", body, q.MaxPlayers, want)
+		}
+	}
+}

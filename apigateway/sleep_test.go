@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -156,4 +158,90 @@ func TestSleepFieldsAreChecked(t *testing.T) {
 	if moved := s.moved(rev); len(moved) > 0 {
 		t.Errorf("a refused change wrote %v", moved)
 	}
+}
+
+// edit changes the intent of an instance, as the enforcer does.
+func (s *site) edit(id fleet.InstanceID, change func(*fleet.Intent)) {
+	s.t.Helper()
+	i, ok := s.view.Snapshot().Instances.Get(id)
+	if !ok {
+		s.t.Fatalf("no instance %s", id)
+	}
+	next := i.Intent
+	change(&next)
+	s.commit(store.Replace(keys.Intent(id), next, next.ModRev))
+}
+
+func TestAnInstanceThatTakesNoPlayersYetIsNotPutToSleep(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	id := s.running("lobby")
+	at := "/api/v1/services/" + string(id) + "/sleep"
+	s.edit(id, func(next *fleet.Intent) { next.Warm = true })
+	s.do("POST", at, nil).want(409).naming("is prepared for later")
+	s.do("GET", "/api/instances/"+string(id), nil).want(200).is("state", "CREATING")
+	s.edit(id, func(next *fleet.Intent) { next.Warm, next.Standby = false, true })
+	s.do("POST", at, nil).want(409).naming("waits for its deployment")
+	s.edit(id, func(next *fleet.Intent) { next.Standby = false })
+	s.do("POST", at, nil).want(200)
+}
+
+func TestOnlyAUserWakesAnInstanceInMaintenance(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	s.group("proxies", map[string]any{"platform": "VELOCITY"})
+	proxy := s.inside("proxies", "node-1")
+	id := s.asleep("lobby")
+	s.publish("node-1", steve, players.Presence{By: proxy.id})
+	s.commit(store.Create(keys.Maintenance(), cluster.Maintenance{Maintenance: fleet.Maintenance{On: true}}))
+	rev := s.revision()
+	proxy.do("POST", "/api/proxy/wake", `{"group":"lobby"}`).want(409).naming("maintenance")
+	proxy.do("POST", "/api/proxy/wake", `{"instanceId":"lobby-1"}`).want(409).naming("maintenance")
+	proxy.say("/api/plugin/transfer-to-group", `{"playerUuid":"`+string(steve)+`","group":"lobby"}`).want(409)
+	if moved := s.moved(rev); len(moved) > 0 {
+		t.Errorf("refused requests wrote %v", moved)
+	}
+	s.do("POST", "/api/v1/services/"+string(id)+"/wake", nil).want(200).is("changed", true)
+}
+
+func TestAnInstanceThatCannotComeKeepsNoneAsleep(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.arena(0)
+	id := s.asleep("arena")
+	s.start("arena") // it waits for a node
+	lost := s.start("arena")
+	s.status(lost, "node-1", fleet.Status{State: fleet.Offline})
+	s.claim(`,"slots":2`).want(503).naming("wakes")
+	if i, _ := s.view.Snapshot().Instances.Get(id); i.Intent.Sleep != nil {
+		t.Error("it still sleeps")
+	}
+}
+
+func TestARequestThatOnlyWakesAnInstanceCanBeSentAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.arena(0)
+	first, second := s.asleep("arena"), s.asleep("arena")
+	s.do("POST", "/api/v1/allocations", `{"selectors":[{"group":"arena"}],"slots":2}`, keyed, "a").want(503)
+	s.status(first, "node-1", fleet.Status{State: fleet.Online})
+	s.do("POST", "/api/v1/allocations", `{"selectors":[{"group":"arena"}],"slots":2}`, keyed, "a").want(201)
+	path := "/api/v1/services/" + string(second) + "/command"
+	s.do("POST", path, `{"command":"say"}`, keyed, "b").want(503)
+	s.status(second, "node-1", fleet.Status{State: fleet.Online})
+	s.do("POST", path, `{"command":"say"}`, keyed, "b").want(200)
+}
+
+func TestABulkRestartLeavesSleepingInstancesAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	s.asleep("lobby")
+	s.running("lobby")
+	s.do("POST", instancesBulk, `{"action":"restart","groups":["lobby"]}`).want(200).is("selected", 1).is("data.0.id", "lobby-2")
 }

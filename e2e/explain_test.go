@@ -208,7 +208,7 @@ func TestWhatIsSimulatedIsWhatHappens(t *testing.T) {
 		}
 	}
 	for body, status := range map[string]int{
-		`{`: 400, `{"move":{}}`: 400, `{"place":{"group":"lobby","count":"3"}}`: 400, `{}`: 422, `[]`: 400,
+		`{`: 400, `{"carry":{}}`: 400, `{"move":{}}`: 422, `{"place":{"group":"lobby","count":"3"}}`: 400, `{}`: 422, `[]`: 400,
 		`{"place":{"group":"lobby","count":0}}`:                           422,
 		`{"place":{"group":"lobby","count":10001}}`:                       422,
 		`{"drain":{"node":"node-1"},"lose":{"node":"node-1"}}`:            422,

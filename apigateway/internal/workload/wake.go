@@ -32,7 +32,7 @@ func (a *API) wake(c *gin.Context) {
 		}
 		ref = string(i.Intent.ID)
 	}
-	out, err := a.cfg.Operations.WakeInstance(c.Request.Context(), server.Actor(c), ref, false)
+	out, err := a.cfg.Operations.WakeForProxy(c.Request.Context(), server.Actor(c), ref)
 	if err != nil {
 		server.Fail(c, err)
 		return

@@ -63,6 +63,9 @@ func (t *task) setMove(a plan.Action) ([]store.Guard, []store.Write) {
 	if a.Intent.Retire == nil {
 		intent.Retire = nil
 	}
+	if have.Step == move.Starting && intent.MovesTo == nil { // not after it was placed there
+		guards = append(guards, placementUnchanged(a.Instance))
+	}
 	return guards, append(writes, store.Replace(keys.Intent(id), intent, rev))
 }
 

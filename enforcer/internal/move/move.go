@@ -145,7 +145,7 @@ func (in Input) arrive() Decision {
 	intent := in.Instance.Intent
 	intent.MovesTo = &fleet.DataCopy{Node: m.Target, DataUUID: m.TargetUUID, Generation: m.Generation}
 	m.Bytes, m.Files, m.Shared = c.BytesDone, c.FilesDone, c.Shared
-	if !in.stopped() {
+	if drained := intent.Stop != nil && intent.Stop.Reason == fleet.ReasonNodeDrained; !in.stopped() && !drained {
 		m.Step, m.Detail = move.Done, fmt.Sprintf("it was stopped, so it starts on node %s when a user starts it", m.Target)
 		return Decision{Verb: Write, Move: &m, Intent: &intent, Message: m.Detail}
 	}

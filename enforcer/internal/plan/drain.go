@@ -55,6 +55,9 @@ func (p *pass) drain() {
 			}
 			p.act(a)
 		case drain.Retire:
+			if m, _ := p.in.Move(i.Intent.ID); m.Active() { // the move retires it
+				continue
+			}
 			if !drain.Retires(i) || i.Intent.Retire.At.Before(d.At) {
 				p.retireFor(s, d)
 			}
@@ -79,11 +82,12 @@ func (p *pass) retireFor(s drain.Step, d *fleet.NodeDrain) {
 // keeps its place until it is started again.
 func (p *pass) down(i *fleet.Instance) bool { return drain.Down(p.spec(), i) || p.away(i) }
 
-// drained counts the instances that are down.
+// drained counts the instances that are down and take a place. One that a user stopped before its move
+// takes none.
 func (p *pass) drained() int {
 	n := 0
 	for _, i := range p.all {
-		if p.down(i) {
+		if drain.Down(p.spec(), i) || p.away(i) && i.Intent.Stop != nil && i.Intent.Stop.Reason == fleet.ReasonMoved && !i.Intent.Frozen {
 			n++
 		}
 	}

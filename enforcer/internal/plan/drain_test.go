@@ -183,9 +183,13 @@ func drained(t *rapid.T) *sim {
 // round plans once and simulates the agents and the scheduler, which uses the other node.
 func (s *sim) round(t *rapid.T, now time.Time) (time.Time, []Action) {
 	actions, wake := s.step(now)
+	waited := map[fleet.InstanceID]bool{}
+	for _, i := range s.instances {
+		waited[i.Intent.ID] = i.NeedsPlacement()
+	}
 	s.live(now)
 	for _, i := range slices.Clone(s.instances) {
-		if p := i.Placement; p != nil && p.Node == alive && p.PlacedAt.Equal(now) {
+		if waited[i.Intent.ID] && i.Node() == alive {
 			s.edit(i, in(other, fleet.Online, fleet.ReasonReady, now))
 		}
 		if s.players[i.Intent.ID] > 0 && i.Retiring() && rapid.Bool().Draw(t, "leaves") {

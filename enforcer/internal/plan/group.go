@@ -70,10 +70,13 @@ type pass struct {
 	decided int
 	// drains are the decisions about instances on draining nodes. leaves are the instances that do
 	// not count because of a drain.
-	drains  []drain.Step
-	leaves  map[fleet.InstanceID]bool
-	actions []Action
-	wake    time.Time
+	drains []drain.Step
+	leaves map[fleet.InstanceID]bool
+	// relocated counts the instances that ended unasked and whose move this pass writes. The next pass
+	// heals them.
+	relocated int
+	actions   []Action
+	wake      time.Time
 }
 
 func newPass(in Input, now time.Time) *pass {

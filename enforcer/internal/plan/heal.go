@@ -41,7 +41,7 @@ func (p *pass) mayStart() bool {
 // starts returns the instances to create or restart, up to the maximum: first replacements
 // for instances started by hand, then up to the target.
 func (p *pass) starts() []Action {
-	living, leaving := p.countLiving()+p.suspended()+p.frozen()+p.drained(), p.leaving()
+	living, leaving := p.countLiving()+p.suspended()+p.frozen()+p.drained()+p.relocated, p.leaving()
 	room := min(p.room()-living, p.in.Limits.Batch)
 	if moves := p.moves(); len(moves) > 0 { // a moved instance already counts
 		return moves
@@ -79,7 +79,7 @@ func (p *pass) room() int {
 func (p *pass) frozen() int {
 	n := 0
 	for _, i := range p.all {
-		if i.Intent.Frozen && !p.living(i) && !p.replaced[i.Intent.ID] {
+		if i.Intent.Frozen && !i.Intent.Warm && !p.living(i) && !p.replaced[i.Intent.ID] {
 			n++
 		}
 	}
@@ -146,7 +146,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 	var crashed []*fleet.Instance
 	for _, i := range p.all {
 		ended := i.EndedUnasked() && !p.agentLeaves(i)
-		if (ended || p.displaced(i)) && p.own(i) && !p.makesWay(i) && !i.Intent.Frozen && !p.unfixed(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !occupied(i) {
+		if (ended || p.displaced(i)) && p.own(i) && !p.makesWay(i) && !i.Intent.Frozen && !i.Intent.Warm && !p.unfixed(i) && !p.replaced[i.Intent.ID] && !p.busy[i.Intent.ID] && !occupied(i) {
 			crashed = append(crashed, i)
 		}
 	}
@@ -171,7 +171,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 // has changed since: the group, a group it inherits from, a template, or a reset of the
 // crashes. Such an instance is not restarted and keeps its place.
 func (p *pass) unfixed(i *fleet.Instance) bool {
-	if !i.Unrunnable() || p.makesWay(i) || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.Republished(i.Intent.Plan) {
+	if !i.Unrunnable() || i.Intent.Warm || p.makesWay(i) || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.Republished(i.Intent.Plan) {
 		return false
 	}
 	fixed := p.group().CrashesResetAt

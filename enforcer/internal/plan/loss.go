@@ -137,14 +137,18 @@ func (p *pass) copyIsGone(i *fleet.Instance) bool {
 }
 
 // moves returns restarts on other nodes for a static group's lost instances whose old
-// copies are gone.
+// copies are gone, and for instances that were about to wake on a lost node.
 func (p *pass) moves() []Action {
-	if !p.movesLost() {
+	if p.group() == nil || p.spec().NodeLossPolicy() != fleet.NodeLossReplace {
 		return nil
 	}
 	var out []Action
 	for _, i := range p.all {
-		if p.busy[i.Intent.ID] || i.Intent.Frozen || !i.Lost() && !i.Stranded() || !p.wanted(i) || !p.endsWithSession(i) {
+		leaves := (i.Lost() || i.Stranded()) && p.endsWithSession(i)
+		if !p.spec().Static.Enabled {
+			leaves = i.Stranded() // it slept, so that no process of it is left
+		}
+		if p.busy[i.Intent.ID] || i.Intent.Frozen || !leaves || !p.wanted(i) {
 			continue
 		}
 		node := i.Placement.Node

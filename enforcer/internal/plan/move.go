@@ -28,6 +28,9 @@ func (p *pass) relocate() {
 			p.act(a)
 		case decider.Write:
 			why := cmp.Or(d.Move.Reason, fleet.ReasonMoved)
+			if i.EndedUnasked() {
+				p.relocated++
+			}
 			p.act(Action{Kind: SetMove, Instance: i, Reason: why, Message: d.Message, By: m.By, Move: d.Move, Intent: d.Intent})
 		case decider.Wait:
 		}

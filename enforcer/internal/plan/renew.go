@@ -13,7 +13,7 @@ import (
 // instances.
 func (p *pass) renew() {
 	same := map[string]bool{} // by digest of the plan
-	for _, i := range p.all {
+	for _, i := range slices.Concat(p.all, p.pool) {
 		// A change of a parent does not change the group's revision.
 		asked := i.Intent.GroupRevision >= p.group().Revision && p.spec().Parent == ""
 		if p.busy[i.Intent.ID] || asked || !i.NeedsPlacement() || i.HoldsNode() {
@@ -25,7 +25,7 @@ func (p *pass) renew() {
 			same[digest] = made == nil || asksTheSame(made, p.spec())
 		}
 		if !same[digest] {
-			p.act(Action{Kind: Restart, Instance: i, Reason: i.Intent.Reason, Message: cmp.Or(i.Intent.Message, i.Intent.Reason.Text()), By: i.Intent.By})
+			p.act(Action{Kind: Restart, Instance: i, Warm: i.Intent.Warm, Reason: i.Intent.Reason, Message: cmp.Or(i.Intent.Message, i.Intent.Reason.Text()), By: i.Intent.By})
 		}
 	}
 }

@@ -237,7 +237,7 @@ func (s *sim) apply(actions []Action, now time.Time) {
 				i.Intent.GenerationAt = now
 				i.Intent.GroupRevision, i.Intent.Deployment = s.group.Revision, s.number()
 				i.Intent.Desired, i.Intent.Stop, i.Intent.RestartPending, i.Intent.Retire, i.Intent.Sleep = fleet.DesiredRunning, nil, false, nil, nil
-				i.Intent.Warm = false
+				i.Intent.Warm = a.Warm
 			})
 		case Sleep:
 			s.edit(a.Instance, func(i *fleet.Instance) {

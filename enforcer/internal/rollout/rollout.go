@@ -448,11 +448,11 @@ func (w *work) complete(next deployment.Progress) bool {
 	return len(w.outdated) == 0 && next.Promoted && (!w.o.StopsFirst() || w.unsettled() == 0)
 }
 
-// unsettled counts the instances that are up to date, but not healthy.
+// unsettled counts the instances that are up to date and awake, but not healthy.
 func (w *work) unsettled() int {
 	n := 0
 	for _, i := range w.in.Instances {
-		if w.current(i) && !i.Intent.Frozen && (living(i) && !w.healthy(i) || i.EndedUnasked() && i.Intent.ReplacedBy == "") {
+		if w.current(i) && !i.Intent.Frozen && !i.Asleep() && (living(i) && !w.healthy(i) || i.EndedUnasked() && i.Intent.ReplacedBy == "") {
 			n++
 		}
 	}
@@ -549,7 +549,7 @@ func (w *work) undo() {
 		p := w.partner(i)
 		switch {
 		case w.keep(i) || p == nil || !started(p) || w.in.Moving(i) || i.Retiring() || p.Retiring() || i.Intent.RestartPending || p.Intent.RestartPending:
-		case w.in.Players(p) == 0 && (i.State() == fleet.Online || p.State() != fleet.Online):
+		case w.in.Players(p) == 0 && (i.State() == fleet.Online || i.Asleep() || p.State() != fleet.Online):
 			w.step(Stop, p, "deployment %d ended, and %s stays", w.d.Number, i.Intent.Name).Restores = i
 		case w.in.Players(i) == 0 && p.State() == fleet.Online:
 			w.step(Stop, i, "deployment %d ended, and %s has players", w.d.Number, p.Intent.Name)

@@ -131,6 +131,8 @@ func (c *Client) Answer(group fleet.GroupName, p scalepolicy.Policy) scaling.Ans
 		return scaling.Answer{Message: "its server has never answered: " + s.failed}
 	case s.failed != "" && now.Sub(s.answered) > seconds(p.FallbackSeconds):
 		return scaling.Answer{Message: fmt.Sprintf("its server has not answered for %d seconds: %s", p.FallbackSeconds, s.failed)}
+	case now.Sub(s.answered) > seconds(p.IntervalSeconds+p.TimeoutSeconds+p.FallbackSeconds): // nothing asked it meanwhile
+		return scaling.Answer{Message: "its last answer is too old"}
 	case s.number < 0:
 		return scaling.Answer{Message: "its server asks for no number"}
 	}

@@ -75,7 +75,8 @@ func (g Group) Of(now time.Time) (steps []Step, wake time.Time) {
 	for _, i := range g.Instances {
 		d := g.draining(i)
 		if d == nil {
-			if i.TakesPlayers() && i.Intent.Desired == fleet.DesiredRunning {
+			awaits := i.State() == fleet.Sleeping && !i.Retiring() // a transfer wakes it
+			if (i.TakesPlayers() || awaits) && i.Intent.Desired == fleet.DesiredRunning {
 				serving++
 			}
 			continue

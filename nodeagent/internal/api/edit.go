@@ -22,9 +22,9 @@ const (
 )
 
 // writeFile replaces or creates a file with the body of the request.
-func writeFile(all Instances, editor *fileedit.Editor, turns chan struct{}) http.Handler {
+func writeFile(all Instances, moves Moves, editor *fileedit.Editor, turns chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		done, err := write(all, editor, turns, w, r)
+		done, err := write(all, moves, editor, turns, w, r)
 		if err == nil {
 			err = encode(w, done)
 		}
@@ -34,9 +34,13 @@ func writeFile(all Instances, editor *fileedit.Editor, turns chan struct{}) http
 	})
 }
 
-func write(all Instances, editor *fileedit.Editor, turns chan struct{}, w http.ResponseWriter, r *http.Request) (client.FileChange, error) {
+func write(all Instances, moves Moves, editor *fileedit.Editor, turns chan struct{}, w http.ResponseWriter, r *http.Request) (client.FileChange, error) {
 	ctx, q := r.Context(), r.URL.Query()
-	place, err := editable(ctx, all, r)
+	i, err := all.Instance(instanceID(r))
+	if err != nil {
+		return client.FileChange{}, err
+	}
+	place, err := editable(ctx, i, moves)
 	if err != nil {
 		return client.FileChange{}, err
 	}
@@ -65,18 +69,17 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func editable(ctx context.Context, all Instances, r *http.Request) (fileedit.Place, error) {
-	i, err := all.Instance(instanceID(r))
-	if err != nil {
-		return fileedit.Place{}, err
-	}
-	return i.Editable(ctx)
+// editable gives access to change the files of an instance, except while that is a Conflict with a move.
+func editable(ctx context.Context, i *driver.Instance, moves Moves) (fileedit.Place, error) {
+	place, err := i.Editable(ctx)
+	place.Allowed = func() error { return moves.Editable(place.Instance, place.Generation) }
+	return place, err
 }
 
 // editFiles performs one operation on the files of an instance.
-func editFiles(all Instances, editor *fileedit.Editor, turns chan struct{}) http.Handler {
+func editFiles(all Instances, moves Moves, editor *fileedit.Editor, turns chan struct{}) http.Handler {
 	return serveInstance(all, parseEdit, func(ctx context.Context, i *driver.Instance, e client.FileEdit) (any, error) {
-		place, err := i.Editable(ctx)
+		place, err := editable(ctx, i, moves)
 		if err != nil {
 			return nil, err
 		}

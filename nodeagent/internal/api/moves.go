@@ -10,13 +10,15 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Moves serves the directories of instances that move to other nodes.
+// Moves serves the directories of instances that move to other nodes, and protects them.
 type Moves interface {
 	// List writes the list of a directory; see client.MovedLine. Conflict if the move is not in
 	// that step.
 	List(ctx context.Context, id fleet.InstanceID, move string, w io.Writer) error
 	// Open opens a file from an offset on. The caller closes it.
 	Open(id fleet.InstanceID, move, path string, offset int64) (io.ReadCloser, error)
+	// Editable is Conflict while a change of the instance's files would be lost by a move.
+	Editable(id fleet.InstanceID, generation int64) error
 }
 
 // listMoved serves the list of a directory.

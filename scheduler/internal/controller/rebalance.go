@@ -64,7 +64,7 @@ func (c *Controller) movable() (out []rebalance.Instance) {
 		if !ok || !ours || c.state.snap.MaintenanceOf(g).On || c.state.snap.Overlaid(g).Spec.Scaling.Mode == fleet.ScalingManual || g.Deleting {
 			continue
 		}
-		s := &g.Spec
+		s := &c.state.snap.Whole(g).Spec
 		if _, no := c.state.ledger.Ask(name, s.Resources); no != nil { // during a move the group has one more instance
 			continue
 		}

@@ -71,7 +71,9 @@ func (a *API) replayScaling(c *gin.Context) {
 		server.Fail(c, errs.New(errs.Conflict, "there is nothing to replay, because the group does not scale automatically: %s", why))
 		return
 	}
-	out, replica, err := a.cfg.Enforcers.Replay(c.Request.Context(), g.Name, client.ReplayQuestion{Scaling: spec.Scaling, MaxPlayers: spec.Players.Max})
+	usual := playersOf(s, g)
+	groupfields.Set(&usual, b.MaxPlayers)
+	out, replica, err := a.cfg.Enforcers.Replay(c.Request.Context(), g.Name, client.ReplayQuestion{Scaling: spec.Scaling, MaxPlayers: usual})
 	if err != nil {
 		server.Fail(c, err)
 		return

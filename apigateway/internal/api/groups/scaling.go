@@ -96,8 +96,11 @@ type groupLoad struct {
 	behind *fleet.Instance
 }
 
+// playersOf returns how many players an instance of a group takes, which the group may inherit.
+func playersOf(s *view.Snapshot, g *fleet.Group) int { return s.Whole(g).Spec.Players.Max }
+
 func loadOf(s *view.Snapshot, g *fleet.Group) (l groupLoad) {
-	ready, usual := 0, g.Spec.Players.Max
+	ready, usual := 0, playersOf(s, g)
 	for i := range s.GroupInstances(g.Name) {
 		counts := i.Living(g.Spec.KeepsLost())
 		if counts {
@@ -180,7 +183,7 @@ func scalingNotes(s *view.Snapshot, before, after *fleet.Group, now time.Time) [
 		}
 		return nil
 	}
-	if before != nil && reflect.DeepEqual(before.Spec.Scaling, after.Spec.Scaling) && before.Spec.Players.Max == after.Spec.Players.Max && before.Spec.Static.Enabled == after.Spec.Static.Enabled {
+	if before != nil && reflect.DeepEqual(before.Spec.Scaling, after.Spec.Scaling) && playersOf(s, before) == playersOf(s, after) && before.Spec.Static.Enabled == after.Spec.Static.Enabled {
 		return nil
 	}
 	l, rules := loadOf(s, after), &after.Spec.Scaling
@@ -189,7 +192,7 @@ func scalingNotes(s *view.Snapshot, before, after *fleet.Group, now time.Time) [
 	if message == "" {
 		return notes
 	}
-	n := l.coming.Missing(rules, after.Spec.Players.Max, max(0, rules.Max-max(l.living, s.Target(after))))
+	n := l.coming.Missing(rules, playersOf(s, after), max(0, rules.Max-max(l.living, s.Target(after))))
 	if n == 0 {
 		return append(notes, message+fmt.Sprintf(", but maxInstances is %d", rules.Max))
 	}

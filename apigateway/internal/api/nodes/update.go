@@ -54,6 +54,7 @@ type nodeReadOnly struct {
 	CPUUsage       json.RawMessage `json:"cpuUsage"`
 	TotalMemoryMb  json.RawMessage `json:"totalMemoryMb"`
 	UsedMemoryMb   json.RawMessage `json:"usedMemoryMb"`
+	SleepingMemory json.RawMessage `json:"sleepingMemoryMb"`
 	FreeDiskMb     json.RawMessage `json:"freeDiskMb"`
 	TotalDiskMb    json.RawMessage `json:"totalDiskMb"`
 	InstanceCount  json.RawMessage `json:"instanceCount"`

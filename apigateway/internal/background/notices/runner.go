@@ -105,9 +105,14 @@ func (r *Runner) Run(ctx context.Context) {
 		r.queue.Add(name)
 	}
 	_ = r.queue.Run(ctx) // ends with ctx
+	// Together the workers have one recordTimeout, also while etcd does not answer.
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	var all sync.WaitGroup
 	for _, w := range r.workers() {
-		w.stop(ctx)
+		all.Go(func() { w.stop(limited) })
 	}
+	all.Wait()
 	r.sender.Close()
 }
 
@@ -170,7 +175,7 @@ func (r *Runner) reconcile(ctx context.Context, name string) (reconcile.Result, 
 		if wanted && !w.over.Load() && w.notice.ModRev == n.ModRev && w.self == self && st != nil && st.Holder == self {
 			return reconcile.Result{}, nil
 		}
-		rev := w.stop(ctx)
+		rev := w.stop(context.WithoutCancel(ctx))
 		r.remember(name, nil)
 		var err error
 		if s, err = r.cfg.View.WaitRev(ctx, rev); err != nil {

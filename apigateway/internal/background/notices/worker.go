@@ -65,7 +65,7 @@ func (r *Runner) newWorker(ctx context.Context, n *notice.Notice, target notice.
 }
 
 // stop ends the delivery. A request in progress is cut, and its event is sent again later. It returns the
-// revision of the last state that was written.
+// revision of the last state that was written. The last write ends with ctx.
 func (w *worker) stop(ctx context.Context) int64 {
 	w.cancel()
 	w.all.Wait()
@@ -220,7 +220,7 @@ func (w *worker) record(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		w.write(ctx)
+		w.write(context.WithoutCancel(ctx))
 		if !pause.For(ctx, recordEvery) {
 			return
 		}
@@ -233,7 +233,7 @@ func (w *worker) write(ctx context.Context) {
 	st := w.state
 	st.Position, st.Waiting = w.queue.done.String(), len(w.queue.waiting)
 	w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	rev, err := w.r.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Replace(keys.NoticeState(w.notice.Name), st, st.ModRev)}})
 	switch {

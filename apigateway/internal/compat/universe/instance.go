@@ -141,7 +141,7 @@ func lastSign(i *fleet.Instance) time.Time {
 
 // stateShown returns the state of an instance. One that takes no players yet is not ready for clients.
 func stateShown(i *fleet.Instance) string {
-	if i.Intent.Standby && i.State() == fleet.Online {
+	if (i.Intent.Standby || i.Intent.Warm) && i.State() == fleet.Online {
 		return creating
 	}
 	return stateOf(i.State())

@@ -70,6 +70,8 @@ type call struct {
 	err error
 	// tried is set once the claim was refused on a snapshot that may be old.
 	tried bool
+	// full is set if it was refused for good because no instance has room.
+	full bool
 }
 
 // Allocate claims an instance, or slots of one. With dryRun it only returns the instance that it would
@@ -108,7 +110,7 @@ func (o *Allocations) Allocate(ctx context.Context, by txn.Actor, r Request, dry
 		}
 	}
 	<-c.done
-	if errs.Is(c.err, errs.Conflict) {
+	if c.full && errs.Is(c.err, errs.Conflict) {
 		return c.out, o.wakeOne(ctx, by, &r, c.err)
 	}
 	return c.out, c.err
@@ -199,7 +201,7 @@ func (o *Allocations) decide(s *view.Snapshot, batch []*call) (d decision, again
 		i, err := b.choose(c.request)
 		switch {
 		case err != nil && c.tried:
-			c.err = err
+			c.err, c.full = err, true
 			close(c.done)
 		case err != nil:
 			c.tried = true

@@ -15,7 +15,8 @@ import (
 // Unavailable, so that the client retries. It returns refusal if none sleeps.
 func (o *Allocations) wakeOne(ctx context.Context, by txn.Actor, r *Request, refusal error) error {
 	var woken *fleet.Instance
-	_, err := o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
+	// The request is refused, so its Idempotency-Key stays unused.
+	_, err := o.Mutate(txn.WithoutOnce(ctx), by, func(s *view.Snapshot) (txn.Change, error) {
 		var coming bool
 		if woken, coming = newBook(s).sleeper(r); woken == nil || coming {
 			return txn.Change{}, nil
@@ -46,9 +47,10 @@ func (b *book) sleeper(r *Request) (oldest *fleet.Instance, coming bool) {
 			}
 			for i := range b.snap.GroupInstances(g.Name) {
 				switch capacity := b.planned(i); {
-				case i.Terminal() || i.Retiring() || i.Intent.Desired != fleet.DesiredRunning || i.State() == fleet.Online || capacity > 0 && capacity < r.Slots:
-				case i.State() != fleet.Sleeping || i.Intent.Sleep == nil:
+				case i.Retiring() || i.Intent.Warm || i.Intent.Standby || i.Intent.Desired != fleet.DesiredRunning || capacity > 0 && capacity < r.Slots:
+				case comes(i):
 					coming = true
+				case i.State() != fleet.Sleeping:
 				case oldest == nil || i.Intent.CreateRev < oldest.Intent.CreateRev:
 					oldest = i
 				}
@@ -59,4 +61,21 @@ func (b *book) sleeper(r *Request) (oldest *fleet.Instance, coming bool) {
 		}
 	}
 	return nil, coming
+}
+
+// comes reports whether an instance is about to be ready, or to sleep. One that waits for a node may
+// wait for ever, so it does not count once the scheduler has found none for it.
+func comes(i *fleet.Instance) bool {
+	switch i.State() {
+	case fleet.Preparing, fleet.Starting:
+		return true
+	case fleet.Stopping:
+		return i.Intent.Sleep != nil
+	case fleet.Sleeping:
+		return i.Intent.Sleep == nil
+	case fleet.Unplaced:
+		return i.Waking() && (i.Pending == nil || i.Pending.Generation != i.Intent.Generation)
+	case fleet.Online, fleet.Stopped, fleet.Crashed, fleet.Failed, fleet.Offline:
+	}
+	return false
 }

@@ -65,7 +65,7 @@ func fits(s *view.Snapshot, need fleet.Resources, enough int) int {
 		}
 		for i := range s.NodeInstances(id) {
 			if i.HoldsNode() && i.Placement != nil {
-				free = free.Sub(i.Placement.Resources)
+				free = free.Sub(i.Occupies())
 				instances++
 			}
 		}

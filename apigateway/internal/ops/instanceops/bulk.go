@@ -255,7 +255,8 @@ func (sel BulkSelector) matcher(s *view.Snapshot) func(*fleet.Instance) bool {
 }
 
 // concerns reports whether a verb applies to an instance that was not named. A start applies to
-// instances that have ended and were not replaced, a restart only to living ones.
+// instances that have ended and were not replaced, a restart only to
+// living ones that neither sleep nor move.
 func (v BulkVerb) concerns(s *view.Snapshot, i *fleet.Instance) bool {
 	switch v {
 	case BulkStop, BulkKill:
@@ -263,7 +264,7 @@ func (v BulkVerb) concerns(s *view.Snapshot, i *fleet.Instance) bool {
 	case BulkStart:
 		return startable(i) && moving(s, i) == nil
 	case BulkRestart:
-		return !i.Terminal() && i.Intent.Desired == fleet.DesiredRunning && !i.Intent.RestartPending
+		return !i.Terminal() && i.Intent.Desired == fleet.DesiredRunning && !i.Intent.RestartPending && i.State() != fleet.Sleeping && moving(s, i) == nil
 	case BulkCommand:
 		return i.State().Running()
 	case BulkDelete:

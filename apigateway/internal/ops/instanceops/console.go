@@ -104,7 +104,8 @@ func (o *Instances) sendable(ctx context.Context, by txn.Actor, i *fleet.Instanc
 		return err
 	}
 	if i.State() == fleet.Sleeping {
-		if _, err := o.WakeInstance(ctx, by, string(i.Intent.ID), false); err != nil {
+		// The command is refused, so its Idempotency-Key stays unused.
+		if _, err := o.WakeInstance(txn.WithoutOnce(ctx), by, string(i.Intent.ID), false); err != nil {
 			return err
 		}
 		return errs.New(errs.Unavailable, "instance %s was asleep and wakes now: send the command again once it runs", i.Intent.Name)

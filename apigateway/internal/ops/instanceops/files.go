@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -38,9 +39,10 @@ func (o *Instances) File(ctx context.Context, ref, path string, maxBytes int, ta
 }
 
 // WriteFile writes a file of a static instance and audits it by path and bytes. Errors are those of
-// Files and client.WriteFile, and a MovedError when its conditions do not hold.
+// Files and client.WriteFile, a MovedError when its conditions do not hold, and Conflict while the
+// instance moves to another node or has its data there.
 func (o *Instances) WriteFile(ctx context.Context, by txn.Actor, ref string, w client.FileWrite, body io.Reader) (done client.FileChange, err error) {
-	i, err := o.placed(ref)
+	i, err := o.editable(ref)
 	if err != nil {
 		return done, err
 	}
@@ -62,7 +64,7 @@ func (o *Instances) WriteFile(ctx context.Context, by txn.Actor, ref string, w c
 // EditFile makes a directory, or renames, deletes or restores a file of a static instance, and audits
 // it by path. Errors are those of WriteFile.
 func (o *Instances) EditFile(ctx context.Context, by txn.Actor, ref string, e client.FileEdit) (done client.FileChange, err error) {
-	i, err := o.placed(ref)
+	i, err := o.editable(ref)
 	if err != nil {
 		return done, err
 	}
@@ -107,6 +109,27 @@ func conditional(err error) error {
 		return &txn.MovedError{What: errs.MessageOf(err)}
 	}
 	return err
+}
+
+// editable returns an instance whose files may be changed. During a move, and until the next start
+// after it, a change would be made to files that the move leaves behind.
+func (o *Instances) editable(ref string) (*fleet.Instance, error) {
+	i, err := o.placed(ref)
+	if err == nil {
+		err = unmoved(o.Snapshot(), i)
+	}
+	return i, err
+}
+
+// unmoved returns Conflict unless the data of an instance is on the node of its placement, and stays there.
+func unmoved(s *view.Snapshot, i *fleet.Instance) error {
+	if err := moving(s, i); err != nil {
+		return err
+	}
+	if to := i.Moved(); to != nil {
+		return errs.New(errs.Conflict, "instance %s was moved: start it first, because its files are on node %s", i.Intent.Name, to.Node)
+	}
+	return nil
 }
 
 // placed returns an instance that has a node. Others have no files.

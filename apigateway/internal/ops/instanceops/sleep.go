@@ -73,6 +73,10 @@ func maySleep(s *view.Snapshot, i *fleet.Instance) error {
 		return errs.New(errs.Conflict, "instance %s %s: only one that runs and is ready can be put to sleep", i.Intent.Name, i.State().Text())
 	case i.Retiring():
 		return errs.New(errs.Conflict, "instance %s is about to stop: it cannot be put to sleep", i.Intent.Name)
+	case i.Intent.Warm:
+		return errs.New(errs.Conflict, "instance %s is prepared for later: it cannot be put to sleep", i.Intent.Name)
+	case i.Intent.Standby:
+		return errs.New(errs.Conflict, "instance %s waits for its deployment: it cannot be put to sleep", i.Intent.Name)
 	case i.Intent.Frozen:
 		return errs.New(errs.Conflict, "instance %s is frozen: unfreeze it before you put it to sleep", i.Intent.Name)
 	}
@@ -105,11 +109,15 @@ func wakeFor(i *fleet.Instance, by txn.Actor, player players.PlayerID) []store.W
 }
 
 // Sleeper returns the oldest sleeping instance of a group. NotFound without such a group, Conflict if
-// none of its instances sleeps.
+// none of its instances sleeps, or it is in maintenance.
 func (o *Instances) Sleeper(group fleet.GroupName) (*fleet.Instance, error) {
 	s := o.Snapshot()
-	if _, err := groupops.Find(s, group); err != nil {
+	g, err := groupops.Find(s, group)
+	if err != nil {
 		return nil, err
+	}
+	if s.MaintenanceOf(g).On {
+		return nil, maintained(g)
 	}
 	if i := sleeper(s, group); i != nil {
 		return i, nil
@@ -117,15 +125,34 @@ func (o *Instances) Sleeper(group fleet.GroupName) (*fleet.Instance, error) {
 	return nil, errs.New(errs.Conflict, "no instance of group %s sleeps", group)
 }
 
+// WakeForProxy is WakeInstance for a proxy. Conflict too if the group of a sleeping instance is in
+// maintenance.
+func (o *Instances) WakeForProxy(ctx context.Context, by txn.Actor, ref string) (Outcome, error) {
+	s := o.Snapshot()
+	if i, ok := s.Find(ref); ok && i.Intent.Sleep != nil {
+		if g, ok := s.Groups.Get(i.Intent.Group); ok && s.MaintenanceOf(g).On {
+			return Outcome{}, maintained(g)
+		}
+	}
+	return o.WakeInstance(ctx, by, ref, false)
+}
+
+func maintained(g *fleet.Group) error {
+	return errs.New(errs.Conflict, "the group %s, or all groups, are in maintenance: only a user wakes an instance", g.Name)
+}
+
 // wakes reports whether an instance was woken and is about to be ready.
 func wakes(i *fleet.Instance) bool {
 	return i.Intent.Reason == fleet.ReasonWoken && i.Intent.Desired == fleet.DesiredRunning && i.Intent.Sleep == nil && !i.Retiring() && !i.Terminal()
 }
 
-// sleeper returns the oldest sleeping instance of a group, or nil.
+// sleeper returns the oldest sleeping instance of a group, or nil. During maintenance it returns nil.
 func sleeper(s *view.Snapshot, group fleet.GroupName) (oldest *fleet.Instance) {
+	if g, ok := s.Groups.Get(group); !ok || s.MaintenanceOf(g).On {
+		return nil
+	}
 	for i := range s.GroupInstances(group) {
-		if i.State() == fleet.Sleeping && i.Intent.Sleep != nil && i.Intent.Desired == fleet.DesiredRunning && !i.Retiring() &&
+		if i.State() == fleet.Sleeping && i.Intent.Sleep != nil && i.Intent.Desired == fleet.DesiredRunning && !i.Retiring() && !i.Intent.Warm &&
 			(oldest == nil || i.Intent.CreateRev < oldest.Intent.CreateRev) {
 			oldest = i
 		}

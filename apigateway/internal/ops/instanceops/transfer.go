@@ -35,6 +35,9 @@ func (o *Instances) Transfer(ctx context.Context, by txn.Actor, player players.P
 		if i.Intent.Standby {
 			return nil, errs.New(errs.Conflict, "instance %s takes no players yet, because it waits for its deployment: choose another one, or send the player to the group", i.Intent.Name)
 		}
+		if i.Intent.Warm {
+			return nil, errs.New(errs.Conflict, "instance %s takes no players yet, because it is prepared for later: choose another one, or send the player to the group", i.Intent.Name)
+		}
 		return i, nil
 	})
 }

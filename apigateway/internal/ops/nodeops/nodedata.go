@@ -25,7 +25,8 @@ type StaticData struct {
 }
 
 // DataOn returns the known data of static instances on a node, in order of name. Instances that may
-// move when their node is lost are not listed: their data is on shared storage.
+// move when their node is lost are not listed: their data is on shared storage. The data of an instance that was moved
+// is on its new node, also before it starts there.
 func DataOn(s *view.Snapshot, node fleet.NodeID) []StaticData {
 	all := map[string]StaticData{}
 	if r, ok := s.Reports.Get(node); ok {
@@ -34,20 +35,32 @@ func DataOn(s *view.Snapshot, node fleet.NodeID) []StaticData {
 			all[dir] = StaticData{Name: name, Group: fleet.GroupName(group), Bytes: &bytes}
 		}
 	}
-	for i := range s.NodeInstances(node) {
+	add := func(i *fleet.Instance) {
 		p := i.Placement
 		stored, ok := s.Plans.Get(p.Plan)
 		if !ok || !stored.Plan.Static {
-			continue
+			return
 		}
 		dir := string(p.Group) + "/" + p.Name
 		if stored.Plan.Exclusive() {
 			delete(all, dir)
-			continue
+			return
 		}
 		found := all[dir]
 		found.Name, found.Group, found.ID = p.Name, p.Group, i.Intent.ID
 		all[dir] = found
+	}
+	for i := range s.NodeInstances(node) {
+		if i.Moved() == nil {
+			add(i)
+		} else {
+			delete(all, string(i.Placement.Group)+"/"+i.Placement.Name) // its data was copied to another node
+		}
+	}
+	for _, i := range s.Instances.All() {
+		if to := i.Moved(); to != nil && to.Node == node {
+			add(i)
+		}
 	}
 	return slices.SortedFunc(maps.Values(all), func(a, b StaticData) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group))

@@ -2,6 +2,7 @@ package datamove
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
@@ -330,5 +332,113 @@ func TestADeviceOrARunningServerIsNotMoved(t *testing.T) {
 	}
 	if _, err := w.from.Open(id, "m", "../../secrets", 0); err == nil {
 		t.Error("a file outside of the directory is served")
+	}
+}
+
+// still is a puller whose clock the test sets.
+func still(now *time.Time) *puller {
+	return New(Config{Now: func() time.Time { return *now }}).puller(move.Move{ID: "m", Instance: id})
+}
+
+func TestOnlyNewFiguresAreProgress(t *testing.T) {
+	began := time.Unix(1_000, 0)
+	now := began
+	p := still(&now)
+	says := func(what string, progress bool, edit func(*move.Copy)) {
+		t.Helper()
+		before := p.copied.At
+		now = now.Add(time.Minute)
+		p.change(edit)
+		if got := p.copied.At; got.Equal(now) != progress || !progress && !got.Equal(before) {
+			t.Errorf("%s: the time is %v, was %v, and it is %v", what, got, before, now)
+		}
+	}
+	if !p.copied.At.Equal(began) {
+		t.Errorf("the first report is of %v", p.copied.At)
+	}
+	says("a message", false, func(c *move.Copy) { c.Message = "x" })
+	says("a listed file", true, func(c *move.Copy) { c.FilesTotal, c.BytesTotal = 1, 5 })
+	says("bytes", true, func(c *move.Copy) { c.BytesDone = 3 })
+	says("another attempt", false, func(c *move.Copy) { c.State, c.BytesDone, c.FilesTotal, c.BytesTotal = move.Listing, 0, 0, 0 })
+	says("the same list again", false, func(c *move.Copy) { c.State, c.FilesTotal, c.BytesTotal = move.Fetching, 1, 5 })
+	says("the same bytes again", false, func(c *move.Copy) { c.BytesDone = 3 })
+	says("more bytes", true, func(c *move.Copy) { c.BytesDone = 4 })
+	says("a complete file", true, func(c *move.Copy) { c.FilesDone = 1 })
+}
+
+func TestWaitingForOtherMovesIsNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Unix(1_000, 0)
+		p := still(&now)
+		for range maxPulls {
+			p.turns <- struct{}{}
+		}
+		ticks, got := make(chan time.Time), make(chan bool, 1)
+		go func() { got <- p.awaitTurn(t.Context(), ticks) }()
+		for range 3 {
+			now = now.Add(waitEvery)
+			ticks <- now
+			synctest.Wait()
+			if !p.copied.At.Equal(now) {
+				t.Errorf("it reports %v at %v", p.copied.At, now)
+			}
+		}
+		<-p.turns
+		if !<-got {
+			t.Error("it did not get its turn")
+		}
+	})
+}
+
+func TestNamesThatAreNotUTF8AreRefused(t *testing.T) {
+	for what, create := range map[string]func(dir string) error{
+		"a file":      func(dir string) error { return os.WriteFile(filepath.Join(dir, "a\xff"), nil, 0o600) },
+		"a directory": func(dir string) error { return os.Mkdir(filepath.Join(dir, "a\xff"), 0o700) },
+		"a link":      func(dir string) error { return os.Symlink("a\xff", filepath.Join(dir, "link")) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := create(dir); err != nil {
+				t.Skipf("the filesystem refuses the name: %v", err)
+			}
+			root, err := os.OpenRoot(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer root.Close()
+			l := &lister{out: json.NewEncoder(io.Discard)}
+			if err := l.walk(t.Context(), root); !errs.Is(err, errs.Invalid) || !strings.Contains(err.Error(), "rename") {
+				t.Errorf("the list ends with %v", err)
+			}
+		})
+	}
+}
+
+func TestFilesAreNotChangedWhereAMoveWouldLoseTheChange(t *testing.T) {
+	for _, c := range []struct {
+		node       fleet.NodeID
+		step       move.Step
+		generation int64
+		refused    bool
+	}{
+		{"from", move.Stopping, 3, false},
+		{"from", move.Copying, 3, true},
+		{"to", move.Copying, 2, true},
+		{"from", move.Starting, 3, true},
+		{"from", move.Done, 3, true},
+		{"from", move.Done, 4, false}, // it runs here again
+		{"to", move.Starting, 4, false},
+		{"to", move.Done, 4, false},
+		{"from", move.Failed, 3, false},
+		{"from", move.Canceled, 3, false},
+	} {
+		m := New(Config{Node: c.node})
+		if err := m.Editable(id, c.generation); err != nil {
+			t.Errorf("without a move: %v", err)
+		}
+		m.moves[id] = &move.Move{ID: "m", Instance: id, Source: "from", Target: "to", Generation: 3, Step: c.step}
+		if err := m.Editable(id, c.generation); (err != nil) != c.refused || err != nil && !errs.Is(err, errs.Conflict) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

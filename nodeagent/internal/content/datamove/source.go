@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -48,6 +49,24 @@ func (m *Mover) serves(id fleet.InstanceID, moveID string) (string, error) {
 		err = errs.New(errs.Conflict, "processes of instance %s still use its directory on node %s", mv.Name, m.cfg.Node)
 	}
 	return dir, err
+}
+
+// Editable is nil unless the directory of an instance on this node is being copied, or is no longer
+// the instance's data. Then it is Conflict: a change would be lost. generation is the latest one that
+// was prepared here.
+func (m *Mover) Editable(id fleet.InstanceID, generation int64) error {
+	m.mu.Lock()
+	mv := m.moves[id]
+	m.mu.Unlock()
+	switch {
+	case mv == nil:
+		return nil
+	case mv.Step == move.Copying:
+		return errs.New(errs.Conflict, "instance %s moves from node %s to node %s and its files are copied now: wait until the move ends, or cancel it", mv.Name, mv.Source, mv.Target)
+	case mv.Source == m.cfg.Node && generation <= mv.Generation && (mv.Step == move.Starting || mv.Step == move.Done):
+		return errs.New(errs.Conflict, "instance %s has moved and its files are on node %s: start it there, then change them", mv.Name, mv.Target)
+	}
+	return nil
 }
 
 // List writes the list of the directory of an instance that moves away; see client.MovedLine. It
@@ -122,6 +141,8 @@ func (l *lister) walk(ctx context.Context, root *os.Root) error {
 	found := 0
 	err := fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		switch {
+		case !utf8.ValidString(p): // before err, because a directory with such a name cannot be read
+			return errs.New(errs.Invalid, "the name %q is not UTF-8 and cannot be moved: rename it", p)
 		case err != nil:
 			return err
 		case ctx.Err() != nil:
@@ -173,7 +194,9 @@ func entryOf(root *os.Root, p string, d fs.DirEntry) (*client.MovedEntry, error)
 		e.Kind = client.MovedDir
 	case fs.ModeSymlink:
 		e.Kind = client.MovedLink
-		e.Target, err = root.Readlink(p)
+		if e.Target, err = root.Readlink(p); !utf8.ValidString(e.Target) {
+			return nil, errs.New(errs.Invalid, "the link %q leads to %q, which is not UTF-8, and cannot be moved: rename what it leads to, and replace the link", p, e.Target)
+		}
 	case fs.ModeNamedPipe:
 		e.Kind = client.MovedPipe
 	case fs.ModeSocket:

@@ -46,6 +46,8 @@ const (
 	reportEvery = time.Second
 	// silence is how long the source may send nothing before the call is repeated.
 	silence = time.Minute
+	// waitEvery is how often a move that waits for its turn is reported as not stalled.
+	waitEvery = time.Minute
 	// maxLine bounds a line of a list, in bytes.
 	maxLine = 64 << 10
 )
@@ -62,9 +64,7 @@ func (b *broken) Error() string { return b.message }
 // pull fetches the directory of an instance that comes to this node, until it is verified and
 // reported, or ctx ends.
 func (m *Mover) pull(ctx context.Context, mv move.Move) {
-	p := &puller{Mover: m, mv: mv, kick: make(chan struct{}, 1), copied: move.Copy{
-		Move: mv.ID, Instance: mv.Instance, Node: m.cfg.Node, DataUUID: m.cfg.DataUUID, State: move.Listing,
-	}}
+	p := m.puller(mv)
 	reporting, stop := context.WithCancel(ctx)
 	var reporter sync.WaitGroup
 	reporter.Go(func() { p.report(reporting) })
@@ -75,16 +75,38 @@ func (m *Mover) pull(ctx context.Context, mv move.Move) {
 	}
 }
 
+func (m *Mover) puller(mv move.Move) *puller {
+	return &puller{Mover: m, mv: mv, kick: make(chan struct{}, 1), copied: move.Copy{
+		Move: mv.ID, Instance: mv.Instance, Node: m.cfg.Node, DataUUID: m.cfg.DataUUID, State: move.Listing, At: m.cfg.Now().UTC(),
+	}}
+}
+
+// awaitTurn waits until fewer than maxPulls other moves are fetched. It returns false if ctx ends
+// before. Waiting is no stall, so the time of the report is renewed at each tick.
+func (p *puller) awaitTurn(ctx context.Context, ticks <-chan time.Time) bool {
+	for {
+		select {
+		case p.turns <- struct{}{}:
+			p.change(func(c *move.Copy) { c.At = p.cfg.Now().UTC() })
+			return true
+		case <-ticks:
+			p.change(func(c *move.Copy) { c.At = p.cfg.Now().UTC() })
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
 // complete makes the directory complete, or finds that this is impossible. It returns false if ctx
 // ends before.
 func (p *puller) complete(ctx context.Context) bool {
 	p.say("it waits until other moves to the node have ended")
-	select {
-	case p.turns <- struct{}{}:
-		defer func() { <-p.turns }()
-	case <-ctx.Done():
+	ticks := time.NewTicker(waitEvery)
+	defer ticks.Stop()
+	if !p.awaitTurn(ctx, ticks.C) {
 		return false
 	}
+	defer func() { <-p.turns }()
 	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
 		p.say("")
 		err := p.attempt(ctx)
@@ -133,12 +155,32 @@ type puller struct {
 
 	mu     sync.Mutex
 	copied move.Copy
+	most   figures
 }
 
-// change changes what is reported.
+// figures are the largest figures that a copy has reached.
+type figures struct {
+	bytesDone, bytesTotal int64
+	filesDone, filesTotal int
+}
+
+// reach takes the figures of c, and reports whether one of them is larger than ever before.
+func (f *figures) reach(c move.Copy) bool {
+	before := *f
+	f.bytesDone, f.bytesTotal = max(f.bytesDone, c.BytesDone), max(f.bytesTotal, c.BytesTotal)
+	f.filesDone, f.filesTotal = max(f.filesDone, c.FilesDone), max(f.filesTotal, c.FilesTotal)
+	return *f != before
+}
+
+// change changes what is reported. Only a figure that is larger than ever before is progress: an
+// attempt that repeats what an earlier one did leaves the time as it is, so that the enforcer sees
+// that the copy stalls.
 func (p *puller) change(edit func(*move.Copy)) {
 	p.mu.Lock()
 	edit(&p.copied)
+	if p.most.reach(p.copied) {
+		p.copied.At = p.cfg.Now().UTC()
+	}
 	p.mu.Unlock()
 	select {
 	case p.kick <- struct{}{}:
@@ -198,7 +240,6 @@ func (p *puller) write(ctx context.Context, next move.Copy) error {
 	if mv == nil || mv.ID != p.mv.ID {
 		return nil // the work for it ends
 	}
-	next.At = p.cfg.Now().UTC()
 	_, err = p.cfg.Store.Commit(ctx, store.Txn{
 		Fences: []store.Fence{fence}, Guards: []store.Guard{store.Unchanged(keys.Move(mv.Instance), mv.ModRev)},
 		Writes: []store.Write{store.Replace(key, next, have.ModRev)},

@@ -61,6 +61,18 @@ type Place struct {
 	// User is the user that new files belong to; empty means the owner of their directory.
 	User string
 	Plan fleet.Plan
+	// Instance is whose directory it is, and Generation the latest one that was prepared in it.
+	Instance   fleet.InstanceID
+	Generation int64
+	// Allowed returns why the directory may not be changed now; nil allows every change.
+	Allowed func() error
+}
+
+func (p Place) allowed() error {
+	if p.Allowed == nil {
+		return nil
+	}
+	return p.Allowed()
 }
 
 // key identifies the directory across instances and generations.
@@ -86,6 +98,9 @@ func (e *Editor) Write(ctx context.Context, p Place, w client.FileWrite, body io
 
 // write performs a write with a staged content. Without one it only checks the write.
 func (e *Editor) write(p Place, w client.FileWrite, staged *staged) (done client.FileChange, err error) {
+	if err := p.allowed(); err != nil { // again after an upload, which may take long
+		return done, err
+	}
 	at, err := p.find(w.Path, true, staged != nil)
 	if err != nil {
 		return done, err
@@ -160,6 +175,9 @@ func (p Place) hidesNothing(at *target, s *staged) error {
 // Edit performs one operation. Errors are those of client.EditFile.
 func (e *Editor) Edit(p Place, o client.FileEdit) (client.FileChange, error) {
 	defer e.lock(p.key())()
+	if err := p.allowed(); err != nil {
+		return client.FileChange{}, err
+	}
 	switch o.Op {
 	case client.FileMkdir:
 		return e.mkdir(p, o)

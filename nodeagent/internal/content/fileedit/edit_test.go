@@ -665,3 +665,31 @@ func TestAnyChangesCanBeUndone(t *testing.T) {
 		d.unharmed(t)
 	})
 }
+
+func TestNothingChangesWhileItIsNotAllowed(t *testing.T) {
+	d := newDesk(t, map[string]string{"a": "1"})
+	conflict := errs.New(errs.Conflict, "it moves")
+	d.place.Allowed = func() error { return conflict }
+	for _, e := range []client.FileEdit{
+		{Op: client.FileMkdir, Path: "b"}, {Op: client.FileRename, Path: "a", To: "b"}, {Op: client.FileDelete, Path: "a"},
+	} {
+		if _, err := d.edit(e); !errs.Is(err, errs.Conflict) {
+			t.Errorf("%s: %v", e.Op, err)
+		}
+	}
+	if _, err := d.put(t, client.FileWrite{Path: "a"}, "2"); !errs.Is(err, errs.Conflict) {
+		t.Errorf("a write: %v", err)
+	}
+	calls := 0
+	d.place.Allowed = func() error { // the move begins during the upload
+		if calls++; calls > 1 {
+			return conflict
+		}
+		return nil
+	}
+	if _, err := d.put(t, client.FileWrite{Path: "a"}, "2"); !errs.Is(err, errs.Conflict) {
+		t.Errorf("a write that began before: %v", err)
+	}
+	d.has(t, "a", "1")
+	d.has(t, "b", "")
+}

@@ -56,7 +56,10 @@ func (i *Instance) Editable(ctx context.Context) (fileedit.Place, error) {
 		return fileedit.Place{}, errs.New(errs.Conflict, "the instance is not static: its directory is built from the templates at each start and removed at its end. Change a template, or make the group static")
 	}
 	plan := i.deps.request(p.placement, p.plan, nil).Plan
-	return fileedit.Place{Viewer: viewer, Group: string(p.placement.Group), Name: p.placement.Name, User: plan.Confine.User, Plan: plan}, nil
+	return fileedit.Place{
+		Viewer: viewer, Group: string(p.placement.Group), Name: p.placement.Name, User: plan.Confine.User, Plan: plan,
+		Instance: p.placement.Instance, Generation: p.placement.Generation,
+	}, nil
 }
 
 // withheld selects the variables with restricted visibility. It leaves out values that occur

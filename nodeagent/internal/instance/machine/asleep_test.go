@@ -57,3 +57,19 @@ func TestAStopIsStrongerThanSleep(t *testing.T) {
 func TestACrashBeforeTheOrderIsNoSleep(t *testing.T) {
 	running(t, func(p *fleet.Plan) { p.OnCrash = fleet.CrashStop }).on(exited(1, 1), order(1, fleet.OrderSleep)).is(machine.Ended, fleet.Crashed, fleet.ReasonExited)
 }
+
+func TestARestartOfTheHostBuildsTheDirectoryAgain(t *testing.T) {
+	for what, events := range map[string][]machine.Event{
+		"while it starts": {prepared(2, restarting)},
+		"while it runs":   {prepared(2, restarting), started(2)},
+	} {
+		s := asleep(t).on(placed(2)).on(events...).on(machine.Recovered{})
+		if !s.state.Slept {
+			t.Errorf("%s: a restart of the agent builds the directory again", what)
+		}
+		s.on(machine.Lost{Run: 2, Rebooted: true}).did(machine.Prepare{Run: 3})
+		if s.state.Slept {
+			t.Errorf("%s: a directory that a power cut may have damaged is kept", what)
+		}
+	}
+}

@@ -189,6 +189,7 @@ func (t *step) restart(v verdict, exit fleet.Exit, rebooted bool, at time.Time) 
 	case rebooted: // a power cut may have damaged the directory
 		t.showRestart(v, exit, "it is started again")
 		t.Run++
+		t.Slept = false
 		t.prepare()
 	case len(t.Crashes) == 1 && !t.Status.OnlineAt.IsZero():
 		t.Level--
@@ -343,6 +344,7 @@ func (t *step) relaunch(rebooted bool) {
 		return
 	}
 	t.Run++
+	t.Slept = false
 	t.prepare()
 }
 

@@ -71,7 +71,7 @@ type State struct {
 	// Notes are warnings from the preparation, for the status message.
 	Notes string `json:"notes,omitempty"`
 	// Slept is true if an earlier generation with the same plan was asleep when this one began. The
-	// directory is that one's.
+	// directory is that one's. A restart of the host resets it, so that the directory is built again.
 	Slept bool `json:"slept,omitempty"`
 	// Orphan is true if the placement was deleted.
 	Orphan bool `json:"orphan,omitempty"`

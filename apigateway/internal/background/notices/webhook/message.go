@@ -105,6 +105,8 @@ func SeverityOf(eventType string, fields map[string]any) notice.Severity {
 		return notice.Warning
 	case "DEPLOYMENT_COMPLETED":
 		return failed("outcome", "COMPLETED", "CANCELLED")
+	case "INSTANCE_MOVE_ENDED":
+		return failed("step", "DONE", "CANCELED")
 	case "SCHEDULE_RUN_ENDED":
 		return failed("result", "COMPLETED", "SKIPPED", "CANCELED")
 	}
@@ -141,6 +143,8 @@ func Text(e Event) string {
 		return sentence("Deployment "+f("revision")+" of group "+f("groupName")+" was rolled back", f("message"))
 	case "GROUP_SCALED":
 		return sentence("Group "+f("group")+" needs "+f("to")+" instances instead of "+f("from"), f("message"))
+	case "INSTANCE_MOVE_ENDED":
+		return sentence("The move of "+f("instanceId")+" from "+f("from")+" to "+f("to")+" ended: "+f("step"), f("message"))
 	case "SCHEDULE_RUN_ENDED":
 		return sentence("Run "+f("run")+" of schedule "+f("schedule")+" ended: "+f("result"), f("message"))
 	}

@@ -150,6 +150,9 @@ func TestOnlyFailuresAreUrgent(t *testing.T) {
 		{"GROUP_CRASH_LOOP", "", "", notice.Critical},
 		{"DEPLOYMENT_COMPLETED", "outcome", "COMPLETED", notice.Info},
 		{"DEPLOYMENT_COMPLETED", "outcome", "FAILED", notice.Warning},
+		{"INSTANCE_MOVE_ENDED", "step", "DONE", notice.Info},
+		{"INSTANCE_MOVE_ENDED", "step", "CANCELED", notice.Info},
+		{"INSTANCE_MOVE_ENDED", "step", "FAILED", notice.Warning},
 		{"SCHEDULE_RUN_ENDED", "result", "INTERRUPTED", notice.Warning},
 		{"GROUP_CREATED", "", "", notice.Info},
 	} {
