@@ -293,7 +293,7 @@ func TestInstancesOfARebootedHostStartInStages(t *testing.T) {
 			is = append(is, string(s.status(s.id(n)).Reason))
 		}
 		queued := slices.Repeat([]string{string(fleet.ReasonStartQueued)}, all-2)
-		return await.Unless(slices.Equal(is[:all-2], queued) && is[all-2] == string(fleet.ReasonProcessStarted) && is[all-1] == is[all-2], "%v", is)
+		return await.Unless(slices.Equal(is[:all-2], queued) && is[all-2] == string(fleet.ReasonRestartedInPlace) && is[all-1] == is[all-2], "%v", is)
 	})
 	if err := os.WriteFile(ready, nil, 0o600); err != nil {
 		t.Fatal(err)

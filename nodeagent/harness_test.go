@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -297,14 +299,25 @@ func (s *site) apiUntil(ctx context.Context) (*client.Client, error) {
 	return client.New(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, n.AgentURL, secret), nil
 }
 
+// lastPort makes the ports of tests that run at the same time different.
+var lastPort = func() *atomic.Int64 {
+	var n atomic.Int64
+	n.Store(mathrand.Int64N(10_000))
+	return &n
+}()
+
+// freePort returns a port that is free and that the kernel gives to no outgoing connection.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 20_000 + int(lastPort.Add(1)%10_000)
+		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port between 20000 and 30000 is free")
+	return 0
 }
 
 func (s *site) running(id fleet.InstanceID, path string) string {

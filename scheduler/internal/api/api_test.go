@@ -102,7 +102,7 @@ func TestWhatCannotBeReadIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
 		status             int
 	}{
 		"no JSON":             {"POST", "/v1/simulate", "{", 400},
-		"an unknown field":    {"POST", "/v1/simulate", `{"move":{"node":"n"}}`, 400},
+		"an unknown field":    {"POST", "/v1/simulate", `{"carry":{"node":"n"}}`, 400},
 		"a wrong type":        {"POST", "/v1/simulate", `{"place":{"group":"g","count":"3"}}`, 400},
 		"a fraction":          {"POST", "/v1/simulate", `{"place":{"group":"g","count":1.5}}`, 400},
 		"nothing":             {"POST", "/v1/simulate", `{}`, 422},

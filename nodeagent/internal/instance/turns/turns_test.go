@@ -34,6 +34,20 @@ func (b *book) take(ctx context.Context, t *Turns, id fleet.InstanceID, r Rank) 
 	}
 }
 
+// got returns the order so far.
+func (b *book) got() []fleet.InstanceID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.order)
+}
+
+// restart forgets the order so far.
+func (b *book) restart() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.order = nil
+}
+
 func TestTurnsAreInOrderOfRank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, b := New(Config{Limit: 2, Settle: time.Second}), &book{}
@@ -41,22 +55,22 @@ func TestTurnsAreInOrderOfRank(t *testing.T) {
 			go b.take(t.Context(), turns, fleet.InstanceID(fmt.Sprint(n)), r)
 			synctest.Wait()
 		}
-		if len(b.order) != 0 || b.waits != 6 {
-			t.Fatalf("turns before they have settled: %v, %d wait", b.order, b.waits)
+		if len(b.got()) != 0 || b.waits != 6 {
+			t.Fatalf("turns before they have settled: %v, %d wait", b.got(), b.waits)
 		}
 		<-time.After(time.Second)
 		synctest.Wait()
-		slices.Sort(b.order) // both are granted at the same time
-		if want := []fleet.InstanceID{"2", "5"}; !slices.Equal(b.order, want) {
-			t.Fatalf("the first turns are %v", b.order)
+		first := slices.Sorted(slices.Values(b.got())) // both are granted at the same time
+		if want := []fleet.InstanceID{"2", "5"}; !slices.Equal(first, want) {
+			t.Fatalf("the first turns are %v", first)
 		}
-		b.order = nil
+		b.restart()
 		for _, id := range []fleet.InstanceID{"5", "2", "1", "0"} {
 			turns.Give(id)
 			synctest.Wait()
 		}
-		if want := []fleet.InstanceID{"1", "0", "3", "4"}; !slices.Equal(b.order, want) {
-			t.Errorf("the next turns are %v, want %v", b.order, want)
+		if want := []fleet.InstanceID{"1", "0", "3", "4"}; !slices.Equal(b.got(), want) {
+			t.Errorf("the next turns are %v, want %v", b.got(), want)
 		}
 	})
 }
@@ -68,14 +82,14 @@ func TestATurnEndsAfterItsTime(t *testing.T) {
 		go b.take(t.Context(), turns, "b", Rank{})
 		<-time.After(MaxTurn)
 		synctest.Wait()
-		if len(b.order) != 2 {
-			t.Fatalf("turns %v", b.order)
+		if len(b.got()) != 2 {
+			t.Fatalf("turns %v", b.got())
 		}
 		turns.Give("a") // it has none any more
 		go b.take(t.Context(), turns, "c", Rank{})
 		synctest.Wait()
-		if len(b.order) != 2 {
-			t.Errorf("b lost its turn: %v", b.order)
+		if len(b.got()) != 2 {
+			t.Errorf("b lost its turn: %v", b.got())
 		}
 		turns.Give("b")
 		synctest.Wait()
@@ -90,13 +104,13 @@ func TestTheLimitEnds(t *testing.T) {
 			go b.take(t.Context(), turns, id, Rank{})
 		}
 		synctest.Wait()
-		if len(b.order) != 1 {
-			t.Fatalf("turns %v", b.order)
+		if len(b.got()) != 1 {
+			t.Fatalf("turns %v", b.got())
 		}
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if len(b.order) != 3 {
-			t.Errorf("turns %v after the limit has ended", b.order)
+		if len(b.got()) != 3 {
+			t.Errorf("turns %v after the limit has ended", b.got())
 		}
 		turns.Give("a")
 		turns.Give("b")
@@ -110,8 +124,8 @@ func TestWithoutALimitNothingWaits(t *testing.T) {
 	for n := range 100 {
 		b.take(t.Context(), turns, fleet.InstanceID(fmt.Sprint(n)), Rank{})
 	}
-	if len(b.order) != 100 || b.waits != 0 {
-		t.Errorf("%d turns, %d waited", len(b.order), b.waits)
+	if len(b.got()) != 100 || b.waits != 0 {
+		t.Errorf("%d turns, %d waited", len(b.got()), b.waits)
 	}
 }
 
