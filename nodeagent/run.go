@@ -64,7 +64,7 @@ const (
 	leaveTimeout = 2 * time.Second
 	// stopSlack is added to the longest stop grace when all instances are stopped.
 	stopSlack = 30 * time.Second
-	// defaultPath is the search path of instances when the agent has none.
+	// defaultPath is the search path of instances if the agent has no PATH of its own.
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 

@@ -22,7 +22,7 @@ type Intent struct {
 	// planned.
 	GroupRevision int64 `json:"groupRevision"`
 	// Deployment is the number of the group's latest deployment when the current generation was
-	// planned, 0 if there was none.
+	// planned, 0 before the first one.
 	Deployment int64 `json:"deployment,omitempty"`
 	// Plan is the digest of the current generation's plan.
 	Plan string `json:"plan"`

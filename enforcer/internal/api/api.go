@@ -7,10 +7,8 @@
 package api
 
 import (
-	"crypto/subtle"
 	"encoding/json"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/orreryhq/orrery/enforcer/client"
@@ -62,20 +60,8 @@ func Handler(replay Replay, secret string) http.Handler {
 	})
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	outer.Handle("/", guard(secret, mux))
+	outer.Handle("/", wire.Guard(secret, mux))
 	return outer
-}
-
-// guard rejects calls without the cluster secret.
-func guard(secret string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || secret == "" || subtle.ConstantTimeCompare([]byte(token), []byte(secret)) != 1 {
-			fail(w, errs.New(errs.Unauthenticated, "this call needs the cluster secret"))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 func fail(w http.ResponseWriter, err error) { wire.Encode(w, wire.Internal, "", err) }

@@ -87,7 +87,7 @@ func editFiles(all Instances, moves Moves, editor *fileedit.Editor, turns chan s
 			return nil, err
 		}
 		defer release(turns)
-		return editor.Edit(place, e)
+		return editor.Edit(ctx, place, e)
 	})
 }
 

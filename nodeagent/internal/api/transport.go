@@ -2,10 +2,8 @@ package api
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"net/http"
-	"strings"
 
 	kithttp "github.com/go-kit/kit/transport/http"
 
@@ -52,7 +50,7 @@ func Handler(c Config) http.Handler {
 	inner.Handle("GET /v1/logs/stream", followRecords(c.Records, c.Instances.Logs().Closed()))
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	outer.Handle("/", guard(c.Secret, inner))
+	outer.Handle("/", wire.Guard(c.Secret, inner))
 	return outer
 }
 
@@ -104,18 +102,6 @@ func serveInstance[T any](all Instances, parse func(*http.Request) (T, error), c
 }
 
 func parseNothing(*http.Request) (struct{}, error) { return struct{}{}, nil }
-
-// guard rejects calls without the cluster secret.
-func guard(secret string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || secret == "" || subtle.ConstantTimeCompare([]byte(token), []byte(secret)) != 1 {
-			encodeError(w, errs.New(errs.Unauthenticated, "this call needs the cluster secret"))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
 
 func encodeError(w http.ResponseWriter, err error) { wire.Encode(w, wire.Internal, "", err) }
 

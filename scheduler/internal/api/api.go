@@ -10,11 +10,9 @@ package api
 import (
 	"cmp"
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -63,20 +61,8 @@ func Handler(ask Ask, secret string, l Limits) http.Handler {
 	})
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	outer.Handle("/", guard(secret, mux))
+	outer.Handle("/", wire.Guard(secret, mux))
 	return outer
-}
-
-// guard rejects calls without the cluster secret.
-func guard(secret string, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || secret == "" || subtle.ConstantTimeCompare([]byte(token), []byte(secret)) != 1 {
-			fail(w, errs.New(errs.Unauthenticated, "this call needs the cluster secret"))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 func (a *api) serveExplain(w http.ResponseWriter, r *http.Request) {

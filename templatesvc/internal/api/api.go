@@ -5,17 +5,14 @@ package api
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 
 	kithttp "github.com/go-kit/kit/transport/http"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/client"
 	"github.com/orreryhq/orrery/templatesvc/internal/artifacts"
@@ -55,7 +52,7 @@ func (s *Server) Handler() http.Handler {
 	}
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	outer.Handle("/", authenticate(count(mux, s.Requests), s.Secret))
+	outer.Handle("/", wire.Guard(s.Secret, count(mux, s.Requests)))
 	return outer
 }
 
@@ -83,18 +80,6 @@ func count(mux *http.ServeMux, requests *prometheus.CounterVec) http.Handler {
 		_, route := mux.Handler(r)
 		requests.WithLabelValues(route).Inc()
 		mux.ServeHTTP(w, r)
-	})
-}
-
-// authenticate refuses requests without the cluster secret.
-func authenticate(next http.Handler, secret string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(secret)) != 1 {
-			wire.Encode(w, wire.Internal, "", errs.New(errs.Unauthenticated, "the cluster secret is missing or wrong"))
-			return
-		}
-		next.ServeHTTP(w, r)
 	})
 }
 

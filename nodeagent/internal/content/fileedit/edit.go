@@ -173,7 +173,7 @@ func (p Place) hidesNothing(at *target, s *staged) error {
 }
 
 // Edit performs one operation. Errors are those of client.EditFile.
-func (e *Editor) Edit(p Place, o client.FileEdit) (client.FileChange, error) {
+func (e *Editor) Edit(ctx context.Context, p Place, o client.FileEdit) (client.FileChange, error) {
 	defer e.lock(p.key())()
 	if err := p.allowed(); err != nil {
 		return client.FileChange{}, err
@@ -186,7 +186,7 @@ func (e *Editor) Edit(p Place, o client.FileEdit) (client.FileChange, error) {
 	case client.FileDelete:
 		return e.remove(p, o)
 	case client.FileRestore:
-		return e.restore(p, o)
+		return e.restore(ctx, p, o)
 	}
 	return client.FileChange{}, errs.Field("op", "must be mkdir, rename, delete or restore, is %q", o.Op)
 }

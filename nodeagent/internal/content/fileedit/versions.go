@@ -364,7 +364,7 @@ func (e *Editor) Versions(p Place, name string) (client.FileVersions, error) {
 
 // restore writes a version back to its path. It keeps what the version replaces. A directory is
 // restored only where nothing exists, and its version ends.
-func (e *Editor) restore(p Place, o client.FileEdit) (done client.FileChange, err error) {
+func (e *Editor) restore(ctx context.Context, p Place, o client.FileEdit) (done client.FileChange, err error) {
 	v := e.find(p, o.Version)
 	if v == nil {
 		return done, &errs.Error{Kind: errs.NotFound, Field: "version", Message: "there is no such version: list the versions of the file; they are kept for a day, and the oldest ones are removed earlier when there are too many"}
@@ -381,7 +381,7 @@ func (e *Editor) restore(p Place, o client.FileEdit) (done client.FileChange, er
 		return done, changeError(v.Path, err)
 	}
 	defer from.Close()
-	s, err := e.stage(context.Background(), from, e.cfg.MaxBytes)
+	s, err := e.stage(ctx, from, e.cfg.MaxBytes)
 	if err != nil {
 		return done, err
 	}
