@@ -1,0 +1,351 @@
+package orrery
+
+import (
+	"bytes"
+	"context"
+	cryptorand "crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Config configures a Client.
+type Config struct {
+	// Addresses are the base URLs of the gateways, for example http://127.0.0.1:8080. A request goes to
+	// the gateway that answered last, and to the next one when that does not answer.
+	Addresses []string
+	// Credentials give the token of each request. Without them only public routes answer.
+	Credentials Credentials
+	// HTTPClient sends the requests. The default has connection timeouts but no total timeout, because
+	// streams do not end: bound other calls with their context.
+	HTTPClient *http.Client
+	// UserAgent names the program. The default is orrery-sdk.
+	UserAgent string
+	// MaxAttempts is how often a request is sent at most; 0 means 4, 1 disables retries.
+	MaxAttempts int
+}
+
+// Credentials supply bearer tokens. They are used concurrently.
+type Credentials interface {
+	// Token returns the token for a request. rejected is the token that a gateway just refused with
+	// 401, or empty. If Token has no other one than that, it returns it again.
+	Token(ctx context.Context, rejected string) (string, error)
+}
+
+// StaticToken is a token that does not change, such as an API token.
+type StaticToken string
+
+// Token returns the token.
+func (t StaticToken) Token(context.Context, string) (string, error) { return string(t), nil }
+
+// Client calls gateways. Create it with New. It may be used concurrently.
+type Client struct {
+	addresses   []*url.URL
+	current     atomic.Int64 // index of the gateway that answered last
+	credentials Credentials
+	http        *http.Client
+	userAgent   string
+	maxAttempts int
+}
+
+// defaultAttempts is Config.MaxAttempts if it is 0.
+const defaultAttempts = 4
+
+// New returns a Client. It fails if an address is not an absolute http or https URL.
+func New(config Config) (*Client, error) {
+	c := &Client{
+		credentials: config.Credentials, http: config.HTTPClient,
+		userAgent: config.UserAgent, maxAttempts: config.MaxAttempts,
+	}
+	if len(config.Addresses) == 0 {
+		return nil, errors.New("the client needs the address of a gateway, for example http://127.0.0.1:8080")
+	}
+	for _, address := range config.Addresses {
+		u, err := url.Parse(address)
+		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			return nil, fmt.Errorf("address %q is not a URL like http://127.0.0.1:8080", address)
+		}
+		u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+		c.addresses = append(c.addresses, u)
+	}
+	if c.http == nil {
+		c.http = &http.Client{Transport: transport()}
+	}
+	if c.userAgent == "" {
+		c.userAgent = "orrery-sdk"
+	}
+	if c.maxAttempts == 0 {
+		c.maxAttempts = defaultAttempts
+	}
+	return c, nil
+}
+
+// transport returns a transport that gives up on gateways that do not accept connections or do not
+// begin to answer.
+func transport() *http.Transport {
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   5 * time.Second,
+		ResponseHeaderTimeout: 90 * time.Second, // some calls wait up to a minute for their effect
+		MaxIdleConnsPerHost:   16,
+		IdleConnTimeout:       90 * time.Second,
+		ForceAttemptHTTP2:     true,
+	}
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Address returns the base URL of the gateway that answered last.
+func (c *Client) Address() string { return c.address(0).String() }
+
+// address returns the gateway that is offset places behind the current one.
+func (c *Client) address(offset int) *url.URL {
+	return c.addresses[(int(c.current.Load())+offset)%len(c.addresses)]
+}
+
+// advance makes the gateway after failed the current one, unless another request did so already.
+func (c *Client) advance(failed *url.URL) {
+	i := slices.Index(c.addresses, failed)
+	c.current.CompareAndSwap(int64(i), int64((i+1)%len(c.addresses)))
+}
+
+// Request is a call of the API, for operations that have no method, and for answers whose unknown
+// fields matter.
+type Request struct {
+	// Method is the HTTP method.
+	Method string
+	// Path is the escaped path below the address of the gateway, for example /api/v1/groups/lobby.
+	Path string
+	// Query and Header are added to the request. They may be nil.
+	Query  url.Values
+	Header http.Header
+	// Body is encoded as JSON, unless it is nil or a *Content.
+	Body any
+}
+
+// Content is a body that is not JSON.
+type Content struct {
+	// Type is the media type.
+	Type string
+	// Open returns the bytes from the start. It is called for each attempt.
+	Open func() (io.ReadCloser, error)
+	// Size is the number of bytes; 0 if unknown.
+	Size int64
+}
+
+// Call sends a request and decodes the JSON answer into the value that into points at. A nil into
+// discards the answer. It returns *Error if the gateway refused, and *UnreachableError if none
+// answered.
+func (c *Client) Call(ctx context.Context, request Request, into any) error {
+	response, err := c.Do(ctx, request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if into == nil || response.StatusCode == http.StatusNoContent {
+		_, err = io.Copy(io.Discard, response.Body)
+	} else {
+		err = json.NewDecoder(response.Body).Decode(into)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: the answer was cut or is not JSON: %w", request.Method, request.Path, err)
+	}
+	if t, ok := into.(tagged); ok {
+		t.setETag(response.Header.Get("ETag"))
+	}
+	return nil
+}
+
+// tagged is a decoded object that remembers its ETag.
+type tagged interface{ setETag(tag string) }
+
+// Do sends a request and returns an answer with a status below 400. The caller closes its body. Do
+// retries, moves on to the next gateway, and asks the credentials once for another token after a
+// 401.
+func (c *Client) Do(ctx context.Context, request Request) (*http.Response, error) {
+	body, err := encode(request.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", request.Method, request.Path, err)
+	}
+	header := request.Header.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	if request.Method == http.MethodPost && header.Get("Idempotency-Key") == "" {
+		header.Set("Idempotency-Key", cryptorand.Text())
+	}
+	request.Header = header
+	token, err := c.token(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	renewed := false
+	for attempt := 1; ; attempt++ {
+		address := c.address(0)
+		response, err := c.send(ctx, address, request, body, token)
+		if err == nil && response.StatusCode < http.StatusBadRequest {
+			return response, nil
+		}
+		failure := c.failureOf(ctx, address, response, err)
+		if errors.Is(failure, ErrUnauthenticated) && !renewed && token != "" {
+			renewed = true
+			fresh, err := c.token(ctx, token)
+			if err != nil {
+				return nil, err
+			}
+			if fresh != token {
+				token = fresh
+				continue
+			}
+		}
+		if !retryable(request.Method, failure) || attempt >= c.maxAttempts {
+			return nil, failure
+		}
+		if err := pause(ctx, failure, attempt); err != nil {
+			return nil, failure
+		}
+	}
+}
+
+func (c *Client) token(ctx context.Context, rejected string) (string, error) {
+	if c.credentials == nil {
+		return "", nil
+	}
+	return c.credentials.Token(ctx, rejected)
+}
+
+// failureOf returns the error of an attempt. After a gateway that did not answer it moves on to the
+// next one.
+func (c *Client) failureOf(ctx context.Context, address *url.URL, response *http.Response, err error) error {
+	if err == nil {
+		refusal := errorOf(response)
+		if errors.Is(refusal, ErrUnavailable) {
+			c.advance(address)
+		}
+		return refusal
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c.advance(address)
+	return &UnreachableError{Address: address.String(), Err: cause(err)}
+}
+
+// cause returns err without the method and the URL, which net/http repeats.
+func cause(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// send makes one attempt.
+func (c *Client) send(ctx context.Context, address *url.URL, request Request, body *Content, token string) (*http.Response, error) {
+	target := address.String() + request.Path
+	if len(request.Query) > 0 {
+		target += "?" + request.Query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, request.Method, target, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	r.Header = request.Header.Clone()
+	if body != nil {
+		if r.Body, err = body.Open(); err != nil {
+			return nil, err
+		}
+		r.ContentLength = body.Size
+		if r.ContentLength == 0 {
+			r.ContentLength = -1
+		}
+		r.Header.Set("Content-Type", body.Type)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	if r.Header.Get("Accept") == "" {
+		r.Header.Set("Accept", "application/json")
+	}
+	r.Header.Set("User-Agent", c.userAgent)
+	return c.http.Do(r)
+}
+
+// encode returns the body of a request; nil if it has none.
+func encode(body any) (*Content, error) {
+	if body == nil {
+		return nil, nil
+	}
+	if content, ok := body.(*Content); ok {
+		return content, nil
+	}
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	return &Content{
+		Type: "application/json", Size: int64(len(encoded)),
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(encoded)), nil },
+	}, nil
+}
+
+// retryable reports whether a request may be sent again after failure. POST carries an idempotency
+// key and GET changes nothing. Other methods are repeated only if the gateway did not act: a
+// repeated DELETE would answer 404, and a repeated If-Match 412.
+func retryable(method string, failure error) bool {
+	if errors.Is(failure, ErrUnavailable) {
+		return true
+	}
+	if !errors.Is(failure, ErrUnreachable) {
+		return false
+	}
+	if method == http.MethodGet || method == http.MethodHead || method == http.MethodPost {
+		return true
+	}
+	var dial *net.OpError
+	return errors.As(failure, &dial) && dial.Op == "dial"
+}
+
+const (
+	// firstPause and longestPause bound the random pause between two attempts.
+	firstPause   = 100 * time.Millisecond
+	longestPause = 5 * time.Second
+	// longestRetryAfter is how long a gateway may ask to wait. A longer pause is left to the caller.
+	longestRetryAfter = 10 * time.Second
+)
+
+// pause waits before the next attempt: as long as the gateway asked, or exponentially longer with
+// full jitter. It fails at once if the gateway or the context forbids another attempt in time.
+func pause(ctx context.Context, failure error, attempt int) error {
+	limit := min(firstPause<<(attempt-1), longestPause)
+	wait := rand.N(limit)
+	var refusal *Error
+	if errors.As(failure, &refusal) && refusal.RetryAfter > 0 {
+		wait = refusal.RetryAfter
+	}
+	if wait > longestRetryAfter {
+		return failure
+	}
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
+		return context.DeadlineExceeded
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,19 @@
+// Package orrery is a client of Orrery's HTTP API, /api/v1.
+//
+// New returns a Client of one or more gateways. It has a method for every operation of the
+// OpenAPI description, with the types of the description. Requests are retried when a gateway
+// cannot be reached or asks for a pause, and creating requests carry an idempotency key, so that a
+// retry has no second effect.
+//
+//	client, err := orrery.New(orrery.Config{
+//		Addresses:   []string{"http://127.0.0.1:8080"},
+//		Credentials: orrery.StaticToken(os.Getenv("ORRERY_TOKEN")),
+//	})
+//	group, err := client.GetGroup(ctx, "lobby")
+//
+// Errors of a gateway are *Error. Use errors.Is with ErrNotFound and the other sentinels to
+// decide by their kind.
+//
+// Events, consoles and logs are streams that continue where they were after a connection was
+// lost, at any gateway.
+package orrery

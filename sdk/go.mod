@@ -1,0 +1,3 @@
+module github.com/orreryhq/orrery/sdk
+
+go 1.26.0
