@@ -1,0 +1,205 @@
+// Package app gives commands what they need from outside: the server, the terminal, the settings,
+// and one way to print, ask and report.
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/settings"
+	orrery "github.com/orreryhq/orrery/sdk"
+	"golang.org/x/term"
+)
+
+// App is passed to every command.
+type App struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+	// Env returns a variable of the environment.
+	Env func(name string) string
+	// Settings are those of the user.
+	Settings *settings.Store
+	// Flags are the flags that all commands have.
+	Flags Flags
+	// Interactive says that a person sits in front of In and Err.
+	Interactive bool
+	// Width and Height are those of the terminal of Out; 0 if it is not a terminal.
+	Width, Height int
+
+	lines *bufio.Reader
+}
+
+// Flags are the flags that all commands have.
+type Flags struct {
+	// Context is the name of the context to use; empty means the current one.
+	Context string
+	// Server is the URL of a gateway, used instead of those of the context.
+	Server string
+	// Output is the value of -o.
+	Output string
+	// NoInput makes the command fail where it would ask.
+	NoInput bool
+	// NoHeaders omits the headings of tables.
+	NoHeaders bool
+	// Timeout bounds the command; 0 means no bound.
+	Timeout time.Duration
+}
+
+// New returns the App of this process.
+func New() (*App, error) {
+	path, err := settings.DefaultPath(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	var keyring settings.Keyring
+	if os.Getenv("DBUS_SESSION_BUS_ADDRESS") != "" || hasNativeKeyring {
+		keyring = settings.DesktopKeyring{}
+	}
+	a := &App{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Settings: settings.New(path, keyring),
+		Interactive: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
+	}
+	if term.IsTerminal(int(os.Stdout.Fd())) {
+		if a.Width, a.Height, err = term.GetSize(int(os.Stdout.Fd())); err != nil || a.Width <= 0 {
+			a.Width, a.Height = 80, 24
+		}
+	}
+	return a, nil
+}
+
+// Version returns the version of this program.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "dev"
+}
+
+// version is set by the linker.
+var version string
+
+// defaultServer is where a standalone listens.
+const defaultServer = "http://127.0.0.1:8080"
+
+// Target is the server that a command talks to.
+type Target struct {
+	// Context is the name of the context; empty if --server or ORRERY_SERVER chose the server.
+	Context string
+	Servers []string
+	// Group is the group that the context names for --group.
+	Group string
+}
+
+// Target returns the server of the flags, the environment or the settings, in this order.
+func (a *App) Target() (Target, error) {
+	if server := first(a.Flags.Server, a.Env("ORRERY_SERVER")); server != "" {
+		return Target{Servers: []string{server}}, nil
+	}
+	file, err := a.Settings.Read()
+	if err != nil {
+		return Target{}, err
+	}
+	name := first(a.Flags.Context, a.Env("ORRERY_CONTEXT"), file.Current)
+	if name == "" {
+		return Target{Servers: []string{defaultServer}}, nil
+	}
+	c := file.Find(name)
+	if c == nil {
+		return Target{}, exit.With(exit.NotFound, fmt.Errorf("there is no context %q", name), DidYouMean(name, file.Names(), "orrery context list shows the contexts"))
+	}
+	return Target{Context: name, Servers: c.Servers, Group: c.Group}, nil
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// Client returns a client of the target with the login of the context, or with the token in ORRERY_TOKEN.
+func (a *App) Client() (*orrery.Client, error) {
+	target, err := a.Target()
+	if err != nil {
+		return nil, err
+	}
+	return a.ClientOf(target)
+}
+
+// ClientOf returns a client of a target.
+func (a *App) ClientOf(target Target) (*orrery.Client, error) {
+	config := orrery.Config{Addresses: target.Servers, UserAgent: "orrery/" + Version()}
+	switch token := a.Env("ORRERY_TOKEN"); {
+	case token != "":
+		config.Credentials = orrery.StaticToken(token)
+	case target.Context != "":
+		anonymous, err := orrery.New(config)
+		if err != nil {
+			return nil, exit.With(exit.Usage, err, "")
+		}
+		config.Credentials = a.Settings.Credentials(target.Context, func(ctx context.Context, refreshToken string) (*settings.Login, error) {
+			return refresh(ctx, anonymous, refreshToken)
+		})
+	}
+	client, err := orrery.New(config)
+	return client, exit.With(exit.Usage, err, "")
+}
+
+// Printer returns the printer of -o.
+func (a *App) Printer() (output.Printer, error) {
+	format, err := output.ParseFormat(a.Flags.Output)
+	if err != nil {
+		return output.Printer{}, exit.With(exit.Usage, err, "")
+	}
+	return output.Printer{Out: a.Out, Format: format, Style: a.Style(), Width: a.Width, NoHeaders: a.Flags.NoHeaders}, nil
+}
+
+// Style returns the style of standard output: colours on a terminal, unless NO_COLOR is set.
+func (a *App) Style() output.Style {
+	return output.Style{Colour: a.Width > 0 && a.Env("NO_COLOR") == "" && a.Env("TERM") != "dumb"}
+}
+
+// Context returns a context that ends with --timeout.
+func (a *App) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if a.Flags.Timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, a.Flags.Timeout)
+}
+
+// Notef prints a line for people to standard error.
+func (a *App) Notef(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }
+
+// Report prints what a command did: the sentence, or with -o json and the like the answer of the server.
+func (a *App) Report(answer any, format string, args ...any) error {
+	printer, err := a.Printer()
+	if err != nil {
+		return err
+	}
+	if printer.Format.ForPeople() || answer == nil {
+		_, err := fmt.Fprintf(a.Out, format+"\n", args...)
+		return err
+	}
+	row, err := Row(answer)
+	if err != nil {
+		return err
+	}
+	return printer.Object(nil, "id", row)
+}
+
+// errNoTerminal is why a question was not asked.
+var errNoTerminal = errors.New("there is no terminal to ask on")

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"golang.org/x/term"
+)
+
+// Confirm asks a question and returns nil if the answer is yes. flag is what answers it without a
+// terminal, for example --yes.
+func (a *App) Confirm(question, flag string) error {
+	if err := a.mayAsk(question, flag); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Err, "%s [y/N] ", question)
+	answer, err := a.readLine()
+	if err != nil {
+		return err
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return exit.With(exit.Failed, errors.New("not confirmed; nothing was changed"), "")
+}
+
+// Ask asks for a text. An empty answer is fallback.
+func (a *App) Ask(question, fallback, flag string) (string, error) {
+	if err := a.mayAsk(question, flag); err != nil {
+		return "", err
+	}
+	if fallback != "" {
+		question += " [" + fallback + "]"
+	}
+	fmt.Fprintf(a.Err, "%s: ", question)
+	answer, err := a.readLine()
+	return first(strings.TrimSpace(answer), fallback), err
+}
+
+// AskSecret asks for a text that is not shown.
+func (a *App) AskSecret(question, flag string) (string, error) {
+	if err := a.mayAsk(question, flag); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(a.Err, "%s: ", question)
+	defer fmt.Fprintln(a.Err)
+	in, ok := a.In.(*os.File)
+	if !ok {
+		line, err := a.readLine()
+		return strings.TrimRight(line, "\r\n"), err
+	}
+	secret, err := term.ReadPassword(int(in.Fd()))
+	return string(secret), err
+}
+
+func (a *App) mayAsk(question, flag string) error {
+	if a.Interactive && !a.Flags.NoInput {
+		return nil
+	}
+	err := fmt.Errorf("%s: %w", strings.TrimRight(question, " :?"), errNoTerminal)
+	return exit.With(exit.Usage, err, "pass "+flag)
+}
+
+func (a *App) readLine() (string, error) {
+	if a.lines == nil {
+		a.lines = bufio.NewReader(a.In)
+	}
+	line, err := a.lines.ReadString('\n')
+	if errors.Is(err, io.EOF) && line != "" {
+		err = nil
+	}
+	return line, err
+}
+
+// stdinLimit bounds what is read from standard input.
+const stdinLimit = 16 << 20
+
+// ReadFile returns the content of a file, or of standard input if name is "-".
+func (a *App) ReadFile(name string) ([]byte, error) {
+	if name != "-" {
+		return os.ReadFile(name)
+	}
+	content, err := io.ReadAll(io.LimitReader(a.In, stdinLimit+1))
+	if err == nil && len(content) > stdinLimit {
+		return nil, fmt.Errorf("standard input has more than %d MiB; pass a file instead", stdinLimit>>20)
+	}
+	return content, err
+}
+
+// ReadSecret returns the secret in a file (or standard input for "-"), without the line break at its end. Without a file
+// it asks.
+func (a *App) ReadSecret(file, question, flag string) (string, error) {
+	if file == "" {
+		return a.AskSecret(question, flag)
+	}
+	content, err := a.ReadFile(file)
+	return strings.TrimRight(string(content), "\r\n"), err
+}

@@ -1,0 +1,138 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	orrery "github.com/orreryhq/orrery/sdk"
+	"github.com/tidwall/gjson"
+)
+
+// Row returns a value as the JSON that a Printer takes.
+func Row(value any) (output.Row, error) {
+	if row, ok := value.(output.Row); ok {
+		return row, nil
+	}
+	return json.Marshal(value)
+}
+
+const (
+	// defaultPageSize is that of kinds without one.
+	defaultPageSize = 500
+	// maxPages bounds a list.
+	maxPages = 10_000
+)
+
+// List returns all objects of a kind. query may be nil. The rows have every field that the server
+// sent, also those that this version does not know.
+func List(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group string, query url.Values) ([]output.Row, error) {
+	var rows []output.Row
+	size := kind.PageSize
+	if size == 0 {
+		size = defaultPageSize
+	}
+	for page := 1; page <= maxPages; page++ {
+		q := url.Values{"page": {strconv.Itoa(page)}, "pageSize": {strconv.Itoa(size)}}
+		for name, values := range query {
+			q[name] = values
+		}
+		var body json.RawMessage
+		if err := client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: kind.ListPath(group), Query: q}, &body); err != nil {
+			return nil, err
+		}
+		found := rowsOf(body, kind)
+		rows = append(rows, found...)
+		total := gjson.GetBytes(body, "total")
+		if len(found) == 0 || !total.Exists() || int64(len(rows)) >= total.Int() {
+			return rows, nil
+		}
+	}
+	return rows, nil
+}
+
+// rowsOf returns the objects of a list.
+func rowsOf(body []byte, kind *kinds.Kind) []output.Row {
+	data := gjson.ParseBytes(body)
+	if !data.IsArray() {
+		data = data.Get(first(kind.Data, "data"))
+	}
+	var rows []output.Row
+	data.ForEach(func(_, value gjson.Result) bool {
+		rows = append(rows, output.Row(value.Raw))
+		return true
+	})
+	return rows
+}
+
+// Get returns one object and its ETag. If the name does not exist, the error names similar ones.
+func Get(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group, name string) (output.Row, string, error) {
+	if kind.ListOnly {
+		row, err := search(ctx, client, kind, group, name)
+		return row, "", err
+	}
+	var body json.RawMessage
+	response, err := client.Do(ctx, orrery.Request{Method: http.MethodGet, Path: kind.ObjectPath(group, name)})
+	if err != nil {
+		return nil, "", Suggest(ctx, client, err, kind, group, name)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+		return nil, "", fmt.Errorf("%s %s: the answer was cut or is not JSON: %w", kind.Name, name, err)
+	}
+	return body, response.Header.Get("ETag"), nil
+}
+
+func search(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group, name string) (output.Row, error) {
+	rows, err := List(ctx, client, kind, group, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if gjson.GetBytes(row, kind.NameField).String() == name || kind.Title != "" && gjson.GetBytes(row, kind.Title).String() == name {
+			return row, nil
+		}
+	}
+	return nil, notFound(kind, name, namesOf(rows, kind))
+}
+
+// Names returns the names of all objects of a kind.
+func Names(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group string) ([]string, error) {
+	rows, err := List(ctx, client, kind, group, nil)
+	return namesOf(rows, kind), err
+}
+
+func namesOf(rows []output.Row, kind *kinds.Kind) []string {
+	var names []string
+	for _, row := range rows {
+		names = append(names, gjson.GetBytes(row, kind.NameField).String())
+	}
+	return names
+}
+
+// Suggest adds similar names to a 404 about the object name of a kind. Other errors stay as they
+// are.
+func Suggest(ctx context.Context, client *orrery.Client, err error, kind *kinds.Kind, group, name string) error {
+	var refusal *orrery.Error
+	if !errors.As(err, &refusal) || refusal.Status != http.StatusNotFound {
+		return err
+	}
+	names, listErr := Names(ctx, client, kind, group)
+	if listErr != nil {
+		return err
+	}
+	return exit.With(exit.NotFound, err, DidYouMean(name, names, fmt.Sprintf("orrery get %s lists them", kind.Plural)))
+}
+
+func notFound(kind *kinds.Kind, name string, names []string) error {
+	err := fmt.Errorf("there is no %s %q", strings.ReplaceAll(kind.Name, "-", " "), name)
+	return exit.With(exit.NotFound, err, DidYouMean(name, names, fmt.Sprintf("orrery get %s lists them", kind.Plural)))
+}

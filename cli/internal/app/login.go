@@ -1,0 +1,41 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/orreryhq/orrery/cli/internal/settings"
+	orrery "github.com/orreryhq/orrery/sdk"
+)
+
+// tokens is what the server answers to a login and to a refresh.
+type tokens struct {
+	Token            string `json:"token"`
+	RefreshToken     string `json:"refreshToken"`
+	ExpiresInSeconds int    `json:"expiresInSeconds"`
+}
+
+func (t tokens) login() *settings.Login {
+	return &settings.Login{
+		Token: t.Token, RefreshToken: t.RefreshToken,
+		ExpiresAt: time.Now().Add(time.Duration(t.ExpiresInSeconds) * time.Second).UTC().Truncate(time.Second),
+	}
+}
+
+// LogIn exchanges a password for a login.
+func LogIn(ctx context.Context, client *orrery.Client, username, password string) (*settings.Login, error) {
+	return exchange(ctx, client, "login", map[string]string{"username": username, "password": password})
+}
+
+func refresh(ctx context.Context, client *orrery.Client, refreshToken string) (*settings.Login, error) {
+	return exchange(ctx, client, "refresh", map[string]string{"refreshToken": refreshToken})
+}
+
+func exchange(ctx context.Context, client *orrery.Client, route string, body any) (*settings.Login, error) {
+	var answer tokens
+	if err := client.Call(ctx, orrery.Request{Method: http.MethodPost, Path: "/api/v1/auth/" + route, Body: body}, &answer); err != nil {
+		return nil, err
+	}
+	return answer.login(), nil
+}

@@ -1,0 +1,110 @@
+// Package command has the parts that the commands share: how they are declared, what their
+// arguments mean, how they select objects, and what completion offers.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/spf13/cobra"
+)
+
+// Spec declares a command.
+type Spec struct {
+	// Use is the usage line without "orrery", for example "scale [group] GROUP --to NUMBER".
+	Use string
+	// Aliases are other names of the command.
+	Aliases []string
+	// Short is the first sentence of the help, in the imperative and without a period.
+	Short string
+	// Long is the rest of the help. It may be empty.
+	Long string
+	// Example has one command a line. Each is run against failing servers by a test.
+	Example string
+	// Args checks the arguments; nil accepts none.
+	Args cobra.PositionalArgs
+	// Complete completes the arguments. It may be nil.
+	Complete cobra.CompletionFunc
+	// Run runs the command; nil if it only has subcommands.
+	Run func(ctx context.Context, args []string) error
+}
+
+// New returns the command of spec. Its context ends with --timeout and with Ctrl-C.
+func New(a *app.App, spec Spec) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: spec.Use, Aliases: spec.Aliases, Short: spec.Short, Example: indent(spec.Example),
+		Args: spec.Args, ValidArgsFunction: spec.Complete, DisableFlagsInUseLine: true,
+	}
+	cmd.Long = spec.Short + "."
+	if spec.Long != "" {
+		cmd.Long += "\n\n" + strings.TrimSpace(spec.Long)
+	}
+	if spec.Args == nil {
+		cmd.Args = None
+	}
+	if spec.Complete == nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	if spec.Run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := a.Context(cmd.Context())
+			defer cancel()
+			return spec.Run(ctx, args)
+		}
+		return cmd
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return noSubcommand(cmd, args) }
+	return cmd
+}
+
+func noSubcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	hint := "see " + cmd.CommandPath() + " --help"
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+		hint = "did you mean " + cmd.CommandPath() + " " + similar[0] + "?"
+	}
+	return exit.With(exit.Usage, fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0]), hint)
+}
+
+func indent(example string) string {
+	lines := strings.Split(strings.TrimSpace(example), "\n")
+	for i, line := range lines {
+		lines[i] = "  " + strings.TrimSpace(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// None accepts no arguments.
+func None(cmd *cobra.Command, args []string) error { return Between(0, 0, "")(cmd, args) }
+
+// Between accepts from least to most arguments; most -1 means any number. what names them in the
+// error, for example "the name of a group".
+func Between(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		hint := "the usage is: orrery " + strings.TrimPrefix(cmd.UseLine(), "orrery ")
+		switch {
+		case len(args) < least:
+			return exit.With(exit.Usage, fmt.Errorf("%s needs %s", cmd.CommandPath(), what), hint)
+		case most >= 0 && len(args) > most && most == 0:
+			return exit.With(exit.Usage, fmt.Errorf("%s takes no arguments, not %q", cmd.CommandPath(), args[0]), hint)
+		case most >= 0 && len(args) > most:
+			return exit.With(exit.Usage, fmt.Errorf("%s takes %s, not also %q", cmd.CommandPath(), what, args[most]), hint)
+		}
+		return nil
+	}
+}
+
+// UsageError returns an error with exit code 2.
+func UsageError(hint, format string, args ...any) error {
+	return exit.With(exit.Usage, fmt.Errorf(format, args...), hint)
+}
+
+// ErrSomeFailed is the error of a command that acted on several objects and printed the failures.
+var ErrSomeFailed = errors.New("some of them failed")

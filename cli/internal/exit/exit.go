@@ -1,0 +1,100 @@
+// Package exit gives each error of a command its exit code and its next step.
+package exit
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	orrery "github.com/orreryhq/orrery/sdk"
+)
+
+// The exit codes. Scripts depend on them.
+const (
+	OK           = 0
+	Failed       = 1   // an error, and input that the server does not accept (422)
+	Usage        = 2   // wrong arguments or flags, or an answer that only a terminal can give
+	Denied       = 3   // 401 and 403
+	NotFound     = 4   // 404, and names that do not exist
+	Unavailable  = 5   // no gateway answers, 429, 503
+	Conflict     = 6   // 409 and 412
+	TimedOut     = 7   // --timeout passed
+	Interrupted  = 130 // Ctrl-C
+	sigPipeQuiet = 141 // the reader of a pipe closed it
+)
+
+// Error is an error with an exit code and a next step.
+type Error struct {
+	// Code is the exit code; 0 means that of Err.
+	Code int
+	// Err says what failed.
+	Err error
+	// Hint is what the user can do next, without a period. It may be empty.
+	Hint string
+}
+
+// Error returns the message of the cause.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// With returns err with an exit code and a hint. With(code, nil, hint) is nil.
+func With(code int, err error, hint string) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Code: code, Err: err, Hint: hint}
+}
+
+// Hint returns err with a next step and the exit code it has.
+func Hint(err error, hint string) error { return With(0, err, hint) }
+
+// CodeOf returns the exit code of err.
+func CodeOf(err error) int {
+	var coded *Error
+	if errors.As(err, &coded) && coded.Code != 0 {
+		return coded.Code
+	}
+	switch {
+	case err == nil:
+		return OK
+	case IsBrokenPipe(err):
+		return sigPipeQuiet
+	case errors.Is(err, context.DeadlineExceeded):
+		return TimedOut
+	case errors.Is(err, context.Canceled):
+		return Interrupted
+	case errors.Is(err, orrery.ErrUnauthenticated), errors.Is(err, orrery.ErrDenied):
+		return Denied
+	case errors.Is(err, orrery.ErrNotFound):
+		return NotFound
+	case errors.Is(err, orrery.ErrUnavailable), errors.Is(err, orrery.ErrUnreachable):
+		return Unavailable
+	case errors.Is(err, orrery.ErrConflict), errors.Is(err, orrery.ErrPreconditionFailed):
+		return Conflict
+	}
+	return Failed
+}
+
+// HintOf returns the next step after err; empty if none is known.
+func HintOf(err error) string {
+	var hinted *Error
+	if errors.As(err, &hinted) && hinted.Hint != "" {
+		return hinted.Hint
+	}
+	var refusal *orrery.Error
+	switch {
+	case errors.Is(err, orrery.ErrUnauthenticated):
+		return "log in: orrery login"
+	case errors.Is(err, orrery.ErrDenied):
+		return "see what you may do: orrery get me"
+	case errors.Is(err, orrery.ErrUnreachable):
+		return "check that Orrery runs there: orrery up starts it on this machine, orrery context list shows the servers you know"
+	case errors.Is(err, orrery.ErrPreconditionFailed):
+		return "somebody changed it meanwhile: read it again and repeat the change"
+	case errors.As(err, &refusal) && refusal.Status == http.StatusTooManyRequests:
+		return "wait a minute and try again"
+	}
+	return ""
+}

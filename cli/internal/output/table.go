@@ -1,0 +1,127 @@
+package output
+
+import (
+	"io"
+	"slices"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+	"github.com/tidwall/gjson"
+)
+
+// gap is what separates two columns.
+const gap = "   "
+
+// table prints rows in aligned columns. On a terminal the last column is cut to its width.
+func (p Printer) table(columns []Column, rows []Row) error {
+	if p.Format.Name != "wide" {
+		columns = slices.DeleteFunc(slices.Clone(columns), func(c Column) bool { return c.Wide })
+	}
+	cells := make([][]string, 0, len(rows)+1)
+	if !p.NoHeaders {
+		cells = append(cells, headers(columns))
+	}
+	for _, row := range rows {
+		cells = append(cells, cellsOf(columns, row))
+	}
+	return p.aligned(cells, func(row, column int, text string) string {
+		switch {
+		case row == 0 && !p.NoHeaders:
+			return p.Style.Bold(text)
+		case columns[column].State:
+			return p.Style.State(text)
+		}
+		return text
+	})
+}
+
+// Lines prints cells in aligned columns without headings.
+func (p Printer) Lines(cells [][]string) error {
+	return p.aligned(cells, func(_, _ int, text string) string { return text })
+}
+
+func headers(columns []Column) []string {
+	out := make([]string, len(columns))
+	for i, c := range columns {
+		out[i] = c.Header
+	}
+	return out
+}
+
+func cellsOf(columns []Column, row Row) []string {
+	out := make([]string, len(columns))
+	for i, c := range columns {
+		field := gjson.GetBytes(row, c.Path)
+		text := field.String()
+		if c.Text != nil {
+			text = c.Text(field)
+		}
+		out[i] = oneLine(text)
+	}
+	return out
+}
+
+// oneLine returns text without characters that would break a table or steer a terminal. An empty
+// text is a dash.
+func oneLine(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// aligned prints cells. paint colours the text of a cell, which does not change its width.
+func (p Printer) aligned(cells [][]string, paint func(row, column int, text string) string) error {
+	widths := widthsOf(cells)
+	var b strings.Builder
+	for r, line := range cells {
+		used := 0
+		for c, text := range line {
+			if c == len(line)-1 {
+				b.WriteString(paint(r, c, p.cut(text, used)))
+				break
+			}
+			b.WriteString(paint(r, c, text))
+			b.WriteString(strings.Repeat(" ", widths[c]-lipgloss.Width(text)))
+			b.WriteString(gap)
+			used += widths[c] + len(gap)
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(p.Out, b.String())
+	return err
+}
+
+func widthsOf(cells [][]string) []int {
+	var widths []int
+	for _, line := range cells {
+		for c, text := range line {
+			if c == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[c] = max(widths[c], lipgloss.Width(text))
+		}
+	}
+	return widths
+}
+
+// shortest is the least number of columns that a cell is cut to.
+const shortest = 12
+
+// cut shortens text that would not fit behind used columns of the terminal.
+func (p Printer) cut(text string, used int) string {
+	room := max(p.Width-used, shortest)
+	if p.Width == 0 || lipgloss.Width(text) <= room {
+		return text
+	}
+	runes := []rune(text)
+	for lipgloss.Width(string(runes)) > room-1 {
+		runes = runes[:len(runes)-1]
+	}
+	return string(runes) + "…"
+}

@@ -1,0 +1,96 @@
+// Package root puts the commands together and turns their errors into exit codes.
+package root
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/verbs/access"
+	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
+	"github.com/spf13/cobra"
+)
+
+// section is a heading of the help with its commands.
+type section struct {
+	id, title string
+	commands  []*cobra.Command
+}
+
+func sections(a *app.App) []section {
+	return []section{
+		{"access", "Log in and choose a server", access.Commands(a)},
+		{"read", "Look at things", reading.Commands(a)},
+	}
+}
+
+// New returns the command orrery with all commands below it.
+func New(a *app.App) *cobra.Command {
+	root := command.New(a, command.Spec{
+		Use:   "orrery",
+		Short: "Run fleets of long-lived processes on your own machines",
+		Long:  "A command is a verb, a kind and a name: orrery get instances, orrery scale group lobby --to 3.",
+		Example: `orrery login
+orrery get instances
+orrery logs lobby-1 -f`,
+	})
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.Version = app.Version()
+	root.SuggestionsMinimumDistance = 2
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return exit.With(exit.Usage, err, "see "+cmd.CommandPath()+" --help")
+	})
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.Flags.Context, "context", "", "`name` of the context to use instead of the current one")
+	flags.StringVar(&a.Flags.Server, "server", "", "`URL` of a gateway to use instead of those of the context")
+	flags.StringVarP(&a.Flags.Output, "output", "o", "", "`format`: "+strings.Join(output.Formats, ", "))
+	flags.BoolVar(&a.Flags.NoInput, "no-input", false, "fail instead of asking")
+	flags.BoolVar(&a.Flags.NoHeaders, "no-headers", false, "print tables without headings")
+	flags.DurationVar(&a.Flags.Timeout, "timeout", 0, "give up after this `duration`, for example 30s; 0 never does")
+	command.CompleteFlag(root, "output", cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp))
+	command.CompleteFlag(root, "context", access.CompleteContexts(a))
+	command.CompleteFlag(root, "server", cobra.NoFileCompletions)
+	command.CompleteFlag(root, "timeout", cobra.NoFileCompletions)
+	for _, s := range sections(a) {
+		root.AddGroup(&cobra.Group{ID: s.id, Title: s.title + ":"})
+		for _, cmd := range s.commands {
+			cmd.GroupID = s.id
+			root.AddCommand(cmd)
+		}
+	}
+	return root
+}
+
+// Run runs the command in args and returns the exit code. It prints the error.
+func Run(ctx context.Context, a *app.App, args []string) int {
+	cmd := New(a)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return exit.OK
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = exit.With(exit.Interrupted, errors.New("interrupted"), exit.HintOf(err))
+	}
+	code := exit.CodeOf(err)
+	if exit.IsBrokenPipe(err) {
+		return code // the reader has what it wanted
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = exit.With(exit.TimedOut, fmt.Errorf("not finished within --timeout %s", a.Flags.Timeout), exit.HintOf(err))
+	}
+	fmt.Fprintf(a.Err, "orrery: %v\n", err)
+	if hint := exit.HintOf(err); hint != "" {
+		fmt.Fprintf(a.Err, "  %s\n", hint)
+	}
+	return code
+}

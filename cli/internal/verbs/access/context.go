@@ -1,0 +1,178 @@
+package access
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/settings"
+	"github.com/spf13/cobra"
+)
+
+func contextCommand(a *app.App) *cobra.Command {
+	cmd := command.New(a, command.Spec{
+		Use: "context", Aliases: []string{"contexts", "ctx"},
+		Short: "List, choose and change the servers that you know",
+		Example: `orrery context list
+orrery context use production`,
+	})
+	cmd.AddCommand(contextList(a), contextUse(a), contextSet(a), contextDelete(a))
+	return cmd
+}
+
+func contextList(a *app.App) *cobra.Command {
+	return command.New(a, command.Spec{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the contexts",
+		Example: "orrery context list",
+		Run:     func(context.Context, []string) error { return listContexts(a) },
+	})
+}
+
+// contextRow is what a list shows of a context. Tokens are not shown.
+type contextRow struct {
+	Name     string   `json:"name"`
+	Current  bool     `json:"current"`
+	Servers  []string `json:"servers"`
+	Username string   `json:"username"`
+	LoggedIn bool     `json:"loggedIn"`
+	Group    string   `json:"group"`
+}
+
+var contextColumns = []output.Column{
+	{Header: "NAME", Path: "name"},
+	{Header: "CURRENT", Path: "current"},
+	{Header: "SERVERS", Path: "servers"},
+	{Header: "USER", Path: "username"},
+	{Header: "LOGGED IN", Path: "loggedIn"},
+	{Header: "GROUP", Path: "group"},
+}
+
+func listContexts(a *app.App) error {
+	file, err := a.Settings.Read()
+	if err != nil {
+		return err
+	}
+	printer, err := a.Printer()
+	if err != nil {
+		return err
+	}
+	if len(file.Contexts) == 0 && printer.Format.ForPeople() {
+		a.Notef("no context yet; log in: orrery login")
+		return nil
+	}
+	var rows []output.Row
+	for _, c := range file.Contexts {
+		row, err := json.Marshal(contextRow{
+			Name: c.Name, Current: c.Name == file.Current, Servers: c.Servers, Username: c.Username,
+			LoggedIn: c.Login != nil || c.Keyring, Group: c.Group,
+		})
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	return printer.List(contextColumns, "name", rows)
+}
+
+// change changes the context of that name, which must exist.
+func change(ctx context.Context, a *app.App, name string, f func(*settings.File, *settings.Context)) error {
+	return a.Settings.Change(ctx, func(file *settings.File) error {
+		c := file.Find(name)
+		if c == nil {
+			return exit.With(exit.NotFound, fmt.Errorf("there is no context %q", name), app.DidYouMean(name, file.Names(), "orrery context list shows the contexts"))
+		}
+		f(file, c)
+		return nil
+	})
+}
+
+// CompleteContexts completes names of contexts.
+func CompleteContexts(a *app.App) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		file, err := a.Settings.Read()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return file.Names(), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func contextUse(a *app.App) *cobra.Command {
+	return command.New(a, command.Spec{
+		Use: "use NAME", Short: "Make a context the current one",
+		Example: "orrery context use local",
+		Args:    command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
+		Run: func(ctx context.Context, args []string) error {
+			if err := change(ctx, a, args[0], func(file *settings.File, _ *settings.Context) { file.Current = args[0] }); err != nil {
+				return err
+			}
+			return a.Report(map[string]any{"id": args[0]}, "the current context is %s", args[0])
+		},
+	})
+}
+
+func contextSet(a *app.App) *cobra.Command {
+	var servers []string
+	var group, rename string
+	cmd := command.New(a, command.Spec{
+		Use: "set NAME", Short: "Change a context",
+		Example: `orrery context set local --group lobby
+orrery context set production --server-url https://a.example --server-url https://b.example`,
+		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
+	})
+	flags := cmd.Flags()
+	flags.StringArrayVar(&servers, "server-url", nil, "`URL` of a gateway; repeat it for more")
+	flags.StringVar(&group, "group", "", "`name` of the group to use where a command takes --group")
+	flags.StringVar(&rename, "rename", "", "new `name`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := change(cmd.Context(), a, args[0], func(file *settings.File, c *settings.Context) {
+			if len(servers) > 0 {
+				c.Servers = servers
+			}
+			if cmd.Flags().Changed("group") {
+				c.Group = group
+			}
+			if rename != "" {
+				login := a.Settings.LoginOf(c)
+				a.Settings.DropLogin(c)
+				if file.Current == c.Name {
+					file.Current = rename
+				}
+				c.Name = rename
+				a.Settings.SetLogin(c, login)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		return a.Report(map[string]any{"id": args[0]}, "context %s changed", args[0])
+	}
+	return cmd
+}
+
+func contextDelete(a *app.App) *cobra.Command {
+	return command.New(a, command.Spec{
+		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Forget a context and its login",
+		Long:    "The tokens are deleted on this machine only. To revoke them, log out first.",
+		Example: "orrery context delete local",
+		Args:    command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
+		Run: func(ctx context.Context, args []string) error {
+			err := change(ctx, a, args[0], func(file *settings.File, c *settings.Context) {
+				a.Settings.DropLogin(c)
+				if file.Current == c.Name {
+					file.Current = ""
+				}
+				file.Contexts = slices.DeleteFunc(file.Contexts, func(c settings.Context) bool { return c.Name == args[0] })
+			})
+			if err != nil {
+				return err
+			}
+			return a.Report(map[string]any{"id": args[0]}, "context %s deleted", args[0])
+		},
+	})
+}

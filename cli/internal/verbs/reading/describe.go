@@ -1,0 +1,168 @@
+package reading
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/spf13/cobra"
+	"github.com/tidwall/gjson"
+)
+
+func describe(a *app.App) *cobra.Command {
+	var group string
+	cmd := command.New(a, command.Spec{
+		Use: "describe KIND NAME...", Aliases: []string{"inspect", "show"},
+		Short: "Show everything about one object",
+		Example: `orrery describe instance lobby-1
+orrery describe group lobby`,
+		Args:     command.Between(1, -1, "a kind and a name, for example instance lobby-1"),
+		Complete: command.CompleteKindThenNames(a, nil),
+		Run: func(ctx context.Context, args []string) error {
+			return runDescribe(ctx, a, getOptions{group: group}, args)
+		},
+	})
+	cmd.Flags().StringVar(&group, "group", "", "the `group`, for kinds that belong to one")
+	command.CompleteFlag(cmd, "group", command.CompleteNames(a, "group"))
+	return cmd
+}
+
+func runDescribe(ctx context.Context, a *app.App, o getOptions, args []string) error {
+	q, err := parseQuery(a, o, args)
+	if err != nil {
+		return err
+	}
+	if len(q.names) == 0 && !q.kind.Singleton {
+		return command.UsageError("orrery get "+q.kind.Plural+" lists the names", "describe needs the name of a %s", q.kind.Name)
+	}
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	rows, err := q.rows(ctx, client)
+	if err != nil {
+		return err
+	}
+	for i, row := range rows {
+		if i > 0 && q.printer.Format.ForPeople() {
+			fmt.Fprintln(a.Out)
+		}
+		if err := describeRow(a, q, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func describeRow(a *app.App, q *query, row output.Row) error {
+	if !q.printer.Format.ForPeople() {
+		return q.printer.Object(q.kind.Columns, q.kind.NameField, row)
+	}
+	return Fields(a.Out, q.printer.Style, row)
+}
+
+// Fields prints the fields of an object, one a line, nested ones indented. Fields without a value are left
+// out.
+func Fields(out io.Writer, style output.Style, row output.Row) error {
+	if !gjson.ValidBytes(row) {
+		return exit.With(exit.Failed, fmt.Errorf("the answer is not JSON"), "")
+	}
+	var b strings.Builder
+	writeFields(&b, style, gjson.ParseBytes(row), "")
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+const indentation = "  "
+
+func writeFields(b *strings.Builder, style output.Style, object gjson.Result, indent string) {
+	width := 0
+	object.ForEach(func(name, value gjson.Result) bool {
+		if simple(value) {
+			width = max(width, len(name.String()))
+		}
+		return true
+	})
+	object.ForEach(func(name, value gjson.Result) bool {
+		switch {
+		case empty(value):
+		case simple(value):
+			label := style.Bold(name.String() + ":")
+			fmt.Fprintf(b, "%s%s%s %s\n", indent, label, strings.Repeat(" ", width-len(name.String())), simpleText(style, name.String(), value, indent))
+		case value.IsArray():
+			fmt.Fprintf(b, "%s%s\n", indent, style.Bold(name.String()+":"))
+			value.ForEach(func(_, element gjson.Result) bool {
+				writeElement(b, style, element, indent+indentation)
+				return true
+			})
+		default:
+			fmt.Fprintf(b, "%s%s\n", indent, style.Bold(name.String()+":"))
+			writeFields(b, style, value, indent+indentation)
+		}
+		return true
+	})
+}
+
+// writeElement writes an object of a list, whose first line begins with a dash.
+func writeElement(b *strings.Builder, style output.Style, element gjson.Result, indent string) {
+	if !element.IsObject() {
+		fmt.Fprintf(b, "%s- %s\n", indent, clean(element.String()))
+		return
+	}
+	var inner strings.Builder
+	writeFields(&inner, style, element, indent+indentation)
+	b.WriteString(indent + "- " + strings.TrimPrefix(inner.String(), indent+indentation))
+}
+
+func empty(v gjson.Result) bool {
+	return v.Type == gjson.Null || v.Raw == `""` || v.Raw == "[]" || v.Raw == "{}"
+}
+
+// simple values are written on the line of their name: scalars, and lists of scalars.
+func simple(v gjson.Result) bool {
+	if v.IsObject() {
+		return false
+	}
+	if !v.IsArray() {
+		return true
+	}
+	for _, element := range v.Array() {
+		if element.IsObject() || element.IsArray() {
+			return false
+		}
+	}
+	return true
+}
+
+func simpleText(style output.Style, name string, v gjson.Result, indent string) string {
+	if v.IsArray() {
+		var parts []string
+		for _, element := range v.Array() {
+			parts = append(parts, clean(element.String()))
+		}
+		return strings.Join(parts, ", ")
+	}
+	if name == "state" || name == "status" {
+		return style.State(clean(v.String()))
+	}
+	text := clean(v.String())
+	if strings.Contains(text, "\n") {
+		text = "\n" + indent + indentation + strings.ReplaceAll(text, "\n", "\n"+indent+indentation)
+	}
+	return text
+}
+
+// clean removes control characters, which could steer the terminal, except line breaks and tabs.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || r >= ' ' && r != 0x7f && (r < 0x80 || r >= 0xa0) {
+			return r
+		}
+		return -1
+	}, text)
+}

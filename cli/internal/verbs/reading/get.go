@@ -1,0 +1,190 @@
+package reading
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	orrery "github.com/orreryhq/orrery/sdk"
+	"github.com/spf13/cobra"
+)
+
+// getOptions are the flags of get.
+type getOptions struct {
+	group, node, state, filter, sortBy string
+	all, watch                         bool
+}
+
+func get(a *app.App) *cobra.Command {
+	var o getOptions
+	cmd := command.New(a, command.Spec{
+		Use: "get KIND [NAME...]", Aliases: []string{"ls", "list"},
+		Short: "List objects, or show some by name",
+		Long: `The kinds are ` + strings.Join(kinds.Names(nil), ", ") + `.
+
+A filter is one or more conditions, separated by commas: field=value, !=, >, >=, <, <=, ~regexp, !~regexp.
+--sort-by takes a field; a minus before it reverses the order. The fields are those of -o json.`,
+		Example: `orrery get instances
+orrery get instances --group lobby --sort-by -playerCount -o wide
+orrery get instances --filter 'state=RUNNING,playerCount>0' -o name
+orrery get groups -o jsonpath='{.items[*].name}'
+orrery get nodes --watch`,
+		Args:     command.Between(1, -1, "a kind, for example instances"),
+		Complete: command.CompleteKindThenNames(a, nil),
+		Run:      func(ctx context.Context, args []string) error { return runGet(ctx, a, o, args) },
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&o.group, "group", "", "only objects of this `group`")
+	flags.StringVar(&o.node, "node", "", "only objects on this `node`")
+	flags.StringVar(&o.state, "state", "", "only instances in this `state`")
+	flags.StringVar(&o.filter, "filter", "", "`conditions`, for example state=RUNNING,playerCount>0")
+	flags.StringVar(&o.sortBy, "sort-by", "", "`field` to sort by")
+	flags.BoolVar(&o.all, "all", false, "also instances that ended long ago")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "go on and print each object that changes")
+	command.CompleteFlag(cmd, "group", command.CompleteNames(a, "group"))
+	command.CompleteFlag(cmd, "node", command.CompleteNames(a, "node"))
+	command.CompleteFlag(cmd, "sort-by", completeFields)
+	command.CompleteFlag(cmd, "filter", completeFields)
+	command.CompleteFlag(cmd, "state", cobra.NoFileCompletions)
+	return cmd
+}
+
+// completeFields completes the fields of the kind in the arguments.
+func completeFields(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 || kinds.Find(args[0]) == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return kinds.Find(args[0]).Fields(), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// query is a checked get.
+type query struct {
+	kind    *kinds.Kind
+	names   []string
+	group   string
+	params  url.Values
+	filter  output.Filter
+	sortBy  string
+	printer output.Printer
+}
+
+func runGet(ctx context.Context, a *app.App, o getOptions, args []string) error {
+	q, err := parseQuery(a, o, args)
+	if err != nil {
+		return err
+	}
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	if o.watch {
+		return watch(ctx, a, client, q)
+	}
+	rows, err := q.rows(ctx, client)
+	if err != nil {
+		return err
+	}
+	if len(q.names) == 1 || q.kind.Singleton {
+		return q.printer.Object(q.kind.Columns, q.kind.NameField, rows[0])
+	}
+	if len(rows) == 0 && q.printer.Format.ForPeople() {
+		a.Notef("no %s found", q.kind.Plural)
+		return nil
+	}
+	return q.printer.List(q.kind.Columns, q.kind.NameField, rows)
+}
+
+func parseQuery(a *app.App, o getOptions, args []string) (*query, error) {
+	name, first, slash := strings.Cut(args[0], "/")
+	kind, err := command.KindOf(name)
+	if err != nil {
+		return nil, err
+	}
+	q := &query{kind: kind, names: args[1:], group: o.group, sortBy: o.sortBy}
+	if slash {
+		q.names = append([]string{first}, args[1:]...)
+	}
+	if q.printer, err = a.Printer(); err != nil {
+		return nil, err
+	}
+	if q.filter, err = output.ParseFilter(o.filter, kind.Fields()); err != nil {
+		return nil, exit.With(exit.Usage, err, "")
+	}
+	if err := output.Sort(nil, o.sortBy, kind.Fields()); err != nil {
+		return nil, exit.With(exit.Usage, err, "")
+	}
+	if kind.InGroup() && q.group == "" {
+		if q.group, err = defaultGroup(a, kind); err != nil {
+			return nil, err
+		}
+	}
+	q.params, err = params(kind, o)
+	return q, err
+}
+
+// defaultGroup returns the group of the context.
+func defaultGroup(a *app.App, kind *kinds.Kind) (string, error) {
+	target, err := a.Target()
+	if err != nil {
+		return "", err
+	}
+	if target.Group == "" {
+		return "", command.UsageError("pass --group NAME", "%s belong to a group", kind.Plural)
+	}
+	return target.Group, nil
+}
+
+// params returns the query parameters of flags that the list of the kind has.
+func params(kind *kinds.Kind, o getOptions) (url.Values, error) {
+	values := url.Values{}
+	for flag, value := range map[string]string{"group": o.group, "node": o.node, "state": o.state, "all": strconv.FormatBool(o.all)} {
+		switch {
+		case value == "" || value == "false" || flag == "group" && kind.InGroup():
+		case !kind.TakesFilter(flag):
+			return nil, command.UsageError("use --filter with a field", "%s cannot be selected by --%s", kind.Plural, flag)
+		default:
+			values.Set(flag, value)
+		}
+	}
+	return values, nil
+}
+
+// rows returns the objects of the query.
+func (q *query) rows(ctx context.Context, client *orrery.Client) ([]output.Row, error) {
+	if len(q.names) == 0 && !q.kind.Singleton {
+		return q.list(ctx, client)
+	}
+	names := q.names
+	if q.kind.Singleton {
+		names = []string{""}
+	}
+	var rows []output.Row
+	for _, name := range names {
+		row, _, err := app.Get(ctx, client, q.kind, q.group, name)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func (q *query) list(ctx context.Context, client *orrery.Client) ([]output.Row, error) {
+	all, err := app.List(ctx, client, q.kind, q.group, q.params)
+	if err != nil {
+		return nil, err
+	}
+	rows := all[:0]
+	for _, row := range all {
+		if q.filter.Matches(row) {
+			rows = append(rows, row)
+		}
+	}
+	return rows, output.Sort(rows, q.sortBy, nil)
+}
