@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/tidwall/gjson"
 )
 
 // Kind is a kind of object.
@@ -41,6 +42,8 @@ type Kind struct {
 	// EventPrefixes are the beginnings of the types of the events that tell of changes; kinds without
 	// one are told of by RESOURCE_CHANGED.
 	EventPrefixes []string
+	// EventName is the field of those events that names the object.
+	EventName string
 	// Resource is the kind in RESOURCE_CHANGED events.
 	Resource string
 	// Filters are the query parameters that the list of the API takes.
@@ -121,3 +124,26 @@ func Names(keep func(*Kind) bool) []string {
 
 // TakesFilter reports whether the list of the API takes the query parameter.
 func (k *Kind) TakesFilter(name string) bool { return slices.Contains(k.Filters, name) }
+
+// resourceChanged is the type of events about kinds without a type of their own.
+const resourceChanged = "RESOURCE_CHANGED"
+
+// Changed returns the name of the object of this kind that an event is about. The name is empty if
+// the event is about another kind.
+func (k *Kind) Changed(eventType string, data []byte) string {
+	if eventType == resourceChanged {
+		if k.Resource != "" && gjson.GetBytes(data, "kind").String() == k.Resource {
+			return gjson.GetBytes(data, "name").String()
+		}
+		return ""
+	}
+	if !slices.ContainsFunc(k.EventPrefixes, func(prefix string) bool { return strings.HasPrefix(eventType, prefix) }) {
+		return ""
+	}
+	for _, field := range strings.Split(k.EventName, "|") {
+		if name := gjson.GetBytes(data, field).String(); name != "" {
+			return name
+		}
+	}
+	return ""
+}

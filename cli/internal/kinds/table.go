@@ -1,14 +1,18 @@
 package kinds
 
 import (
+	"reflect"
+
 	"github.com/orreryhq/orrery/cli/internal/output"
+	orrery "github.com/orreryhq/orrery/sdk"
 )
 
 // all is the table of kinds.
 var all = []*Kind{
 	{
 		Name: "group", Plural: "groups", Aliases: []string{"g", "task", "configuration"}, Document: "Group",
-		Path: "/api/v1/groups", NameField: "name", HistoryName: "group", EventPrefixes: []string{"GROUP_"}, Resource: "group", Deletable: true,
+		Path: "/api/v1/groups", NameField: "name", HistoryName: "group", EventPrefixes: []string{"GROUP_"}, EventName: "groupName|group", Resource: "group", Deletable: true,
+		Type: reflect.TypeFor[orrery.Group](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "RUNNING", Path: "runningInstances"},
@@ -26,8 +30,9 @@ var all = []*Kind{
 	},
 	{
 		Name: "instance", Plural: "instances", Aliases: []string{"i", "service", "services", "server", "servers"},
-		Path: "/api/v1/instances", NameField: "id", HistoryName: "instance", EventPrefixes: []string{"INSTANCE_"}, Resource: "instance",
+		Path: "/api/v1/instances", NameField: "id", HistoryName: "instance", EventPrefixes: []string{"INSTANCE_"}, EventName: "instanceId", Resource: "instance",
 		Filters: []string{"group", "node", "state", "all"}, PageSize: 1000, Deletable: true,
+		Type: reflect.TypeFor[orrery.Instance](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "id"},
 			{Header: "GROUP", Path: "group", Wide: true},
@@ -47,7 +52,8 @@ var all = []*Kind{
 	},
 	{
 		Name: "node", Plural: "nodes", Aliases: []string{"n", "machine", "machines"},
-		Path: "/api/v1/nodes", NameField: "id", HistoryName: "node", EventPrefixes: []string{"NODE_"}, Resource: "node", Deletable: true,
+		Path: "/api/v1/nodes", NameField: "id", HistoryName: "node", EventPrefixes: []string{"NODE_"}, EventName: "nodeId", Resource: "node", Deletable: true,
+		Type: reflect.TypeFor[orrery.NodeOrPendingNode](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "id"},
 			{Header: "STATUS", Path: "status", State: true},
@@ -64,7 +70,8 @@ var all = []*Kind{
 	},
 	{
 		Name: "template", Plural: "templates", Aliases: []string{"t", "tpl"},
-		Path: "/api/v1/templates", NameField: "name", EventPrefixes: []string{"TEMPLATE_"}, Resource: "template", Deletable: true,
+		Path: "/api/v1/templates", NameField: "name", EventPrefixes: []string{"TEMPLATE_"}, EventName: "templateName|name", Resource: "template", Deletable: true,
+		Type: reflect.TypeFor[orrery.Template](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "VERSION", Path: "hash", Text: short},
@@ -77,7 +84,8 @@ var all = []*Kind{
 	},
 	{
 		Name: "deployment", Plural: "deployments", Aliases: []string{"rollout", "rollouts"},
-		Path: "/api/v1/groups/{group}/deployments", NameField: "revision", EventPrefixes: []string{"DEPLOYMENT_"},
+		Path: "/api/v1/groups/{group}/deployments", NameField: "revision", EventPrefixes: []string{"DEPLOYMENT_"}, EventName: "revision",
+		Type: reflect.TypeFor[orrery.Deployment](),
 		Columns: []output.Column{
 			{Header: "REVISION", Path: "revision"},
 			{Header: "STATE", Path: "state", State: true},
@@ -93,6 +101,7 @@ var all = []*Kind{
 	{
 		Name: "network", Plural: "networks", Aliases: []string{"net"}, Document: "Network",
 		Path: "/api/v1/networks", NameField: "name", Resource: "network", Deletable: true,
+		Type: reflect.TypeFor[orrery.Network](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "LOBBY", Path: "lobbyGroup"},
@@ -104,7 +113,8 @@ var all = []*Kind{
 	},
 	{
 		Name: "schedule", Plural: "schedules", Aliases: []string{"cron"}, Document: "Schedule",
-		Path: "/api/v1/schedules", NameField: "name", HistoryName: "schedule", EventPrefixes: []string{"SCHEDULE_"}, Resource: "schedule", Deletable: true,
+		Path: "/api/v1/schedules", NameField: "name", HistoryName: "schedule", EventPrefixes: []string{"SCHEDULE_"}, EventName: "schedule", Resource: "schedule", Deletable: true,
+		Type: reflect.TypeFor[orrery.Schedule](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "CRON", Path: "cron"},
@@ -117,7 +127,8 @@ var all = []*Kind{
 	},
 	{
 		Name: "overlay", Plural: "overlays", Document: "Overlay",
-		Path: "/api/v1/overlays", NameField: "name", HistoryName: "overlay", EventPrefixes: []string{"CHOREOGRAPHY_OVERLAY_"}, Resource: "overlay", Deletable: true,
+		Path: "/api/v1/overlays", NameField: "name", HistoryName: "overlay", EventPrefixes: []string{"CHOREOGRAPHY_OVERLAY_"}, EventName: "eventName", Resource: "overlay", Deletable: true,
+		Type: reflect.TypeFor[orrery.Overlay](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "ACTIVE", Path: "active"},
@@ -131,6 +142,7 @@ var all = []*Kind{
 	{
 		Name: "allocation", Plural: "allocations", Aliases: []string{"alloc", "claim"},
 		Path: "/api/v1/allocations", NameField: "id", Filters: []string{"group"}, Deletable: true,
+		Type: reflect.TypeFor[orrery.Allocation](),
 		Columns: []output.Column{
 			{Header: "ID", Path: "id"},
 			{Header: "INSTANCE", Path: "instanceId"},
@@ -144,7 +156,8 @@ var all = []*Kind{
 	},
 	{
 		Name: "player", Plural: "players", Aliases: []string{"p"},
-		Path: "/api/v1/players", NameField: "name", EventPrefixes: []string{"PLAYER_"},
+		Path: "/api/v1/players", NameField: "name", EventPrefixes: []string{"PLAYER_"}, EventName: "name",
+		Type: reflect.TypeFor[orrery.Player](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "INSTANCE", Path: "currentInstance"},
@@ -157,8 +170,9 @@ var all = []*Kind{
 	},
 	{
 		Name: "crash", Plural: "crashes",
-		Path: "/api/v1/crashes", NameField: "id", EventPrefixes: []string{"INSTANCE_CRASHED"},
+		Path: "/api/v1/crashes", NameField: "id", EventPrefixes: []string{"INSTANCE_CRASHED"}, EventName: "crashId",
 		Filters: []string{"group", "instance", "node", "since", "until"},
+		Type:    reflect.TypeFor[orrery.Crash](),
 		Columns: []output.Column{
 			{Header: "ID", Path: "id"},
 			{Header: "INSTANCE", Path: "instanceId"},
@@ -173,6 +187,7 @@ var all = []*Kind{
 	{
 		Name: "problem", Plural: "problems",
 		Path: "/api/v1/problems", NameField: "name", ListOnly: true,
+		Type: reflect.TypeFor[orrery.Problem](),
 		Columns: []output.Column{
 			{Header: "SEVERITY", Path: "severity", State: true},
 			{Header: "KIND", Path: "kind"},
@@ -185,6 +200,7 @@ var all = []*Kind{
 	{
 		Name: "secret", Plural: "secrets",
 		Path: "/api/v1/secrets", NameField: "name", HistoryName: "secret", Resource: "secret", Deletable: true,
+		Type: reflect.TypeFor[orrery.Secret](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "KEYS", Path: "keys", Text: list},
@@ -196,6 +212,7 @@ var all = []*Kind{
 	{
 		Name: "source", Plural: "sources", Aliases: []string{"template-source", "template-sources"}, Document: "Source",
 		Path: "/api/v1/template-sources", NameField: "name", HistoryName: "template-source", Resource: "template-source", Deletable: true,
+		Type: reflect.TypeFor[orrery.Source](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "KIND", Path: "kind"},
@@ -209,6 +226,7 @@ var all = []*Kind{
 	{
 		Name: "artifact", Plural: "artifacts", Aliases: []string{"catalog"},
 		Path: "/api/v1/catalog", NameField: "version", ListOnly: true, Filters: []string{"platform"}, Resource: "catalog",
+		Type: reflect.TypeFor[orrery.Artifact](),
 		Columns: []output.Column{
 			{Header: "PLATFORM", Path: "platform"},
 			{Header: "VERSION", Path: "version"},
@@ -221,6 +239,7 @@ var all = []*Kind{
 	{
 		Name: "quota", Plural: "quotas", Document: "Quota",
 		Path: "/api/v1/quotas", NameField: "name", HistoryName: "quota", Resource: "quota", Deletable: true,
+		Type: reflect.TypeFor[orrery.Quota](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "MEMORY HELD", Path: "held.memoryMb", Text: mebibytes},
@@ -233,6 +252,7 @@ var all = []*Kind{
 	{
 		Name: "notice", Plural: "notices", Aliases: []string{"webhook", "webhooks"}, Document: "Notice",
 		Path: "/api/v1/notices", NameField: "name", HistoryName: "notice", Resource: "notice", Deletable: true,
+		Type: reflect.TypeFor[orrery.Notice](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "FORMAT", Path: "format"},
@@ -245,6 +265,7 @@ var all = []*Kind{
 	{
 		Name: "user", Plural: "users",
 		Path: "/api/v1/users", NameField: "username", HistoryName: "user", Resource: "user", Deletable: true,
+		Type: reflect.TypeFor[orrery.User](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "username"},
 			{Header: "ROLE", Path: "role"},
@@ -256,6 +277,7 @@ var all = []*Kind{
 	{
 		Name: "role", Plural: "roles", Document: "Role",
 		Path: "/api/v1/roles", NameField: "name", HistoryName: "role", Resource: "role", Deletable: true,
+		Type: reflect.TypeFor[orrery.Role](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "BUILT IN", Path: "builtIn"},
@@ -266,6 +288,7 @@ var all = []*Kind{
 	{
 		Name: "api-token", Plural: "api-tokens", Aliases: []string{"token", "tokens"},
 		Path: "/api/v1/api-tokens", NameField: "id", Title: "name", Resource: "api-token", Deletable: true,
+		Type: reflect.TypeFor[orrery.APIToken](),
 		Columns: []output.Column{
 			{Header: "ID", Path: "id"},
 			{Header: "NAME", Path: "name"},
@@ -279,6 +302,7 @@ var all = []*Kind{
 	{
 		Name: "join-token", Plural: "join-tokens",
 		Path: "/api/v1/admin/tokens", NameField: "tokenId", Title: "nodeId", Deletable: true, ListOnly: true,
+		Type: reflect.TypeFor[orrery.JoinToken](),
 		Columns: []output.Column{
 			{Header: "ID", Path: "tokenId"},
 			{Header: "NODE", Path: "nodeId"},
@@ -290,6 +314,7 @@ var all = []*Kind{
 	{
 		Name: "share", Plural: "shares",
 		Path: "/api/v1/shares", NameField: "id", ListOnly: true,
+		Type: reflect.TypeFor[orrery.Share](),
 		Columns: []output.Column{
 			{Header: "ID", Path: "id"},
 			{Header: "KIND", Path: "kind"},
@@ -302,6 +327,7 @@ var all = []*Kind{
 	{
 		Name: "audit", Plural: "audits", Aliases: []string{"audit-entry", "audit-entries"},
 		Path: "/api/v1/audit", NameField: "id", ListOnly: true,
+		Type: reflect.TypeFor[orrery.AuditEntry](),
 		Columns: []output.Column{
 			{Header: "TIME", Path: "createdAt", Text: moment},
 			{Header: "USER", Path: "username"},
@@ -316,6 +342,7 @@ var all = []*Kind{
 	{
 		Name: "member", Plural: "members", Aliases: []string{"replica", "replicas"},
 		Path: "/api/v1/cluster/members", Data: "members", NameField: "nodeId", ListOnly: true,
+		Type: reflect.TypeFor[orrery.ClusterMember](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "nodeId"},
 			{Header: "SERVICE", Path: "service"},
@@ -328,6 +355,7 @@ var all = []*Kind{
 	{
 		Name: "maintenance", Plural: "maintenances", Path: "/api/v1/maintenance", Singleton: true, NameField: "enabled",
 		EventPrefixes: []string{"MAINTENANCE_"},
+		Type:          reflect.TypeFor[orrery.Maintenance](),
 		Columns: []output.Column{
 			{Header: "ENABLED", Path: "enabled"},
 			{Header: "MESSAGE", Path: "message"},
@@ -336,6 +364,7 @@ var all = []*Kind{
 	},
 	{
 		Name: "cluster", Plural: "clusters", Path: "/api/v1/cluster", Singleton: true, NameField: "clusterId",
+		Type: reflect.TypeFor[orrery.Cluster](),
 		Columns: []output.Column{
 			{Header: "ID", Path: "clusterId"},
 			{Header: "SCHEMA", Path: "schemaVersion"},
@@ -345,6 +374,7 @@ var all = []*Kind{
 	},
 	{
 		Name: "me", Plural: "mes", Aliases: []string{"whoami"}, Path: "/api/v1/auth/me", Singleton: true, NameField: "username",
+		Type: reflect.TypeFor[orrery.User](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "username"},
 			{Header: "ROLE", Path: "role"},

@@ -23,7 +23,7 @@ import (
 
 type loginOptions struct {
 	username, passwordFile, tokenFile, name, data string
-	quiet                                        bool
+	quiet                                         bool
 }
 
 func login(a *app.App) *cobra.Command {
