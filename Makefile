@@ -18,7 +18,7 @@ MODULES := $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod)))
 # Nested modules stand outside the workspace too.
 FORMATTED := $(MODULES) tools
 # The benchmark families of e2e/bench.
-FAMILIES := place launch trace port template content api events operate groups fleet idle survive rest adopt
+FAMILIES := place launch trace port template content api events operate groups fleet idle survive rest adopt cli
 
 TOOLS := bin/.tools
 TEST_FLAGS := -timeout $(TIMEOUT) $(if $(filter 1,$(RACE)),-race)
