@@ -45,6 +45,7 @@ type definition struct {
 	fields              []field
 	// tagged types remember the ETag of the answer.
 	tagged bool
+	source *schema
 }
 
 type field struct{ name, typ, tag, comment string }
@@ -60,8 +61,15 @@ type usage struct {
 	origin string
 }
 
-func (u usage) within(field string) usage {
-	return usage{name: u.name + goName(field), area: u.area, request: u.request, origin: "the field " + field + " of " + u.name}
+// property returns the usage of a property of a struct. A union and a schema that extends another
+// one share the types of properties with the owner of these.
+func (t *types) property(p pair[*schema], u usage) usage {
+	u.origin = "the field " + p.name + " of " + u.name
+	if owner := p.value.owner; owner != "" {
+		u.name, u.area, u.request = goName(owner), t.doc.home[owner], t.sent[owner]
+	}
+	u.name += goName(p.name)
+	return u
 }
 
 // element returns the usage of the elements of a list or map.
@@ -192,25 +200,25 @@ func (t *types) named(name string, u usage) (goType, error) {
 	if len(s.Properties) == 0 {
 		return t.of(s, u)
 	}
-	out := goType{text: u.name, shape: object}
-	if t.defined[u.name] != nil {
-		return out, nil
-	}
-	return out, t.define(s, u, t.sent[name], t.received[name])
+	return goType{text: u.name, shape: object}, t.define(s, u, t.sent[name], t.received[name])
 }
 
 // define adds the struct of s. sent and received say in which directions it goes.
 func (t *types) define(s *schema, u usage, sent, received bool) error {
-	if other := t.defined[u.name]; other != nil {
+	other := t.defined[u.name]
+	if other != nil && other.source == s {
+		return nil
+	}
+	if other != nil {
 		return fmt.Errorf("type %s is needed twice: as %s, and for %s", u.name, u.origin, other.comment)
 	}
-	d := &definition{name: u.name, area: u.area, comment: typeComment(u, s.Description)}
+	d := &definition{name: u.name, area: u.area, comment: typeComment(u, s.Description), source: s}
 	t.defined[u.name] = d
 	for _, p := range s.Properties {
 		if p.value.ReadOnly && !received || p.value.WriteOnly && !sent {
 			continue
 		}
-		typ, err := t.of(p.value, u.within(p.name))
+		typ, err := t.of(p.value, t.property(p, u))
 		if err != nil {
 			return fmt.Errorf("%s.%s: %w", u.name, p.name, err)
 		}
