@@ -473,12 +473,13 @@ func TestFormReportsAFileThatCannotBeRead(t *testing.T) {
 	g := newGateway(t, answer(200, "{}"))
 	missing := errors.New("it is gone")
 	form := &Form{Files: []FormFile{{"file", "a.txt", func() (io.ReadCloser, error) { return nil, missing }}}}
-	c, err := New(Config{Addresses: []string{g.URL}, MaxAttempts: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.UploadTemplateFiles(t.Context(), "base", form, nil); !errors.Is(err, missing) {
+	_, err := client(t, g.URL).UploadTemplateFiles(t.Context(), "base", form, nil)
+	if !errors.Is(err, missing) || errors.Is(err, ErrUnreachable) {
 		t.Errorf("UploadTemplateFiles returns %v, want %v", err, missing)
+	}
+	content := &Content{Type: "application/zip", Open: form.Files[0].Open}
+	if err := client(t, g.URL).Call(t.Context(), Request{Method: http.MethodPut, Path: "/", Body: content}, nil); !errors.Is(err, missing) {
+		t.Errorf("Call returns %v, want %v", err, missing)
 	}
 }
 

@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// shape says how a Go type shows that it has no value.
+// shape says how a Go type shows that it has no value. The zero shape is a scalar, whose zero value
+// is a value too.
 type shape int
 
 const (
-	// scalar has a zero value that is a value too.
-	scalar shape = iota
 	// object is a struct.
-	object
+	object shape = iota + 1
 	// collection is nil if it is absent or null: a slice, a map or raw JSON.
 	collection
 )
