@@ -88,11 +88,15 @@ type types struct {
 	defined        map[string]*definition
 }
 
-// mark notes the schemas that s refers to as sent or received. It skips fields that do not occur in
-// that direction.
-func (t *types) mark(s *schema, marked map[string]bool) error {
+// mark notes the schemas that s refers to as sent in requests, or as received. It skips fields that
+// do not occur in that direction.
+func (t *types) mark(s *schema, request bool) error {
 	if s == nil {
 		return nil
+	}
+	marked := t.received
+	if request {
+		marked = t.sent
 	}
 	if s.Ref != "" {
 		name := referred(s.Ref)
@@ -104,9 +108,8 @@ func (t *types) mark(s *schema, marked map[string]bool) error {
 		if err != nil {
 			return err
 		}
-		return t.mark(target, marked)
+		return t.mark(target, request)
 	}
-	request := reflect.ValueOf(marked).Pointer() == reflect.ValueOf(t.sent).Pointer()
 	inner := append([]*schema{s.Items, s.Extra.schema}, s.OneOf...)
 	for _, p := range s.Properties {
 		if request && !p.value.ReadOnly || !request && !p.value.WriteOnly {
@@ -114,7 +117,7 @@ func (t *types) mark(s *schema, marked map[string]bool) error {
 		}
 	}
 	for _, part := range inner {
-		if err := t.mark(part, marked); err != nil {
+		if err := t.mark(part, request); err != nil {
 			return err
 		}
 	}
