@@ -105,8 +105,9 @@ fmt: $(TOOLS) ## format every Go file with gofumpt
 	bin/gofumpt -w $(FORMATTED)
 
 .PHONY: references
-references: $(TOOLS) ## generate docs/reference from its sources
+references: $(TOOLS) ## generate docs/reference and the Go client in sdk from their sources
 	bin/references
+	bin/sdkgen
 
 .PHONY: build
 build: ## the binaries of all services and commands in bin/
@@ -170,6 +171,7 @@ check-prose: $(TOOLS)
 .PHONY: check-references
 check-references: $(TOOLS)
 	bin/references -check
+	bin/sdkgen -check
 
 .PHONY: check-modules
 check-modules:
@@ -179,7 +181,7 @@ check-modules:
 	done
 
 # The tools are built once for a version of their sources.
-$(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/archtest/*.go tools/prose/*.go tools/references/*.go)
+$(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/archtest/*.go tools/prose/*.go tools/references/*.go tools/sdkgen/*.go)
 	@mkdir -p bin
-	GOWORK=off go build -C tools -o ../bin/ tool ./archtest ./prose ./references
+	GOWORK=off go build -C tools -o ../bin/ tool ./archtest ./prose ./references ./sdkgen
 	@touch $@
