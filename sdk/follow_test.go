@@ -413,7 +413,7 @@ func TestTheTimeOfASilenceCountsOnlyWhileTheClientReads(t *testing.T) {
 func TestAStreamEndsWithTheErrorOfItsContext(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]http.HandlerFunc{
-		"while it is read":   answer("id: 10-1\ndata: {}\n\nid: 11\ndata: {}\n\n", true),
+		"while it is read":   sendFrames("id: 10-1\ndata: {}\n\nid: 11\ndata: {}\n\n", true),
 		"while it is paused": func(w http.ResponseWriter, _ *http.Request) { refuse(w, 503, "UNAVAILABLE") },
 		"while it connects":  func(_ http.ResponseWriter, r *http.Request) { hold(r) },
 	} {
