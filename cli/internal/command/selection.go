@@ -136,7 +136,7 @@ func (s *Selection) Describe(kind *kinds.Kind, names []string) string {
 		text = "1 " + kind.Name
 	}
 	if s.All {
-		text = strings.Replace(text, " ", " of all ", 1)
+		text = "all " + text
 	}
 	if len(s.Groups) > 0 {
 		text += " of group " + strings.Join(s.Groups, ", ")
