@@ -135,7 +135,7 @@ func (s *Selection) Describe(kind *kinds.Kind, names []string) string {
 	if len(names) == 1 {
 		text = "1 " + kind.Name
 	}
-	if s.All {
+	if s.All && len(names) > 1 {
 		text = "all " + text
 	}
 	if len(s.Groups) > 0 {

@@ -12,11 +12,15 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
-	commands := []*cobra.Command{}
+	var commands []*cobra.Command
 	for _, v := range instanceVerbs() {
 		commands = append(commands, instanceCommand(a, v))
 	}
-	return append(commands, send(a), move(a))
+	commands = append(commands, send(a), move(a))
+	for _, v := range nodeVerbs() {
+		commands = append(commands, nodeCommand(a, v))
+	}
+	return append(commands, revoke(a), unrevoke(a))
 }
 
 // report prints what a command did to one object. The formats for programs get the server's answer; name and csv

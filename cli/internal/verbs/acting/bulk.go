@@ -20,7 +20,7 @@ var (
 	}
 	plannedInstances = append(selectedInstances[:len(selectedInstances):len(selectedInstances)],
 		output.Column{Header: "CHANGES", Path: "changed"}, output.Column{Header: "MESSAGE", Path: "message"})
-	actedInstances = []output.Column{
+	actedOn = []output.Column{
 		{Header: "NAME", Path: "id"},
 		{Header: "OK", Path: "ok"},
 		{Header: "CHANGED", Path: "changed"},
@@ -36,7 +36,7 @@ func reportBulk(a *app.App, answer *orrery.BulkInstancesResponse, doing string) 
 		return nil, err
 	}
 	if !people {
-		if err := table(a, actedInstances, answer.Data); err != nil {
+		if err := table(a, actedOn, answer.Data); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 )
@@ -48,7 +49,7 @@ func reportStart(a *app.App, group string, answer *orrery.StartResponse) error {
 	for _, i := range answer.Instances {
 		names = append(names, i.ID)
 	}
-	if _, err := fmt.Fprintf(a.Out, "%s of group %s started: %s\n", counted(len(names), "instance"), group, strings.Join(names, ", ")); err != nil {
+	if _, err := fmt.Fprintf(a.Out, "%s of group %s started: %s\n", output.Counted(int64(len(names)), "instance"), group, strings.Join(names, ", ")); err != nil {
 		return err
 	}
 	if answer.Message != "" {
@@ -104,9 +105,9 @@ func restartGroup(ctx context.Context, r *instanceRun, name string) error {
 		if err != nil {
 			return app.Suggest(ctx, r.client, err, kinds.Get("group"), "", name)
 		}
-		lines := []string{fmt.Sprintf("dry run: a rolling restart of group %s would replace %s", name, counted(len(planned.Replace), "instance"))}
+		lines := []string{fmt.Sprintf("dry run: a rolling restart of group %s would replace %s", name, output.Counted(int64(len(planned.Replace)), "instance"))}
 		for _, i := range planned.Replace {
-			lines = append(lines, fmt.Sprintf("%s with %s: %s", i.ID, counted(int(i.Players), "player"), i.Reason))
+			lines = append(lines, fmt.Sprintf("%s with %s: %s", i.ID, output.Counted(i.Players, "player"), i.Reason))
 		}
 		return reportLines(r.app, kinds.Get("group"), planned, map[string]string{"name": name}, append(lines, planned.Notes...))
 	}
@@ -122,12 +123,4 @@ func restartGroup(ctx context.Context, r *instanceRun, name string) error {
 		Targets: []progress.Target{{Kind: kinds.Get("deployment"), Group: name, Name: fmt.Sprint(deployment.Revision), Until: progress.RolloutEnded()}},
 		Goal:    "complete", Afterwards: "the rollout continues: orrery wait group " + name + " --for rollout waits again",
 	})
-}
-
-// counted returns a number with its noun: "1 instance", "2 instances".
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
@@ -86,7 +87,7 @@ func beginMove(ctx context.Context, a *app.App, client *orrery.Client, o *moveOp
 	if err != nil {
 		return app.Suggest(ctx, client, err, kinds.Get("instance"), "", name)
 	}
-	about := fmt.Sprintf("instance %s from %s to %s: %s, %s", answer.InstanceID, answer.From, answer.To, kinds.Size(answer.Bytes), counted(int(answer.Players), "player"))
+	about := fmt.Sprintf("instance %s from %s to %s: %s, %s", answer.InstanceID, answer.From, answer.To, kinds.Size(answer.Bytes), output.Counted(answer.Players, "player"))
 	lines := []string{"moving " + about}
 	if o.dryRun {
 		lines = append([]string{"dry run: would move " + about}, answer.Steps...)
