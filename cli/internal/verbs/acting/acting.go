@@ -20,7 +20,7 @@ func Commands(a *app.App) []*cobra.Command {
 	for _, v := range nodeVerbs() {
 		commands = append(commands, nodeCommand(a, v))
 	}
-	return append(commands, revoke(a), unrevoke(a))
+	return append(commands, revoke(a), unrevoke(a), deleteCommand(a), waitCommand(a))
 }
 
 // report prints what a command did to one object. The formats for programs get the server's answer; name and csv
