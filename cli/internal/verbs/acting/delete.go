@@ -73,17 +73,12 @@ func deleteTargets(o *deleteOptions, args []string) (*kinds.Kind, []string, erro
 	if len(args) == 0 {
 		return nil, nil, command.UsageError("for example: orrery delete group lobby", "delete needs a kind and a name")
 	}
-	first, _, _ := strings.Cut(args[0], "/")
-	kind, err := command.KindOf(first)
+	kind, names, err := command.KindAndNames(args)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !kind.Deletable {
 		return nil, nil, command.UsageError("the kinds that can be deleted are "+strings.Join(kinds.Names(deletable), ", "), "%s cannot be deleted", kind.Plural)
-	}
-	_, names, err := command.Targets(args, kind.Name)
-	if err != nil {
-		return nil, nil, err
 	}
 	switch {
 	case o.selection.ByFlags() && kind.Name != "instance":

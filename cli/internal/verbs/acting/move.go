@@ -43,9 +43,6 @@ orrery move survival-1 --cancel`,
 	command.CompleteFlag(cmd, "to", command.CompleteNames(a, "node"))
 	command.CompleteFlag(cmd, "grace", cobra.NoFileCompletions)
 	command.CompleteFlag(cmd, "message", cobra.NoFileCompletions)
-	cmd.MarkFlagsMutuallyExclusive("to", "cancel")
-	cmd.MarkFlagsMutuallyExclusive("wait", "dry-run")
-	cmd.MarkFlagsMutuallyExclusive("wait", "cancel")
 	return cmd
 }
 
@@ -54,8 +51,13 @@ func runMove(ctx context.Context, a *app.App, o *moveOptions, args []string) err
 	if err != nil {
 		return err
 	}
-	if o.grace < 0 {
+	switch {
+	case o.grace < 0:
 		return command.UsageError("", "--grace must not be negative")
+	case o.cancel && o.to != "":
+		return command.UsageError("leave out one of them", "--to and --cancel cannot be combined")
+	case o.wait && (o.cancel || o.dryRun):
+		return command.UsageError("leave out --wait", "--wait waits for a move that begins now")
 	}
 	if _, err := a.Printer(); err != nil {
 		return err
