@@ -65,6 +65,7 @@ func New(a *app.App, spec Spec) *cobra.Command {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	if spec.Run != nil {
+		cmd.Args = withFlags(cmd.Args)
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := a.Context(cmd.Context())
 			defer cancel()
@@ -75,6 +76,19 @@ func New(a *app.App, spec Spec) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return noSubcommand(cmd, args) }
 	return cmd
+}
+
+// withFlags checks required flags and flags that exclude each other before the arguments. Otherwise cobra does so later,
+// with an error that is not one of usage.
+func withFlags(args cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, values []string) error {
+		for _, err := range []error{cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()} {
+			if err != nil {
+				return exit.With(exit.Usage, err, "see "+cmd.CommandPath()+" --help")
+			}
+		}
+		return args(cmd, values)
+	}
 }
 
 func noSubcommand(cmd *cobra.Command, args []string) error {

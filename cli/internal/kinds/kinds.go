@@ -54,6 +54,8 @@ type Kind struct {
 	PageSize int
 	// Deletable kinds can be deleted by name.
 	Deletable bool
+	// NoDeleteDryRun kinds are deleted by a route without a dry run.
+	NoDeleteDryRun bool
 }
 
 // All returns all kinds, in the order in which help lists them.
@@ -146,4 +148,21 @@ func (k *Kind) Changed(eventType string, data []byte) string {
 		}
 	}
 	return ""
+}
+
+// Mentions reports whether an event is about the object of that name or about something that belongs to it, such as an
+// instance on a node.
+func (k *Kind) Mentions(eventType string, data []byte, name string) bool {
+	if name == "" {
+		return false
+	}
+	if k.Changed(eventType, data) == name {
+		return true
+	}
+	for _, field := range strings.Split(k.EventName, "|") {
+		if gjson.GetBytes(data, field).String() == name {
+			return true
+		}
+	}
+	return false
 }

@@ -215,6 +215,9 @@ func substitute(t *testing.T, server string, args []string) []string {
 			out[i] = server
 			continue
 		}
+		if arg == "api-token" || arg == "join-token" {
+			continue // a kind, not a file with a token
+		}
 		name, content := arg, ""
 		if key, value, ok := strings.Cut(arg, "="); ok && !strings.HasPrefix(arg, "-") {
 			name, arg = value, key+"="
@@ -285,6 +288,25 @@ func TestUsageErrorsNameTheNextStep(t *testing.T) {
 		{"get", "users", "--node", "n"},
 		{"describe", "instance"},
 		{"context", "sue"},
+		{"stop"},
+		{"stop", "lobby-1", "--group", "lobby"},
+		{"stop", "--all", "--node", "node-1"},
+		{"stop", "--group", "lobby", "--parallel", "65"},
+		{"stop", "node/node-1"},
+		{"start", "lobby-1", "--count", "2"},
+		{"start", "group", "lobby", "arena"},
+		{"send", "lobby-1"},
+		{"send", "--via", "mail", "lobby-1", "list"},
+		{"move", "survival-1", "--to", "node-2", "--cancel"},
+		{"drain", "node-1", "--grace", "1ms"},
+		{"delete", "lobby-1"},
+		{"delete", "player", "alice"},
+		{"delete", "group", "--all"},
+		{"delete", "group", "lobby", "--discard-data"},
+		{"wait", "instance", "lobby-1"},
+		{"wait", "instance", "lobby-1", "--for", "rollout"},
+		{"wait", "instance", "lobby-1", "--for", "stat=RUNNING"},
+		{"wait", "deployment", "3", "--for", "rollout"},
 		{"status", "now"},
 	} {
 		code, stdout, stderr := run(t, t.Context(), "http://127.0.0.1:1", args...)
