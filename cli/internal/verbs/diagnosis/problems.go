@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,9 +92,6 @@ func printProblem(a *app.App, style output.Style, row output.Row) error {
 	if since := kinds.AgeCell(p.Get("since")); since != "" {
 		line += " (since " + since + ")"
 	}
-	if count := p.Get("count").Int(); count > 1 {
-		line += fmt.Sprintf(" (%d times)", count)
-	}
 	severity := strings.ToUpper(p.Get("severity").String())
 	if _, err := fmt.Fprintf(a.Out, "%s %s\n", style.State(output.Clean(fmt.Sprintf("%-8s", severity))), output.Clean(line)); err != nil {
 		return err
@@ -173,11 +171,7 @@ func (w *watcher) run(ctx context.Context, rows []output.Row) error {
 			return err
 		case <-changed:
 		}
-		rows, err := listProblems(ctx, w.client, w.args)
-		if err == nil {
-			err = w.update(rows)
-		}
-		if err != nil {
+		if err := w.read(ctx); err != nil {
 			return err
 		}
 		select {
@@ -185,6 +179,19 @@ func (w *watcher) run(ctx context.Context, rows []output.Row) error {
 		case <-time.After(watchPause):
 		}
 	}
+}
+
+// read reads the list again. A server that does not answer now ends nothing: the next event is soon.
+func (w *watcher) read(ctx context.Context) error {
+	rows, err := listProblems(ctx, w.client, w.args)
+	switch {
+	case errors.Is(err, orrery.ErrUnreachable), errors.Is(err, orrery.ErrUnavailable):
+		w.app.Notef("%v; it is tried again", err)
+		return nil
+	case err != nil:
+		return err
+	}
+	return w.update(rows)
 }
 
 // listen fills changed after each event. It ends with an error.
@@ -195,7 +202,17 @@ func (w *watcher) listen(ctx context.Context, changed chan<- struct{}) error {
 		default: // a read is due already
 		}
 	}
-	for _, err := range w.client.Events(ctx, orrery.EventsOptions{OnConnect: notify}) {
+	lost := false
+	options := orrery.EventsOptions{
+		OnConnect: func() { lost = false; notify() },
+		OnReconnect: func(err error) {
+			if !lost {
+				w.app.Notef("the connection is lost: %v; it is tried again", err)
+			}
+			lost = true
+		},
+	}
+	for _, err := range w.client.Events(ctx, options) {
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ var kernelLimits = []struct {
 	why   string
 }{
 	{"fs.inotify.max_user_watches", 65_536, "each console and watched directory of templates needs some"},
-	{"fs.inotify.max_user_instances", 512, "each program that watches files needs one"},
+	{"fs.inotify.max_user_instances", 128, "each program that watches files needs one"},
 }
 
 func checkInotify(context.Context, *subject) (found findings) {
@@ -73,7 +73,7 @@ func checkInotify(context.Context, *subject) (found findings) {
 		case err != nil:
 			found.add(skip, "", "%s is %q", l.name, content)
 		case value < l.least:
-			fix := fmt.Sprintf("echo %s=%d | sudo tee /etc/sysctl.d/60-orrery.conf && sudo sysctl --system", l.name, l.least)
+			fix := fmt.Sprintf("echo %s=%d | sudo tee -a /etc/sysctl.d/60-orrery.conf && sudo sysctl --system", l.name, l.least)
 			found.add(warn, fix, "%s is %d: %s", l.name, value, l.why)
 		default:
 			found.add(ok, "", "%s is %d", l.name, value)
@@ -83,7 +83,7 @@ func checkInotify(context.Context, *subject) (found findings) {
 }
 
 // openFilesWarn is how many files a standalone should be able to open.
-const openFilesWarn = 65_536
+const openFilesWarn = 16_384
 
 func checkOpenFiles(_ context.Context, s *subject) (found findings) {
 	if s.local.PID == 0 {

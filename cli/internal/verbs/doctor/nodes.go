@@ -50,7 +50,7 @@ func checkNodes(ctx context.Context, s *subject) (found findings) {
 }
 
 // lateReport is how old the last report of a connected node may be.
-const lateReport = time.Minute
+const lateReport = 2 * time.Minute
 
 func (s *subject) checkNode(found *findings, n orrery.NodeOrPendingNode) {
 	const restart = ": systemctl restart orrery-nodeagent"
