@@ -88,7 +88,7 @@ func listProblems(ctx context.Context, client *orrery.Client, args []string) ([]
 
 func printProblem(a *app.App, style output.Style, row output.Row) error {
 	p := gjson.ParseBytes(row)
-	line := fmt.Sprintf("%s %s: %s", p.Get("kind"), p.Get("name"), p.Get("message"))
+	line := fmt.Sprintf("%s %s: %s", p.Get("kind"), p.Get("name"), output.Commands(p.Get("message").String()))
 	if since := kinds.AgeCell(p.Get("since")); since != "" {
 		line += " (since " + since + ")"
 	}
@@ -96,7 +96,7 @@ func printProblem(a *app.App, style output.Style, row output.Row) error {
 	if _, err := fmt.Fprintf(a.Out, "%s %s\n", style.State(output.Clean(fmt.Sprintf("%-8s", severity))), output.Clean(line)); err != nil {
 		return err
 	}
-	if fix := p.Get("fix").String(); fix != "" {
+	if fix := output.Commands(p.Get("fix").String()); fix != "" {
 		return a.Linef("         %s", fix)
 	}
 	return nil
