@@ -12,12 +12,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/golden"
 	"github.com/orreryhq/orrery/cli/internal/settings"
 	"github.com/spf13/cobra"
 )
@@ -123,4 +125,36 @@ func Run(t *testing.T, commands func(*app.App) []*cobra.Command, server, in stri
 // Name returns a file name for the arguments of a command.
 func Name(args []string) string {
 	return strings.NewReplacer(" ", "-", "/", "_", "=", "-", "*", "all", "{", "", "}", "", "[", "", "]", "").Replace(strings.Join(args, " "))
+}
+
+// Main runs the tests of a package with UTC as the local time zone, which golden files have.
+func Main(m *testing.M) {
+	time.Local = time.UTC
+	os.Exit(m.Run())
+}
+
+// Case is a command line with the golden file of what it prints.
+type Case struct {
+	In   string
+	Args string
+}
+
+// varying is what differs between two runs: the time of an answer, and the version of the test.
+var varying = regexp.MustCompile(`(answers in|this program is version) \S+`)
+
+// Golden runs commands and compares all that they print with files in testdata/golden.
+func Golden(t *testing.T, commands func(*app.App) []*cobra.Command, cases []Case) {
+	for _, c := range cases {
+		args := strings.Fields(c.Args)
+		t.Run(Name(args), func(t *testing.T) {
+			server := NewServer(t)
+			result := Run(t, commands, server.URL, c.In, args...)
+			text := strings.ReplaceAll(result.String(), server.URL, "http://SERVER")
+			text = varying.ReplaceAllString(text, "$1 …")
+			if len(server.Requests) > 0 {
+				text += "--- requests\n" + strings.Join(server.Requests, "\n") + "\n"
+			}
+			golden.Equal(t, "golden/"+Name(args)+".txt", text)
+		})
+	}
 }
