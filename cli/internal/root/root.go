@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -13,7 +14,12 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
+	"github.com/orreryhq/orrery/cli/internal/verbs/diagnosis"
+	"github.com/orreryhq/orrery/cli/internal/verbs/doctor"
+	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
+	"github.com/orreryhq/orrery/cli/internal/verbs/players"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
+	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
 	"github.com/spf13/cobra"
 )
 
@@ -28,6 +34,8 @@ func sections(a *app.App) []section {
 		{"access", "Log in and choose a server", access.Commands(a)},
 		{"read", "Look at things", reading.Commands(a)},
 		{"act", "Act on things", acting.Commands(a)},
+		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
+		{"diagnose", "Find out what is wrong and why", slices.Concat(diagnosis.Commands(a), doctor.Commands(a))},
 	}
 }
 

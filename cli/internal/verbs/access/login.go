@@ -51,16 +51,19 @@ orrery login https://a.example https://b.example --name production`,
 	return cmd
 }
 
-// local is a standalone on this machine, as its ready.json describes it.
-type local struct {
+// Local is a standalone on this machine, as its ready.json describes it.
+type Local struct {
 	API          string `json:"api"`
 	User         string `json:"user"`
 	PasswordFile string `json:"passwordFile"`
+	PID          int    `json:"pid"`
+	// Data is its data directory.
+	Data string `json:"-"`
 }
 
-// findLocal returns the standalone whose data directory is dir, or in one of the usual places. It is
+// FindLocal returns the standalone whose data directory is dir, or in one of the usual places. It is
 // nil if there is none.
-func findLocal(dir string) (*local, error) {
+func FindLocal(dir string) (*Local, error) {
 	dirs := []string{dir}
 	if dir == "" {
 		dirs = []string{"data", "/var/lib/orrery"}
@@ -73,7 +76,7 @@ func findLocal(dir string) (*local, error) {
 		if err != nil {
 			continue
 		}
-		found := &local{}
+		found := &Local{Data: d}
 		if err := json.Unmarshal(content, found); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(d, "ready.json"), err)
 		}
@@ -85,7 +88,7 @@ func findLocal(dir string) (*local, error) {
 func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string) error {
 	password := ""
 	if len(servers) == 0 {
-		found, err := findLocal(o.data)
+		found, err := FindLocal(o.data)
 		if err != nil {
 			return err
 		}
@@ -129,7 +132,7 @@ func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string)
 
 // defaultServers returns the servers of a login without a URL: those of the standalone on this machine, or
 // those of the current context, whose login may have ended.
-func defaultServers(a *app.App, found *local) ([]string, error) {
+func defaultServers(a *app.App, found *Local) ([]string, error) {
 	if found != nil && a.Flags.Server == "" && a.Flags.Context == "" {
 		return []string{found.API}, nil
 	}
@@ -138,7 +141,7 @@ func defaultServers(a *app.App, found *local) ([]string, error) {
 }
 
 // passwordOf returns the password that a standalone wrote for its first user; empty if it is gone.
-func passwordOf(a *app.App, found *local) string {
+func passwordOf(a *app.App, found *Local) string {
 	content, err := os.ReadFile(found.PasswordFile)
 	if err != nil {
 		a.Notef("the password file %s cannot be read, so a password is needed", found.PasswordFile)
