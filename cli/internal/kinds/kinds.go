@@ -93,6 +93,11 @@ func (k *Kind) ObjectPath(group, name string) string {
 	return k.ListPath(group) + "/" + url.PathEscape(name)
 }
 
+// HistoryPath returns the path of the changes of one object; the kind must have a HistoryName.
+func (k *Kind) HistoryPath(name string) string {
+	return "/api/v1/history/" + k.HistoryName + "/" + url.PathEscape(name)
+}
+
 // InGroup reports whether the objects belong to one group.
 func (k *Kind) InGroup() bool { return strings.Contains(k.Path, "{group}") }
 
@@ -146,4 +151,21 @@ func (k *Kind) Changed(eventType string, data []byte) string {
 		}
 	}
 	return ""
+}
+
+// Mentions reports whether an event is about the object of that name or about something that belongs to it, such as an
+// instance on a node.
+func (k *Kind) Mentions(eventType string, data []byte, name string) bool {
+	if name == "" {
+		return false
+	}
+	if k.Changed(eventType, data) == name {
+		return true
+	}
+	for _, field := range strings.Split(k.EventName, "|") {
+		if gjson.GetBytes(data, field).String() == name {
+			return true
+		}
+	}
+	return false
 }
