@@ -19,7 +19,7 @@ var errFrameTooLong = fmt.Errorf("a frame of the stream is longer than %d bytes"
 // frame is what a text/event-stream has up to an empty line: an event, a new ID without an event, or
 // only a comment.
 type frame struct {
-	// event is the name of the event; "" if it has none.
+	// event is the name of the event; "" means message.
 	event string
 	// id is the ID of the event, if hasID.
 	id    string
