@@ -46,6 +46,7 @@ func New(a *app.App, spec Spec) *cobra.Command {
 	if spec.Args == nil {
 		cmd.Args = None
 	}
+	cmd.Args = usage(cmd.Args)
 	if spec.Complete == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
@@ -60,6 +61,21 @@ func New(a *app.App, spec Spec) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return noSubcommand(cmd, args) }
 	return cmd
+}
+
+// usage checks arguments, and that flags are there and fit together. Without it cobra reports missing flags as
+// errors of another kind.
+func usage(args cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if err := args(cmd, given); err != nil {
+			return err
+		}
+		err := cmd.ValidateRequiredFlags()
+		if err == nil {
+			err = cmd.ValidateFlagGroups()
+		}
+		return exit.With(exit.Usage, err, "see "+cmd.CommandPath()+" --help")
+	}
 }
 
 func noSubcommand(cmd *cobra.Command, args []string) error {
