@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -13,7 +14,10 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	"github.com/orreryhq/orrery/cli/internal/verbs/content"
+	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
+	"github.com/orreryhq/orrery/cli/internal/verbs/players"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
+	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
 	"github.com/spf13/cobra"
 )
 
@@ -28,6 +32,7 @@ func sections(a *app.App) []section {
 		{"access", "Log in and choose a server", access.Commands(a)},
 		{"read", "Look at things", reading.Commands(a)},
 		{"content", "Change what instances are made of", content.Commands(a)},
+		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 	}
 }
 

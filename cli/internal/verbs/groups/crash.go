@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
@@ -44,7 +45,7 @@ func runCrashShow(ctx context.Context, a *app.App, id string) error {
 	}
 	c, err := client.GetCrash(ctx, id)
 	if err != nil {
-		return found(ctx, client, err, "crash", id)
+		return command.NotFound(ctx, client, err, "crash", id)
 	}
 	return a.Show(c, c.ID, func(p output.Printer) error {
 		if err := p.Lines(crashLines(c)); err != nil {
@@ -54,7 +55,7 @@ func runCrashShow(ctx context.Context, a *app.App, id string) error {
 		if c.LogTailTruncated {
 			title = "last output, without its beginning:"
 		}
-		return lines(a, append([]string{"", title}, c.LogTail...))
+		return a.Lines(append([]string{"", title}, c.LogTail...))
 	})
 }
 
@@ -100,7 +101,7 @@ orrery crash trends --window 7d --group lobby`,
 	for _, kind := range []string{"group", "instance", "node"} {
 		command.CompleteFlag(cmd, kind, command.CompleteNames(a, kind))
 	}
-	noCompletions(cmd)
+	command.NoCompletions(cmd)
 	return cmd
 }
 
@@ -133,7 +134,7 @@ func trendLines(buckets []orrery.CrashBucket) [][]string {
 	}
 	cells := make([][]string, len(buckets))
 	for i, b := range buckets {
-		cells[i] = []string{kinds.Moment(b.Ts), fmt.Sprint(b.Count), app.Bar(b.Count, most), counts(b.ByClassification)}
+		cells[i] = []string{kinds.Moment(b.Ts), fmt.Sprint(b.Count), progress.Bar(b.Count, most), counts(b.ByClassification)}
 	}
 	return cells
 }
@@ -171,7 +172,7 @@ func runCrashReset(ctx context.Context, a *app.App, args []string) error {
 	return command.Each(ctx, a, names, func(name string) error {
 		answer, err := client.ResetCrashLoop(ctx, name)
 		if err != nil {
-			return found(ctx, client, err, "group", name)
+			return command.NotFound(ctx, client, err, "group", name)
 		}
 		if !answer.Changed {
 			return a.Say(answer, name, "group %s was not paused", name)

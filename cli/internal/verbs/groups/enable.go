@@ -54,7 +54,7 @@ func runEnable(ctx context.Context, a *app.App, t toggle, names []string) error 
 	return command.Each(ctx, a, names, func(name string) error {
 		answer, err := t.set(ctx, client, name)
 		if err != nil {
-			return found(ctx, client, err, t.kind.Name, name)
+			return command.NotFound(ctx, client, err, t.kind.Name, name)
 		}
 		return a.Say(answer, name, "%s %s %s", t.kind.Name, name, done)
 	})

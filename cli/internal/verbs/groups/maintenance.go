@@ -48,9 +48,9 @@ func maintenanceSwitch(a *app.App, on bool) *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would change, and change nothing")
 	if on {
-		cmd.Flags().Var(optional[string]{&o.message, asIs, "text"}, "message", "`text` for players; the default is the one it has")
+		command.OptionalText(cmd.Flags(), &o.message, "message", "`text` for players; the default is the one it has", nil)
 		cmd.Flags().StringArrayVar(&o.bypass, "bypass", nil, "`name` of a player who may join; repeat it for more. The default is the list it has")
-		noCompletions(cmd)
+		command.NoCompletions(cmd)
 	}
 	return cmd
 }
@@ -96,7 +96,7 @@ func runMaintenance(ctx context.Context, a *app.App, o maintenanceOptions, args 
 		if err != nil {
 			return err
 		}
-		return showDiff(a, d, "maintenance", d.Diff)
+		return a.ShowDiff(d, "maintenance", d.Diff)
 	}
 	answer, err := client.ReplaceMaintenance(ctx, body, nil)
 	if err != nil {
@@ -116,13 +116,13 @@ func (o maintenanceOptions) applyToGroup(ctx context.Context, a *app.App, client
 	if o.dryRun {
 		d, err := client.UpdateGroupDryRun(ctx, name, patch, nil)
 		if err != nil {
-			return found(ctx, client, err, "group", name)
+			return command.NotFound(ctx, client, err, "group", name)
 		}
-		return showGroupDryRun(a, d)
+		return a.ShowGroupDryRun(d)
 	}
 	group, err := client.UpdateGroup(ctx, name, patch, nil)
 	if err != nil {
-		return found(ctx, client, err, "group", name)
+		return command.NotFound(ctx, client, err, "group", name)
 	}
 	if !o.on {
 		if all, err := client.GetMaintenance(ctx); err == nil && all.Enabled {

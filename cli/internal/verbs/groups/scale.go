@@ -3,12 +3,17 @@ package groups
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
+	"github.com/tidwall/gjson"
 )
 
 type scaleOptions struct {
@@ -57,13 +62,13 @@ func runScale(ctx context.Context, a *app.App, o scaleOptions, args []string) er
 	if o.dryRun {
 		d, err := client.ScaleGroupDryRun(ctx, name, request)
 		if err != nil {
-			return found(ctx, client, err, "group", name)
+			return command.NotFound(ctx, client, err, "group", name)
 		}
-		return showGroupDryRun(a, d)
+		return a.ShowGroupDryRun(d)
 	}
 	answer, err := client.ScaleGroup(ctx, name, request)
 	if err != nil {
-		return found(ctx, client, err, "group", name)
+		return command.NotFound(ctx, client, err, "group", name)
 	}
 	if answer.Message != "" {
 		a.Notef("%s", answer.Message)
@@ -78,29 +83,41 @@ func runScale(ctx context.Context, a *app.App, o scaleOptions, args []string) er
 
 // waitForNumber waits until the group has that many RUNNING instances.
 func waitForNumber(ctx context.Context, a *app.App, client *orrery.Client, name string, want int64) error {
-	progress := a.Progress()
-	defer progress.End()
-	running := int64(-1)
-	err := app.Follow(ctx, client, orrery.EventsOptions{Group: name}, func(ctx context.Context) (bool, error) {
-		group, err := client.GetGroup(ctx, name)
-		if err != nil {
-			return false, err
-		}
-		running = group.RunningInstances
-		progress.Set("%s %d of %d running%s", app.Bar(running, want), running, want, because(group))
-		return running == want, nil
+	_, err := progress.One(ctx, a, client, progress.Options{
+		Targets: []progress.Target{{
+			Kind: kinds.Get("group"), Name: name,
+			Until: func(_ context.Context, row output.Row) progress.Step { return hasNumber(name, want, row) },
+		}},
+		Goal:       "scaled",
+		Afterwards: "the group is scaled and Orrery continues by itself; orrery explain group " + name + " says what holds it back",
 	})
-	if ctx.Err() == nil || running < 0 {
-		return err
-	}
-	hint := fmt.Sprintf("group %s is scaled to %d and %d run; Orrery continues by itself, and orrery explain group %s says what holds it back", name, want, running, name)
-	return exit.Hint(err, hint)
+	return err
 }
 
-// because says what holds a group back; empty if nothing does.
-func because(group *orrery.Group) string {
-	if held := group.Scaling.HeldBy; held != nil {
-		return ": " + held.Message
+// hasNumber judges whether a group has that many RUNNING instances. It cannot get more while nothing is started.
+func hasNumber(name string, want int64, row output.Row) progress.Step {
+	group := gjson.ParseBytes(row)
+	running := group.Get("runningInstances").Int()
+	text := fmt.Sprintf("%s %d of %d running", progress.Bar(running, want), running, want)
+	if held := group.Get("scaling.heldBy.message").String(); held != "" {
+		text += ": " + held
 	}
-	return ""
+	hint := ""
+	switch {
+	case row == nil:
+		return progress.Step{Err: exit.With(exit.NotFound, fmt.Errorf("group %s was deleted", name), "")}
+	case running == want:
+		return progress.Step{Done: true}
+	case running > want:
+		return progress.Step{Text: text}
+	case group.Get("paused").Bool():
+		hint = "end the pause: orrery crash reset " + name
+	case group.Get("maintenance").Bool():
+		hint = "end the maintenance: orrery maintenance off group " + name
+	default:
+		return progress.Step{Text: text}
+	}
+	message := strings.TrimSpace(group.Get("message").String() + " " + group.Get("scaling.heldBy.message").String())
+	err := fmt.Errorf("group %s is scaled to %d and %d run, but nothing is started now: %s", name, want, running, message)
+	return progress.Step{Err: exit.With(exit.Failed, err, hint)}
 }

@@ -59,7 +59,7 @@ func runReplay(ctx context.Context, a *app.App, file string, args []string) erro
 	}
 	replay, err := client.ReplayAutoscaling(ctx, name, rules)
 	if err != nil {
-		return found(ctx, client, err, "group", name)
+		return command.NotFound(ctx, client, err, "group", name)
 	}
 	return a.Show(replay, name, func(p output.Printer) error { return showReplay(a, p, replay) })
 }
@@ -94,7 +94,7 @@ func showReplay(a *app.App, p output.Printer, r *orrery.ScalingReplay) error {
 	if err := p.Lines(bothSides(r)); err != nil {
 		return err
 	}
-	rows, err := rowsOf(decisions(r))
+	rows, err := app.Rows(decisions(r))
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func showReplay(a *app.App, p output.Printer, r *orrery.ScalingReplay) error {
 			return err
 		}
 	}
-	return lines(a, replayNotes(r))
+	return a.Lines(replayNotes(r))
 }
 
 func bothSides(r *orrery.ScalingReplay) [][]string {
@@ -133,7 +133,7 @@ type decision struct {
 }
 
 var decisionColumns = []output.Column{
-	{Header: "TIME", Path: "at", Text: momentCell},
+	{Header: "TIME", Path: "at", Text: kinds.MomentCell},
 	{Header: "RULES", Path: "side"},
 	{Header: "FROM", Path: "from"},
 	{Header: "TO", Path: "to"},
@@ -168,5 +168,5 @@ func replayNotes(r *orrery.ScalingReplay) []string {
 		}
 		out = append(out, line)
 	}
-	return append(out, notes(r.Notes)...)
+	return append(out, app.Notes(r.Notes)...)
 }

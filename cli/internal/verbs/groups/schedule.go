@@ -58,7 +58,7 @@ orrery schedule run nightly --warn --dry-run`,
 		Args: command.Between(1, 1, "the name of a schedule"), Complete: command.CompleteNames(a, "schedule"),
 		Run: func(ctx context.Context, args []string) error { return runSchedule(ctx, a, &body, dryRun, args[0]) },
 	})
-	optionalBool(cmd.Flags(), &body.Warn, "warn", "send the warnings first, so that the action waits for them")
+	command.OptionalBool(cmd.Flags(), &body.Warn, "warn", "send the warnings first, so that the action waits for them")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the steps, and do none")
 	return cmd
 }
@@ -71,16 +71,16 @@ func runSchedule(ctx context.Context, a *app.App, body *orrery.RunScheduleReques
 	if dryRun {
 		d, err := client.RunScheduleDryRun(ctx, name, body)
 		if err != nil {
-			return found(ctx, client, err, "schedule", name)
+			return command.NotFound(ctx, client, err, "schedule", name)
 		}
-		defer a.Notef(dryRunNote)
-		return a.Show(d, name, func(output.Printer) error { return lines(a, steps(d.Run)) })
+		defer a.NoteDryRun()
+		return a.Show(d, name, func(output.Printer) error { return a.Lines(steps(d.Run)) })
 	}
 	run, err := client.RunSchedule(ctx, name, body)
 	if err != nil {
-		return found(ctx, client, err, "schedule", name)
+		return command.NotFound(ctx, client, err, "schedule", name)
 	}
-	return a.Say(run, revisionText(run.Number), "run %d of schedule %s started; orrery schedule history %s shows its end", run.Number, name, name)
+	return a.Say(run, fmt.Sprint(run.Number), "run %d of schedule %s started; orrery schedule history %s shows its end", run.Number, name, name)
 }
 
 func steps(run orrery.ScheduleRun) []string {
@@ -98,18 +98,11 @@ func steps(run orrery.ScheduleRun) []string {
 // runColumns are those of the runs of a schedule.
 var runColumns = []output.Column{
 	{Header: "RUN", Path: "number"},
-	{Header: "STARTED", Path: "startedAt", Text: momentCell},
-	{Header: "ENDED", Path: "endedAt", Text: momentCell},
+	{Header: "STARTED", Path: "startedAt", Text: kinds.MomentCell},
+	{Header: "ENDED", Path: "endedAt", Text: kinds.MomentCell},
 	{Header: "RESULT", Path: "result", State: true, Text: resultCell},
 	{Header: "BY", Path: "requestedBy", Text: requesterCell},
 	{Header: "MESSAGE", Path: "message"},
-}
-
-func momentCell(f gjson.Result) string {
-	if f.Type != gjson.String {
-		return ""
-	}
-	return kinds.Moment(f.Time())
 }
 
 func resultCell(f gjson.Result) string {
@@ -144,7 +137,7 @@ func runScheduleHistory(ctx context.Context, a *app.App, name string) error {
 	var runs []orrery.ScheduleRun
 	for run, err := range client.AllScheduleRuns(ctx, name, nil) {
 		if err != nil {
-			return found(ctx, client, err, "schedule", name)
+			return command.NotFound(ctx, client, err, "schedule", name)
 		}
 		runs = append(runs, run)
 	}
@@ -156,7 +149,7 @@ func runScheduleHistory(ctx context.Context, a *app.App, name string) error {
 		a.Notef("schedule %s has not run yet", name)
 		return nil
 	}
-	rows, err := rowsOf(runs)
+	rows, err := app.Rows(runs)
 	if err != nil {
 		return err
 	}
@@ -184,18 +177,18 @@ func runNoticeTest(ctx context.Context, a *app.App, dryRun bool, name string) er
 	if dryRun {
 		d, err := client.TestNoticeDryRun(ctx, name)
 		if err != nil {
-			return found(ctx, client, err, "notice", name)
+			return command.NotFound(ctx, client, err, "notice", name)
 		}
 		row, err := app.Row(d.Body)
 		if err != nil {
 			return err
 		}
-		defer a.Notef(dryRunNote)
+		defer a.NoteDryRun()
 		return a.Say(d, name, "%s", row)
 	}
 	test, err := client.TestNotice(ctx, name)
 	if err != nil {
-		return found(ctx, client, err, "notice", name)
+		return command.NotFound(ctx, client, err, "notice", name)
 	}
 	if !test.Delivered {
 		return undelivered(name, test)

@@ -1,10 +1,16 @@
-package groups
+package rollouts
 
 import (
 	"context"
+	"encoding/json"
+	"io"
+	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
@@ -16,6 +22,8 @@ type control struct {
 	dryRun            func(ctx context.Context, a *app.App, c *orrery.Client, group, revision string) error
 	// starts says that it starts another rollout.
 	starts bool
+	// shows reports whether the rollout shows that Orrery has begun to act.
+	shows func(d *orrery.Deployment) bool
 }
 
 // controls are the commands below rollout that change one.
@@ -29,6 +37,7 @@ var controls = []control{
 		dryRun: func(ctx context.Context, a *app.App, c *orrery.Client, group, revision string) error {
 			return controlDryRun(a)(c.PauseDeploymentDryRun(ctx, group, revision, nil))
 		},
+		shows: paused,
 	},
 	{
 		verb: "resume", short: "Resume a paused rollout",
@@ -38,6 +47,7 @@ var controls = []control{
 		dryRun: func(ctx context.Context, a *app.App, c *orrery.Client, group, revision string) error {
 			return controlDryRun(a)(c.ResumeDeploymentDryRun(ctx, group, revision, nil))
 		},
+		shows: func(d *orrery.Deployment) bool { return !paused(d) },
 	},
 	{
 		verb: "promote", short: "Replace the remaining instances of a canary, or switch a blue-green rollout, now",
@@ -47,6 +57,7 @@ var controls = []control{
 		dryRun: func(ctx context.Context, a *app.App, c *orrery.Client, group, revision string) error {
 			return controlDryRun(a)(c.PromoteDeploymentDryRun(ctx, group, revision, nil))
 		},
+		shows: func(d *orrery.Deployment) bool { return d.Promoted },
 	},
 	{
 		verb: "cancel", short: "End a rollout",
@@ -57,6 +68,7 @@ var controls = []control{
 		dryRun: func(ctx context.Context, a *app.App, c *orrery.Client, group, revision string) error {
 			return controlDryRun(a)(c.CancelDeploymentDryRun(ctx, group, revision, nil))
 		},
+		shows: ended,
 	},
 	{
 		verb: "undo", short: "Roll back to the state before a rollout",
@@ -82,7 +94,7 @@ func controlDryRun(a *app.App) func(*orrery.DeploymentControlDryRun, error) erro
 		if err != nil {
 			return err
 		}
-		return showDiff(a, d, "rollout "+d.Deployment, d.Diff)
+		return a.ShowDiff(d, "rollout "+d.Deployment, d.Diff)
 	}
 }
 
@@ -136,6 +148,37 @@ func (c control) run(ctx context.Context, a *app.App, o rolloutFlags, args []str
 	if c.starts {
 		return started(ctx, a, client, o.wait, d)
 	}
+	settle(ctx, a, client, d, c.shows)
 	return a.Say(answer, revisionText(d.Revision), "rollout %d of group %s %s: %d of %d instances replaced, state %s",
 		d.Revision, name, answer.Status, d.UpdatedInstances, d.TotalInstances, d.State)
+}
+
+func paused(d *orrery.Deployment) bool { return d.State == "PAUSED" }
+
+func ended(d *orrery.Deployment) bool { return d.State != "IN_PROGRESS" && d.State != "PAUSED" }
+
+// settleTimeout bounds how long a command waits until the state of a rollout shows what was requested. Usually
+// it takes milliseconds; without an enforcer it takes for ever.
+const settleTimeout = 5 * time.Second
+
+// settle reads the rollout into d until shows reports true of it or it has ended. It gives up without an
+// error, because the request was accepted.
+func settle(ctx context.Context, a *app.App, client *orrery.Client, d *orrery.Deployment, shows func(*orrery.Deployment) bool) {
+	if shows(d) || ended(d) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	quiet := *a
+	quiet.Err = io.Discard
+	_, err := progress.One(ctx, &quiet, client, progress.Options{Targets: []progress.Target{{
+		Kind: kinds.Get("deployment"), Group: d.GroupName, Name: revisionText(d.Revision),
+		Until: func(_ context.Context, row output.Row) progress.Step {
+			err := json.Unmarshal(row, d)
+			return progress.Step{Done: shows(d) || ended(d), Err: err}
+		},
+	}}})
+	if err != nil {
+		a.Notef("the rollout does not show the change yet: orrery rollout status %s", d.GroupName)
+	}
 }

@@ -1,14 +1,17 @@
-package groups
+package rollouts
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
@@ -66,24 +69,26 @@ func readRollout(ctx context.Context, client *orrery.Client, group string, revis
 		return rolloutState{}, err
 	}
 	s := rolloutState{Deployment: d}
-	if s.ended() {
-		return s, nil
-	}
-	for instance, err := range client.AllInstances(ctx, &orrery.ListInstancesParams{Group: group}) {
-		if errors.Is(err, orrery.ErrDenied) {
-			return s, nil // the user sees the rollout without the players
-		}
-		if err != nil {
-			return s, err
-		}
-		if instance.DeploymentRevision < revision && instance.PlayerCount != nil {
-			s.Players += *instance.PlayerCount
-		}
-	}
+	s.countPlayers(ctx, client)
 	return s, nil
 }
 
-func (s rolloutState) ended() bool { return s.State != "IN_PROGRESS" && s.State != "PAUSED" }
+// countPlayers counts the players to move. A user who may not list instances sees the rollout without them.
+func (s *rolloutState) countPlayers(ctx context.Context, client *orrery.Client) {
+	if s.ended() {
+		return
+	}
+	for instance, err := range client.AllInstances(ctx, &orrery.ListInstancesParams{Group: s.GroupName}) {
+		if err != nil {
+			return
+		}
+		if instance.DeploymentRevision < s.Revision && instance.PlayerCount != nil {
+			s.Players += *instance.PlayerCount
+		}
+	}
+}
+
+func (s rolloutState) ended() bool { return ended(s.Deployment) }
 
 func (s rolloutState) show(a *app.App) error {
 	return a.Show(s, revisionText(s.Revision), func(p output.Printer) error {
@@ -91,7 +96,7 @@ func (s rolloutState) show(a *app.App) error {
 			{"rollout", fmt.Sprintf("%d of group %s", s.Revision, s.GroupName)},
 			{"state", p.Style.State(s.State)},
 			{"strategy", s.Strategy},
-			{"replaced", fmt.Sprintf("%s %d of %d", app.Bar(s.UpdatedInstances, s.TotalInstances), s.UpdatedInstances, s.TotalInstances)},
+			{"replaced", fmt.Sprintf("%s %d of %d", progress.Bar(s.UpdatedInstances, s.TotalInstances), s.UpdatedInstances, s.TotalInstances)},
 			{"ready", fmt.Sprint(s.ReadyInstances)},
 			{"failed", fmt.Sprint(s.FailedInstances)},
 		}
@@ -106,7 +111,7 @@ func (s rolloutState) show(a *app.App) error {
 }
 
 func (s rolloutState) progress() string {
-	line := fmt.Sprintf("%s %d of %d replaced, %d ready", app.Bar(s.UpdatedInstances, s.TotalInstances), s.UpdatedInstances, s.TotalInstances, s.ReadyInstances)
+	line := fmt.Sprintf("%s %d of %d replaced, %d ready", progress.Bar(s.UpdatedInstances, s.TotalInstances), s.UpdatedInstances, s.TotalInstances, s.ReadyInstances)
 	if s.FailedInstances > 0 {
 		line += fmt.Sprintf(", %d failed", s.FailedInstances)
 	}
@@ -122,39 +127,35 @@ func (s rolloutState) progress() string {
 	return line
 }
 
+// figuresRefresh is how often the players are counted again: they have no events of the rollout.
+const figuresRefresh = 5 * time.Second
+
 // followRollout shows a rollout until it ends. It fails unless the rollout completes.
 func followRollout(ctx context.Context, a *app.App, client *orrery.Client, group string, revision int64) error {
-	progress := a.Progress()
 	var last rolloutState
-	err := app.Follow(ctx, client, orrery.EventsOptions{Group: group}, func(ctx context.Context) (bool, error) {
-		s, err := readRollout(ctx, client, group, revision)
-		if err != nil {
-			return false, err
-		}
-		last = s
-		progress.Set("%s", s.progress())
-		return s.ended(), nil
+	_, err := progress.One(ctx, a, client, progress.Options{
+		Targets: []progress.Target{{
+			Kind: kinds.Get("deployment"), Group: group, Name: revisionText(revision),
+			Until: func(ctx context.Context, row output.Row) progress.Step {
+				s := rolloutState{Deployment: &orrery.Deployment{}}
+				if err := json.Unmarshal(row, s.Deployment); err != nil {
+					return progress.Step{Err: exit.With(exit.NotFound, fmt.Errorf("rollout %d of group %s no longer exists", revision, group), "")}
+				}
+				s.countPlayers(ctx, client)
+				last = s
+				return progress.Step{Done: s.ended(), Text: s.progress()}
+			},
+		}},
+		Goal: "complete", Refresh: figuresRefresh,
+		Afterwards: fmt.Sprintf("the rollout continues by itself: orrery rollout status %s --watch follows it, orrery rollout cancel %s ends it", group, group),
 	})
-	progress.End()
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return exit.Hint(err, interruptedRollout(group, revision, last))
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	if err := last.show(a); err != nil {
 		return err
 	}
 	return last.failure()
-}
-
-// interruptedRollout says what goes on after Ctrl-C or --timeout.
-func interruptedRollout(group string, revision int64, last rolloutState) string {
-	if last.Deployment == nil {
-		return fmt.Sprintf("rollout %d continues by itself: orrery rollout status %s", revision, group)
-	}
-	return fmt.Sprintf("%d of %d instances were replaced; rollout %d continues by itself: orrery rollout status %s --watch follows it, orrery rollout cancel %s ends it",
-		last.UpdatedInstances, last.TotalInstances, revision, group, group)
 }
 
 // failure returns why the rollout did not complete; nil if it did.

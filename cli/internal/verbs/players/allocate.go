@@ -1,4 +1,4 @@
-package groups
+package players
 
 import (
 	"context"
@@ -56,18 +56,16 @@ orrery allocate --group lobby -o jsonpath='{.port}'`,
 	flags := cmd.Flags()
 	flags.Var(selectorFlag{&body.Selectors, ofGroup}, "group", "`name` of a group to take from; repeat it for more")
 	flags.VarP(selectorFlag{&body.Selectors, ofLabels}, "selector", "l", "`expression` over the labels of groups, such as mode=duels; repeat it for more")
-	optionalNumber(flags, &body.Slots, "slots", "`number` of players to reserve room for")
-	optionalSeconds(flags, &body.TTLSeconds, "ttl", "when it ends by itself, as a `duration`; otherwise on release")
-	flags.Var(optional[string]{&body.Strategy, asIs, "strategy"}, "strategy", "`strategy`: pack takes the fullest instance with room, spread the emptiest")
-	flags.Var(optional[string]{&body.Note, asIs, "text"}, "note", "`text` to keep with it, such as the ID of a match")
+	command.OptionalNumber(flags, &body.Slots, "slots", "`number` of players to reserve room for")
+	command.OptionalSeconds(flags, &body.TTLSeconds, "ttl", "when it ends by itself, as a `duration`; otherwise on release")
+	command.OptionalText(flags, &body.Strategy, "strategy", "`strategy`: pack takes the fullest instance with room, spread the emptiest", nil)
+	command.OptionalText(flags, &body.Note, "note", "`text` to keep with it, such as the ID of a match", nil)
 	flags.BoolVar(&dryRun, "dry-run", false, "show which instance it would take, and take none")
 	command.CompleteFlag(cmd, "group", command.CompleteNames(a, "group"))
 	command.CompleteFlag(cmd, "strategy", cobra.FixedCompletions([]string{"pack", "spread"}, cobra.ShellCompDirectiveNoFileComp))
-	noCompletions(cmd)
+	command.NoCompletions(cmd)
 	return cmd
 }
-
-func asIs(text string) (string, error) { return text, nil }
 
 func runAllocate(ctx context.Context, a *app.App, body *orrery.AllocationRequest, dryRun bool) error {
 	target, err := a.Target()
@@ -89,7 +87,7 @@ func runAllocate(ctx context.Context, a *app.App, body *orrery.AllocationRequest
 		if err != nil {
 			return noRoom(ctx, client, body, err)
 		}
-		defer a.Notef(dryRunNote)
+		defer a.NoteDryRun()
 		return a.Say(d, d.InstanceID, "would allocate %s", claimed(d.Slots, d.InstanceID))
 	}
 	allocation, err := client.CreateAllocation(ctx, body)
@@ -151,12 +149,12 @@ func runRelease(ctx context.Context, a *app.App, ids []string, dryRun bool) erro
 		if dryRun {
 			d, err := client.DeleteAllocationDryRun(ctx, id)
 			if err != nil {
-				return found(ctx, client, err, "allocation", id)
+				return command.NotFound(ctx, client, err, "allocation", id)
 			}
 			return a.Say(d, id, "allocation %s would be released", id)
 		}
 		if err := client.DeleteAllocation(ctx, id); err != nil {
-			return found(ctx, client, err, "allocation", id)
+			return command.NotFound(ctx, client, err, "allocation", id)
 		}
 		return a.Say(map[string]any{"id": id, "status": "released"}, id, "allocation %s released", id)
 	})
@@ -170,8 +168,8 @@ func renew(a *app.App) *cobra.Command {
 		Args:    command.Between(1, -1, "the ID of an allocation"), Complete: command.CompleteNames(a, "allocation"),
 		Run: func(ctx context.Context, ids []string) error { return runRenew(ctx, a, ids, ttl) },
 	})
-	optionalSeconds(cmd.Flags(), &ttl, "ttl", "when they end by themselves, counted from now, as a `duration`")
-	noCompletions(cmd)
+	command.OptionalSeconds(cmd.Flags(), &ttl, "ttl", "when they end by themselves, counted from now, as a `duration`")
+	command.NoCompletions(cmd)
 	return cmd
 }
 
@@ -186,7 +184,7 @@ func runRenew(ctx context.Context, a *app.App, ids []string, ttl *int64) error {
 	return command.Each(ctx, a, ids, func(id string) error {
 		allocation, err := client.UpdateAllocation(ctx, id, orrery.Patch{"ttlSeconds": *ttl})
 		if err != nil {
-			return found(ctx, client, err, "allocation", id)
+			return command.NotFound(ctx, client, err, "allocation", id)
 		}
 		return a.Say(allocation, id, "allocation %s of %s renewed %s", id, allocation.InstanceID, until(allocation))
 	})

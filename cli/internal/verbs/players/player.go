@@ -1,4 +1,4 @@
-package groups
+package players
 
 import (
 	"context"
@@ -94,7 +94,7 @@ func runTransfer(ctx context.Context, a *app.App, name, to, group string) error 
 // emptiest returns the running instance of the group that has the fewest players and room for one.
 func emptiest(ctx context.Context, client *orrery.Client, group string) (string, error) {
 	if _, err := client.GetGroup(ctx, group); err != nil {
-		return "", found(ctx, client, err, "group", group)
+		return "", command.NotFound(ctx, client, err, "group", group)
 	}
 	best, fewest := "", int64(0)
 	for i, err := range client.AllInstances(ctx, &orrery.ListInstancesParams{Group: group, State: "RUNNING"}) {
@@ -158,7 +158,7 @@ func runNetworkShow(ctx context.Context, a *app.App, name string) error {
 	}
 	n, err := client.GetNetwork(ctx, name)
 	if err != nil {
-		return found(ctx, client, err, "network", name)
+		return command.NotFound(ctx, client, err, "network", name)
 	}
 	groups := map[string]orrery.Group{}
 	for g, err := range client.AllGroups(ctx, nil) {
@@ -167,7 +167,7 @@ func runNetworkShow(ctx context.Context, a *app.App, name string) error {
 		}
 		groups[g.Name] = g
 	}
-	rows, err := rowsOf(resolve(n, groups))
+	rows, err := app.Rows(resolve(n, groups))
 	if err != nil {
 		return err
 	}

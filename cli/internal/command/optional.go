@@ -1,4 +1,4 @@
-package groups
+package command
 
 import (
 	"fmt"
@@ -36,18 +36,33 @@ func (o optional[T]) String() string {
 // Type names the values in the help.
 func (o optional[T]) Type() string { return o.kind }
 
-func optionalNumber(flags *pflag.FlagSet, target **int64, name, usage string) {
+// OptionalNumber declares a flag with a whole number.
+func OptionalNumber(flags *pflag.FlagSet, target **int64, name, usage string) {
 	flags.Var(optional[int64]{target, parseNumber, "number"}, name, usage)
 }
 
-func optionalBool(flags *pflag.FlagSet, target **bool, name, usage string) {
+// OptionalBool declares a flag that may also be given as --name=false.
+func OptionalBool(flags *pflag.FlagSet, target **bool, name, usage string) {
 	flags.Var(optional[bool]{target, strconv.ParseBool, "bool"}, name, usage)
 	flags.Lookup(name).NoOptDefVal = "true"
 }
 
-// optionalSeconds takes a duration in whole seconds.
-func optionalSeconds(flags *pflag.FlagSet, target **int64, name, usage string) {
+// OptionalSeconds declares a flag with a duration in whole seconds.
+func OptionalSeconds(flags *pflag.FlagSet, target **int64, name, usage string) {
 	flags.Var(optional[int64]{target, parseSeconds, "duration"}, name, usage)
+}
+
+// OptionalText declares a flag whose text parse checks; nil accepts every text.
+func OptionalText(flags *pflag.FlagSet, target **string, name, usage string, parse func(string) (string, error)) {
+	if parse == nil {
+		parse = func(text string) (string, error) { return text, nil }
+	}
+	flags.Var(optional[string]{target, parse, "text"}, name, usage)
+}
+
+// OptionalFloat declares a flag with a number.
+func OptionalFloat(flags *pflag.FlagSet, target **float64, name, usage string) {
+	flags.Var(optional[float64]{target, parseFloat, "number"}, name, usage)
 }
 
 func parseNumber(text string) (int64, error) {
@@ -74,8 +89,8 @@ func parseSeconds(text string) (int64, error) {
 	return int64(d / time.Second), nil
 }
 
-// noCompletions marks flags whose values are not names.
-func noCompletions(cmd *cobra.Command) {
+// NoCompletions declares that the values of all other flags so far are not files.
+func NoCompletions(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Value.Type() != "bool" {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions) // it fails only for one that has a function

@@ -1,23 +1,22 @@
-package groups
+package app
 
 import (
 	"strings"
 
-	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	orrery "github.com/orreryhq/orrery/sdk"
 )
 
-// dryRunNote says at the end of a dry run what it is.
-const dryRunNote = "dry run: nothing was changed"
+// NoteDryRun says on standard error that a dry run changed nothing.
+func (a *App) NoteDryRun() { a.Notef("dry run: nothing was changed") }
 
-// showDiff prints the changes of a dry run.
-func showDiff(a *app.App, answer any, name string, diff []orrery.FieldChange) error {
-	defer a.Notef(dryRunNote)
-	return a.Show(answer, name, func(output.Printer) error { return diffLines(a, name, diff) })
+// ShowDiff prints the changes of a dry run.
+func (a *App) ShowDiff(answer any, name string, diff []orrery.FieldChange) error {
+	defer a.NoteDryRun()
+	return a.Show(answer, name, func(output.Printer) error { return a.diffLines(name, diff) })
 }
 
-func diffLines(a *app.App, name string, diff []orrery.FieldChange) error {
+func (a *App) diffLines(name string, diff []orrery.FieldChange) error {
 	if len(diff) == 0 {
 		return a.Linef("%s would not change", name)
 	}
@@ -29,14 +28,14 @@ func diffLines(a *app.App, name string, diff []orrery.FieldChange) error {
 	return nil
 }
 
-// showGroupDryRun prints what would change in a group and its instances.
-func showGroupDryRun(a *app.App, d *orrery.GroupDryRun) error {
-	defer a.Notef(dryRunNote)
+// ShowGroupDryRun prints what would change in a group and its instances.
+func (a *App) ShowGroupDryRun(d *orrery.GroupDryRun) error {
+	defer a.NoteDryRun()
 	return a.Show(d, d.Group, func(output.Printer) error {
-		if err := diffLines(a, d.Group, d.Diff); err != nil {
+		if err := a.diffLines(d.Group, d.Diff); err != nil {
 			return err
 		}
-		return lines(a, groupEffects(d))
+		return a.Lines(groupEffects(d))
 	})
 }
 
@@ -55,10 +54,11 @@ func groupEffects(d *orrery.GroupDryRun) []string {
 	if len(d.Stop) > 0 {
 		effects = append(effects, "would stop: "+strings.Join(d.Stop, ", "))
 	}
-	return append(effects, notes(d.Notes)...)
+	return append(effects, Notes(d.Notes)...)
 }
 
-func notes(texts []string) []string {
+// Notes returns the notes of an answer as lines.
+func Notes(texts []string) []string {
 	out := make([]string, len(texts))
 	for i, text := range texts {
 		out[i] = "note: " + text
@@ -66,7 +66,8 @@ func notes(texts []string) []string {
 	return out
 }
 
-func lines(a *app.App, texts []string) error {
+// Lines prints lines to standard output.
+func (a *App) Lines(texts []string) error {
 	for _, text := range texts {
 		if err := a.Linef("%s", text); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package groups
+package rollouts
 
 import (
 	"context"
@@ -60,22 +60,22 @@ var strategies = []string{"rolling", "canary", "blue-green"}
 
 func strategyFlags(cmd *cobra.Command, body *orrery.DeployRequest) {
 	flags := cmd.Flags()
-	flags.Var(optional[string]{&body.Strategy, parseStrategy, "strategy"}, "strategy", "`strategy`: rolling, canary or blue-green; the default is that of the group")
+	command.OptionalText(flags, &body.Strategy, "strategy", "`strategy`: rolling, canary or blue-green; the default is that of the group", parseStrategy)
 	command.CompleteFlag(cmd, "strategy", cobra.FixedCompletions(strategies, cobra.ShellCompDirectiveNoFileComp))
-	optionalNumber(flags, &body.BatchSize, "batch-size", "`number` of instances to replace at the same time")
-	optionalNumber(flags, &body.MaxSurge, "max-surge", "`number` of instances that may run in addition")
-	optionalNumber(flags, &body.MaxUnavailable, "max-unavailable", "`number` of instances that may be down")
-	optionalNumber(flags, &body.CanaryInstances, "canary-instances", "`number` of instances that a canary replaces first")
-	optionalNumber(flags, &body.CanaryPercent, "canary-percent", "`percent` of the instances that a canary replaces first")
-	optionalBool(flags, &body.HealthGateEnabled, "health-gate", "replacements must be healthy before their originals stop")
-	optionalBool(flags, &body.AutoRollbackOnFailure, "auto-rollback", "roll back if it fails")
-	optionalSeconds(flags, &body.MinHealthySeconds, "min-healthy", "how long an instance must run to be healthy, as a `duration`")
-	flags.Var(optional[float64]{&body.MinHealthyTPS, parseFloat, "number"}, "min-healthy-tps", "lowest `number` of ticks per second of a healthy instance")
-	optionalSeconds(flags, &body.PromotionTimeoutSeconds, "promotion-timeout", "how long a ready replacement may take to become healthy, as a `duration`")
-	optionalSeconds(flags, &body.ReplacementTimeoutSeconds, "replacement-timeout", "how long the rollout may make no progress, as a `duration`")
-	optionalSeconds(flags, &body.DeadlineSeconds, "deadline", "when the players of an instance are asked to move, as a `duration`")
-	optionalSeconds(flags, &body.GraceSeconds, "grace", "how long after that the instance stops, as a `duration`")
-	noCompletions(cmd)
+	command.OptionalNumber(flags, &body.BatchSize, "batch-size", "`number` of instances to replace at the same time")
+	command.OptionalNumber(flags, &body.MaxSurge, "max-surge", "`number` of instances that may run in addition")
+	command.OptionalNumber(flags, &body.MaxUnavailable, "max-unavailable", "`number` of instances that may be down")
+	command.OptionalNumber(flags, &body.CanaryInstances, "canary-instances", "`number` of instances that a canary replaces first")
+	command.OptionalNumber(flags, &body.CanaryPercent, "canary-percent", "`percent` of the instances that a canary replaces first")
+	command.OptionalBool(flags, &body.HealthGateEnabled, "health-gate", "replacements must be healthy before their originals stop")
+	command.OptionalBool(flags, &body.AutoRollbackOnFailure, "auto-rollback", "roll back if it fails")
+	command.OptionalSeconds(flags, &body.MinHealthySeconds, "min-healthy", "how long an instance must run to be healthy, as a `duration`")
+	command.OptionalFloat(flags, &body.MinHealthyTPS, "min-healthy-tps", "lowest `number` of ticks per second of a healthy instance")
+	command.OptionalSeconds(flags, &body.PromotionTimeoutSeconds, "promotion-timeout", "how long a ready replacement may take to become healthy, as a `duration`")
+	command.OptionalSeconds(flags, &body.ReplacementTimeoutSeconds, "replacement-timeout", "how long the rollout may make no progress, as a `duration`")
+	command.OptionalSeconds(flags, &body.DeadlineSeconds, "deadline", "when the players of an instance are asked to move, as a `duration`")
+	command.OptionalSeconds(flags, &body.GraceSeconds, "grace", "how long after that the instance stops, as a `duration`")
+	command.NoCompletions(cmd)
 }
 
 func parseStrategy(text string) (string, error) {
@@ -105,13 +105,13 @@ func runRolloutStart(ctx context.Context, a *app.App, body *orrery.DeployRequest
 	if o.dryRun {
 		d, err := client.DeployGroupDryRun(ctx, name, body)
 		if err != nil {
-			return found(ctx, client, err, "group", name)
+			return command.NotFound(ctx, client, err, "group", name)
 		}
 		return showDeployDryRun(a, d)
 	}
 	d, err := client.DeployGroup(ctx, name, body)
 	if err != nil {
-		return found(ctx, client, err, "group", name)
+		return command.NotFound(ctx, client, err, "group", name)
 	}
 	return started(ctx, a, client, o.wait, d)
 }
@@ -122,6 +122,7 @@ func started(ctx context.Context, a *app.App, client *orrery.Client, wait bool, 
 		a.Notef("rollout %d of group %s started: %s", d.Revision, d.GroupName, d.Strategy)
 		return followRollout(ctx, a, client, d.GroupName, d.Revision)
 	}
+	settle(ctx, a, client, d, func(d *orrery.Deployment) bool { return d.TotalInstances > 0 })
 	return a.Say(d, revisionText(d.Revision), "rollout %d of group %s started: %s, %d of %d instances replaced, state %s",
 		d.Revision, d.GroupName, d.Strategy, d.UpdatedInstances, d.TotalInstances, d.State)
 }
@@ -136,36 +137,23 @@ var replaceColumns = []output.Column{
 }
 
 func showDeployDryRun(a *app.App, d *orrery.DeployDryRun) error {
-	defer a.Notef(dryRunNote)
+	defer a.NoteDryRun()
 	return a.Show(d, d.Group, func(p output.Printer) error {
 		if len(d.Replace) == 0 {
-			return lines(a, append([]string{"no instance of group " + d.Group + " would be replaced"}, notes(d.Notes)...))
+			return a.Lines(append([]string{"no instance of group " + d.Group + " would be replaced"}, app.Notes(d.Notes)...))
 		}
 		if err := a.Linef("%s of group %s: %d instances would be replaced, in this order", d.Deployment.Strategy, d.Group, len(d.Replace)); err != nil {
 			return err
 		}
-		rows, err := rowsOf(d.Replace)
+		rows, err := app.Rows(d.Replace)
 		if err != nil {
 			return err
 		}
 		if err := p.List(replaceColumns, "id", rows); err != nil {
 			return err
 		}
-		return lines(a, notes(d.Notes))
+		return a.Lines(app.Notes(d.Notes))
 	})
-}
-
-// rowsOf returns values as the rows of a table.
-func rowsOf[T any](values []T) ([]output.Row, error) {
-	rows := make([]output.Row, len(values))
-	for i, v := range values {
-		row, err := app.Row(v)
-		if err != nil {
-			return nil, err
-		}
-		rows[i] = row
-	}
-	return rows, nil
 }
 
 // newest returns the revision, or that of the newest rollout of the group if it is 0.
@@ -175,7 +163,7 @@ func newest(ctx context.Context, client *orrery.Client, group string, revision i
 	}
 	page, err := client.ListDeployments(ctx, group, &orrery.ListDeploymentsParams{PageSize: 1})
 	if err != nil {
-		return 0, found(ctx, client, err, "group", group)
+		return 0, command.NotFound(ctx, client, err, "group", group)
 	}
 	if len(page.Data) == 0 {
 		return 0, exit.With(exit.NotFound, fmt.Errorf("group %s has no rollout", group), "start one: orrery rollout start "+group)
@@ -204,7 +192,7 @@ func runRolloutHistory(ctx context.Context, a *app.App, args []string) error {
 	kind := kinds.Get("deployment")
 	rows, err := app.List(ctx, client, kind, name, nil)
 	if err != nil {
-		return found(ctx, client, err, "group", name)
+		return command.NotFound(ctx, client, err, "group", name)
 	}
 	printer, err := a.Printer()
 	if err != nil {
