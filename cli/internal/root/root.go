@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/players"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
 	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
+	"github.com/orreryhq/orrery/cli/internal/verbs/templates"
 	"github.com/spf13/cobra"
 )
 
@@ -31,7 +32,7 @@ func sections(a *app.App) []section {
 	return []section{
 		{"access", "Log in and choose a server", access.Commands(a)},
 		{"read", "Look at things", reading.Commands(a)},
-		{"content", "Change what instances are made of", content.Commands(a)},
+		{"content", "Change what instances are made of", slices.Concat(templates.Commands(a), content.Commands(a))},
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 	}
 }

@@ -26,19 +26,19 @@ orrery cache warm node-1 --group lobby`,
 var cacheColumns = []output.Column{
 	{Header: "NAME", Path: "name"},
 	{Header: "VERSION", Path: "version"},
-	{Header: "SIZE", Path: "sizeBytes", Text: size},
+	{Header: "SIZE", Path: "sizeBytes", Text: kinds.SizeCell},
 	{Header: "COMPLETE", Path: "complete"},
 	{Header: "IN USE", Path: "inUse"},
-	{Header: "LAST USED", Path: "lastUsed", Text: moment},
+	{Header: "LAST USED", Path: "lastUsed", Text: kinds.MomentCell},
 }
 
 func cacheList(a *app.App) *cobra.Command {
 	return command.New(a, command.Spec{
 		Use: "list NODE", Aliases: []string{"ls"}, Short: "List the templates and software in the cache of a node",
 		Example: "orrery cache list node-1",
-		Args:    command.Between(1, 1, "the name of a node"), Complete: completeFirst(a, "node", nil),
+		Args:    command.Between(1, 1, "the name of a node"), Complete: command.CompleteFirst(a, "node", nil),
 		Run: func(ctx context.Context, args []string) error {
-			return onObject(ctx, a, "node", args[0], func(client *orrery.Client) error {
+			return command.OnObject(ctx, a, "node", args[0], func(client *orrery.Client) error {
 				cache, err := client.GetNodeCache(ctx, args[0])
 				if err != nil {
 					return err
@@ -51,18 +51,18 @@ func cacheList(a *app.App) *cobra.Command {
 
 // cachedRow is a line of a list of what a cache holds.
 type cachedRow struct {
-	Name      string `json:"name"`
-	Version   string `json:"version"`
-	SizeBytes int64  `json:"sizeBytes"`
-	Complete  bool   `json:"complete"`
-	InUse     bool   `json:"inUse"`
+	Name      string    `json:"name"`
+	Version   string    `json:"version"`
+	SizeBytes int64     `json:"sizeBytes"`
+	Complete  bool      `json:"complete"`
+	InUse     bool      `json:"inUse"`
 	LastUsed  time.Time `json:"lastUsed,omitzero"`
 }
 
 func showCache(a *app.App, printer output.Printer, cache *orrery.NodeCache) error {
 	var all []cachedRow
 	for _, t := range cache.Templates {
-		all = append(all, cachedRow{t.Name, short(t.Hash), t.SizeBytes, t.Complete, t.InUse, t.LastUsed})
+		all = append(all, cachedRow{t.Name, kinds.Version(t.Hash), t.SizeBytes, t.Complete, t.InUse, t.LastUsed})
 	}
 	for _, j := range cache.Jars {
 		all = append(all, cachedRow{Name: j.Platform, Version: j.Version, SizeBytes: j.SizeBytes, Complete: true, LastUsed: j.LastUsed})
@@ -90,7 +90,7 @@ func cacheRefresh(a *app.App) *cobra.Command {
 		Args:    command.Between(1, -1, "the name of a node"), Complete: command.CompleteNames(a, "node"),
 		Run: func(ctx context.Context, args []string) error {
 			return command.Each(ctx, a, args, func(name string) error {
-				return onObject(ctx, a, "node", name, func(client *orrery.Client) error {
+				return command.OnObject(ctx, a, "node", name, func(client *orrery.Client) error {
 					done, err := client.RefreshNodeCache(ctx, name)
 					if err != nil {
 						return err
@@ -112,7 +112,7 @@ orrery cache warm node-1 --template lobby --group bedwars`,
 		Args: command.Between(1, -1, "the name of a node"), Complete: command.CompleteNames(a, "node"),
 		Run: func(ctx context.Context, args []string) error {
 			return command.Each(ctx, a, args, func(name string) error {
-				return onObject(ctx, a, "node", name, func(client *orrery.Client) error {
+				return command.OnObject(ctx, a, "node", name, func(client *orrery.Client) error {
 					done, err := client.WarmNodeCache(ctx, name, &orrery.WarmNodeCacheRequest{Templates: templates, Groups: groups})
 					if err != nil {
 						return err
@@ -132,9 +132,9 @@ orrery cache warm node-1 --template lobby --group bedwars`,
 
 var warmColumns = []output.Column{
 	{Header: "TEMPLATE", Path: "template"},
-	{Header: "VERSION", Path: "digest", Text: digest},
+	{Header: "VERSION", Path: "digest", Text: kinds.VersionCell},
 	{Header: "STATUS", Path: "status", State: true},
-	{Header: "DOWNLOADED", Path: "bytes", Text: size},
+	{Header: "DOWNLOADED", Path: "bytes", Text: kinds.SizeCell},
 	{Header: "MESSAGE", Path: "error"},
 }
 
@@ -151,11 +151,10 @@ func printWarm(a *app.App, node string, done *orrery.WarmNodeCacheResult) error 
 		rows = append(rows, row)
 	}
 	err := a.Show(done, node, func(printer output.Printer) error {
-		return printRows(a, &kinds.Kind{Plural: "templates to download", NameField: "template", Columns: warmColumns}, rows)
+		return command.PrintRows(a, &kinds.Kind{Plural: "templates to download", NameField: "template", Columns: warmColumns}, rows)
 	})
 	if err == nil && failed {
 		err = errors.New("some templates were not downloaded to " + node)
 	}
 	return err
 }
-

@@ -44,7 +44,7 @@ func catalogList(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printRows(a, kind, rows)
+			return command.PrintRows(a, kind, rows)
 		},
 	})
 }

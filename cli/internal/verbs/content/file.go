@@ -13,8 +13,10 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/filetree"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
@@ -52,7 +54,7 @@ func onInstance(ctx context.Context, a *app.App, name string, act func(client *o
 
 // filePart is a list of files of an instance.
 func filePart(plural, route, data, nameField string, columns []output.Column) *kinds.Kind {
-	p := part(plural, "/api/v1/services/{group}/files"+route, nameField, columns)
+	p := command.Part(plural, "/api/v1/services/{group}/files"+route, nameField, columns)
 	p.Data = data
 	return p
 }
@@ -61,8 +63,8 @@ func filesOfInstance(long bool) *kinds.Kind {
 	return filePart("files", "", "entries", "name", []output.Column{
 		{Header: "NAME", Path: "name"},
 		{Header: "DIRECTORY", Path: "isDirectory"},
-		{Header: "SIZE", Path: "size", Text: size, Wide: !long},
-		{Header: "MODIFIED", Path: "modifiedAt", Text: moment, Wide: !long},
+		{Header: "SIZE", Path: "size", Text: kinds.SizeCell, Wide: !long},
+		{Header: "MODIFIED", Path: "modifiedAt", Text: kinds.MomentCell, Wide: !long},
 	})
 }
 
@@ -75,7 +77,7 @@ orrery file ls lobby-1 logs -l`,
 		Args: command.Between(1, 2, "the name of an instance, and a directory of it"), Complete: completeFiles(a, true),
 		Run: func(ctx context.Context, args []string) error {
 			query := map[string][]string{"path": {append(args, "")[1]}}
-			return printPart(ctx, a, filesOfInstance(long), kinds.Get("instance"), args[0], query)
+			return command.PrintPart(ctx, a, filesOfInstance(long), kinds.Get("instance"), args[0], query)
 		},
 	})
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "also show sizes and times")
@@ -84,7 +86,7 @@ orrery file ls lobby-1 logs -l`,
 
 // completeFiles completes an instance and then its files; more says that there are several.
 func completeFiles(a *app.App, more bool) cobra.CompletionFunc {
-	return completeFirst(a, "instance", func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return command.CompleteFirst(a, "instance", func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		const none = cobra.ShellCompDirectiveNoFileComp
 		if len(args) > 0 && !more {
 			return nil, none
@@ -211,7 +213,7 @@ func filePut(a *app.App) *cobra.Command {
 		Long: "The default is the same name in the directory of the instance. A file that exists is replaced, and kept for a day. LOCAL - is standard input.",
 		Example: `orrery file put lobby-1 server.properties
 orrery file put lobby-1 world.zip backups/world.zip`,
-		Args: command.Between(2, 3, "the name of an instance, a file of this machine, and a path"), Complete: completeFirst(a, "instance", localPaths),
+		Args: command.Between(2, 3, "the name of an instance, a file of this machine, and a path"), Complete: command.CompleteFirst(a, "instance", command.LocalFiles),
 		Run: func(ctx context.Context, args []string) error {
 			if args[1] == "-" && len(args) < 3 {
 				return command.UsageError("orrery file put INSTANCE - FILE", "standard input has no name: name the file of the instance")
@@ -227,18 +229,18 @@ func putFile(ctx context.Context, a *app.App, client *orrery.Client, instance, l
 	if err != nil {
 		return err
 	}
-	bar := newTransfer(a, "uploading", total)
+	bar := progress.NewTransfer(a, "uploading", total)
 	form := &orrery.Form{Files: []orrery.FormFile{{Field: "file", Name: path.Base(target), Open: func() (io.ReadCloser, error) {
 		content, err := open()
 		if err != nil {
 			return nil, err
 		}
-		return closer{bar.reader(content, 0), content}, nil
+		return bar.Reader(content, 0), nil
 	}}}}
-	done, err := client.UploadInstanceFile(ctx, instance, form, &orrery.UploadInstanceFileParams{Path: dirOf(target)})
-	bar.end()
+	done, err := client.UploadInstanceFile(ctx, instance, form, &orrery.UploadInstanceFileParams{Path: filetree.Dir(target)})
+	bar.End()
 	if err != nil {
-		return exit.Hint(err, firstHint(err, target+" of "+instance+" was not changed"))
+		return exit.Explain(err, target+" of "+instance+" was not changed")
 	}
 	return sayChanged(a, done, instance, "%s of %s written (%s)", done.Path, instance, kinds.Size(done.SizeBytes))
 }
@@ -260,7 +262,7 @@ func editFile(ctx context.Context, a *app.App, client *orrery.Client, instance, 
 	if err != nil {
 		return err
 	}
-	edited, err := editText(ctx, a, file, old.Content)
+	edited, err := a.EditText(ctx, file, old.Content)
 	if err != nil || edited == nil {
 		return err
 	}
@@ -300,7 +302,7 @@ func fileRemove(a *app.App) *cobra.Command {
 			})
 		},
 	})
-	dryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(cmd, &dryRun)
 	cmd.Flags().BoolVar(&forget, "forget", false, "do not keep the content for a day")
 	return cmd
 }
@@ -327,7 +329,7 @@ func fileMkdir(a *app.App) *cobra.Command {
 			})
 		},
 	})
-	dryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(cmd, &dryRun)
 	return cmd
 }
 
@@ -351,7 +353,7 @@ func fileMove(a *app.App) *cobra.Command {
 			})
 		},
 	})
-	dryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(cmd, &dryRun)
 	return cmd
 }
 
@@ -359,9 +361,9 @@ func fileVersions(a *app.App) *cobra.Command {
 	kept := filePart("previous contents", "/versions", "versions", "id", []output.Column{
 		{Header: "ID", Path: "id"},
 		{Header: "PATH", Path: "path"},
-		{Header: "SIZE", Path: "sizeBytes", Text: size},
-		{Header: "KEPT AT", Path: "at", Text: moment},
-		{Header: "UNTIL", Path: "until", Text: moment},
+		{Header: "SIZE", Path: "sizeBytes", Text: kinds.SizeCell},
+		{Header: "KEPT AT", Path: "at", Text: kinds.MomentCell},
+		{Header: "UNTIL", Path: "until", Text: kinds.MomentCell},
 		{Header: "BECAUSE OF", Path: "by"},
 	})
 	return command.New(a, command.Spec{
@@ -370,7 +372,7 @@ func fileVersions(a *app.App) *cobra.Command {
 		Args:    command.Between(1, 2, "the name of an instance, and a path"), Complete: completeFiles(a, false),
 		Run: func(ctx context.Context, args []string) error {
 			query := map[string][]string{"path": {append(args, "")[1]}}
-			return printPart(ctx, a, kept, kinds.Get("instance"), args[0], query)
+			return command.PrintPart(ctx, a, kept, kinds.Get("instance"), args[0], query)
 		},
 	})
 }
@@ -382,7 +384,7 @@ func fileRestore(a *app.App) *cobra.Command {
 		Long:    "orrery file versions INSTANCE lists the versions. What is there now is kept for a day.",
 		Example: "orrery file restore lobby-1 SGCFREYGLPTGQRJCKFZ2 --dry-run",
 		Args:    command.Between(2, 2, "the name of an instance and a version"),
-		Complete: completeFirst(a, "instance", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		Complete: command.CompleteFirst(a, "instance", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			kept := filePart("previous contents", "/versions", "versions", "id", nil)
 			return command.NamesIn(cmd.Context(), a, kept, cmd.Flags().Arg(0)), cobra.ShellCompDirectiveNoFileComp
 		}),
@@ -400,7 +402,7 @@ func fileRestore(a *app.App) *cobra.Command {
 			})
 		},
 	})
-	dryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(cmd, &dryRun)
 	return cmd
 }
 

@@ -43,7 +43,7 @@ has, unless --replace is given. The line break at the end of a file is not part 
 		Example: `orrery secret set database
 orrery secret set database --value-file password.txt
 orrery secret set mail --from-file user=user.txt --from-file password=password.txt`,
-		Args: command.Between(1, 1, "the name of a secret"), Complete: completeFirst(a, "secret", nil),
+		Args: command.Between(1, 1, "the name of a secret"), Complete: command.CompleteFirst(a, "secret", nil),
 		Run: func(ctx context.Context, args []string) error { return setSecret(ctx, a, o, args[0]) },
 	})
 	flags := cmd.Flags()
@@ -51,7 +51,7 @@ orrery secret set mail --from-file user=user.txt --from-file password=password.t
 	flags.StringArrayVar(&o.fromFile, "from-file", nil, "`KEY=FILE` with the value of a key; repeat it for more")
 	flags.StringArrayVar(&o.ask, "key", nil, "`name` of a key whose value is asked for; repeat it for more")
 	flags.BoolVar(&o.replace, "replace", false, "also drop keys that are not given")
-	dryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(cmd, &o.dryRun)
 	cmd.MarkFlagsMutuallyExclusive("value-file", "from-file")
 	cmd.MarkFlagsMutuallyExclusive("value-file", "key")
 	command.CompleteFlag(cmd, "key", cobra.NoFileCompletions)
@@ -147,11 +147,11 @@ func secretRemove(a *app.App) *cobra.Command {
 		Args:    command.Between(1, -1, "the name of a secret"), Complete: command.CompleteNames(a, "secret"),
 		Run: func(ctx context.Context, args []string) error {
 			return command.Each(ctx, a, args, func(name string) error {
-				return onObject(ctx, a, "secret", name, func(client *orrery.Client) error { return removeSecret(ctx, a, client, name, dryRun) })
+				return command.OnObject(ctx, a, "secret", name, func(client *orrery.Client) error { return removeSecret(ctx, a, client, name, dryRun) })
 			})
 		},
 	})
-	dryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(cmd, &dryRun)
 	return cmd
 }
 

@@ -79,7 +79,7 @@ func syncSources(ctx context.Context, a *app.App, o syncOptions, names []string)
 		}
 	}
 	return command.Each(ctx, a, names, func(name string) error {
-		return onObject(ctx, a, "source", name, func(client *orrery.Client) error { return syncSource(ctx, a, client, o, name) })
+		return command.OnObject(ctx, a, "source", name, func(client *orrery.Client) error { return syncSource(ctx, a, client, o, name) })
 	})
 }
 
@@ -139,7 +139,7 @@ func sourcePause(a *app.App, verb, short string, paused bool) *cobra.Command {
 			})
 		},
 	})
-	dryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(cmd, &dryRun)
 	return cmd
 }
 
@@ -197,7 +197,7 @@ func sourceCredentials(a *app.App) *cobra.Command {
 --replace is given. They are stored encrypted and never shown.`,
 		Example: `orrery source set-credentials plugins --token-file token.txt
 orrery source set-credentials plugins --user git --ssh-key-file id_ed25519 --webhook-file webhook.txt`,
-		Args: command.Between(1, 1, "the name of a source"), Complete: completeFirst(a, "source", nil),
+		Args: command.Between(1, 1, "the name of a source"), Complete: command.CompleteFirst(a, "source", nil),
 		Run: func(ctx context.Context, args []string) error {
 			values, err := readCredentials(a, args[0], user, all)
 			if err != nil {
@@ -219,7 +219,7 @@ orrery source set-credentials plugins --user git --ssh-key-file id_ed25519 --web
 		flags.StringVar(&all[i].value, all[i].flag, "", all[i].usage+"; - is standard input")
 	}
 	flags.BoolVar(&replace, "replace", false, "also drop credentials that are not given")
-	dryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(cmd, &dryRun)
 	command.CompleteFlag(cmd, "user", cobra.NoFileCompletions)
 	return cmd
 }
@@ -270,7 +270,7 @@ func sourceWebhook(a *app.App) *cobra.Command {
 		Use: "webhook NAME", Short: "Show the URL that a git host calls after a push",
 		Long:    "The git host signs its calls with the secret that orrery source set-credentials NAME --webhook-file sets.",
 		Example: "orrery source webhook plugins",
-		Args:    command.Between(1, 1, "the name of a source"), Complete: completeFirst(a, "source", nil),
+		Args:    command.Between(1, 1, "the name of a source"), Complete: command.CompleteFirst(a, "source", nil),
 		Run: func(ctx context.Context, args []string) error {
 			client, err := a.Client()
 			if err != nil {
@@ -290,4 +290,3 @@ func sourceWebhook(a *app.App) *cobra.Command {
 		},
 	})
 }
-

@@ -1,4 +1,5 @@
-package content
+// Package templates has the commands of templates.
+package templates
 
 import (
 	"context"
@@ -12,12 +13,15 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/filetree"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
-	"github.com/tidwall/gjson"
 )
+
+// Commands returns the commands of this package.
+func Commands(a *app.App) []*cobra.Command { return []*cobra.Command{templateCommand(a)} }
 
 func templateCommand(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
@@ -35,40 +39,25 @@ orrery template edit lobby server.properties`,
 	return cmd
 }
 
-// size shows a number of bytes.
-func size(f gjson.Result) string { return kinds.Size(f.Int()) }
-
-// digest shows the beginning of a digest, long enough to name a version.
-func digest(f gjson.Result) string { return short(f.String()) }
-
 func versionsOf() *kinds.Kind {
-	return part("versions", "/api/v1/templates/{group}/versions", "hash", []output.Column{
-		{Header: "VERSION", Path: "hash", Text: digest},
+	return command.Part("versions", "/api/v1/templates/{group}/versions", "hash", []output.Column{
+		{Header: "VERSION", Path: "hash", Text: kinds.VersionCell},
 		{Header: "CURRENT", Path: "current"},
 		{Header: "FILES", Path: "files"},
-		{Header: "SIZE", Path: "sizeBytes", Text: size},
-		{Header: "PUBLISHED", Path: "publishedAt", Text: moment},
+		{Header: "SIZE", Path: "sizeBytes", Text: kinds.SizeCell},
+		{Header: "PUBLISHED", Path: "publishedAt", Text: kinds.MomentCell},
 		{Header: "AUTHOR", Path: "author"},
 		{Header: "MESSAGE", Path: "message"},
 	})
-}
-
-// moment shows a time in the local zone.
-func moment(f gjson.Result) string {
-	at := f.Time()
-	if at.IsZero() {
-		return ""
-	}
-	return kinds.Moment(at)
 }
 
 func templateVersions(a *app.App) *cobra.Command {
 	return command.New(a, command.Spec{
 		Use: "versions NAME", Short: "List the versions of a template",
 		Example: "orrery template versions lobby",
-		Args:    command.Between(1, 1, "the name of a template"), Complete: completeFirst(a, "template", nil),
+		Args:    command.Between(1, 1, "the name of a template"), Complete: command.CompleteFirst(a, "template", nil),
 		Run: func(ctx context.Context, args []string) error {
-			return printPart(ctx, a, versionsOf(), kinds.Get("template"), args[0], nil)
+			return command.PrintPart(ctx, a, versionsOf(), kinds.Get("template"), args[0], nil)
 		},
 	})
 }
@@ -91,14 +80,14 @@ func templateRollback(a *app.App) *cobra.Command {
 		Example: `orrery template rollback lobby --dry-run
 orrery template rollback lobby 7b1acdba6af048c2`,
 		Args: command.Between(1, 2, "the name of a template, and a version"),
-		Complete: completeFirst(a, "template", func(cmd *cobra.Command, args []string, s string) ([]string, cobra.ShellCompDirective) {
+		Complete: command.CompleteFirst(a, "template", func(cmd *cobra.Command, args []string, s string) ([]string, cobra.ShellCompDirective) {
 			return completeVersions(a)(cmd, cmd.Flags().Args(), s)
 		}),
 		Run: func(ctx context.Context, args []string) error {
 			return onTemplate(ctx, a, args[0], func(client *orrery.Client) error { return rollback(ctx, a, client, args, dryRun) })
 		},
 	})
-	dryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(cmd, &dryRun)
 	return cmd
 }
 
@@ -118,13 +107,13 @@ func rollback(ctx context.Context, a *app.App, client *orrery.Client, args []str
 	if err != nil {
 		return err
 	}
-	return a.Say(done, args[0], "template %s is at version %s again", args[0], short(done.Hash))
+	return a.Say(done, args[0], "template %s is at version %s again", args[0], kinds.Version(done.Hash))
 }
 
-func changesOf(files []orrery.TemplateFileChange) []change {
-	var all []change
+func changesOf(files []orrery.TemplateFileChange) []filetree.Change {
+	var all []filetree.Change
 	for _, f := range files {
-		all = append(all, change{Path: f.Path, Change: f.Change, OldSize: f.OldSize, NewSize: f.NewSize})
+		all = append(all, filetree.Change{Path: f.Path, Change: f.Change, OldSize: f.OldSize, NewSize: f.NewSize})
 	}
 	return all
 }
@@ -138,7 +127,7 @@ func templateSync(a *app.App) *cobra.Command {
 		Long: "Instances are not changed, but their next start need not wait for the download.",
 		Example: `orrery template sync lobby
 orrery template sync --all --node node-1 --dry-run`,
-		Args: command.Between(0, 1, "the name of a template or --all"), Complete: completeFirst(a, "template", nil),
+		Args: command.Between(0, 1, "the name of a template or --all"), Complete: command.CompleteFirst(a, "template", nil),
 		Run: func(ctx context.Context, args []string) error {
 			if all == (len(args) == 1) {
 				return command.UsageError("the usage is: "+cmd.UseLine(), "template sync needs the name of a template or --all")
@@ -149,7 +138,7 @@ orrery template sync --all --node node-1 --dry-run`,
 	flags := cmd.Flags()
 	flags.StringArrayVar(&nodes, "node", nil, "`name` of a node; repeat it for more; the default is all nodes")
 	flags.BoolVar(&all, "all", false, "all templates")
-	dryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(cmd, &dryRun)
 	command.CompleteFlag(cmd, "node", command.CompleteNames(a, "node"))
 	return cmd
 }
@@ -157,7 +146,7 @@ orrery template sync --all --node node-1 --dry-run`,
 var syncColumns = []output.Column{
 	{Header: "NODE", Path: "node"},
 	{Header: "STATUS", Path: "status", State: true},
-	{Header: "DOWNLOADED", Path: "bytes", Text: size},
+	{Header: "DOWNLOADED", Path: "bytes", Text: kinds.SizeCell},
 	{Header: "MESSAGE", Path: "error"},
 }
 
@@ -197,7 +186,7 @@ func printSync(a *app.App, done *orrery.TemplateSyncResponse) error {
 		if done.Message != "" {
 			a.Notef("%s", done.Message)
 		}
-		return printRows(a, &kinds.Kind{Plural: "nodes", NameField: "node", Columns: syncColumns}, rows)
+		return command.PrintRows(a, &kinds.Kind{Plural: "nodes", NameField: "node", Columns: syncColumns}, rows)
 	})
 	if err == nil && failed {
 		err = command.ErrSomeFailed
@@ -212,11 +201,11 @@ func templateFiles(a *app.App) *cobra.Command {
 		Use: "files NAME [DIRECTORY]", Aliases: []string{"ls"}, Short: "List the files of a template",
 		Example: `orrery template files lobby
 orrery template files lobby plugins --version 7b1acdba6af048c2`,
-		Args: command.Between(1, 2, "the name of a template, and a directory of it"), Complete: completeFirst(a, "template", nil),
+		Args: command.Between(1, 2, "the name of a template, and a directory of it"), Complete: command.CompleteFirst(a, "template", nil),
 		Run: func(ctx context.Context, args []string) error {
 			query := readQuery(version, draft)
 			query.Set("path", append(args, "")[1])
-			return printPart(ctx, a, filesOf(), kinds.Get("template"), args[0], query)
+			return command.PrintPart(ctx, a, filesOf(), kinds.Get("template"), args[0], query)
 		},
 	})
 	readFlags(cmd, a, &version, &draft)
@@ -224,10 +213,10 @@ orrery template files lobby plugins --version 7b1acdba6af048c2`,
 }
 
 func filesOf() *kinds.Kind {
-	return part("files", "/api/v1/templates/{group}/files", "path", []output.Column{
+	return command.Part("files", "/api/v1/templates/{group}/files", "path", []output.Column{
 		{Header: "MODE", Path: "mode"},
-		{Header: "SIZE", Path: "size", Text: size},
-		{Header: "SHA-256", Path: "sha256", Text: digest, Wide: true},
+		{Header: "SIZE", Path: "size", Text: kinds.SizeCell},
+		{Header: "SHA-256", Path: "sha256", Text: kinds.VersionCell, Wide: true},
 		{Header: "PATH", Path: "path"},
 		{Header: "DIRECTORY", Path: "isDirectory"},
 		{Header: "LINK TO", Path: "link"},
@@ -259,7 +248,7 @@ func templateCat(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "cat NAME FILE", Short: "Print a file of a template",
 		Example: "orrery template cat lobby server.properties",
-		Args:    command.Between(2, 2, "the name of a template and a file of it"), Complete: completeFirst(a, "template", nil),
+		Args:    command.Between(2, 2, "the name of a template and a file of it"), Complete: command.CompleteFirst(a, "template", nil),
 		Run: func(ctx context.Context, args []string) error {
 			return onTemplate(ctx, a, args[0], func(client *orrery.Client) error {
 				params := &orrery.DownloadTemplateFileParams{Path: args[1], Version: version, Draft: draft}
@@ -283,7 +272,7 @@ func templateEdit(a *app.App) *cobra.Command {
 		Use: "edit NAME FILE", Short: "Change a text file of a template in an editor",
 		Long:    "The change is published as a version. If somebody else changed the file meanwhile, your text is kept and nothing is published.",
 		Example: "orrery template edit lobby server.properties",
-		Args:    command.Between(2, 2, "the name of a template and a file of it"), Complete: completeFirst(a, "template", nil),
+		Args:    command.Between(2, 2, "the name of a template and a file of it"), Complete: command.CompleteFirst(a, "template", nil),
 		Run: func(ctx context.Context, args []string) error {
 			return onTemplate(ctx, a, args[0], func(client *orrery.Client) error {
 				return editTemplate(ctx, a, client, args[0], args[1], message)
@@ -300,7 +289,7 @@ func editTemplate(ctx context.Context, a *app.App, client *orrery.Client, name, 
 	if err != nil {
 		return err
 	}
-	edited, err := editText(ctx, a, file, old.Content)
+	edited, err := a.EditText(ctx, file, old.Content)
 	if err != nil || edited == nil {
 		return err
 	}
@@ -310,17 +299,7 @@ func editTemplate(ctx context.Context, a *app.App, client *orrery.Client, name, 
 		a.KeepText(path.Base(file), edited)
 		return err
 	}
-	return a.Say(done, name, "template %s is at version %s", name, short(done.Hash))
-}
-
-// editText returns what the user made of a text; nil if it stayed the same.
-func editText(ctx context.Context, a *app.App, file, old string) ([]byte, error) {
-	edited, err := a.Edit(ctx, path.Base(file), []byte(old))
-	if err == nil && string(edited) == old {
-		a.Notef("%s was not changed", file)
-		return nil, nil
-	}
-	return edited, err
+	return a.Say(done, name, "template %s is at version %s", name, kinds.Version(done.Hash))
 }
 
 func templateDraft(a *app.App) *cobra.Command {
@@ -338,7 +317,7 @@ func templateDraft(a *app.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.Say(done, name, "template %s is at version %s", name, short(done.Hash))
+		return a.Say(done, name, "template %s is at version %s", name, kinds.Version(done.Hash))
 	}))
 	publish.Flags().StringVarP(&message, "message", "m", "", "`text` that describes the version")
 	command.CompleteFlag(publish, "message", cobra.NoFileCompletions)
@@ -362,7 +341,7 @@ func templateDraft(a *app.App) *cobra.Command {
 func draftSpec(a *app.App, verb, what string, act func(context.Context, *orrery.Client, string) error) command.Spec {
 	return command.Spec{
 		Use: verb + " NAME", Short: what, Example: "orrery template draft " + verb + " lobby",
-		Args: command.Between(1, 1, "the name of a template"), Complete: completeFirst(a, "template", nil),
+		Args: command.Between(1, 1, "the name of a template"), Complete: command.CompleteFirst(a, "template", nil),
 		Run: func(ctx context.Context, args []string) error {
 			return onTemplate(ctx, a, args[0], func(client *orrery.Client) error { return act(ctx, client, args[0]) })
 		},
@@ -376,4 +355,10 @@ func noDraft(err error, name string) error {
 		return exit.With(exit.NotFound, fmt.Errorf("you have no draft of template %s", name), "")
 	}
 	return err
+}
+
+// onTemplate runs an act on one template. If the template does not exist, the error names similar
+// ones.
+func onTemplate(ctx context.Context, a *app.App, name string, act func(client *orrery.Client) error) error {
+	return command.OnObject(ctx, a, "template", name, act)
 }

@@ -1,4 +1,4 @@
-package content
+package templates
 
 import (
 	"context"
@@ -12,8 +12,10 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/filetree"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
@@ -38,7 +40,7 @@ Instances get the version when they are started, restarted or replaced.`,
 orrery template push lobby lobby.tar.gz
 orrery template push lobby ./lobby --exclude '*.log' --dry-run`,
 		Args:     command.Between(1, 2, "the name of a template, and a directory or archive"),
-		Complete: completeFirst(a, "template", localPaths),
+		Complete: command.CompleteFirst(a, "template", command.LocalFiles),
 		Run: func(ctx context.Context, args []string) error {
 			source := "."
 			if len(args) > 1 {
@@ -50,14 +52,14 @@ orrery template push lobby ./lobby --exclude '*.log' --dry-run`,
 	flags := cmd.Flags()
 	flags.StringVarP(&o.message, "message", "m", "", "`text` that describes the version")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "leave out files whose name or path matches this `pattern`; repeat it for more")
-	dryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(cmd, &o.dryRun)
 	command.CompleteFlag(cmd, "message", cobra.NoFileCompletions)
 	command.CompleteFlag(cmd, "exclude", cobra.NoFileCompletions)
 	return cmd
 }
 
 func runPush(ctx context.Context, a *app.App, o pushOptions, name, source string) error {
-	if err := checkPatterns(o.exclude); err != nil {
+	if err := filetree.CheckPatterns(o.exclude); err != nil {
 		return err
 	}
 	root, remove, err := openSource(source)
@@ -65,7 +67,7 @@ func runPush(ctx context.Context, a *app.App, o pushOptions, name, source string
 		return err
 	}
 	defer remove()
-	local, err := localTree(root, o.exclude)
+	local, err := filetree.Local(root, o.exclude)
 	if err != nil {
 		return err
 	}
@@ -96,17 +98,17 @@ func openSource(source string) (root *os.Root, remove func(), err error) {
 		return nil, nil, err
 	}
 	if info.IsDir() {
-		root, err := openDirectory(source)
+		root, err := filetree.OpenDirectory(source)
 		return root, func() { root.Close() }, err
 	}
 	temporary, err := os.MkdirTemp("", "orrery-push-")
 	if err != nil {
 		return nil, nil, err
 	}
-	root, err = openDirectory(temporary)
+	root, err = filetree.OpenDirectory(temporary)
 	remove = func() { root.Close(); os.RemoveAll(temporary) }
 	if err == nil {
-		err = unpack(source, root)
+		err = filetree.Unpack(source, root)
 	}
 	if err != nil {
 		remove()
@@ -120,46 +122,38 @@ type push struct {
 	client  *orrery.Client
 	name    string
 	root    *os.Root
-	local   tree
+	local   filetree.Tree
 	options pushOptions
 
 	// head is the template before the push.
 	head *orrery.Template
-	plan plan
+	plan filetree.Plan
 	// staged is how many edits are in the draft.
 	staged int64
-	bar    *transfer
+	bar    *progress.Transfer
 }
 
 // create imports the directory as a new template.
 func (p *push) create(ctx context.Context) error {
 	var err error
-	if p.plan, err = compare(p.root, p.local, tree{}); err != nil {
+	if p.plan, err = filetree.Compare(p.root, p.local, filetree.Tree{}); err != nil {
 		return err
 	}
 	if p.options.dryRun {
 		return p.show()
 	}
 	p.startBar()
-	form := p.form(p.plan.write, 0)
+	form := p.form(p.plan.Write, 0)
 	form.Fields = []orrery.FormField{{Name: "name", Value: p.name}}
 	made, err := p.client.ImportTemplate(ctx, form)
-	p.bar.end()
+	p.bar.End()
 	if err != nil {
-		return exit.Hint(err, firstHint(err, "template "+p.name+" was not created"))
+		return exit.Explain(err, "template "+p.name+" was not created")
 	}
 	if p.options.message != "" {
 		p.a.Notef("the first version of a template has no message of its own; yours is not stored")
 	}
-	return p.a.Say(made, p.name, "template %s created with %d files (%s), version %s", p.name, made.Files, kinds.Size(made.SizeBytes), short(made.Hash))
-}
-
-// firstHint returns the hint of err, or otherwise.
-func firstHint(err error, otherwise string) string {
-	if hint := exit.HintOf(err); hint != "" {
-		return otherwise + "; " + hint
-	}
-	return otherwise
+	return p.a.Say(made, p.name, "template %s created with %d files (%s), version %s", p.name, made.Files, kinds.Size(made.SizeBytes), kinds.Version(made.Hash))
 }
 
 // update stages the differences in a draft and publishes it.
@@ -171,22 +165,22 @@ func (p *push) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, there := p.local[definitionsFile]; there {
-		delete(p.local, definitionsFile)
-		p.a.Notef("%s is not a file of a template; orrery template variables set changes the variables", definitionsFile)
+	if _, there := p.local[filetree.DefinitionsFile]; there {
+		delete(p.local, filetree.DefinitionsFile)
+		p.a.Notef("%s is not a file of a template; orrery template variables set changes the variables", filetree.DefinitionsFile)
 	}
-	if p.plan, err = compare(p.root, p.local, remote); err != nil {
+	if p.plan, err = filetree.Compare(p.root, p.local, remote); err != nil {
 		return err
 	}
 	switch {
 	case p.options.dryRun:
 		return p.show()
-	case len(p.plan.remove)+len(p.plan.write) == 0:
-		return p.a.Say(p.head, p.name, "template %s has this content already, version %s", p.name, short(p.head.Hash))
+	case len(p.plan.Remove)+len(p.plan.Write) == 0:
+		return p.a.Say(p.head, p.name, "template %s has this content already, version %s", p.name, kinds.Version(p.head.Hash))
 	}
 	p.startBar()
 	draft, err := p.stage(ctx)
-	p.bar.end()
+	p.bar.End()
 	if err != nil {
 		return p.discard(ctx, err)
 	}
@@ -215,11 +209,11 @@ var changeColumns = []output.Column{
 
 // show prints what a push would do.
 func (p *push) show() error {
-	return printChanges(p.a, p.plan.changes, "template "+p.name+" has this content already")
+	return printChanges(p.a, p.plan.Changes, "template "+p.name+" has this content already")
 }
 
 // printChanges prints differences, or for people the sentence none if there are none.
-func printChanges(a *app.App, changes []change, none string) error {
+func printChanges(a *app.App, changes []filetree.Change, none string) error {
 	var rows []output.Row
 	for _, c := range changes {
 		row, err := app.Row(c)
@@ -240,15 +234,15 @@ func printChanges(a *app.App, changes []change, none string) error {
 }
 
 func (p *push) startBar() {
-	p.bar = newTransfer(p.a, "uploading", p.plan.bytes)
-	if !p.a.Interactive && len(p.plan.write) > 0 {
-		p.a.Notef("uploading %d files (%s)", len(p.plan.write), kinds.Size(p.plan.bytes))
+	p.bar = progress.NewTransfer(p.a, "uploading", p.plan.Bytes)
+	if !p.a.Interactive && len(p.plan.Write) > 0 {
+		p.a.Notef("uploading %d files (%s)", len(p.plan.Write), kinds.Size(p.plan.Bytes))
 	}
 }
 
 // stage puts the differences into a draft and returns it.
 func (p *push) stage(ctx context.Context) (*orrery.TemplateDraft, error) {
-	for _, gone := range p.plan.remove {
+	for _, gone := range p.plan.Remove {
 		p.staged++
 		if err := p.client.DeleteTemplateFile(ctx, p.name, &orrery.DeleteTemplateFileParams{Path: gone, Rehash: new(false)}); err != nil {
 			return nil, err
@@ -259,7 +253,7 @@ func (p *push) stage(ctx context.Context) (*orrery.TemplateDraft, error) {
 		p.staged++
 		form, params := p.form(batch.paths, sent), &orrery.UploadTemplateFilesParams{Extract: true, Rehash: new(false)}
 		if batch.large {
-			form, params = p.largeForm(batch.paths[0], sent), &orrery.UploadTemplateFilesParams{Path: dirOf(batch.paths[0]), Rehash: new(false)}
+			form, params = p.largeForm(batch.paths[0], sent), &orrery.UploadTemplateFilesParams{Path: filetree.Dir(batch.paths[0]), Rehash: new(false)}
 		}
 		if _, err := p.client.UploadTemplateFiles(ctx, p.name, form, params); err != nil {
 			return nil, err
@@ -296,7 +290,7 @@ func (p *push) publish(ctx context.Context, draft *orrery.TemplateDraft) error {
 		p.a.Notef("somebody published other files meanwhile; the new version has them too")
 	}
 	return p.a.Say(done, p.name, "template %s is at version %s: %d files written (%s), %d removed",
-		p.name, short(done.Hash), len(p.plan.write), kinds.Size(p.plan.bytes), len(p.plan.remove))
+		p.name, kinds.Version(done.Hash), len(p.plan.Write), kinds.Size(p.plan.Bytes), len(p.plan.Remove))
 }
 
 // discardTimeout bounds the cleaning up after a failure or Ctrl-C.
@@ -305,15 +299,15 @@ const discardTimeout = 10 * time.Second
 // discard removes the draft after a failure, and says what was done.
 func (p *push) discard(ctx context.Context, cause error) error {
 	if p.staged == 0 {
-		return exit.Hint(cause, firstHint(cause, "nothing was published"))
+		return exit.Explain(cause, "nothing was published")
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
 	defer cancel()
 	err := p.client.DeleteTemplateDraft(ctx, p.name, nil)
 	if err == nil || errors.Is(err, orrery.ErrNotFound) {
-		return exit.Hint(cause, firstHint(cause, "nothing was published, and the uploaded files were discarded"))
+		return exit.Explain(cause, "nothing was published, and the uploaded files were discarded")
 	}
-	return exit.Hint(cause, firstHint(cause, "nothing was published; the uploaded files are still in your draft: orrery template draft discard "+p.name))
+	return exit.Explain(cause, "nothing was published; the uploaded files are still in your draft: orrery template draft discard "+p.name)
 }
 
 const (
@@ -337,8 +331,8 @@ type batch struct {
 func (p *push) batches() []batch {
 	var all []batch
 	var current batch
-	for _, name := range p.plan.write {
-		size := p.local[name].size
+	for _, name := range p.plan.Write {
+		size := p.local[name].Size
 		if size > maxPacked {
 			all = append(all, batch{paths: []string{name}, bytes: size, large: true})
 			continue
@@ -362,15 +356,15 @@ func (p *push) form(paths []string, sent int64) *orrery.Form {
 		Open: func() (io.ReadCloser, error) {
 			reader, writer := io.Pipe()
 			// The writer ends with the archive, or when the reader is closed.
-			go func() { writer.CloseWithError(pack(writer, p.root, p.local, paths)) }()
-			return closer{p.bar.reader(reader, sent), reader}, nil
+			go func() { writer.CloseWithError(filetree.Pack(writer, p.root, p.local, paths)) }()
+			return p.bar.Reader(reader, sent), nil
 		},
 	}}}
 }
 
 // largeForm returns a form with one file.
 func (p *push) largeForm(name string, sent int64) *orrery.Form {
-	if mode := p.local[name].mode; mode != 0o644 {
+	if mode := p.local[name].Mode; mode != 0o644 {
 		p.a.Notef("%s is larger than %d MiB and keeps the mode that the template has, or gets 644", name, maxPacked>>20)
 	}
 	return &orrery.Form{Files: []orrery.FormFile{{
@@ -380,20 +374,7 @@ func (p *push) largeForm(name string, sent int64) *orrery.Form {
 			if err != nil {
 				return nil, err
 			}
-			return closer{p.bar.reader(f, sent), f}, nil
+			return p.bar.Reader(f, sent), nil
 		},
 	}}}
-}
-
-// closer reads from one value and closes another.
-type closer struct {
-	io.Reader
-	io.Closer
-}
-
-func dirOf(name string) string {
-	if dir := path.Dir(name); dir != "." {
-		return dir
-	}
-	return ""
 }

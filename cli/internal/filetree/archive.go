@@ -1,4 +1,4 @@
-package content
+package filetree
 
 import (
 	"archive/tar"
@@ -26,11 +26,11 @@ const (
 	headLength = 262
 )
 
-// errNotArchive says that a file is none of the formats.
-var errNotArchive = errors.New("it is not a zip, tar, tar.gz or tar.zst archive")
+// ErrNotArchive says that a file is none of the formats.
+var ErrNotArchive = errors.New("it is not a zip, tar, tar.gz or tar.zst archive")
 
-// unpack writes the content of an archive below root.
-func unpack(name string, root *os.Root) error {
+// Unpack writes the content of an archive below root.
+func Unpack(name string, root *os.Root) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -49,9 +49,9 @@ func unpack(name string, root *os.Root) error {
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		err = unpackZstd(buffered, root)
 	case len(head) == headLength && string(head[257:262]) == "ustar":
-		err = unpackTar(buffered, root)
+		err = UnpackTar(buffered, root)
 	default:
-		err = errNotArchive
+		err = ErrNotArchive
 	}
 	if err != nil {
 		hint := "pack the content of the directory, not the directory: tar -C DIR -czf template.tar.gz ."
@@ -66,7 +66,7 @@ func unpackGzip(r io.Reader, root *os.Root) error {
 		return err
 	}
 	defer plain.Close()
-	return unpackTar(plain, root)
+	return UnpackTar(plain, root)
 }
 
 func unpackZstd(r io.Reader, root *os.Root) error {
@@ -75,11 +75,11 @@ func unpackZstd(r io.Reader, root *os.Root) error {
 		return err
 	}
 	defer plain.Close()
-	return unpackTar(plain, root)
+	return UnpackTar(plain, root)
 }
 
-// unpackTar writes the entries of a tar below root. A file that exists is replaced in one step.
-func unpackTar(r io.Reader, root *os.Root) error {
+// UnpackTar writes the entries of a tar below root. A file that exists is replaced in one step.
+func UnpackTar(r io.Reader, root *os.Root) error {
 	archive, left := tar.NewReader(r), int64(maxUnpacked)
 	for entries := 0; ; entries++ {
 		header, err := archive.Next()
@@ -87,7 +87,7 @@ func unpackTar(r io.Reader, root *os.Root) error {
 		case errors.Is(err, io.EOF) && entries > 0:
 			return nil
 		case errors.Is(err, io.EOF), errors.Is(err, tar.ErrHeader):
-			return errors.Join(errNotArchive, err)
+			return errors.Join(ErrNotArchive, err)
 		case err != nil:
 			return err
 		}
@@ -209,8 +209,8 @@ func replaceFile(root *os.Root, p string, mode fs.FileMode, content io.Reader) e
 	return nil
 }
 
-// pack writes entries of a directory as a tar.
-func pack(w io.Writer, root *os.Root, t tree, paths []string) error {
+// Pack writes entries of a directory as a tar.
+func Pack(w io.Writer, root *os.Root, t Tree, paths []string) error {
 	archive := tar.NewWriter(w)
 	for _, name := range paths {
 		if err := packEntry(archive, root, name, t[name]); err != nil {
@@ -220,15 +220,15 @@ func pack(w io.Writer, root *os.Root, t tree, paths []string) error {
 	return archive.Close()
 }
 
-func packEntry(archive *tar.Writer, root *os.Root, name string, e entry) error {
-	header := &tar.Header{Name: name, Mode: int64(e.mode), Size: e.size, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
-	switch e.kind {
-	case directory:
+func packEntry(archive *tar.Writer, root *os.Root, name string, e Entry) error {
+	header := &tar.Header{Name: name, Mode: int64(e.Mode), Size: e.Size, Typeflag: tar.TypeReg, Format: tar.FormatPAX}
+	switch e.Kind {
+	case Directory:
 		header.Typeflag, header.Mode = tar.TypeDir, 0o755
-	case link:
-		header.Typeflag, header.Mode, header.Linkname = tar.TypeSymlink, 0o777, e.target
+	case Link:
+		header.Typeflag, header.Mode, header.Linkname = tar.TypeSymlink, 0o777, e.Target
 	}
-	if err := archive.WriteHeader(header); err != nil || e.kind != file {
+	if err := archive.WriteHeader(header); err != nil || e.Kind != File {
 		return err
 	}
 	f, err := root.Open(name)
@@ -237,7 +237,7 @@ func packEntry(archive *tar.Writer, root *os.Root, name string, e entry) error {
 	}
 	defer f.Close()
 	n, err := io.Copy(archive, f)
-	if errors.Is(err, tar.ErrWriteTooLong) || err == nil && n != e.size {
+	if errors.Is(err, tar.ErrWriteTooLong) || err == nil && n != e.Size {
 		return errors.New("the file changed while it was sent")
 	}
 	return err

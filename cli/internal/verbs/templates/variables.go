@@ -1,4 +1,4 @@
-package content
+package templates
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func templateVariables(a *app.App) *cobra.Command {
 }
 
 func variablesOf() *kinds.Kind {
-	return part("variables", "/api/v1/templates/{group}/variables", "key", []output.Column{
+	return command.Part("variables", "/api/v1/templates/{group}/variables", "key", []output.Column{
 		{Header: "KEY", Path: "key"},
 		{Header: "TYPE", Path: "type"},
 		{Header: "DEFAULT", Path: "defaultValue"},
@@ -42,9 +42,9 @@ func variablesList(a *app.App) *cobra.Command {
 	return command.New(a, command.Spec{
 		Use: "list NAME", Aliases: []string{"ls"}, Short: "List the variables of a template",
 		Example: "orrery template variables list lobby",
-		Args:    command.Between(1, 1, "the name of a template"), Complete: completeFirst(a, "template", nil),
+		Args:    command.Between(1, 1, "the name of a template"), Complete: command.CompleteFirst(a, "template", nil),
 		Run: func(ctx context.Context, args []string) error {
-			return printPart(ctx, a, variablesOf(), kinds.Get("template"), args[0], nil)
+			return command.PrintPart(ctx, a, variablesOf(), kinds.Get("template"), args[0], nil)
 		},
 	})
 }
@@ -61,10 +61,10 @@ func variablesScan(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "scan NAME", Short: "List the placeholders in the files of a template",
 		Example: "orrery template variables scan lobby",
-		Args:    command.Between(1, 1, "the name of a template"), Complete: completeFirst(a, "template", nil),
+		Args:    command.Between(1, 1, "the name of a template"), Complete: command.CompleteFirst(a, "template", nil),
 		Run: func(ctx context.Context, args []string) error {
-			scan := part("placeholders", "/api/v1/templates/{group}/variables/scan", "key", columns)
-			return printPart(ctx, a, scan, kinds.Get("template"), args[0], readQuery(version, draft))
+			scan := command.Part("placeholders", "/api/v1/templates/{group}/variables/scan", "key", columns)
+			return command.PrintPart(ctx, a, scan, kinds.Get("template"), args[0], readQuery(version, draft))
 		},
 	})
 	readFlags(cmd, a, &version, &draft)
@@ -113,7 +113,7 @@ orrery template variables set lobby slots=20 --type INT --dry-run`,
 	flags.StringVar(&o.visibility, "visibility", "", "`role` that sees the value; empty shows it to everyone who sees the template")
 	flags.StringVar(&o.description, "description", "", "`text` for people")
 	flags.BoolVar(&o.required, "required", false, "an instance needs a value")
-	dryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(cmd, &o.dryRun)
 	command.CompleteFlag(cmd, "type", cobra.FixedCompletions([]string{"STRING", "TEXT", "INT", "BOOL", "ENUM", "SECRET"}, cobra.ShellCompDirectiveNoFileComp))
 	command.CompleteFlag(cmd, "scope", cobra.FixedCompletions([]string{"TEMPLATE", "GROUP", "INSTANCE"}, cobra.ShellCompDirectiveNoFileComp))
 	command.CompleteFlag(cmd, "visibility", command.CompleteNames(a, "role"))
@@ -163,7 +163,7 @@ func variablesRemove(a *app.App) *cobra.Command {
 			})
 		},
 	})
-	dryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(cmd, &dryRun)
 	return cmd
 }
 

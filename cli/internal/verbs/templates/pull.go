@@ -1,4 +1,4 @@
-package content
+package templates
 
 import (
 	"context"
@@ -10,6 +10,9 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/filetree"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
@@ -26,11 +29,11 @@ func templatePull(a *app.App) *cobra.Command {
 		Short: "Write the files of a template into a directory",
 		Long: `The default directory has the name of the template. It must be empty or new, unless --force is given: then files of
 the template replace those of the directory, and other files stay. The definitions of variables, if the template has any, are
-in ` + definitionsFile + `.`,
+in ` + filetree.DefinitionsFile + `.`,
 		Example: `orrery template pull lobby
 orrery template pull lobby ./old --version 7b1acdba6af048c2`,
 		Args:     command.Between(1, 2, "the name of a template, and a directory"),
-		Complete: completeFirst(a, "template", localPaths),
+		Complete: command.CompleteFirst(a, "template", command.LocalFiles),
 		Run: func(ctx context.Context, args []string) error {
 			dir := ""
 			if len(args) > 1 {
@@ -69,15 +72,15 @@ func runPull(ctx context.Context, a *app.App, client *orrery.Client, o pullOptio
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	root, err := openDirectory(dir)
+	root, err := filetree.OpenDirectory(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	bar := newTransfer(a, "downloading", 0)
-	err = unpackTar(bar.reader(archive.Body, 0), root)
-	bar.end()
-	if errors.Is(err, errNotArchive) {
+	bar := progress.NewTransfer(a, "downloading", 0)
+	err = filetree.UnpackTar(bar.Reader(archive.Body, 0), root)
+	bar.End()
+	if errors.Is(err, filetree.ErrNotArchive) {
 		err = nil // a template without files
 	}
 	if err != nil {
@@ -86,7 +89,7 @@ func runPull(ctx context.Context, a *app.App, client *orrery.Client, o pullOptio
 		}
 		return exit.Hint(fmt.Errorf("template %s was not written completely: %w", name, err), "the files that "+dir+" has are complete, but others are missing: repeat the command with --force")
 	}
-	return a.Report(map[string]any{"id": name, "version": version, "directory": dir}, "template %s, version %s, is in %s", name, short(version), dir)
+	return a.Report(map[string]any{"id": name, "version": version, "directory": dir}, "template %s, version %s, is in %s", name, kinds.Version(version), dir)
 }
 
 // mayFill fails if the directory has files.

@@ -1,4 +1,4 @@
-package content
+package templates
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/filetree"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ the files that a push would change.`,
 orrery template diff lobby --from 7b1acdba6af048c2 --to head
 orrery template diff lobby ./lobby`,
 		Args:     command.Between(1, 2, "the name of a template, and a directory"),
-		Complete: completeFirst(a, "template", localPaths),
+		Complete: command.CompleteFirst(a, "template", command.LocalFiles),
 		Run: func(ctx context.Context, args []string) error {
 			return onTemplate(ctx, a, args[0], func(client *orrery.Client) error {
 				if len(args) == 2 {
@@ -56,7 +57,7 @@ func diffDirectory(ctx context.Context, a *app.App, client *orrery.Client, o dif
 	if o.to != "" {
 		return command.UsageError("leave --to out", "a directory is compared with one version, that of --from")
 	}
-	if err := checkPatterns(o.exclude); err != nil {
+	if err := filetree.CheckPatterns(o.exclude); err != nil {
 		return err
 	}
 	root, remove, err := openSource(dir)
@@ -64,20 +65,20 @@ func diffDirectory(ctx context.Context, a *app.App, client *orrery.Client, o dif
 		return err
 	}
 	defer remove()
-	local, err := localTree(root, o.exclude)
+	local, err := filetree.Local(root, o.exclude)
 	if err != nil {
 		return err
 	}
-	delete(local, definitionsFile)
+	delete(local, filetree.DefinitionsFile)
 	remote, err := remoteTree(ctx, client, name, o.from)
 	if err != nil {
 		return err
 	}
-	p, err := compare(root, local, remote)
+	p, err := filetree.Compare(root, local, remote)
 	if err != nil {
 		return err
 	}
-	return printChanges(a, p.changes, fmt.Sprintf("template %s and %s have the same content", name, dir))
+	return printChanges(a, p.Changes, fmt.Sprintf("template %s and %s have the same content", name, dir))
 }
 
 // fileDifference is a file that differs between two versions.
