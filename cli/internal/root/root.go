@@ -75,7 +75,25 @@ orrery logs lobby-1 -f`,
 			root.AddCommand(cmd)
 		}
 	}
+	root.AddCommand(environment())
 	return root
+}
+
+// environment is a topic of the help.
+func environment() *cobra.Command {
+	return &cobra.Command{
+		Use: "environment", Short: "The variables that orrery reads",
+		Long: `The variables that orrery reads:
+
+  ORRERY_SERVER    URL of a gateway, like --server
+  ORRERY_TOKEN     API token to use instead of the login of the context
+  ORRERY_CONTEXT   name of the context to use, like --context
+  ORRERY_CONFIG    file with the contexts, instead of orrery/config.yaml in the user's directory for settings
+  VISUAL, EDITOR   editor of the edit commands
+  NO_COLOR         disables colours if it is not empty
+
+A flag is stronger than a variable, and ORRERY_SERVER is stronger than a context.`,
+	}
 }
 
 // Run runs the command in args and returns the exit code. It prints the error.
