@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -29,6 +30,11 @@ type Spec struct {
 	Args cobra.PositionalArgs
 	// Complete completes the arguments. It may be nil.
 	Complete cobra.CompletionFunc
+	// Local says that the command does not talk to a server.
+	Local bool
+	// Following says that the command runs until it is stopped. FollowFlags are flags that make it do so.
+	Following   bool
+	FollowFlags []string
 	// Run runs the command; nil if it only has subcommands.
 	Run func(ctx context.Context, args []string) error
 }
@@ -42,6 +48,15 @@ func New(a *app.App, spec Spec) *cobra.Command {
 	cmd.Long = spec.Short + "."
 	if spec.Long != "" {
 		cmd.Long += "\n\n" + strings.TrimSpace(spec.Long)
+	}
+	cmd.Annotations = map[string]string{}
+	if spec.Local {
+		cmd.Annotations[localAnnotation] = "true"
+	}
+	if spec.Following {
+		cmd.Annotations[followAnnotation] = "*"
+	} else if len(spec.FollowFlags) > 0 {
+		cmd.Annotations[followAnnotation] = strings.Join(spec.FollowFlags, " ")
 	}
 	if spec.Args == nil {
 		cmd.Args = None
@@ -124,3 +139,18 @@ func UsageError(hint, format string, args ...any) error {
 
 // ErrSomeFailed is the error of a command that acted on several objects and printed the failures.
 var ErrSomeFailed = errors.New("some of them failed")
+
+// The annotations that keep Spec.Local, Spec.Following and Spec.FollowFlags.
+const (
+	localAnnotation  = "local"
+	followAnnotation = "follow"
+)
+
+// IsLocal reports whether a command does not talk to a server.
+func IsLocal(cmd *cobra.Command) bool { return cmd.Annotations[localAnnotation] != "" }
+
+// Follows reports whether a command with these arguments runs until it is stopped.
+func Follows(cmd *cobra.Command, args []string) bool {
+	flags := cmd.Annotations[followAnnotation]
+	return flags == "*" || slices.ContainsFunc(strings.Fields(flags), func(flag string) bool { return slices.Contains(args, flag) })
+}

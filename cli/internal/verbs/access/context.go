@@ -17,7 +17,7 @@ import (
 func contextCommand(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "context", Aliases: []string{"contexts", "ctx"},
-		Short: "List, choose and change the servers that you know",
+		Short: "List, choose and change the servers that you know", Local: true,
 		Example: `orrery context list
 orrery context use production`,
 	})
@@ -28,8 +28,8 @@ orrery context use production`,
 func contextList(a *app.App) *cobra.Command {
 	return command.New(a, command.Spec{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the contexts",
-		Example: "orrery context list",
-		Run:     func(context.Context, []string) error { return listContexts(a) },
+		Local: true, Example: "orrery context list",
+		Run: func(context.Context, []string) error { return listContexts(a) },
 	})
 }
 
@@ -105,8 +105,8 @@ func CompleteContexts(a *app.App) cobra.CompletionFunc {
 func contextUse(a *app.App) *cobra.Command {
 	return command.New(a, command.Spec{
 		Use: "use NAME", Short: "Make a context the current one",
-		Example: "orrery context use local",
-		Args:    command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
+		Local: true, Example: "orrery context use local",
+		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
 		Run: func(ctx context.Context, args []string) error {
 			if err := change(ctx, a, args[0], func(file *settings.File, _ *settings.Context) { file.Current = args[0] }); err != nil {
 				return err
@@ -122,7 +122,7 @@ func contextSet(a *app.App) *cobra.Command {
 	var cmd *cobra.Command
 	cmd = command.New(a, command.Spec{
 		Use: "set NAME", Short: "Change a context",
-		Example: `orrery context set local --group lobby
+		Local: true, Example: `orrery context set local --group lobby
 orrery context set production --server-url https://a.example --server-url https://b.example`,
 		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
 		Run: func(ctx context.Context, args []string) error {
@@ -164,9 +164,9 @@ func renameContext(a *app.App, file *settings.File, c *settings.Context, name st
 func contextDelete(a *app.App) *cobra.Command {
 	return command.New(a, command.Spec{
 		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Forget a context and its login",
-		Long:    "The tokens are deleted on this machine only. To revoke them, log out first.",
-		Example: "orrery context delete local",
-		Args:    command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
+		Long:  "The tokens are deleted on this machine only. To revoke them, log out first.",
+		Local: true, Example: "orrery context delete local",
+		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
 		Run: func(ctx context.Context, args []string) error {
 			err := change(ctx, a, args[0], func(file *settings.File, c *settings.Context) {
 				a.Settings.DropLogin(c)

@@ -35,9 +35,10 @@ orrery get instances --group lobby --sort-by -playerCount -o wide
 orrery get instances --filter 'state=RUNNING,playerCount>0' -o name
 orrery get groups -o jsonpath='{.items[*].name}'
 orrery get nodes --watch`,
-		Args:     command.Between(1, -1, "a kind, for example instances"),
-		Complete: command.CompleteKindThenNames(a, nil),
-		Run:      func(ctx context.Context, args []string) error { return runGet(ctx, a, o, args) },
+		Args:        command.Between(1, -1, "a kind, for example instances"),
+		FollowFlags: []string{"--watch", "-w"},
+		Complete:    command.CompleteKindThenNames(a, nil),
+		Run:         func(ctx context.Context, args []string) error { return runGet(ctx, a, o, args) },
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.group, "group", "", "only objects of this `group`")
