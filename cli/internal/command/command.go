@@ -61,11 +61,11 @@ func New(a *app.App, spec Spec) *cobra.Command {
 	if spec.Args == nil {
 		cmd.Args = None
 	}
-	cmd.Args = usage(cmd.Args)
 	if spec.Complete == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	if spec.Run != nil {
+		cmd.Args = withFlags(cmd.Args)
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := a.Context(cmd.Context())
 			defer cancel()
@@ -78,18 +78,16 @@ func New(a *app.App, spec Spec) *cobra.Command {
 	return cmd
 }
 
-// usage checks arguments, and that flags are there and fit together. Without it cobra reports missing flags as
-// errors of another kind.
-func usage(args cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, given []string) error {
-		if err := args(cmd, given); err != nil {
-			return err
+// withFlags checks required flags and flags that exclude each other before the arguments. Otherwise cobra does so later,
+// with an error that is not one of usage.
+func withFlags(args cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, values []string) error {
+		for _, err := range []error{cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()} {
+			if err != nil {
+				return exit.With(exit.Usage, err, "see "+cmd.CommandPath()+" --help")
+			}
 		}
-		err := cmd.ValidateRequiredFlags()
-		if err == nil {
-			err = cmd.ValidateFlagGroups()
-		}
-		return exit.With(exit.Usage, err, "see "+cmd.CommandPath()+" --help")
+		return args(cmd, values)
 	}
 }
 

@@ -109,7 +109,7 @@ func Drained() Condition {
 		case drain.Get("state").String() == "COMPLETED":
 			return Step{Done: true}
 		}
-		text := fmt.Sprintf("%d instances left, with %d players", drain.Get("remainingInstances").Int(), drain.Get("players").Int())
+		text := output.Counted(drain.Get("remainingInstances").Int(), "instance") + " left, with " + output.Counted(drain.Get("players").Int(), "player")
 		if blocker := drain.Get("instances.#(blocks==true)"); blocker.Exists() {
 			return Step{Text: text + "; blocked by " + blocker.Get("id").String() + ": " + blocker.Get("message").String()}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
+	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
 	"github.com/orreryhq/orrery/cli/internal/verbs/content"
 	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
 	"github.com/orreryhq/orrery/cli/internal/verbs/players"
@@ -32,6 +33,7 @@ func sections(a *app.App) []section {
 	return []section{
 		{"access", "Log in and choose a server", access.Commands(a)},
 		{"read", "Look at things", reading.Commands(a)},
+		{"act", "Act on things", acting.Commands(a)},
 		{"content", "Change what instances are made of", slices.Concat(templates.Commands(a), content.Commands(a))},
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 	}
@@ -42,7 +44,18 @@ func New(a *app.App) *cobra.Command {
 	root := command.New(a, command.Spec{
 		Use:   "orrery",
 		Short: "Run fleets of long-lived processes on your own machines",
-		Long:  "A command is a verb, a kind and a name: orrery get instances, orrery scale group lobby --to 3.",
+		Long: `A command is a verb, a kind and a name: orrery get instances, orrery scale group lobby --to 3.
+
+It reads these variables of the environment:
+
+  ORRERY_SERVER    URL of a gateway, like --server
+  ORRERY_TOKEN     API token to use instead of the login of the context
+  ORRERY_CONTEXT   name of the context to use, like --context
+  ORRERY_CONFIG    file with the contexts, instead of orrery/config.yaml in the user's directory for settings
+  VISUAL, EDITOR   editor of the edit commands
+  NO_COLOR         disables colours if it is not empty
+
+A flag is stronger than a variable, and ORRERY_SERVER is stronger than a context.`,
 		Example: `orrery login
 orrery get instances
 orrery logs lobby-1 -f`,
@@ -75,25 +88,7 @@ orrery logs lobby-1 -f`,
 			root.AddCommand(cmd)
 		}
 	}
-	root.AddCommand(environment())
 	return root
-}
-
-// environment is a topic of the help.
-func environment() *cobra.Command {
-	return &cobra.Command{
-		Use: "environment", Short: "The variables that orrery reads",
-		Long: `The variables that orrery reads:
-
-  ORRERY_SERVER    URL of a gateway, like --server
-  ORRERY_TOKEN     API token to use instead of the login of the context
-  ORRERY_CONTEXT   name of the context to use, like --context
-  ORRERY_CONFIG    file with the contexts, instead of orrery/config.yaml in the user's directory for settings
-  VISUAL, EDITOR   editor of the edit commands
-  NO_COLOR         disables colours if it is not empty
-
-A flag is stronger than a variable, and ORRERY_SERVER is stronger than a context.`,
-	}
 }
 
 // Run runs the command in args and returns the exit code. It prints the error.

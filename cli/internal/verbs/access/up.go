@@ -32,6 +32,7 @@ func up(a *app.App) *cobra.Command {
 		Long: `It starts the program standalone, which is beside orrery or in PATH, in the background, and waits until it is ready.
 What it prints is in standalone.log of the data directory. Flags behind -- are passed to it: see standalone -help.
 orrery down stops it.`,
+		Local: true,
 		Example: `orrery up --demo
 orrery up --data /srv/orrery -- -listen 0.0.0.0:8080`,
 		Args: command.Between(0, -1, ""),
@@ -123,8 +124,8 @@ func down(a *app.App) *cobra.Command {
 		Long: `It stops the standalone with the data directory, however it was started, and waits until it has ended. Its servers stop
 too, except if it was started with -stop-instances=false, or is a service of systemd while the host stays up: then they run on,
 and the next start finds them. Nothing is deleted.`,
-		Example: "orrery down",
-		Run:     func(ctx context.Context, _ []string) error { return runDown(ctx, a, data) },
+		Local: true, Example: "orrery down",
+		Run: func(ctx context.Context, _ []string) error { return runDown(ctx, a, data) },
 	})
 	cmd.Flags().StringVar(&data, "data", defaultData, "data `directory` of the standalone")
 	return cmd

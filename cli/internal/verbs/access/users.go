@@ -128,7 +128,7 @@ func passwd(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "passwd", Short: "Change your own password",
 		Long:    "All your other logins end. This one continues.",
-		Example: "orrery passwd --current-file old --new-file new",
+		Example: "orrery passwd --current-file old-secret --new-file new-secret",
 		Run: func(ctx context.Context, _ []string) error {
 			return changePassword(ctx, a, current, next, endTokens)
 		},

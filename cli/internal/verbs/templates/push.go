@@ -37,7 +37,7 @@ published before all of them are. Directories named .git are left out.
 
 Instances get the version when they are started, restarted or replaced.`,
 		Example: `orrery template push lobby ./lobby -m "raise the view distance"
-orrery template push lobby lobby.tar.gz
+orrery template push lobby lobby.zip
 orrery template push lobby ./lobby --exclude '*.log' --dry-run`,
 		Args:     command.Between(1, 2, "the name of a template, and a directory or archive"),
 		Complete: command.CompleteFirst(a, "template", command.LocalFiles),
