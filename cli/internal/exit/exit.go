@@ -50,6 +50,14 @@ func With(code int, err error, hint string) error {
 // Hint returns err with a next step and the exit code it has.
 func Hint(err error, hint string) error { return With(0, err, hint) }
 
+// Explain returns err with what was done, before the next step it has.
+func Explain(err error, what string) error {
+	if hint := HintOf(err); hint != "" {
+		what += "; " + hint
+	}
+	return Hint(err, what)
+}
+
 // CodeOf returns the exit code of err.
 func CodeOf(err error) int {
 	var coded *Error
