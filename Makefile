@@ -18,7 +18,7 @@ MODULES := $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod)))
 # Nested modules stand outside the workspace too.
 FORMATTED := $(MODULES) tools
 # The benchmark families of e2e/bench.
-FAMILIES := place launch trace port template content api events operate groups fleet idle survive rest adopt
+FAMILIES := place launch trace port template content api events operate groups fleet idle survive rest adopt cli
 
 TOOLS := bin/.tools
 TEST_FLAGS := -timeout $(TIMEOUT) $(if $(filter 1,$(RACE)),-race)
@@ -105,8 +105,9 @@ fmt: $(TOOLS) ## format every Go file with gofumpt
 	bin/gofumpt -w $(FORMATTED)
 
 .PHONY: references
-references: $(TOOLS) ## generate docs/reference from its sources
+references: $(TOOLS) ## generate docs/reference and the Go client in sdk from their sources
 	bin/references
+	bin/sdkgen
 
 .PHONY: build
 build: ## the binaries of all services and commands in bin/
@@ -170,6 +171,7 @@ check-prose: $(TOOLS)
 .PHONY: check-references
 check-references: $(TOOLS)
 	bin/references -check
+	bin/sdkgen -check
 
 .PHONY: check-modules
 check-modules:
@@ -179,7 +181,7 @@ check-modules:
 	done
 
 # The tools are built once for a version of their sources.
-$(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/archtest/*.go tools/prose/*.go tools/references/*.go)
+$(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/archtest/*.go tools/prose/*.go tools/references/*.go tools/sdkgen/*.go)
 	@mkdir -p bin
-	GOWORK=off go build -C tools -o ../bin/ tool ./archtest ./prose ./references
+	GOWORK=off go build -C tools -o ../bin/ tool ./archtest ./prose ./references ./sdkgen
 	@touch $@

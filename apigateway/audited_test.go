@@ -118,6 +118,8 @@ func (b *besieged) changes(t *testing.T) []change {
 		{route: "DELETE /api/v1/users/:name/avatar"},
 		{route: "DELETE /api/v1/users/:name"},
 		{route: "POST /api/v1/roles", body: creates["POST /api/v1/roles"]},
+		{route: "PUT /api/v1/applied/:kind/:name", body: `{"document":{"permissions":["groups.view"]}}`},
+		{route: "DELETE /api/v1/applied/:kind/:name"},
 		{route: "PATCH /api/v1/roles/:name", body: `{"permissions":["groups.view"]}`},
 		{route: "DELETE /api/v1/roles/:name"},
 

@@ -151,7 +151,7 @@ type Schedule struct {
 	// The node that the actions drain and undrain concern. Warnings go to the instances on it.
 	Node *string `json:"node"`
 	// The settings of the action drain; null for others.
-	Drain *ScheduleDrain `json:"drain"`
+	Drain *ScheduleFieldsDrain `json:"drain"`
 	// command writes a line to the console of each running instance. start starts a stopped instance,
 	// or count instances of the group. stop stops each instance; the group's minimum still applies.
 	// restart restarts an instance in place; if several of the group run, a rolling deployment
@@ -184,15 +184,6 @@ type Schedule struct {
 }
 
 func (v *Schedule) setETag(tag string) { v.ETag = tag }
-
-// ScheduleDrain is the settings of the action drain; null for others.
-type ScheduleDrain struct {
-	// Seconds that instances may keep their players.
-	Timeout *int64 `json:"timeout,omitempty"`
-	// Also shut the agent down once the node is empty.
-	Shutdown    bool   `json:"shutdown,omitempty"`
-	KickMessage string `json:"kickMessage,omitempty"`
-}
 
 // ScheduleDryRun is the answer of ReplaceScheduleDryRun.
 type ScheduleDryRun struct {

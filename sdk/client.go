@@ -55,6 +55,7 @@ type Client struct {
 	http        *http.Client
 	userAgent   string
 	maxAttempts int
+	silence     time.Duration // after which a stream counts as lost
 }
 
 // defaultAttempts is Config.MaxAttempts if it is 0.
@@ -64,7 +65,7 @@ const defaultAttempts = 4
 func New(config Config) (*Client, error) {
 	c := &Client{
 		credentials: config.Credentials, http: config.HTTPClient,
-		userAgent: config.UserAgent, maxAttempts: config.MaxAttempts,
+		userAgent: config.UserAgent, maxAttempts: config.MaxAttempts, silence: silence,
 	}
 	if len(config.Addresses) == 0 {
 		return nil, errors.New("the client needs the address of a gateway, for example http://127.0.0.1:8080")
@@ -134,16 +135,6 @@ type Request struct {
 	Body any
 }
 
-// Content is a body that is not JSON.
-type Content struct {
-	// Type is the media type.
-	Type string
-	// Open returns the bytes from the start. It is called for each attempt.
-	Open func() (io.ReadCloser, error)
-	// Size is the number of bytes; 0 if unknown.
-	Size int64
-}
-
 // Call sends a request and decodes the JSON answer into the value that into points at. A nil into
 // discards the answer. It returns *Error if the gateway refused, and *UnreachableError if none
 // answered.
@@ -186,6 +177,16 @@ func (c *Client) Do(ctx context.Context, request Request) (*http.Response, error
 		header.Set("Idempotency-Key", cryptorand.Text())
 	}
 	request.Header = header
+	return c.try(ctx, request.Method, c.maxAttempts, func(address *url.URL, token string) (*http.Response, error) {
+		return c.send(ctx, address, request, body, token)
+	})
+}
+
+// roundTrip makes one attempt at a gateway.
+type roundTrip func(address *url.URL, token string) (*http.Response, error)
+
+// try makes attempts until one is answered with a status below 400.
+func (c *Client) try(ctx context.Context, method string, attempts int, send roundTrip) (*http.Response, error) {
 	token, err := c.token(ctx, "")
 	if err != nil {
 		return nil, err
@@ -193,7 +194,7 @@ func (c *Client) Do(ctx context.Context, request Request) (*http.Response, error
 	renewed := false
 	for attempt := 1; ; attempt++ {
 		address := c.address(0)
-		response, err := c.send(ctx, address, request, body, token)
+		response, err := send(address, token)
 		if err == nil && response.StatusCode < http.StatusBadRequest {
 			return response, nil
 		}
@@ -209,7 +210,7 @@ func (c *Client) Do(ctx context.Context, request Request) (*http.Response, error
 				continue
 			}
 		}
-		if !retryable(request.Method, failure) || attempt >= c.maxAttempts {
+		if !retryable(method, failure) || attempt >= attempts {
 			return nil, failure
 		}
 		if err := pause(ctx, failure, attempt); err != nil {
@@ -238,6 +239,10 @@ func (c *Client) failureOf(ctx context.Context, address *url.URL, response *http
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	var unreadable *contentError
+	if errors.As(err, &unreadable) {
+		return unreadable
+	}
 	c.advance(address)
 	return &UnreachableError{Address: address.String(), Err: cause(err)}
 }
@@ -263,7 +268,9 @@ func (c *Client) send(ctx context.Context, address *url.URL, request Request, bo
 	}
 	r.Header = request.Header.Clone()
 	if body != nil {
-		if r.Body, err = body.Open(); err != nil {
+		// With GetBody, net/http itself repeats a request that met a connection which had just ended.
+		r.GetBody = body.open
+		if r.Body, err = body.open(); err != nil {
 			return nil, err
 		}
 		r.ContentLength = body.Size
@@ -325,21 +332,35 @@ const (
 	longestRetryAfter = 10 * time.Second
 )
 
-// pause waits before the next attempt: as long as the gateway asked, or exponentially longer with
-// full jitter. It fails at once if the gateway or the context forbids another attempt in time.
+// pause waits before the next attempt. It fails at once if the gateway or the context forbids another
+// attempt in time.
 func pause(ctx context.Context, failure error, attempt int) error {
-	limit := min(firstPause<<(attempt-1), longestPause)
-	wait := rand.N(limit)
-	var refusal *Error
-	if errors.As(failure, &refusal) && refusal.RetryAfter > 0 {
-		wait = refusal.RetryAfter
-	}
+	wait := delay(failure, attempt)
 	if wait > longestRetryAfter {
 		return failure
 	}
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
 		return context.DeadlineExceeded
 	}
+	return sleep(ctx, wait)
+}
+
+// delay returns the pause after a number of failed attempts: what the gateway asked for, or
+// exponentially longer with full jitter.
+func delay(failure error, attempts int) time.Duration {
+	var refusal *Error
+	if errors.As(failure, &refusal) && refusal.RetryAfter > 0 {
+		return refusal.RetryAfter
+	}
+	limit := longestPause
+	if shift := attempts - 1; shift < 10 { // a larger shift could overflow
+		limit = min(firstPause<<shift, longestPause)
+	}
+	return rand.N(limit)
+}
+
+// sleep waits until ctx ends at the latest.
+func sleep(ctx context.Context, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -138,7 +138,7 @@ func (c call) sent() (media string, s *schema) {
 
 func (c *client) markCall(call call) error {
 	if media, s := call.sent(); media == jsonMedia && call.method != "patch" {
-		if err := c.mark(s, c.types.sent); err != nil {
+		if err := c.mark(s, true); err != nil {
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ func (c *client) markCall(call call) error {
 		if items := c.doc.page(s); items != nil {
 			s = items
 		}
-		if err := c.mark(s, c.received); err != nil {
+		if err := c.mark(s, false); err != nil {
 			return err
 		}
 	}

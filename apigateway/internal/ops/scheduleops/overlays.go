@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/libs/cron"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/schedule"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -135,10 +136,12 @@ func (o *Schedules) DeleteOverlay(ctx context.Context, by txn.Actor, name string
 		if err := txn.CheckRevision("overlay "+name, ifMatch, old.ModRev); err != nil || dryRun {
 			return txn.Change{}, err
 		}
-		return txn.Change{
+		c := txn.Change{
 			Writes: []store.Write{store.Remove(keys.Overlay(name), old.ModRev)},
 			Audit:  txn.Entry{Action: "overlay.delete", Resource: "overlay", ID: name, Before: OverlayRecord(old)},
-		}, nil
+		}
+		c.DropApplied(s, applied.Overlay, name)
+		return c, nil
 	})
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/cron"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
 	"github.com/orreryhq/orrery/libs/fleet/schedule"
 	"github.com/orreryhq/orrery/libs/store"
@@ -179,6 +180,7 @@ func (o *Schedules) DeleteSchedule(ctx context.Context, by txn.Actor, name strin
 		} else {
 			c.Guards = append(c.Guards, store.Missing(keys.ScheduleState(name)))
 		}
+		c.DropApplied(s, applied.Schedule, name)
 		return c, nil
 	})
 	return err

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -30,8 +31,12 @@ type summary struct {
 	User      string          `json:"user"`
 	Overview  json.RawMessage `json:"overview"`
 	Readiness json.RawMessage `json:"readiness"`
-	Problems  int64           `json:"problems"`
+	// Problems is nil if the user may not list them.
+	Problems *int64 `json:"problems"`
 }
+
+// notPermitted stands for a part that the user may not see.
+var notPermitted = json.RawMessage(`{}`)
 
 func runStatus(ctx context.Context, a *app.App) error {
 	client, err := a.Client()
@@ -50,14 +55,21 @@ func runStatus(ctx context.Context, a *app.App) error {
 		{"/api/v1/problems", &problems},
 		{"/api/v1/system/health", &s.Readiness},
 	} {
-		if err := client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: part.path}, part.into); err != nil {
+		err := client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: part.path}, part.into)
+		if errors.Is(err, orrery.ErrDenied) {
+			*part.into = notPermitted
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}
 	s.Server = client.Address()
 	s.Version = gjson.GetBytes(version, "version").String()
 	s.User = gjson.GetBytes(me, "username").String()
-	s.Problems = gjson.GetBytes(problems, "total").Int()
+	if total := gjson.GetBytes(problems, "total"); total.Exists() {
+		s.Problems = new(total.Int())
+	}
 	printer, err := a.Printer()
 	if err != nil {
 		return err
@@ -77,6 +89,10 @@ func runStatus(ctx context.Context, a *app.App) error {
 
 func statusLines(s summary, paint func(string) string) [][]string {
 	overview := func(path string) gjson.Result { return gjson.GetBytes(s.Overview, path) }
+	problems := "you may not see them all"
+	if s.Problems != nil {
+		problems = fmt.Sprint(*s.Problems)
+	}
 	return [][]string{
 		{"server", s.Server},
 		{"version", s.Version},
@@ -86,12 +102,15 @@ func statusLines(s summary, paint func(string) string) [][]string {
 		{"groups", text(overview("groups"))},
 		{"instances", text(overview("instances"))},
 		{"players", text(overview("players"))},
-		{"problems", fmt.Sprint(s.Problems)},
+		{"problems", problems},
 	}
 }
 
 // text shows an object of counters as "online 1, total 1".
 func text(counters gjson.Result) string {
+	if !counters.Exists() {
+		return "you may not see this"
+	}
 	if !counters.IsObject() {
 		return counters.String()
 	}
@@ -112,8 +131,8 @@ func text(counters gjson.Result) string {
 // shownProblems is how many problems status shows.
 const shownProblems = 5
 
-func firstProblems(ctx context.Context, a *app.App, client *orrery.Client, total int64) error {
-	if total == 0 {
+func firstProblems(ctx context.Context, a *app.App, client *orrery.Client, total *int64) error {
+	if total == nil || *total == 0 {
 		return nil
 	}
 	kind := kinds.Get("problem")
