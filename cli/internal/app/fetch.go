@@ -152,3 +152,44 @@ func notFound(kind *kinds.Kind, name string, names []string) error {
 	err := fmt.Errorf("there is no %s %q", strings.ReplaceAll(kind.Name, "-", " "), name)
 	return exit.With(exit.NotFound, err, DidYouMean(name, names, fmt.Sprintf("orrery get %s lists them", kind.Plural)))
 }
+
+// Delete deletes one object and returns what the server answered; nil if it answered nothing. query may be nil. If the
+// name does not exist, the error names similar ones.
+func Delete(ctx context.Context, client *orrery.Client, kind *kinds.Kind, name string, query url.Values) (output.Row, error) {
+	var body json.RawMessage
+	err := client.Call(ctx, orrery.Request{Method: http.MethodDelete, Path: kind.ObjectPath("", name), Query: query}, &body)
+	if err != nil {
+		return nil, Suggest(ctx, client, err, kind, "", name)
+	}
+	return body, nil
+}
+
+// Resolve returns the name of the object that the user calls name, which may be its title. Only kinds with titles are
+// looked up.
+func Resolve(ctx context.Context, client *orrery.Client, kind *kinds.Kind, name string) (string, error) {
+	if kind.Title == "" {
+		return name, nil
+	}
+	rows, err := List(ctx, client, kind, "", nil)
+	if err != nil {
+		return "", err
+	}
+	var titled []string
+	for _, row := range rows {
+		id := gjson.GetBytes(row, kind.NameField).String()
+		switch name {
+		case id:
+			return id, nil
+		case gjson.GetBytes(row, kind.Title).String():
+			titled = append(titled, id)
+		}
+	}
+	switch len(titled) {
+	case 0:
+		return "", notFound(kind, name, namesOf(rows, kind))
+	case 1:
+		return titled[0], nil
+	}
+	err = fmt.Errorf("%d %s are called %q", len(titled), kind.Plural, name)
+	return "", exit.With(exit.Usage, err, "name one of "+strings.Join(titled, ", "))
+}

@@ -166,3 +166,20 @@ func (k *Kind) Changed(eventType string, data []byte) string {
 	}
 	return ""
 }
+
+// Mentions reports whether an event is about the object of that name or about something that belongs to it, such as an
+// instance on a node.
+func (k *Kind) Mentions(eventType string, data []byte, name string) bool {
+	if name == "" {
+		return false
+	}
+	if k.Changed(eventType, data) == name {
+		return true
+	}
+	for _, field := range strings.Split(k.EventName, "|") {
+		if gjson.GetBytes(data, field).String() == name {
+			return true
+		}
+	}
+	return false
+}

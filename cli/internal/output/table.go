@@ -61,12 +61,16 @@ func cellsOf(columns []Column, row Row) []string {
 	return out
 }
 
-// oneLine returns text without characters that would break a table or steer a terminal. An empty
-// text is a dash.
+// oneLine is OneLine for a cell: an empty text is a dash.
 func oneLine(text string) string {
 	if text == "" {
 		return "-"
 	}
+	return OneLine(text)
+}
+
+// OneLine returns text without characters that would break a line or steer a terminal.
+func OneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
 			return ' '
@@ -115,8 +119,15 @@ const shortest = 12
 
 // cut shortens text that would not fit behind used columns of the terminal.
 func (p Printer) cut(text string, used int) string {
-	room := max(p.Width-used, shortest)
-	if p.Width == 0 || lipgloss.Width(text) <= room {
+	if p.Width == 0 {
+		return text
+	}
+	return Cut(text, max(p.Width-used, shortest))
+}
+
+// Cut shortens text to a number of columns.
+func Cut(text string, room int) string {
+	if lipgloss.Width(text) <= room {
 		return text
 	}
 	runes := []rune(text)
