@@ -502,3 +502,15 @@ func TestDownload(t *testing.T) {
 		t.Errorf("ExportTemplate returns %v, want %v", err, ErrNotFound)
 	}
 }
+
+func TestAnswersThatAreNotObjects(t *testing.T) {
+	g := newGateway(t, answer(200, `[{"hash": "a"}, {"hash": "b"}]`), answer(403, "{}"))
+	c := client(t, g.URL)
+	versions, err := c.ListTemplateVersions(t.Context(), "base", nil)
+	if err != nil || len(versions) != 2 || versions[1].Hash != "b" {
+		t.Errorf("ListTemplateVersions = %+v, %v; want a and b", versions, err)
+	}
+	if _, err := c.ListTemplateVersions(t.Context(), "base", nil); !errors.Is(err, ErrDenied) {
+		t.Errorf("ListTemplateVersions returns %v, want %v", err, ErrDenied)
+	}
+}

@@ -91,11 +91,14 @@ func callsOf(doc *document) ([]call, error) {
 	return out, nil
 }
 
+// emptyArea has the lists of objects that do not exist yet. They are always empty.
+const emptyArea = "later"
+
 func callsAt(doc *document, area string, path pair[item]) ([]call, error) {
 	var out []call
 	tagged := strings.HasSuffix(path.name, "}")
 	err := operations(path.value, func(method string, o *operation) error {
-		if o.Later {
+		if o.Later || area == emptyArea {
 			return nil
 		}
 		c := call{operation: o, area: area, path: path.name, method: method}

@@ -84,7 +84,7 @@ func runGet(ctx context.Context, a *app.App, o getOptions, args []string) error 
 		return err
 	}
 	if o.watch {
-		return nil
+		return watch(ctx, a, client, q)
 	}
 	rows, err := q.rows(ctx, client)
 	if err != nil {
