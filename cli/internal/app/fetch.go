@@ -94,6 +94,19 @@ func rowsOf(body []byte, kind *kinds.Kind) []output.Row {
 	return rows
 }
 
+// Rows returns values as the JSON that a Printer takes.
+func Rows[T any](values []T) ([]output.Row, error) {
+	rows := make([]output.Row, len(values))
+	for i, v := range values {
+		row, err := Row(v)
+		if err != nil {
+			return nil, err
+		}
+		rows[i] = row
+	}
+	return rows, nil
+}
+
 // Get returns one object and its ETag. If the name does not exist, the error names similar ones.
 func Get(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group, name string) (output.Row, string, error) {
 	if kind.ListOnly {

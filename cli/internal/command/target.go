@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
+	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
 
@@ -50,6 +51,12 @@ func One(args []string, allowed ...string) (*kinds.Kind, string, error) {
 		return nil, "", exit.With(exit.Usage, fmt.Errorf("the command takes the name of one %s", kind.Name), "")
 	}
 	return kind, names[0], nil
+}
+
+// NotFound adds similar names to a 404 about an object that does not belong to a group. Other errors
+// stay as they are, also nil.
+func NotFound(ctx context.Context, client *orrery.Client, err error, kind, name string) error {
+	return app.Suggest(ctx, client, err, kinds.Get(kind), "", name)
 }
 
 // KindOf returns the kind of a name that the user typed.

@@ -116,3 +116,7 @@ func list(f gjson.Result) string {
 	}
 	return strings.Join(parts, ",")
 }
+
+// MomentCell and AgeCell are the moment and the age of a time, for columns outside the table of kinds.
+func MomentCell(f gjson.Result) string { return moment(f) }
+func AgeCell(f gjson.Result) string    { return age(f) }

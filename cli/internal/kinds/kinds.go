@@ -105,6 +105,11 @@ func (k *Kind) ObjectPath(group, name string) string {
 	return k.ListPath(group) + "/" + url.PathEscape(name)
 }
 
+// HistoryPath returns the path of the changes of one object; the kind must have a HistoryName.
+func (k *Kind) HistoryPath(name string) string {
+	return "/api/v1/history/" + k.HistoryName + "/" + url.PathEscape(name)
+}
+
 // InGroup reports whether the objects belong to one group.
 func (k *Kind) InGroup() bool { return strings.Contains(k.Path, "{group}") }
 

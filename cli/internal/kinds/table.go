@@ -156,7 +156,7 @@ var all = []*Kind{
 	},
 	{
 		Name: "player", Plural: "players", Aliases: []string{"p"},
-		Path: "/api/v1/players", NameField: "name", EventPrefixes: []string{"PLAYER_"}, EventName: "name",
+		Path: "/api/v1/players", NameField: "name", Title: "id", ListOnly: true, EventPrefixes: []string{"PLAYER_"}, EventName: "name",
 		Type: reflect.TypeFor[orrery.Player](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},

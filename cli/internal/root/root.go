@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -12,7 +13,10 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
+	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
+	"github.com/orreryhq/orrery/cli/internal/verbs/players"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
+	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
 	"github.com/spf13/cobra"
 )
 
@@ -26,6 +30,7 @@ func sections(a *app.App) []section {
 	return []section{
 		{"access", "Log in and choose a server", access.Commands(a)},
 		{"read", "Look at things", reading.Commands(a)},
+		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 	}
 }
 
