@@ -197,3 +197,6 @@ func Project(object, document map[string]any) map[string]any {
 	}
 	return out
 }
+
+// TopField returns the first part of the path of a field.
+func TopField(path string) string { return splitPath(path)[0] }

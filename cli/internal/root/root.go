@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
+	"github.com/orreryhq/orrery/cli/internal/verbs/declaring"
 	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
 	"github.com/orreryhq/orrery/cli/internal/verbs/players"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
@@ -30,6 +31,7 @@ func sections(a *app.App) []section {
 	return []section{
 		{"access", "Log in and choose a server", access.Commands(a)},
 		{"read", "Look at things", reading.Commands(a)},
+		{"declare", "Declare what shall run", declaring.Commands(a)},
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 	}
 }
