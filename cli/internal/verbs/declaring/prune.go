@@ -147,7 +147,7 @@ func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string
 		answer, err := r.delete(ctx, kind, name, true)
 		res := &result{Kind: kind.Name, Name: name, Action: deleted}
 		switch {
-		case errors.Is(err, orrery.ErrConflict): // what refers to it may be deleted before
+		case errors.Is(err, orrery.ErrConflict), errors.Is(err, orrery.ErrInvalid): // what refers to it may be deleted before
 			res.Notes = append(res.Notes, err.Error())
 		case err != nil:
 			return nil, fmt.Errorf("%s %s: %w", kind.Name, name, err)
