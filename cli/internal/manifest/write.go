@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -91,4 +92,16 @@ func compact(n *yaml.Node) *yaml.Node {
 		n.Style = yaml.FlowStyle
 	}
 	return n
+}
+
+// FieldNames returns the names of the fields that documents of a kind may have, in the order of the
+// API.
+func FieldNames(kind *kinds.Kind) []string {
+	var names []string
+	for _, name := range kind.Writable() {
+		if name != kind.NameField {
+			names = append(names, fieldInDocument(kind, name))
+		}
+	}
+	return names
 }

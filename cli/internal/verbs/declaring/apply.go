@@ -117,6 +117,7 @@ func applyDocuments(ctx context.Context, a *app.App, o applyOptions, selector se
 		return err
 	}
 	run := &applier{app: a, remote: remote{client}, applyOptions: o, printer: printer, documents: documents}
+	run.step = run.attempt
 	var stale []*result
 	if o.prune {
 		if stale, err = run.confirmPrune(ctx, selector); err != nil {
@@ -150,6 +151,8 @@ type applier struct {
 	documents []*manifest.Document
 	results   []*result
 	failures  command.Failures
+	// step reads, merges and writes the object of a document once.
+	step func(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error
 }
 
 // all applies each document. One failure does not stop the rest.
@@ -237,7 +240,7 @@ func (r *applier) one(ctx context.Context, d *manifest.Document) *result {
 	kind := d.Object()
 	res := &result{Kind: kind.Name, Name: d.Name, File: d.Start().String()}
 	for attempt := 1; ; attempt++ {
-		err := r.attempt(ctx, d, kind, res)
+		err := r.step(ctx, d, kind, res)
 		switch {
 		case err == nil:
 			return res

@@ -79,10 +79,17 @@ func (r remote) create(ctx context.Context, kind *kinds.Kind, name string, value
 		}
 		return r.send(ctx, orrery.Request{Method: http.MethodPost, Path: kind.ListPath(""), Body: body, Query: asking(dryRun)})
 	}
-	return r.send(ctx, orrery.Request{
+	o, err := r.send(ctx, orrery.Request{
 		Method: http.MethodPut, Path: kind.ObjectPath("", name), Body: values, Query: asking(dryRun),
 		Header: http.Header{"If-None-Match": {"*"}},
 	})
+	var refusal *orrery.Error
+	if errors.As(err, &refusal) && errors.Is(err, orrery.ErrPreconditionFailed) {
+		exists := *refusal
+		exists.Status, exists.Message = http.StatusConflict, fmt.Sprintf("%s %s exists already", kind.Name, name)
+		return nil, &exists
+	}
+	return o, err
 }
 
 // update changes an object by a merge patch. The error is ErrPreconditionFailed if live is not the
