@@ -18,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/players"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
 	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
+	"github.com/orreryhq/orrery/cli/internal/verbs/shell"
 	"github.com/spf13/cobra"
 )
 
@@ -29,7 +30,7 @@ type section struct {
 
 func sections(a *app.App) []section {
 	return []section{
-		{"access", "Log in and choose a server", access.Commands(a)},
+		{"access", "Log in and choose a server", slices.Concat(access.Commands(a), shell.Commands(a))},
 		{"read", "Look at things", reading.Commands(a)},
 		{"declare", "Declare what shall run", declaring.Commands(a)},
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},

@@ -9,5 +9,5 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{apply(a), diff(a), create(a), edit(a), export(a)}
+	return []*cobra.Command{apply(a), diff(a), create(a), edit(a), export(a), initCommand(a), importCommand(a)}
 }
