@@ -48,7 +48,13 @@ func With(code int, err error, hint string) error {
 }
 
 // Hint returns err with a next step and the exit code it has.
-func Hint(err error, hint string) error { return With(0, err, hint) }
+func Hint(err error, hint string) error {
+	var coded *Error
+	if errors.As(err, &coded) {
+		return With(coded.Code, err, hint)
+	}
+	return With(0, err, hint)
+}
 
 // Explain returns err with what was done, before the next step it has.
 func Explain(err error, what string) error {

@@ -17,11 +17,13 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/content"
 	"github.com/orreryhq/orrery/cli/internal/verbs/diagnosis"
 	"github.com/orreryhq/orrery/cli/internal/verbs/doctor"
+	"github.com/orreryhq/orrery/cli/internal/verbs/declaring"
 	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
 	"github.com/orreryhq/orrery/cli/internal/verbs/players"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
 	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
 	"github.com/orreryhq/orrery/cli/internal/verbs/templates"
+	"github.com/orreryhq/orrery/cli/internal/verbs/shell"
 	"github.com/spf13/cobra"
 )
 
@@ -33,12 +35,13 @@ type section struct {
 
 func sections(a *app.App) []section {
 	return []section{
-		{"access", "Log in and choose a server", access.Commands(a)},
+		{"access", "Log in and choose a server", slices.Concat(access.Commands(a), shell.Commands(a))},
 		{"read", "Look at things", reading.Commands(a)},
 		{"act", "Act on things", acting.Commands(a)},
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 		{"diagnose", "Find out what is wrong and why", slices.Concat(diagnosis.Commands(a), doctor.Commands(a))},
 		{"content", "Change what instances are made of", slices.Concat(templates.Commands(a), content.Commands(a))},
+		{"declare", "Declare what shall run", declaring.Commands(a)},
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 	}
 }
