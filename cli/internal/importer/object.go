@@ -66,7 +66,7 @@ func shown(field string, value any) string {
 }
 
 // object is a decoded object of a source. An importer takes its fields one by one. rest notes
-// those that nobody took.
+// the others.
 type object struct {
 	report *report
 	// name is the object's name in notes, and path the prefix of its fields there.
@@ -225,7 +225,7 @@ func (o *object) child(path string, fields map[string]any) *object {
 	return c
 }
 
-// rest notes all fields that nobody took, and those of the object's parts.
+// rest notes all fields that were not taken, also those of the object's parts.
 func (o *object) rest() {
 	for _, field := range slices.Sorted(maps.Keys(o.fields)) {
 		if !o.taken[field] {

@@ -109,7 +109,7 @@ func (p *pterodactyl) addEgg(fields map[string]any) *egg {
 	return e
 }
 
-// pages notes a list of which only some pages are here.
+// pages notes a list if some of its pages are missing.
 func (p *pterodactyl) pages(list map[string]any) {
 	meta := p.object("servers", list).part("meta").part("pagination")
 	if total, count := meta.wholeOr("total", 0), meta.wholeOr("count", 0); total > count {
@@ -269,6 +269,9 @@ func (p *pterodactyl) startup(s *server) {
 		}
 		s.egg.skip("docker_image", "startup")
 	}
+	if image == "" {
+		p.note(o.name, "container.image", nil, "No image was found. Set container.image: the runtime docker needs it.")
+	}
 	g.set("runtime", "docker")
 	g.set("container", map[string]any{"image": image, "directory": "/home/container"})
 	g.set("env", s.env)
@@ -329,7 +332,7 @@ func (p *pterodactyl) allocations(s *server) {
 	in := o.part("relationships").part("allocations")
 	in.skip("object")
 	var others []any
-	found := false
+	found, seen := false, map[int]bool{}
 	for _, item := range in.list("data") {
 		item.skip("object")
 		a := item.part("attributes")
@@ -345,6 +348,10 @@ func (p *pterodactyl) allocations(s *server) {
 			}
 			continue
 		}
+		if seen[port] {
+			continue // on another address
+		}
+		seen[port] = true
 		others = append(others, map[string]any{"name": fmt.Sprintf("port-%d", port), "protocol": "tcp", "port": port})
 	}
 	if len(others) > 0 {
@@ -380,7 +387,7 @@ func (p *pterodactyl) serverNotes(o *object) {
 	o.note("node", "The group may run on any node. Set nodes to the one that has the data.")
 	features := o.part("feature_limits")
 	features.same("databases", 0, "Orrery makes no databases.")
-	features.same("allocations", 0, "Users do not add ports. Use additionalPorts.")
+	features.same("allocations", 0, "Use additionalPorts.")
 	features.same("backups", 0, "Back the node's data up yourself (docs/back-up-and-upgrade.md).")
 	relations := o.part("relationships")
 	relations.note("user", "Users are not imported. Make them (docs/manage-users.md).")

@@ -223,7 +223,7 @@ func (u *universe) ports(o *object, g *group) {
 	}
 }
 
-// extension reads the configuration of an extension, nil if there is none.
+// extension reads the configuration of an extension. It returns nil if the file is missing.
 func (u *universe) extension(name string) (*object, error) {
 	file := "extensions/" + name + "/config.json"
 	if !u.files.Exists(file) {
