@@ -21,7 +21,7 @@ type report struct {
 	others []manifest.Document
 	nodes  []string
 	noted  map[[2]string]int
-	names  names
+	names  given
 	// files is the directory that is imported, nil for systems without one.
 	files *source.Dir
 	// walked counts the files of templates that were looked at.
@@ -29,7 +29,7 @@ type report struct {
 }
 
 func newReport(f *source.Dir) *report {
-	return &report{noted: map[[2]string]int{}, names: newNames(), files: f}
+	return &report{noted: map[[2]string]int{}, names: newGiven(), files: f}
 }
 
 // note adds a note. A second note of the same object and field is added to the text of the first.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/orreryhq/orrery/cli/internal/importer/names"
 	"github.com/orreryhq/orrery/cli/internal/importer/secret"
 	"github.com/orreryhq/orrery/cli/internal/importer/source"
 )
@@ -222,13 +223,13 @@ func (p *pterodactyl) variables(s *server) {
 // variable makes a value of the environment a placeholder and a variable of the environment.
 func (p *pterodactyl) variable(s *server, environment *object, name string) {
 	value := environment.text(name)
-	placeholder := variable(name)
+	placeholder := names.Variable(name)
 	if builtIn(placeholder) {
 		placeholder = "EGG_" + placeholder
 	}
 	s.renamed[name] = placeholder
 	switch {
-	case !variablePattern.MatchString(name) || slices.Contains(blockedEnv(), name):
+	case !names.IsVariable(name) || slices.Contains(blockedEnv(), name):
 		p.note(s.object.name, environment.path+name, value, "Orrery refuses a variable of this name, so it was left out.")
 		return
 	case secret.Is(name, value) || secret.HasCredentials(value):
