@@ -138,7 +138,7 @@ func GroupReady() Condition {
 		case have >= least:
 			return Step{Done: true}
 		case gjson.GetBytes(row, "paused").Bool():
-			return Step{Err: exit.With(exit.Failed, fmt.Errorf("group %s is paused: %s", name, gjson.GetBytes(row, "message").String()), "orrery get crashes shows why")}
+			return Step{Err: exit.With(exit.Failed, fmt.Errorf("group %s: %s", name, gjson.GetBytes(row, "message").String()), "orrery get crashes shows why")}
 		case gjson.GetBytes(row, "maintenance").Bool():
 			return Step{Err: exit.With(exit.Failed, fmt.Errorf("group %s is in maintenance, so nothing starts", name), "end the maintenance first")}
 		}

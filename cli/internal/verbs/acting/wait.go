@@ -13,13 +13,14 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
+	"github.com/tidwall/gjson"
 )
 
 type waitOptions struct{ goal, group string }
 
-// goal is a condition with a name.
+// goal is a condition with a name. done says of an object that it is true.
 type goal struct {
-	name string
+	name, done string
 	// kinds are the kinds that have it; nil means all.
 	kinds []string
 	until func(kind *kinds.Kind) progress.Condition
@@ -27,12 +28,12 @@ type goal struct {
 
 func goals() []goal {
 	return []goal{
-		{"running", []string{"instance"}, func(*kinds.Kind) progress.Condition { return progress.Running(false) }},
-		{"stopped", []string{"instance"}, func(*kinds.Kind) progress.Condition { return progress.Stopped(0) }},
-		{"ready", []string{"instance", "node", "group"}, ready},
-		{"drained", []string{"node"}, func(*kinds.Kind) progress.Condition { return progress.Drained() }},
-		{"rollout", []string{"group", "deployment"}, func(*kinds.Kind) progress.Condition { return progress.RolloutEnded() }},
-		{"deleted", nil, func(*kinds.Kind) progress.Condition { return progress.Deleted() }},
+		{"running", "is running", []string{"instance"}, func(*kinds.Kind) progress.Condition { return progress.Running(false) }},
+		{"stopped", "is stopped", []string{"instance"}, func(*kinds.Kind) progress.Condition { return progress.Stopped(0) }},
+		{"ready", "is ready", []string{"instance", "node", "group"}, ready},
+		{"drained", "is drained", []string{"node"}, func(*kinds.Kind) progress.Condition { return progress.Drained() }},
+		{"rollout", "is complete", []string{"group", "deployment"}, func(*kinds.Kind) progress.Condition { return progress.RolloutEnded() }},
+		{"deleted", "is deleted", nil, func(*kinds.Kind) progress.Condition { return progress.Deleted() }},
 	}
 }
 
@@ -118,7 +119,7 @@ func runWait(ctx context.Context, a *app.App, o *waitOptions, args []string) err
 	if err != nil {
 		return err
 	}
-	until, err := conditionOf(kind, o.goal)
+	g, err := goalOf(kind, o.goal)
 	if err != nil {
 		return err
 	}
@@ -138,42 +139,66 @@ func runWait(ctx context.Context, a *app.App, o *waitOptions, args []string) err
 	if err != nil {
 		return err
 	}
-	options := progress.Options{Goal: o.goal}
+	options := progress.Options{Goal: g.name}
 	for _, name := range names {
-		t := progress.Target{Kind: kind, Group: o.group, Name: name, Until: until}
-		if o.goal == "rollout" && kind.Name == "group" {
-			if t, err = latestRollout(ctx, client, kind, name, until); err != nil {
+		t := progress.Target{Kind: kind, Group: o.group, Name: name, Until: g.until(kind)}
+		switch {
+		case g.name == "rollout" && kind.Name == "group":
+			if t, err = latestRollout(ctx, client, kind, t); err != nil {
 				return err
 			}
+		case kind.Name == "instance" && (g.name == "running" || g.name == "ready"):
+			t.Until, t.Related = unlessPaused(client, t.Until), isCrashLoop
 		}
 		options.Targets = append(options.Targets, t)
 	}
-	return waitAndPrint(ctx, a, client, options)
+	return waitAndPrint(ctx, a, client, options, g.done)
 }
 
-// conditionOf returns the condition that --for names.
-func conditionOf(kind *kinds.Kind, text string) (progress.Condition, error) {
+// unlessPaused adds to the condition that an instance runs that it fails for a crashed one whose group is paused after
+// crashes: it is not replaced until the pause is over.
+func unlessPaused(client *orrery.Client, until progress.Condition) progress.Condition {
+	return func(ctx context.Context, row output.Row) progress.Step {
+		step := until(ctx, row)
+		if step.Done || step.Err != nil || gjson.GetBytes(row, "state").String() != "CRASHED" {
+			return step
+		}
+		group, err := client.GetGroup(ctx, gjson.GetBytes(row, "group").String())
+		if err == nil && group.Paused {
+			id := gjson.GetBytes(row, "id").String()
+			err := fmt.Errorf("instance %s crashed: %s; group %s: %s", id, gjson.GetBytes(row, "message"), group.Name, group.Message)
+			step.Err = exit.With(exit.Failed, err, "orrery explain instance "+id+" says why")
+		}
+		return step // without the group the condition can still become true
+	}
+}
+
+func isCrashLoop(event orrery.Event) bool { return event.Type == "GROUP_CRASH_LOOP" }
+
+// goalOf returns the condition that --for names.
+func goalOf(kind *kinds.Kind, text string) (goal, error) {
 	hint := "the conditions of " + kind.Plural + " are " + strings.Join(append(goalNames(kind), "FIELD=VALUE"), ", ")
 	if text == "" {
-		return nil, command.UsageError(hint, "wait needs --for")
+		return goal{}, command.UsageError(hint, "wait needs --for")
 	}
 	for _, g := range goals() {
 		if g.name == text && g.has(kind) {
-			return g.until(kind), nil
+			return g, nil
 		}
 	}
 	if !strings.ContainsAny(text, "=<>~") {
-		return nil, command.UsageError(hint, "%s have no condition %q", kind.Plural, text)
+		return goal{}, command.UsageError(hint, "%s have no condition %q", kind.Plural, text)
 	}
 	filter, err := output.ParseFilter("--for", text, kind.Fields())
 	if err != nil {
-		return nil, exit.With(exit.Usage, err, hint)
+		return goal{}, exit.With(exit.Usage, err, hint)
 	}
-	return progress.Matches(filter), nil
+	return goal{name: text, done: "has " + text, until: func(*kinds.Kind) progress.Condition { return progress.Matches(filter) }}, nil
 }
 
-// latestRollout returns the latest deployment of a group.
-func latestRollout(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group string, until progress.Condition) (progress.Target, error) {
+// latestRollout returns the latest deployment of a group, which replaces the group as the target.
+func latestRollout(ctx context.Context, client *orrery.Client, kind *kinds.Kind, t progress.Target) (progress.Target, error) {
+	group := t.Name
 	page, err := client.ListDeployments(ctx, group, &orrery.ListDeploymentsParams{PageSize: 1})
 	if err != nil {
 		return progress.Target{}, app.Suggest(ctx, client, err, kind, "", group)
@@ -181,11 +206,11 @@ func latestRollout(ctx context.Context, client *orrery.Client, kind *kinds.Kind,
 	if len(page.Data) == 0 {
 		return progress.Target{}, exit.With(exit.NotFound, fmt.Errorf("group %s has no deployment", group), "orrery restart group "+group+" begins one")
 	}
-	return progress.Target{Kind: kinds.Get("deployment"), Group: group, Name: fmt.Sprint(page.Data[0].Revision), Until: until}, nil
+	return progress.Target{Kind: kinds.Get("deployment"), Group: group, Name: fmt.Sprint(page.Data[0].Revision), Until: t.Until}, nil
 }
 
 // waitAndPrint waits and prints a sentence for each object, or the objects for programs.
-func waitAndPrint(ctx context.Context, a *app.App, client *orrery.Client, o progress.Options) error {
+func waitAndPrint(ctx context.Context, a *app.App, client *orrery.Client, o progress.Options, done string) error {
 	people, err := forPeople(a)
 	if err != nil {
 		return err
@@ -208,7 +233,7 @@ func waitAndPrint(ctx context.Context, a *app.App, client *orrery.Client, o prog
 			rows = append(rows, outcome.Row)
 		}
 		if people {
-			if _, err := fmt.Fprintf(a.Out, "%s: %s\n", outcome.Target, o.Goal); err != nil {
+			if _, err := fmt.Fprintf(a.Out, "%s %s\n", outcome.Target, done); err != nil {
 				return err
 			}
 		}
