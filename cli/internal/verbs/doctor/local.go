@@ -17,8 +17,8 @@ import (
 // dataDirs are where the data of a standalone usually is.
 var dataDirs = []string{"data", "/var/lib/orrery"}
 
-// findStandalone returns the standalone whose data directory is dir, or in one of the usual places. One that
-// does not run has no process ID. It is nil if there is none.
+// findStandalone returns the standalone whose data directory is dir, or in one of the usual places. A standalone
+// that does not run has no process ID. Without a standalone it is nil.
 func findStandalone(dir string) (*access.Local, error) {
 	if found, err := access.FindLocal(dir); err == nil && found != nil {
 		if !alive(found.PID) {
