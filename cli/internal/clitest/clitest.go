@@ -133,7 +133,7 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Case is a command line with the golden file of what it prints.
+// Case is a command line whose output a golden file has.
 type Case struct {
 	In   string
 	Args string

@@ -2,12 +2,12 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
@@ -33,21 +33,31 @@ func checkProblems(ctx context.Context, s *subject) (found findings) {
 	return found
 }
 
+// diagnose reads the diagnostics once.
+func (s *subject) diagnose(ctx context.Context) error {
+	if s.diagnostics != nil {
+		return nil
+	}
+	return s.client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: "/api/v1/system/diagnostics"}, &s.diagnostics)
+}
+
 const (
 	// quotaWarn and quotaFail are how much of its quota the database of etcd may use.
 	quotaWarn, quotaFail = 0.8, 0.95
 	// defragmentFrom is the size of a database, in bytes, from which unused space in it matters.
 	defragmentFrom = 256 << 20
+	// slowEtcd is how long an answer of etcd may take, in milliseconds.
+	slowEtcd = 500
+	// inProcess is the name of the etcd in a standalone.
+	inProcess = "in this process"
 )
 
 // checkEtcd reads the section etcd of the diagnostics, which older servers lack.
 func checkEtcd(ctx context.Context, s *subject) (found findings) {
-	var body json.RawMessage
-	err := s.client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: "/api/v1/system/diagnostics"}, &body)
-	if found.unable(err, "system.settings") {
+	if found.unable(s.diagnose(ctx), "system.settings") {
 		return found
 	}
-	etcd := gjson.GetBytes(body, "etcd")
+	etcd := gjson.GetBytes(s.diagnostics, "etcd")
 	if !etcd.Exists() {
 		found.add(skip, "upgrade the server to check etcd with orrery; until then: etcdctl endpoint status", "this version of the server does not report on etcd")
 		return found
@@ -61,50 +71,73 @@ func checkEtcd(ctx context.Context, s *subject) (found findings) {
 
 func checkEndpoint(found *findings, e gjson.Result) {
 	name := e.Get("endpoint").String()
-	if reason := e.Get("error").String(); reason != "" {
-		found.add(fail, "on its machine: systemctl status etcd", "etcd at %s does not answer: %s", name, reason)
+	if !e.Get("ok").Bool() {
+		found.add(fail, "on its machine: systemctl status etcd", "etcd at %s does not answer: %s", name, e.Get("error"))
 		return
 	}
 	for _, alarm := range e.Get("alarms").Array() {
 		found.add(fail, "compact, then etcdctl defrag, then etcdctl alarm disarm", "etcd at %s has an alarm: %s", name, alarm)
 	}
+	if latency := e.Get("latencyMs").Float(); latency > slowEtcd {
+		found.add(warn, "give etcd a fast disk, and a machine near the gateways", "etcd at %s takes %.0f ms for an answer", name, latency)
+	}
+	checkSize(found, name, e)
+}
+
+func checkSize(found *findings, name string, e gjson.Result) {
 	size, used, quota := e.Get("dbSizeBytes").Int(), e.Get("dbSizeInUseBytes").Int(), e.Get("quotaBytes").Int()
-	const defragment = "defragment one member at a time: etcdctl defrag --endpoints "
-	const raise = ", or raise --quota-backend-bytes"
+	defragment := "defragment one member at a time: etcdctl defrag --endpoints " + name
+	if name == inProcess {
+		defragment = "restart the standalone, which defragments its etcd; the servers run on: systemctl restart orrery-standalone"
+	}
 	of := ""
 	if quota > 0 {
 		of = " of " + kinds.Size(quota)
 	}
 	switch share := float64(size) / float64(max(quota, 1)); {
 	case quota > 0 && share >= quotaFail:
-		found.add(fail, defragment+name+raise, "etcd at %s uses %s%s: it will refuse all writes", name, kinds.Size(size), of)
+		found.add(fail, defragment, "etcd at %s uses %s%s: it will refuse all writes", name, kinds.Size(size), of)
 	case quota > 0 && share >= quotaWarn:
-		found.add(warn, defragment+name+raise, "etcd at %s uses %s%s", name, kinds.Size(size), of)
+		found.add(warn, defragment, "etcd at %s uses %s%s", name, kinds.Size(size), of)
 	case size >= defragmentFrom && used < size/2:
-		found.add(warn, defragment+name, "the database of etcd at %s has %s, of which %s are used", name, kinds.Size(size), kinds.Size(used))
+		found.add(warn, defragment, "the database of etcd at %s has %s and uses %s of them", name, kinds.Size(size), kinds.Size(used))
 	default:
 		found.add(ok, "", "etcd at %s, version %s, uses %s%s", name, e.Get("version"), kinds.Size(size), of)
 	}
 }
 
-// uncompactedWarn is how many revisions may be kept in the history of etcd.
-const uncompactedWarn = 1_000_000
+// longHistory is how many revisions etcd may keep. It is the history of some minutes in a large cluster.
+const longHistory = 1_000_000
 
 func checkCompaction(found *findings, etcd gjson.Result) {
-	compacted := etcd.Get("compactedRevision")
-	if !compacted.Exists() || compacted.Type == gjson.Null {
-		return
+	const fix = "start each member of etcd with --auto-compaction-mode periodic --auto-compaction-retention 10m"
+	compacted, history := etcd.Get("compactedRevision"), etcd.Get("historyRevisions")
+	switch {
+	case compacted.Type == gjson.Null || history.Type == gjson.Null:
+		found.add(skip, "", "it is not known how much history etcd keeps")
+	case history.Int() > longHistory && compacted.Int() == 0:
+		found.add(fail, fix, "etcd was never compacted and keeps a history of %d revisions, so its database grows without end", history.Int())
+	case history.Int() > longHistory:
+		found.add(warn, fix, "etcd keeps a history of %d revisions", history.Int())
+	default:
+		found.add(ok, "", "etcd keeps a history of %d revisions", history.Int())
 	}
-	newest := int64(0)
-	for _, e := range etcd.Get("endpoints").Array() {
-		newest = max(newest, e.Get("revision").Int())
+}
+
+// checkClocks compares the clocks of nodes with that of the gateway. Older servers do not measure them.
+func checkClocks(ctx context.Context, s *subject) (found findings) {
+	if found.unable(s.diagnose(ctx), "system.settings") {
+		return found
 	}
-	kept := newest - compacted.Int()
-	if kept > uncompactedWarn {
-		found.add(warn, "start each member of etcd with --auto-compaction-mode periodic --auto-compaction-retention 10m", "etcd keeps a history of %d revisions", kept)
-		return
+	clocks := gjson.GetBytes(s.diagnostics, "clocks")
+	if !clocks.Exists() {
+		found.add(skip, "", "this version of the server does not measure the clocks of nodes")
+		return found
 	}
-	found.add(ok, "", "etcd keeps a history of %d revisions", max(kept, 0))
+	for _, c := range clocks.Array() {
+		judgeClock(&found, "node "+c.Get("nodeId").String(), "the gateway", time.Duration(c.Get("offsetMs").Int())*time.Millisecond)
+	}
+	return found
 }
 
 // services must run, each at least once.
@@ -135,7 +168,7 @@ func checkServices(ctx context.Context, s *subject) (found findings) {
 			}
 		}
 		if len(replicas) == 0 {
-			found.add(fail, "start one: systemctl start orrery-"+service, "no replica of %s runs", service)
+			found.add(fail, "start one: systemctl start orrery@"+service, "no replica of %s runs", service)
 			continue
 		}
 		found.add(ok, "", "%s runs: %s", service, strings.Join(replicas, ", "))

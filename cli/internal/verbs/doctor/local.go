@@ -14,8 +14,8 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/local"
 )
 
-// findStandalone returns the standalone whose data directory is dir, or in one of the usual places. One that
-// does not run has no process ID. It is nil if there is none.
+// findStandalone returns the standalone whose data directory is dir, or in one of the usual places. A standalone
+// that does not run has no process ID. Without a standalone it is nil.
 func findStandalone(dir string) (*local.Ready, error) {
 	if found, err := local.Find(dir); err == nil && found != nil {
 		if !alive(found.PID) {

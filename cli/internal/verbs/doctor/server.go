@@ -114,29 +114,33 @@ func checkTLS(found *findings, address string, response *http.Response) {
 }
 
 const (
-	// clockWarn and clockFail are how much clocks may differ. The measurement is exact to a second.
+	// clockWarn and clockFail are how much clocks may differ. They are measured to about a second.
 	clockWarn = 5 * time.Second
 	clockFail = time.Minute
 )
 
 func checkClock(_ context.Context, s *subject) (found findings) {
-	const fix = "on the machine whose clock is wrong: sudo timedatectl set-ntp true"
 	for _, r := range s.reached {
-		difference := r.offset.Abs().Round(time.Second)
-		direction := "ahead of"
-		if r.offset < 0 {
-			direction = "behind"
-		}
-		switch {
-		case difference >= clockFail:
-			found.add(fail, fix, "the clock of %s is %s %s that of this machine", r.address, difference, direction)
-		case difference >= clockWarn:
-			found.add(warn, fix, "the clock of %s is %s %s that of this machine", r.address, difference, direction)
-		default:
-			found.add(ok, "", "the clock of %s agrees with that of this machine", r.address)
-		}
+		judgeClock(&found, r.address, "this machine", r.offset)
 	}
 	return found
+}
+
+// judgeClock judges how far a clock is ahead of another.
+func judgeClock(found *findings, whose, other string, ahead time.Duration) {
+	const fix = "on the machine whose clock is wrong: sudo timedatectl set-ntp true"
+	direction := "ahead of"
+	if ahead < 0 {
+		direction = "behind"
+	}
+	switch difference := ahead.Abs().Round(time.Second); {
+	case difference >= clockFail:
+		found.add(fail, fix, "the clock of %s is %s %s that of %s", whose, difference, direction, other)
+	case difference >= clockWarn:
+		found.add(warn, fix, "the clock of %s is %s %s that of %s", whose, difference, direction, other)
+	default:
+		found.add(ok, "", "the clock of %s agrees with that of %s", whose, other)
+	}
 }
 
 func checkVersion(_ context.Context, s *subject) (found findings) {
