@@ -36,6 +36,8 @@ type Ready struct {
 	User         string `json:"user"`
 	PasswordFile string `json:"passwordFile"`
 	PID          int    `json:"pid"`
+	// Data is its data directory.
+	Data string `json:"-"`
 }
 
 // ReadReady returns what the standalone with a data directory says; fs.ErrNotExist if none is ready.
@@ -44,11 +46,38 @@ func ReadReady(dir string) (*Ready, error) {
 	if err != nil {
 		return nil, err
 	}
-	ready := &Ready{}
+	ready := &Ready{Data: dir}
 	if err := json.Unmarshal(content, ready); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, readyFile), err)
 	}
 	return ready, nil
+}
+
+// DefaultData is the data directory of a standalone without flags, and ServiceData that of a service of the host.
+const (
+	DefaultData = "data"
+	ServiceData = "/var/lib/orrery"
+)
+
+// FindReady returns the standalone whose data directory is dir, or in one of the usual places if dir is empty. It
+// is nil if there is none.
+func FindReady(dir string) (*Ready, error) {
+	dirs := []string{dir}
+	if dir == "" {
+		dirs = []string{DefaultData, ServiceData}
+	}
+	for _, d := range dirs {
+		found, err := ReadReady(d)
+		switch {
+		case err == nil:
+			return found, nil
+		case dir != "" && errors.Is(err, fs.ErrNotExist):
+			return nil, exit.With(exit.NotFound, fmt.Errorf("no standalone is ready with the data directory %s", d), "orrery up --data "+d+" starts one")
+		case dir != "", !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission):
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 // Find returns the path of the program standalone: beside self, otherwise in the directories of path.

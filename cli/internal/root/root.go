@@ -15,6 +15,8 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
 	"github.com/orreryhq/orrery/cli/internal/verbs/content"
+	"github.com/orreryhq/orrery/cli/internal/verbs/diagnosis"
+	"github.com/orreryhq/orrery/cli/internal/verbs/doctor"
 	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
 	"github.com/orreryhq/orrery/cli/internal/verbs/players"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
@@ -36,6 +38,7 @@ func sections(a *app.App) []section {
 		{"act", "Act on things", acting.Commands(a)},
 		{"content", "Change what instances are made of", slices.Concat(templates.Commands(a), content.Commands(a))},
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
+		{"diagnose", "Find out what is wrong and why", slices.Concat(diagnosis.Commands(a), doctor.Commands(a))},
 	}
 }
 

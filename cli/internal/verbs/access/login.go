@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -50,31 +49,10 @@ orrery login https://a.example https://b.example --name production`,
 	return cmd
 }
 
-// findLocal returns the standalone whose data directory is dir, or in one of the usual places. It is
-// nil if there is none.
-func findLocal(dir string) (*local.Ready, error) {
-	dirs := []string{dir}
-	if dir == "" {
-		dirs = []string{defaultData, "/var/lib/orrery"}
-	}
-	for _, d := range dirs {
-		found, err := local.ReadReady(d)
-		switch {
-		case err == nil:
-			return found, nil
-		case dir != "" && errors.Is(err, fs.ErrNotExist):
-			return nil, exit.With(exit.NotFound, fmt.Errorf("no standalone is ready with the data directory %s", d), "orrery up --data "+d+" starts one")
-		case dir != "", !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission):
-			return nil, err
-		}
-	}
-	return nil, nil
-}
-
 func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string) error {
 	password := ""
 	if len(servers) == 0 {
-		found, err := findLocal(o.data)
+		found, err := local.FindReady(o.data)
 		if err != nil {
 			return err
 		}

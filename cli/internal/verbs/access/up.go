@@ -20,9 +20,6 @@ import (
 // upTimeout bounds up without --timeout.
 const upTimeout = 2 * time.Minute
 
-// defaultData is the data directory of a standalone.
-const defaultData = "data"
-
 func up(a *app.App) *cobra.Command {
 	var data string
 	var demo bool
@@ -38,7 +35,7 @@ orrery up --data /srv/orrery -- -listen 0.0.0.0:8080`,
 		Args: command.Between(0, -1, ""),
 		Run:  func(ctx context.Context, args []string) error { return runUp(ctx, a, data, demo, args) },
 	})
-	cmd.Flags().StringVar(&data, "data", defaultData, "`directory` that holds everything: the store, templates, instances, logs")
+	cmd.Flags().StringVar(&data, "data", local.DefaultData, "`directory` that holds everything: the store, templates, instances, logs")
 	cmd.Flags().BoolVar(&demo, "demo", false, "declare a group of small game servers")
 	return cmd
 }
@@ -127,7 +124,7 @@ and the next start finds them. Nothing is deleted.`,
 		Local: true, Example: "orrery down",
 		Run: func(ctx context.Context, _ []string) error { return runDown(ctx, a, data) },
 	})
-	cmd.Flags().StringVar(&data, "data", defaultData, "data `directory` of the standalone")
+	cmd.Flags().StringVar(&data, "data", local.DefaultData, "data `directory` of the standalone")
 	return cmd
 }
 
