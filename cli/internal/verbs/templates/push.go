@@ -149,6 +149,7 @@ func (p *push) create(ctx context.Context) error {
 			return err
 		}
 		p.a.Notef("template %s would be created", p.name)
+		defer p.a.NoteDryRun()
 		return printChanges(p.a, changesOf(would.Files), "the directory has no files")
 	}
 	made, err := p.client.ImportTemplate(ctx, form)
@@ -215,6 +216,7 @@ var changeColumns = []output.Column{
 
 // show prints what a push would do.
 func (p *push) show() error {
+	defer p.a.NoteDryRun()
 	return printChanges(p.a, p.plan.Changes, "template "+p.name+" has this content already")
 }
 
