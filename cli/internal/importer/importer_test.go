@@ -83,10 +83,10 @@ func schema(t *testing.T, file, name string) []string {
 
 func TestDocumentsHaveOnlyFieldsOfTheAPI(t *testing.T) {
 	fields := map[string][]string{
-		"Group": schema(t, "groups.json", "GroupFields"), "Network": schema(t, "networks.json", "NetworkBody"), "Overlay": schema(t, "overlays.json", "OverlayFields"),
+		"Group": schema(t, "groups.json", "GroupFields"), "Network": schema(t, "networks.json", "NetworkFields"), "Overlay": schema(t, "overlays.json", "OverlayFields"),
 	}
 	nested := map[string]string{
-		"limits": "GroupLimits", "confine": "Confine", "container": "Container", "readiness": "Check", "templateInstallationConfig": "TemplateSelection",
+		"limits": "GroupLimits", "confine": "Confinement", "container": "Container", "readiness": "ReadinessCheck", "templateInstallationConfig": "TemplateSelection",
 	}
 	for _, c := range cases() {
 		r, err := c.system(c.argument)

@@ -40,18 +40,31 @@ type Ready struct {
 	Data string `json:"-"`
 }
 
-// DefaultData is the data directory of a standalone that was started without one.
-const DefaultData = "data"
+// ReadReady returns what the standalone with a data directory says; fs.ErrNotExist if none is ready.
+func ReadReady(dir string) (*Ready, error) {
+	content, err := os.ReadFile(filepath.Join(dir, readyFile))
+	if err != nil {
+		return nil, err
+	}
+	ready := &Ready{Data: dir}
+	if err := json.Unmarshal(content, ready); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, readyFile), err)
+	}
+	return ready, nil
+}
 
-// DataDirs are where the data of a standalone usually is.
-var DataDirs = []string{DefaultData, "/var/lib/orrery"}
+// DefaultData is the data directory of a standalone without flags, and ServiceData that of a service of the host.
+const (
+	DefaultData = "data"
+	ServiceData = "/var/lib/orrery"
+)
 
-// Find returns the standalone that is ready with the data directory dir, or in one of DataDirs if dir is
-// empty. It is nil if there is none.
-func Find(dir string) (*Ready, error) {
-	dirs := DataDirs
-	if dir != "" {
-		dirs = []string{dir}
+// FindReady returns the standalone whose data directory is dir, or in one of the usual places if dir is empty. It
+// is nil if there is none.
+func FindReady(dir string) (*Ready, error) {
+	dirs := []string{dir}
+	if dir == "" {
+		dirs = []string{DefaultData, ServiceData}
 	}
 	for _, d := range dirs {
 		found, err := ReadReady(d)
@@ -67,21 +80,8 @@ func Find(dir string) (*Ready, error) {
 	return nil, nil
 }
 
-// ReadReady returns what the standalone with a data directory says; fs.ErrNotExist if none is ready.
-func ReadReady(dir string) (*Ready, error) {
-	content, err := os.ReadFile(filepath.Join(dir, readyFile))
-	if err != nil {
-		return nil, err
-	}
-	ready := &Ready{Data: dir}
-	if err := json.Unmarshal(content, ready); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, readyFile), err)
-	}
-	return ready, nil
-}
-
-// FindProgram returns the path of the program standalone: beside self, otherwise in the directories of path.
-func FindProgram(self, path string) (string, error) {
+// Find returns the path of the program standalone: beside self, otherwise in the directories of path.
+func Find(self, path string) (string, error) {
 	dirs := append([]string{filepath.Dir(self)}, filepath.SplitList(path)...)
 	for _, dir := range dirs {
 		for _, name := range []string{"standalone", "orrery-standalone"} {

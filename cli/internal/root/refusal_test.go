@@ -221,6 +221,9 @@ func substitute(t *testing.T, server string, args []string) []string {
 			out[i] = server
 			continue
 		}
+		if i == 0 || arg == "api-token" || arg == "join-token" {
+			continue // a verb or a kind, not a file
+		}
 		name, content := arg, ""
 		if key, value, ok := strings.Cut(arg, "="); ok && !strings.HasPrefix(arg, "-") {
 			name, arg = value, key+"="

@@ -52,7 +52,7 @@ orrery login https://a.example https://b.example --name production`,
 func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string) error {
 	password := ""
 	if len(servers) == 0 {
-		found, err := local.Find(o.data)
+		found, err := local.FindReady(o.data)
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func runUp(ctx context.Context, a *app.App, data string, demo bool, flags []stri
 	if err != nil {
 		return err
 	}
-	program, err := local.FindProgram(self, a.Env("PATH"))
+	program, err := local.Find(self, a.Env("PATH"))
 	if err != nil {
 		return err
 	}

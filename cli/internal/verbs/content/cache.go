@@ -151,6 +151,9 @@ func printWarm(a *app.App, node string, done *orrery.WarmNodeCacheResult) error 
 		rows = append(rows, row)
 	}
 	err := a.Show(done, node, func(printer output.Printer) error {
+		if !failed && len(rows) > 0 {
+			a.Notef("node %s downloads them", node)
+		}
 		return command.PrintRows(a, &kinds.Kind{Plural: "templates to download", NameField: "template", Columns: warmColumns}, rows)
 	})
 	if err == nil && failed {

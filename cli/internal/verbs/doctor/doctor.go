@@ -3,7 +3,6 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,7 +26,8 @@ func Commands(a *app.App) []*cobra.Command {
 fails. Without a login it checks what it can. If the data directory of a standalone is on this machine, it checks the
 machine too.`,
 		Example: `orrery doctor
-orrery doctor -o json`,
+orrery doctor -o json
+orrery doctor --data /var/lib/orrery`,
 		Run: func(ctx context.Context, _ []string) error { return runDoctor(ctx, a, data) },
 	})
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of a standalone on this machine")
@@ -83,10 +83,9 @@ var checks = []check{
 	{"clock", aServer, "", checkClock},
 	{"version", aServer, "", checkVersion},
 	{"login", aServer, "", checkLogin},
-	{"problems", aLogin, "groups, instances and sources that have problems", checkProblems},
+	{"problems", aLogin, "what is wrong with groups, nodes and sources", checkProblems},
 	{"etcd", aLogin, "etcd", checkEtcd},
-	{"clocks", aLogin, "the clocks of nodes", checkClocks},
-	{"services", aLogin, "the services that run", checkServices},
+	{"services", aLogin, "which services run", checkServices},
 	{"versions", aLogin, "the versions of services and nodes", checkVersions},
 	{"nodes", aLogin, "nodes, their runtimes, limits and disks", checkNodes},
 	{"addresses", aLogin, "the addresses of nodes", checkAddresses},
@@ -107,10 +106,9 @@ type subject struct {
 	reached []reached
 	// loggedIn says that the login is accepted.
 	loggedIn bool
-	// members, nodes and diagnostics are read once; nil before.
-	members     []orrery.ClusterMember
-	nodes       []orrery.NodeOrPendingNode
-	diagnostics json.RawMessage
+	// members and nodes are read once; nil before.
+	members []orrery.ClusterMember
+	nodes   []orrery.NodeOrPendingNode
 }
 
 // reached is a server that answered.

@@ -14,16 +14,19 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/local"
 )
 
-// findStandalone returns the standalone whose data directory is dir, or in one of the usual places. A standalone
-// that does not run has no process ID. Without a standalone it is nil.
+// dataDirs are where the data of a standalone usually is.
+var dataDirs = []string{"data", "/var/lib/orrery"}
+
+// findStandalone returns the standalone whose data directory is dir, or in one of the usual places. One that
+// does not run has no process ID. It is nil if there is none.
 func findStandalone(dir string) (*local.Ready, error) {
-	if found, err := local.Find(dir); err == nil && found != nil {
+	if found, err := local.FindReady(dir); err == nil && found != nil {
 		if !alive(found.PID) {
 			found.PID = 0
 		}
 		return found, nil
 	}
-	dirs := local.DataDirs
+	dirs := dataDirs
 	if dir != "" {
 		dirs = []string{dir}
 	}

@@ -139,12 +139,19 @@ func (p *push) create(ctx context.Context) error {
 	if p.plan, err = filetree.Compare(p.root, p.local, filetree.Tree{}); err != nil {
 		return err
 	}
-	if p.options.dryRun {
-		return p.show()
-	}
 	p.startBar()
 	form := p.form(p.plan.Write, 0)
 	form.Fields = []orrery.FormField{{Name: "name", Value: p.name}}
+	if p.options.dryRun {
+		would, err := p.client.ImportTemplateDryRun(ctx, form)
+		p.bar.End()
+		if err != nil {
+			return err
+		}
+		p.a.Notef("template %s would be created", p.name)
+		defer p.a.NoteDryRun()
+		return printChanges(p.a, changesOf(would.Files), "the directory has no files")
+	}
 	made, err := p.client.ImportTemplate(ctx, form)
 	p.bar.End()
 	if err != nil {
@@ -209,6 +216,7 @@ var changeColumns = []output.Column{
 
 // show prints what a push would do.
 func (p *push) show() error {
+	defer p.a.NoteDryRun()
 	return printChanges(p.a, p.plan.Changes, "template "+p.name+" has this content already")
 }
 

@@ -101,6 +101,7 @@ func rollback(ctx context.Context, a *app.App, client *orrery.Client, args []str
 		if err != nil {
 			return err
 		}
+		defer a.NoteDryRun()
 		return printChanges(a, changesOf(would.Files), "nothing would change")
 	}
 	done, err := client.RollbackTemplate(ctx, args[0], body, nil)
