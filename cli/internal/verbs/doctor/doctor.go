@@ -3,6 +3,7 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -26,8 +27,7 @@ func Commands(a *app.App) []*cobra.Command {
 fails. Without a login it checks what it can. If the data directory of a standalone is on this machine, it checks the
 machine too.`,
 		Example: `orrery doctor
-orrery doctor -o json
-orrery doctor --data /var/lib/orrery`,
+orrery doctor -o json`,
 		Run: func(ctx context.Context, _ []string) error { return runDoctor(ctx, a, data) },
 	})
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of a standalone on this machine")
@@ -83,9 +83,10 @@ var checks = []check{
 	{"clock", aServer, "", checkClock},
 	{"version", aServer, "", checkVersion},
 	{"login", aServer, "", checkLogin},
-	{"problems", aLogin, "what is wrong with groups, nodes and sources", checkProblems},
+	{"problems", aLogin, "groups, instances and sources that have problems", checkProblems},
 	{"etcd", aLogin, "etcd", checkEtcd},
-	{"services", aLogin, "which services run", checkServices},
+	{"clocks", aLogin, "the clocks of nodes", checkClocks},
+	{"services", aLogin, "the services that run", checkServices},
 	{"versions", aLogin, "the versions of services and nodes", checkVersions},
 	{"nodes", aLogin, "nodes, their runtimes, limits and disks", checkNodes},
 	{"addresses", aLogin, "the addresses of nodes", checkAddresses},
@@ -106,9 +107,10 @@ type subject struct {
 	reached []reached
 	// loggedIn says that the login is accepted.
 	loggedIn bool
-	// members and nodes are read once; nil before.
-	members []orrery.ClusterMember
-	nodes   []orrery.NodeOrPendingNode
+	// members, nodes and diagnostics are read once; nil before.
+	members     []orrery.ClusterMember
+	nodes       []orrery.NodeOrPendingNode
+	diagnostics json.RawMessage
 }
 
 // reached is a server that answered.
