@@ -16,8 +16,5 @@ func (c *Client) OpenWatch(ctx context.Context, open grpc.Streamer) error {
 	return stream.RecvMsg(nil)
 }
 
-// MemberWarnings is memberWarnings.
-var MemberWarnings = memberWarnings
-
 // Wrap is wrap.
 var Wrap = wrap

@@ -10,39 +10,24 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store/etcdmember"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-const (
-	// fullPercent is the share of its quota that a database may use before a warning.
-	fullPercent = 80
-	// keptTooLong is the time after which an etcd with the recommended retention has compacted.
-	keptTooLong = 3 * time.Hour
-	// statusTimeout bounds the request to one member, so that a hung one does not delay the start.
-	statusTimeout = time.Second
-)
+// keptTooLong is the time after which an etcd with the recommended retention has compacted.
+const keptTooLong = 3 * time.Hour
 
 // RoomWarnings returns what will make etcd refuse writes later: a database close to its quota, an
 // alarm, or a history that was never compacted. etcd does not report its retention, so an etcd
 // that stopped compacting is noticed only when its database grows. The history of an in-process
 // etcd is not checked, because the program sets its retention. Errors are as in Revision.
-func (c *Client) RoomWarnings(ctx context.Context, now time.Time) ([]string, error) {
-	if len(c.contact.endpoints) == 0 { // New made the client
-		status, err := c.etcd.Status(ctx, "")
-		if err != nil {
-			return nil, wrap("store.RoomWarnings", err)
-		}
-		return memberWarnings("in this process", status), nil
+func (c *Client) RoomWarnings(ctx context.Context, now time.Time) (warnings []string, err error) {
+	for _, s := range c.Members(ctx) { // members that do not answer have no warnings
+		warnings = append(warnings, s.Warnings()...)
+		err = s.Err
 	}
-	var warnings []string
-	for _, endpoint := range c.contact.endpoints {
-		attempt, cancel := context.WithTimeout(ctx, statusTimeout)
-		status, err := c.etcd.Status(attempt, endpoint)
-		cancel()
-		if err != nil {
-			continue // skip unreachable members
-		}
-		warnings = append(warnings, memberWarnings(endpoint, status)...)
+	if len(c.contact.endpoints) == 0 { // New made the client
+		return warnings, err
 	}
 	history, err := c.historyWarning(ctx, now)
 	if history != "" {
@@ -51,17 +36,20 @@ func (c *Client) RoomWarnings(ctx context.Context, now time.Time) ([]string, err
 	return warnings, errs.Wrap("store.RoomWarnings", err)
 }
 
-func memberWarnings(endpoint string, s *clientv3.StatusResponse) (warnings []string) {
-	for _, alarm := range s.Errors {
-		warnings = append(warnings, fmt.Sprintf("etcd member %s has an alarm: %s", endpoint, alarm))
+// Members asks the member behind each endpoint for its status, all at once and each for etcdmember.Timeout.
+func (c *Client) Members(ctx context.Context) []etcdmember.Status {
+	all := etcdmember.Statuses(ctx, c.etcd, c.contact.endpoints)
+	for n := range all {
+		all[n].Err = wrap("store.Members", all[n].Err)
 	}
-	// Before 3.6 etcd does not report its quota.
-	if s.DbSizeQuota > 0 && s.DbSize*100 >= s.DbSizeQuota*fullPercent {
-		warnings = append(warnings, fmt.Sprintf(
-			"etcd member %s has used %d of the %d MiB of its quota, %d MiB of them for data: defragment it, or raise --quota-backend-bytes; at the quota it refuses all writes",
-			endpoint, s.DbSize>>20, s.DbSizeQuota>>20, s.DbSizeInUse>>20))
-	}
-	return warnings
+	return all
+}
+
+// CompactedRevision returns the revision up to which etcd's history is gone, 0 if etcd never compacted it.
+// The client must have joined. It takes at most etcdmember.Timeout; then the error is Unavailable.
+func (c *Client) CompactedRevision(ctx context.Context) (int64, error) {
+	rev, err := etcdmember.CompactedRevision(onStream(ctx, c.newStream()), c.etcd, keys.Meta().String())
+	return rev, wrap("store.CompactedRevision", err)
 }
 
 // historyWarning returns a warning if etcd still has the revision at which the cluster was

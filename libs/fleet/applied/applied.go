@@ -1,5 +1,5 @@
-// Package applied has the documents that declarative clients applied last. A client merges three ways with
-// them: what it applied last, what is there now, and what shall be.
+// Package applied has the documents that declarative clients applied last. A client makes a
+// three-way merge of such a document, the object and a new document.
 package applied
 
 import (

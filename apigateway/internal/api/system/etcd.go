@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/etcdmember"
 )
 
 // etcdDiagnosis is the state of etcd as this gateway sees it.
@@ -56,7 +57,7 @@ func diagnoseEtcd(ctx context.Context, c *store.Client) etcdDiagnosis {
 		unknown   error
 	)
 	asked.Go(func() { compacted, unknown = c.CompactedRevision(ctx) })
-	statuses := c.EndpointStatuses(ctx)
+	statuses := c.Members(ctx)
 	asked.Wait()
 	var latest int64
 	for _, s := range statuses {
@@ -70,7 +71,7 @@ func diagnoseEtcd(ctx context.Context, c *store.Client) etcdDiagnosis {
 	return out
 }
 
-func etcdEndpointOf(s store.EndpointStatus) etcdEndpoint {
+func etcdEndpointOf(s etcdmember.Status) etcdEndpoint {
 	out := etcdEndpoint{
 		Endpoint: s.Endpoint, OK: s.Err == nil, Version: s.Version, DBSizeBytes: s.DBSize, DBSizeInUseBytes: s.DBSizeInUse, QuotaBytes: resource.OrNull(s.Quota),
 		Revision: s.Revision, Leader: s.Leader, RaftTerm: s.RaftTerm, Alarms: *resource.List(s.Alarms), LatencyMs: float64(s.Latency) / float64(time.Millisecond),

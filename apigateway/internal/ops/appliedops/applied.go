@@ -30,7 +30,7 @@ type AppliedWrite struct {
 	Name string
 	// Document is what the client applied. Secret values in it are replaced or refused.
 	Document map[string]any
-	// KeepEnv keeps the environment of a group's former document if this one has none.
+	// KeepEnv keeps the environment of a group's former document if Document has no env.
 	KeepEnv bool
 	// IfMatch is the required revision, Present or Absent; 0 accepts any.
 	IfMatch int64
@@ -124,7 +124,7 @@ func (w AppliedWrite) stored(s *view.Snapshot, old applied.Record) (json.RawMess
 }
 
 // ReadApplied returns the document of an object. Values that became secret since it was stored are hidden.
-// NotFound when there is none.
+// NotFound when the object has no document.
 func (o *Applied) ReadApplied(ctx context.Context, kind applied.Kind, name string) (out applied.Record, err error) {
 	name = Canonical(kind, name)
 	if !validate.ValidSegment(name) {
@@ -146,8 +146,8 @@ func (o *Applied) ReadApplied(ctx context.Context, kind applied.Kind, name strin
 	return out, errs.WrapAs(errs.Internal, "appliedops.ReadApplied", err)
 }
 
-// DeleteApplied removes the document of an object; the object stays. NotFound when there is none,
-// MovedError when ifMatch is not 0 and not its revision. With dryRun it only checks.
+// DeleteApplied removes the document of an object; the object stays. NotFound when it has no
+// document, MovedError when ifMatch is not 0 and not its revision. With dryRun it only checks.
 func (o *Applied) DeleteApplied(ctx context.Context, by txn.Actor, kind applied.Kind, name string, ifMatch int64, dryRun bool) error {
 	name = Canonical(kind, name)
 	_, err := o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
