@@ -121,7 +121,7 @@ type EtcdDiagnostics struct {
 // EtcdEndpoint is what one endpoint answered within two seconds. If ok is false, error says why,
 // and the figures are 0.
 type EtcdEndpoint struct {
-	// in-process for the etcd of a standalone program.
+	// "in this process" for the etcd of a standalone program.
 	Endpoint string  `json:"endpoint"`
 	OK       bool    `json:"ok"`
 	Error    *string `json:"error"`

@@ -21,6 +21,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// TestMain runs the tests in an empty directory, because some examples write files.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "orrery-root-")
+	if err == nil {
+		err = os.Chdir(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
 // example is one line of the help of a command.
 type example struct {
 	path string
@@ -33,6 +48,7 @@ type example struct {
 func examples(t *testing.T) []example {
 	t.Helper()
 	var all []example
+	seen := map[string]bool{} // a command and its parent may have the same example
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		if cmd.CommandPath() == "orrery up" {
@@ -40,9 +56,10 @@ func examples(t *testing.T) []example {
 		}
 		for line := range strings.SplitSeq(cmd.Example, "\n") {
 			line = strings.TrimSpace(line)
-			if line == "" {
+			if line == "" || seen[line] {
 				continue
 			}
+			seen[line] = true
 			args := split(line)
 			if args[0] != "orrery" || slices.Contains(args, "|") {
 				t.Errorf("%s: the example %q is not a single command of orrery", cmd.CommandPath(), line)
@@ -230,9 +247,9 @@ func substitute(t *testing.T, server string, args []string) []string {
 		} else {
 			arg = ""
 		}
-		for suffix, text := range exampleFiles {
-			if strings.HasSuffix(name, suffix) {
-				content = text
+		for _, file := range exampleFiles {
+			if strings.HasSuffix(name, file.suffix) {
+				content = file.content
 			}
 		}
 		switch {
@@ -251,16 +268,14 @@ func substitute(t *testing.T, server string, args []string) []string {
 	return out
 }
 
-// exampleFiles are the contents of files by the end of their names.
-var exampleFiles = map[string]string{
-	".yaml":       "kind: Group\nname: lobby\nminInstances: 1\n",
-	".json":       `{"kind":"Group","name":"lobby","minInstances":1}`,
-	"secret":      "password\n",
-	".txt":        "password\n",
-	"ed25519":     "key\n",
-	".properties": "motd=hello\n",
-	".zip":        "PK\x05\x06" + strings.Repeat("\x00", 18),
-	"token":       "token\n",
+// exampleFiles are the contents of files by the end of their names. The last that fits is used.
+var exampleFiles = []struct{ suffix, content string }{
+	{".yaml", "kind: Group\nname: lobby\nminInstances: 1\n"},
+	{"rules.yaml", "scaleUpThreshold: 0.5\n"},
+	{".json", `{"kind":"Group","name":"lobby","minInstances":1}`},
+	{"password", "password\n"},
+	{"secret", "password\n"},
+	{"token", "token\n"},
 }
 
 func TestCtrlCEndsEveryExample(t *testing.T) {

@@ -15,15 +15,15 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
 	"github.com/orreryhq/orrery/cli/internal/verbs/content"
+	"github.com/orreryhq/orrery/cli/internal/verbs/declaring"
 	"github.com/orreryhq/orrery/cli/internal/verbs/diagnosis"
 	"github.com/orreryhq/orrery/cli/internal/verbs/doctor"
-	"github.com/orreryhq/orrery/cli/internal/verbs/declaring"
 	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
 	"github.com/orreryhq/orrery/cli/internal/verbs/players"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
 	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
-	"github.com/orreryhq/orrery/cli/internal/verbs/templates"
 	"github.com/orreryhq/orrery/cli/internal/verbs/shell"
+	"github.com/orreryhq/orrery/cli/internal/verbs/templates"
 	"github.com/spf13/cobra"
 )
 

@@ -3,6 +3,8 @@ package shell
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,7 +59,7 @@ func shells() []shell {
 
 func completion(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
-		Use: "completion", Short: "Complete commands and names in your shell",
+		Use: "completion", Short: "Complete commands and names in your shell", Local: true,
 		Example: "orrery completion bash --install",
 	})
 	for _, s := range shells() {
@@ -70,7 +72,7 @@ func completionOf(a *app.App, s shell) *cobra.Command {
 	var install bool
 	cmd := command.New(a, command.Spec{
 		Use: s.name, Short: "Print or install the completion of " + s.name,
-		Long:    "It completes commands, flags, and the names of objects, for which it asks the server of the current context.",
+		Local: true, Long: "It completes commands, flags, and the names of objects, for which it asks the server of the current context.",
 		Example: "orrery completion " + s.name + "\norrery completion " + s.name + " --install",
 	})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -106,9 +108,9 @@ func installCompletion(a *app.App, s shell, script []byte) error {
 
 // userDirectories returns the directories of the XDG standard, which shells also use on other systems.
 func userDirectories(a *app.App) (directories, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return directories{}, fmt.Errorf("cannot find your home directory: %w", err)
+	home := cmp.Or(a.Env("HOME"), a.Env("USERPROFILE"))
+	if home == "" {
+		return directories{}, errors.New("cannot find your home directory: HOME is not set")
 	}
 	d := directories{data: a.Env("XDG_DATA_HOME"), config: a.Env("XDG_CONFIG_HOME")}
 	if d.data == "" {
