@@ -60,7 +60,7 @@ func reportBulk(a *app.App, answer *orrery.BulkInstancesResponse, doing string) 
 func bulkSentence(result orrery.BulkInstanceResult, doing string) string {
 	switch {
 	case !result.Changed:
-		return fmt.Sprintf("instance %s: nothing to do, %s", result.ID, result.Message)
+		return fmt.Sprintf("instance %s: %s", result.ID, result.Message)
 	case result.WaitingForNode != "":
 		return fmt.Sprintf("instance %s %s as soon as node %s is back", result.ID, doing, result.WaitingForNode)
 	}
