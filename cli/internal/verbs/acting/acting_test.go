@@ -46,6 +46,10 @@ func (r *replay) answer(w http.ResponseWriter, request *http.Request) {
 	if query.Get("dryRun") == "true" {
 		name += "_dryRun"
 	}
+	if path == "events/stream" {
+		events(w, request)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	content, err := os.ReadFile(filepath.Join("testdata", "api", name+".json"))
 	switch {
@@ -57,6 +61,14 @@ func (r *replay) answer(w http.ResponseWriter, request *http.Request) {
 	default:
 		_, _ = w.Write(content)
 	}
+}
+
+// events is an event stream on which nothing happens.
+func events(w http.ResponseWriter, request *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprint(w, "event: connected\ndata: {\"latestSequence\":1,\"clusterId\":\"c\"}\n\n")
+	_ = http.NewResponseController(w).Flush()
+	<-request.Context().Done()
 }
 
 // run runs a command and returns all that can be seen of it: the requests, the output, the error and the exit code.
@@ -157,6 +169,26 @@ var transcripts = map[string][]string{
 		"undrain node-1",
 		"revoke node-1 --dry-run",
 		"unrevoke node-9",
+	},
+	"wait": {
+		"wait instance lobby-1 --for running",
+		"wait instance lobby-1 --for ready -o name",
+		"wait instance lobby-1 lobby-9 --for state=RUNNING",
+		"wait instance badstatic-1 --for running",
+		"wait instance badstatic-1 --for stopped",
+		"wait instance lobby-9 --for running",
+		"wait instance lobby-9 --for deleted",
+		"wait group lobby --for ready -o jsonpath=name",
+		"wait group badstatic --for ready",
+		"wait group lobby --for rollout",
+		"wait deployment 1 --group lobby --for rollout",
+		"wait group nap --for rollout",
+		"wait node node-1 --for ready",
+		"wait node node-1 --for drained",
+		"wait node node-1 --for rollout",
+		"wait node node-1 --for nope=1",
+		"wait node node-1",
+		"wait node --for ready",
 	},
 	"delete": {
 		"delete group lobby --dry-run",

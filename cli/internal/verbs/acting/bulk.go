@@ -18,8 +18,15 @@ var (
 		{Header: "STATE", Path: "state", State: true},
 		{Header: "PLAYERS", Path: "playerCount"},
 	}
-	plannedInstances = append(selectedInstances[:len(selectedInstances):len(selectedInstances)],
-		output.Column{Header: "CHANGES", Path: "changed"}, output.Column{Header: "MESSAGE", Path: "message"})
+	plannedInstances = []output.Column{
+		{Header: "NAME", Path: "id"},
+		{Header: "GROUP", Path: "group"},
+		{Header: "NODE", Path: "node"},
+		{Header: "STATE", Path: "state", State: true},
+		{Header: "PLAYERS", Path: "playerCount"},
+		{Header: "CHANGES", Path: "changed"},
+		{Header: "MESSAGE", Path: "message"},
+	}
 	actedOn = []output.Column{
 		{Header: "NAME", Path: "id"},
 		{Header: "OK", Path: "ok"},

@@ -181,7 +181,7 @@ func (d *deletion) stops(ctx context.Context, group string) string {
 	if err != nil || len(planned.Stop) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s: %s", stopping(len(planned.Stop)), strings.Join(planned.Stop, ", "))
+	return fmt.Sprintf("; %s: %s", stopping(len(planned.Stop)), command.FirstNames(planned.Stop))
 }
 
 func stopping(n int) string {
