@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -94,6 +95,19 @@ func rowsOf(body []byte, kind *kinds.Kind) []output.Row {
 	return rows
 }
 
+// Rows returns values as the JSON that a Printer takes.
+func Rows[T any](values []T) ([]output.Row, error) {
+	rows := make([]output.Row, len(values))
+	for i, v := range values {
+		row, err := Row(v)
+		if err != nil {
+			return nil, err
+		}
+		rows[i] = row
+	}
+	return rows, nil
+}
+
 // Get returns one object and its ETag. If the name does not exist, the error names similar ones.
 func Get(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group, name string) (output.Row, string, error) {
 	if kind.ListOnly {
@@ -142,8 +156,8 @@ func Suggest(ctx context.Context, client *orrery.Client, err error, kind *kinds.
 		return err
 	}
 	names, listErr := Names(ctx, client, kind, group)
-	if listErr != nil {
-		return err
+	if listErr != nil || slices.Contains(names, name) {
+		return err // the second: something else about the object is missing
 	}
 	return exit.With(exit.NotFound, err, DidYouMean(name, names, fmt.Sprintf("orrery get %s lists them", kind.Plural)))
 }

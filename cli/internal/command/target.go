@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
+	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
 
@@ -50,6 +51,12 @@ func One(args []string, allowed ...string) (*kinds.Kind, string, error) {
 		return nil, "", exit.With(exit.Usage, fmt.Errorf("the command takes the name of one %s", kind.Name), "")
 	}
 	return kind, names[0], nil
+}
+
+// NotFound adds similar names to a 404 about an object that does not belong to a group. Other errors
+// stay as they are, also nil.
+func NotFound(ctx context.Context, client *orrery.Client, err error, kind, name string) error {
+	return app.Suggest(ctx, client, err, kinds.Get(kind), "", name)
 }
 
 // KindOf returns the kind of a name that the user typed.
@@ -123,20 +130,26 @@ func CompleteNames(a *app.App, kind string) cobra.CompletionFunc {
 	}
 }
 
-// completionTimeout bounds how long a shell waits for names.
-const completionTimeout = 2 * time.Second
+// CompletionTimeout bounds how long a shell waits for names.
+const CompletionTimeout = 2 * time.Second
 
 // names returns the names of a kind from the server, and none when it does not answer in time.
 func names(cmd *cobra.Command, a *app.App, kind *kinds.Kind) []string {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	group := ""
+	if flag := cmd.Flag("group"); flag != nil {
+		group = flag.Value.String()
+	}
+	return NamesIn(cmd.Context(), a, kind, group)
+}
+
+// NamesIn returns the names of a kind in a group for completion, and none when the server does not
+// answer in time.
+func NamesIn(ctx context.Context, a *app.App, kind *kinds.Kind, group string) []string {
+	ctx, cancel := context.WithTimeout(ctx, CompletionTimeout)
 	defer cancel()
 	client, err := a.Client()
 	if err != nil || kind.Singleton {
 		return nil
-	}
-	group := ""
-	if flag := cmd.Flag("group"); flag != nil {
-		group = flag.Value.String()
 	}
 	found, err := app.Names(ctx, client, kind, group)
 	if err != nil {

@@ -50,6 +50,18 @@ type Kind struct {
 	Filters []string
 	// Type is the SDK's type of an object. Its fields can be filtered and sorted by.
 	Type reflect.Type
+	// Request is the SDK's type of the fields that can be set, for kinds with documents.
+	Request reflect.Type
+	// KindField is the name in documents of the API's field kind, because documents have another kind.
+	KindField string
+	// Applied is the name of the kind in /api/v1/applied, for kinds with documents.
+	Applied string
+	// Post kinds are created by POST to the list, others by PUT of the object.
+	Post bool
+	// Patch kinds are changed by PATCH, others by PUT of all fields.
+	Patch bool
+	// UpperCase kinds have names in capitals, whatever the case is in a request.
+	UpperCase bool
 	// PageSize is the largest page; 0 means 500.
 	PageSize int
 	// Deletable kinds can be deleted by name.
@@ -95,16 +107,28 @@ func (k *Kind) ObjectPath(group, name string) string {
 	return k.ListPath(group) + "/" + url.PathEscape(name)
 }
 
+// HistoryPath returns the path of the changes of one object; the kind must have a HistoryName.
+func (k *Kind) HistoryPath(name string) string {
+	return "/api/v1/history/" + k.HistoryName + "/" + url.PathEscape(name)
+}
+
 // InGroup reports whether the objects belong to one group.
 func (k *Kind) InGroup() bool { return strings.Contains(k.Path, "{group}") }
 
 // Fields returns the JSON names of the fields of an object; nil if they are not known.
 func (k *Kind) Fields() []string {
-	if k.Type == nil {
+	return fieldsOf(k.Type)
+}
+
+// Writable returns the JSON names of the fields that can be set; nil for kinds without documents.
+func (k *Kind) Writable() []string { return fieldsOf(k.Request) }
+
+func fieldsOf(t reflect.Type) []string {
+	if t == nil {
 		return nil
 	}
 	var fields []string
-	for _, f := range reflect.VisibleFields(k.Type) {
+	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name != "" && name != "-" {
 			fields = append(fields, name)

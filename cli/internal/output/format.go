@@ -105,7 +105,8 @@ func (p Printer) List(columns []Column, name string, rows []Row) error {
 	return p.table(columns, rows)
 }
 
-// Object prints a single row: an object in the formats for programs, otherwise a table of one line.
+// Object prints a single row: an object in the formats for programs, otherwise a table of one line. Without
+// columns -o csv has those fields that are not objects or lists.
 func (p Printer) Object(columns []Column, name string, row Row) error {
 	switch p.Format.Name {
 	case "json":
@@ -204,6 +205,9 @@ func (p Printer) names(name string, rows []Row) error {
 }
 
 func (p Printer) csv(columns []Column, rows []Row) error {
+	if columns == nil && len(rows) > 0 {
+		columns = fieldsOf(rows[0])
+	}
 	w := csv.NewWriter(p.Out)
 	var record []string
 	for _, c := range columns {

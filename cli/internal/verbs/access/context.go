@@ -119,40 +119,46 @@ func contextUse(a *app.App) *cobra.Command {
 func contextSet(a *app.App) *cobra.Command {
 	var servers []string
 	var group, rename string
-	cmd := command.New(a, command.Spec{
+	var cmd *cobra.Command
+	cmd = command.New(a, command.Spec{
 		Use: "set NAME", Short: "Change a context",
 		Local: true, Example: `orrery context set local --group lobby
 orrery context set production --server-url https://a.example --server-url https://b.example`,
 		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
+		Run: func(ctx context.Context, args []string) error {
+			err := change(ctx, a, args[0], func(file *settings.File, c *settings.Context) {
+				if len(servers) > 0 {
+					c.Servers = servers
+				}
+				if cmd.Flags().Changed("group") {
+					c.Group = group
+				}
+				if rename != "" {
+					renameContext(a, file, c, rename)
+				}
+			})
+			if err != nil {
+				return err
+			}
+			return a.Report(map[string]any{"id": args[0]}, "context %s changed", args[0])
+		},
 	})
 	flags := cmd.Flags()
 	flags.StringArrayVar(&servers, "server-url", nil, "`URL` of a gateway; repeat it for more")
 	flags.StringVar(&group, "group", "", "`name` of the group to use where a command takes --group")
 	flags.StringVar(&rename, "rename", "", "new `name`")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		err := change(cmd.Context(), a, args[0], func(file *settings.File, c *settings.Context) {
-			if len(servers) > 0 {
-				c.Servers = servers
-			}
-			if cmd.Flags().Changed("group") {
-				c.Group = group
-			}
-			if rename != "" {
-				login := a.Settings.LoginOf(c)
-				a.Settings.DropLogin(c)
-				if file.Current == c.Name {
-					file.Current = rename
-				}
-				c.Name = rename
-				a.Settings.SetLogin(c, login)
-			}
-		})
-		if err != nil {
-			return err
-		}
-		return a.Report(map[string]any{"id": args[0]}, "context %s changed", args[0])
-	}
 	return cmd
+}
+
+// renameContext gives a context another name. The login in the keyring moves with it.
+func renameContext(a *app.App, file *settings.File, c *settings.Context, name string) {
+	login := a.Settings.LoginOf(c)
+	a.Settings.DropLogin(c)
+	if file.Current == c.Name {
+		file.Current = name
+	}
+	c.Name = name
+	a.Settings.SetLogin(c, login)
 }
 
 func contextDelete(a *app.App) *cobra.Command {

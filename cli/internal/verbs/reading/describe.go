@@ -111,7 +111,7 @@ func writeFields(b *strings.Builder, style output.Style, object gjson.Result, in
 // writeElement writes an object of a list, whose first line begins with a dash.
 func writeElement(b *strings.Builder, style output.Style, element gjson.Result, indent string) {
 	if !element.IsObject() {
-		fmt.Fprintf(b, "%s- %s\n", indent, clean(element.String()))
+		fmt.Fprintf(b, "%s- %s\n", indent, output.Clean(element.String()))
 		return
 	}
 	var inner strings.Builder
@@ -143,26 +143,16 @@ func simpleText(style output.Style, name string, v gjson.Result, indent string) 
 	if v.IsArray() {
 		var parts []string
 		for _, element := range v.Array() {
-			parts = append(parts, clean(element.String()))
+			parts = append(parts, output.Clean(element.String()))
 		}
 		return strings.Join(parts, ", ")
 	}
 	if name == "state" || name == "status" {
-		return style.State(clean(v.String()))
+		return style.State(output.Clean(v.String()))
 	}
-	text := clean(v.String())
+	text := output.Clean(v.String())
 	if strings.Contains(text, "\n") {
 		text = "\n" + indent + indentation + strings.ReplaceAll(text, "\n", "\n"+indent+indentation)
 	}
 	return text
-}
-
-// clean removes control characters, which could steer the terminal, except line breaks and tabs.
-func clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || r >= ' ' && r != 0x7f && (r < 0x80 || r >= 0xa0) {
-			return r
-		}
-		return -1
-	}, text)
 }

@@ -1,0 +1,99 @@
+package command
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// optional is a flag whose target stays nil while the flag is not given.
+type optional[T any] struct {
+	target **T
+	parse  func(string) (T, error)
+	kind   string
+}
+
+// Set parses the value of the flag.
+func (o optional[T]) Set(text string) error {
+	v, err := o.parse(text)
+	if err == nil {
+		*o.target = &v
+	}
+	return err
+}
+
+// String returns the value; empty without one.
+func (o optional[T]) String() string {
+	if o.target == nil || *o.target == nil {
+		return ""
+	}
+	return fmt.Sprint(**o.target)
+}
+
+// Type names the values in the help.
+func (o optional[T]) Type() string { return o.kind }
+
+// OptionalNumber declares a flag with a whole number.
+func OptionalNumber(flags *pflag.FlagSet, target **int64, name, usage string) {
+	flags.Var(optional[int64]{target, parseNumber, "number"}, name, usage)
+}
+
+// OptionalBool declares a flag that may also be given as --name=false.
+func OptionalBool(flags *pflag.FlagSet, target **bool, name, usage string) {
+	flags.Var(optional[bool]{target, strconv.ParseBool, "bool"}, name, usage)
+	flags.Lookup(name).NoOptDefVal = "true"
+}
+
+// OptionalSeconds declares a flag with a duration in whole seconds.
+func OptionalSeconds(flags *pflag.FlagSet, target **int64, name, usage string) {
+	flags.Var(optional[int64]{target, parseSeconds, "duration"}, name, usage)
+}
+
+// OptionalText declares a flag whose text parse checks; nil accepts every text.
+func OptionalText(flags *pflag.FlagSet, target **string, name, usage string, parse func(string) (string, error)) {
+	if parse == nil {
+		parse = func(text string) (string, error) { return text, nil }
+	}
+	flags.Var(optional[string]{target, parse, "text"}, name, usage)
+}
+
+// OptionalFloat declares a flag with a number.
+func OptionalFloat(flags *pflag.FlagSet, target **float64, name, usage string) {
+	flags.Var(optional[float64]{target, parseFloat, "number"}, name, usage)
+}
+
+func parseNumber(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a whole number", text)
+	}
+	return n, nil
+}
+
+func parseFloat(text string) (float64, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", text)
+	}
+	return n, nil
+}
+
+func parseSeconds(text string) (int64, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || d%time.Second != 0 {
+		return 0, fmt.Errorf("%q is not a duration in whole seconds such as 90s, 10m or 2h", text)
+	}
+	return int64(d / time.Second), nil
+}
+
+// NoCompletions declares that the values of all other flags so far are not files.
+func NoCompletions(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() != "bool" {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions) // it fails only for one that has a function
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package groups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	orrery "github.com/orreryhq/orrery/sdk"
+	"github.com/spf13/cobra"
+	"github.com/tidwall/gjson"
+)
+
+func schedule(a *app.App) *cobra.Command {
+	cmd := command.New(a, command.Spec{
+		Use: "schedule", Short: "Run schedules now, turn them on and off, and see their runs",
+		Example: `orrery schedule run nightly
+orrery schedule disable nightly
+orrery schedule history nightly`,
+	})
+	cmd.AddCommand(scheduleRun(a), scheduleHistory(a))
+	cmd.AddCommand(enabling(a, "schedule", reflect.TypeFor[orrery.ScheduleFields]())...)
+	return cmd
+}
+
+func overlay(a *app.App) *cobra.Command {
+	cmd := command.New(a, command.Spec{
+		Use: "overlay", Short: "Turn overlays on and off",
+		Example: "orrery overlay disable weekend",
+	})
+	cmd.AddCommand(enabling(a, "overlay", reflect.TypeFor[orrery.OverlayFields]())...)
+	return cmd
+}
+
+func notice(a *app.App) *cobra.Command {
+	cmd := command.New(a, command.Spec{
+		Use: "notice", Short: "Test notices, and turn them on and off",
+		Example: `orrery notice test discord
+orrery notice disable discord`,
+	})
+	cmd.AddCommand(noticeTest(a))
+	cmd.AddCommand(enabling(a, "notice", reflect.TypeFor[orrery.NoticeFields]())...)
+	return cmd
+}
+
+func scheduleRun(a *app.App) *cobra.Command {
+	var body orrery.RunScheduleRequest
+	var dryRun bool
+	cmd := command.New(a, command.Spec{
+		Use: "run NAME", Short: "Run a schedule now, also one that is turned off",
+		Example: `orrery schedule run nightly
+orrery schedule run nightly --warn --dry-run`,
+		Args: command.Between(1, 1, "the name of a schedule"), Complete: command.CompleteNames(a, "schedule"),
+		Run: func(ctx context.Context, args []string) error { return runSchedule(ctx, a, &body, dryRun, args[0]) },
+	})
+	command.OptionalBool(cmd.Flags(), &body.Warn, "warn", "send the warnings first, so that the action waits for them")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the steps, and do none")
+	return cmd
+}
+
+func runSchedule(ctx context.Context, a *app.App, body *orrery.RunScheduleRequest, dryRun bool, name string) error {
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	if dryRun {
+		d, err := client.RunScheduleDryRun(ctx, name, body)
+		if err != nil {
+			return command.NotFound(ctx, client, err, "schedule", name)
+		}
+		defer a.NoteDryRun()
+		return a.Show(d, name, func(output.Printer) error { return a.Lines(steps(d.Run)) })
+	}
+	run, err := client.RunSchedule(ctx, name, body)
+	if err != nil {
+		return command.NotFound(ctx, client, err, "schedule", name)
+	}
+	return a.Say(run, fmt.Sprint(run.Number), "run %d of schedule %s started; orrery schedule history %s shows its end", run.Number, name, name)
+}
+
+func steps(run orrery.ScheduleRun) []string {
+	var out []string
+	for _, s := range run.Steps {
+		line := kinds.Moment(s.At) + "  " + s.Action
+		if s.Command != "" {
+			line += " " + s.Command
+		}
+		out = append(out, fmt.Sprintf("%s  (%d instances)", line, int64(len(s.Instances))+s.Omitted))
+	}
+	return out
+}
+
+// runColumns are those of the runs of a schedule.
+var runColumns = []output.Column{
+	{Header: "RUN", Path: "number"},
+	{Header: "STARTED", Path: "startedAt", Text: kinds.MomentCell},
+	{Header: "ENDED", Path: "endedAt", Text: kinds.MomentCell},
+	{Header: "RESULT", Path: "result", State: true, Text: resultCell},
+	{Header: "BY", Path: "requestedBy", Text: requesterCell},
+	{Header: "MESSAGE", Path: "message"},
+}
+
+func resultCell(f gjson.Result) string {
+	if f.String() == "" {
+		return "IN_PROGRESS"
+	}
+	return f.String()
+}
+
+func requesterCell(f gjson.Result) string {
+	if f.String() == "" {
+		return "cron"
+	}
+	return f.String()
+}
+
+func scheduleHistory(a *app.App) *cobra.Command {
+	return command.New(a, command.Spec{
+		Use: "history NAME", Short: "List the last runs of a schedule",
+		Long:    "Changes of the schedule itself are in: orrery history schedule NAME.",
+		Example: "orrery schedule history nightly",
+		Args:    command.Between(1, 1, "the name of a schedule"), Complete: command.CompleteNames(a, "schedule"),
+		Run: func(ctx context.Context, args []string) error { return runScheduleHistory(ctx, a, args[0]) },
+	})
+}
+
+func runScheduleHistory(ctx context.Context, a *app.App, name string) error {
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	var runs []orrery.ScheduleRun
+	for run, err := range client.AllScheduleRuns(ctx, name, nil) {
+		if err != nil {
+			return command.NotFound(ctx, client, err, "schedule", name)
+		}
+		runs = append(runs, run)
+	}
+	printer, err := a.Printer()
+	if err != nil {
+		return err
+	}
+	if len(runs) == 0 && printer.Format.ForPeople() {
+		a.Notef("schedule %s has not run yet", name)
+		return nil
+	}
+	rows, err := app.Rows(runs)
+	if err != nil {
+		return err
+	}
+	return printer.List(runColumns, "number", rows)
+}
+
+func noticeTest(a *app.App) *cobra.Command {
+	var dryRun bool
+	cmd := command.New(a, command.Spec{
+		Use: "test NAME", Short: "Send a test message, also of a notice that is turned off",
+		Long:    "It fails with the reason if the target does not accept the message.",
+		Example: "orrery notice test discord",
+		Args:    command.Between(1, 1, "the name of a notice"), Complete: command.CompleteNames(a, "notice"),
+		Run: func(ctx context.Context, args []string) error { return runNoticeTest(ctx, a, dryRun, args[0]) },
+	})
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the message, and send none")
+	return cmd
+}
+
+func runNoticeTest(ctx context.Context, a *app.App, dryRun bool, name string) error {
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	if dryRun {
+		d, err := client.TestNoticeDryRun(ctx, name)
+		if err != nil {
+			return command.NotFound(ctx, client, err, "notice", name)
+		}
+		row, err := app.Row(d.Body)
+		if err != nil {
+			return err
+		}
+		defer a.NoteDryRun()
+		return a.Say(d, name, "%s", row)
+	}
+	test, err := client.TestNotice(ctx, name)
+	if err != nil {
+		return command.NotFound(ctx, client, err, "notice", name)
+	}
+	if !test.Delivered {
+		return undelivered(name, test)
+	}
+	return a.Say(test, name, "notice %s: the target accepted the test message", name)
+}
+
+func undelivered(name string, test *orrery.NoticeTest) error {
+	reason := "the target did not accept it"
+	if test.Error != nil {
+		reason = *test.Error
+	}
+	return exit.Hint(errors.New("notice "+name+": "+reason), "check its target: orrery edit notice "+name)
+}
