@@ -126,7 +126,7 @@ func given(text string) *string {
 	return &text
 }
 
-// shownNames is how many names a question shows.
+// shownNames is how many names FirstNames shows.
 const shownNames = 3
 
 // Describe returns the number of objects, how they were selected, and the first names:
@@ -148,12 +148,17 @@ func (s *Selection) Describe(kind *kinds.Kind, names []string) string {
 	if s.Labels != "" {
 		text += " with labels " + s.Labels
 	}
+	return text + " (" + FirstNames(names) + ")"
+}
+
+// FirstNames returns the first few names: "lobby-1, lobby-2, lobby-3, …".
+func FirstNames(names []string) string {
 	different := slices.Compact(slices.Clone(names)) // records of one instance that ended share its name
 	shown := strings.Join(different[:min(len(different), shownNames)], ", ")
 	if len(different) > shownNames {
 		shown += ", …"
 	}
-	return text + " (" + shown + ")"
+	return shown
 }
 
 // Confirm asks whether to act on the objects of those names, unless --yes was given or names selected them.

@@ -155,7 +155,7 @@ func (f *follower) readUntilDone(ctx context.Context, ended chan error) error {
 	}
 }
 
-// firstAttempts is how often a gateway is asked for events before the first connection.
+// firstAttempts is the number of attempts to subscribe before the first connection.
 const firstAttempts = 4
 
 // listen marks the targets that events are about. It ends with an error.

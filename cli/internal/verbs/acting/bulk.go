@@ -18,8 +18,15 @@ var (
 		{Header: "STATE", Path: "state", State: true},
 		{Header: "PLAYERS", Path: "playerCount"},
 	}
-	plannedInstances = append(selectedInstances[:len(selectedInstances):len(selectedInstances)],
-		output.Column{Header: "CHANGES", Path: "changed"}, output.Column{Header: "MESSAGE", Path: "message"})
+	plannedInstances = []output.Column{
+		{Header: "NAME", Path: "id"},
+		{Header: "GROUP", Path: "group"},
+		{Header: "NODE", Path: "node"},
+		{Header: "STATE", Path: "state", State: true},
+		{Header: "PLAYERS", Path: "playerCount"},
+		{Header: "CHANGES", Path: "changed"},
+		{Header: "MESSAGE", Path: "message"},
+	}
 	actedOn = []output.Column{
 		{Header: "NAME", Path: "id"},
 		{Header: "OK", Path: "ok"},
@@ -60,7 +67,7 @@ func reportBulk(a *app.App, answer *orrery.BulkInstancesResponse, doing string) 
 func bulkSentence(result orrery.BulkInstanceResult, doing string) string {
 	switch {
 	case !result.Changed:
-		return fmt.Sprintf("instance %s: nothing to do, %s", result.ID, result.Message)
+		return fmt.Sprintf("instance %s: %s", result.ID, result.Message)
 	case result.WaitingForNode != "":
 		return fmt.Sprintf("instance %s %s as soon as node %s is back", result.ID, doing, result.WaitingForNode)
 	}

@@ -181,7 +181,7 @@ func (d *deletion) stops(ctx context.Context, group string) string {
 	if err != nil || len(planned.Stop) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %s: %s", stopping(len(planned.Stop)), strings.Join(planned.Stop, ", "))
+	return fmt.Sprintf("; %s: %s", stopping(len(planned.Stop)), command.FirstNames(planned.Stop))
 }
 
 func stopping(n int) string {
@@ -208,7 +208,7 @@ func (d *deletion) explain(ctx context.Context, err error, id string) error {
 	return err
 }
 
-// dryRun shows what a deletion would do. Where the server has no dry run, it shows that the object exists.
+// dryRun shows what a deletion would do. For a kind without a dry run it only reads the object.
 func (d *deletion) dryRun(ctx context.Context, name, id string) (any, []string, error) {
 	lines := []string{fmt.Sprintf("dry run: %s %s would be deleted", d.kind.Name, name)}
 	if d.kind.NoDeleteDryRun {

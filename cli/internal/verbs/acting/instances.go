@@ -21,8 +21,11 @@ const notEnded = "kill"
 // goalRunning is the goal of verbs that begin a new generation.
 const goalRunning = "running"
 
-// reasonSleeping is the reason of an instance that sleeps.
-const reasonSleeping = "SLEEPING"
+// The reasons that the verbs look at: an instance sleeps, or its data was on a node that was deleted.
+const (
+	reasonSleeping = "SLEEPING"
+	reasonDataLost = "DataLost"
+)
 
 // instanceVerb is a verb that acts on instances.
 type instanceVerb struct {
@@ -41,99 +44,6 @@ type instanceVerb struct {
 	group func(ctx context.Context, run *instanceRun, name string) error
 	// one acts on one instance.
 	one func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error)
-}
-
-func instanceVerbs() []instanceVerb {
-	return []instanceVerb{
-		{
-			name: "start", bulk: "start", doing: "starts", goal: goalRunning, group: startGroup,
-			short: "Start stopped instances, or more instances of a group",
-			long: `An instance that has ended starts again under its name, as its next generation, with the newest versions of its
-templates and the settings of its group. One that runs is not changed. start group starts additional instances.`,
-			example: `orrery start lobby-1
-orrery start lobby-1 lobby-2 --wait --timeout 2m
-orrery start group lobby --count 2
-orrery start --group lobby --yes`,
-			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
-				return run.client.StartInstance(ctx, name, &orrery.StartInstanceParams{DiscardData: run.options.discardData})
-			},
-		},
-		{
-			name: "stop", bulk: "stop", doing: "is stopping", goal: "stopped",
-			short: "Stop instances",
-			long: `The stop command of the group is written to the console. Its stop signal follows, and at last a kill. If the group is
-then below its minimum, it starts another instance. To run fewer instances, scale the group.`,
-			example: `orrery stop lobby-1
-orrery stop instance/lobby-1 --wait --timeout 2m
-orrery stop --group lobby --yes
-orrery stop -l mode=duels --dry-run`,
-			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
-				return run.client.StopInstance(ctx, name)
-			},
-		},
-		{
-			name: "restart", bulk: "restart", doing: "restarts", goal: goalRunning, group: restartGroup,
-			short: "Restart instances, or the instances of a group one after another",
-			long: `A restart applies the newest versions of the templates and the settings of the group. restart group replaces the
-instances of the group one after another, as a deployment; restart --group restarts all of them at once.`,
-			example: `orrery restart lobby-1
-orrery restart group lobby --wait --timeout 5m
-orrery restart --group lobby --yes`,
-			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
-				return run.client.RestartInstance(ctx, name)
-			},
-		},
-		{
-			name: "kill", aliases: []string{"force-stop"}, bulk: "kill", doing: "is being killed", goal: "stopped",
-			short: "Kill instances at once, without saving",
-			example: `orrery kill lobby-1
-orrery kill --node node-1 --yes`,
-			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
-				return run.client.ForceStopInstance(ctx, name)
-			},
-		},
-		{
-			name: "freeze", doing: "is frozen",
-			short: "Keep instances as they are: not stopped as surplus, not restarted",
-			example: `orrery freeze lobby-1
-orrery freeze --group lobby --yes`,
-			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
-				return run.client.FreezeInstance(ctx, name)
-			},
-		},
-		{
-			name: "unfreeze", doing: "is not frozen",
-			short: "End a freeze",
-			example: `orrery unfreeze lobby-1
-orrery unfreeze --all --yes`,
-			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
-				return run.client.UnfreezeInstance(ctx, name)
-			},
-		},
-		{
-			name: "sleep", doing: "falls asleep", goal: "asleep",
-			short: "Put instances without players to sleep",
-			long:  "A sleeping instance keeps its place, its name, its node and its ports, but no memory. It wakes when it is needed.",
-			selects: func(r orrery.BulkInstanceResult) bool {
-				return r.State == "RUNNING"
-			},
-			example: `orrery sleep lobby-1
-orrery sleep --group lobby --dry-run`,
-			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
-				return run.client.SleepInstance(ctx, name)
-			},
-		},
-		{
-			name: "wake", doing: "wakes", goal: goalRunning,
-			short:   "Wake sleeping instances",
-			selects: func(r orrery.BulkInstanceResult) bool { return r.State == "STOPPED" },
-			example: `orrery wake lobby-1 --wait --timeout 1m
-orrery wake --group lobby --yes`,
-			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
-				return run.client.WakeInstance(ctx, name)
-			},
-		},
-	}
 }
 
 // instanceOptions are the flags of a verb that acts on instances.
@@ -228,6 +138,8 @@ func sentence(v instanceVerb, answer *orrery.InstanceActionResponse) string {
 	id := answer.Instance.ID
 	text := fmt.Sprintf("instance %s %s", id, v.doing)
 	switch {
+	case !answer.Changed && answer.Instance.Reason == reasonDataLost:
+		text = fmt.Sprintf("instance %s waits for its data (%s); orrery start %s --discard-data starts it without", id, answer.Instance.Message, id)
 	case !answer.Changed:
 		text = fmt.Sprintf("instance %s: nothing to do, it is %s (%s)", id, strings.ToLower(answer.Instance.State), answer.Instance.Message)
 	case v.name == "start":
@@ -340,16 +252,12 @@ func (r *instanceRun) before(ctx context.Context) (map[string]orrery.Instance, e
 	return found, nil
 }
 
-// each acts on several instances with one request for each, because the server has none for all of them.
+// each acts on several instances with one request for each, because the route for several does not have the verb.
 func (r *instanceRun) each(ctx context.Context) error {
 	s := &r.options.selection
-	planned, err := r.client.UpdateInstancesInBulkDryRun(ctx, s.Instances(notEnded), &orrery.UpdateInstancesInBulkParams{Parallel: s.Parallel})
+	results, err := r.selected(ctx)
 	if err != nil {
 		return err
-	}
-	results := planned.Data
-	if s.ByFlags() && r.verb.selects != nil {
-		results = slices.DeleteFunc(results, func(result orrery.BulkInstanceResult) bool { return !r.verb.selects(result) })
 	}
 	if len(results) == 0 {
 		r.app.Notef("no instance to %s", r.verb.name)
@@ -370,6 +278,26 @@ func (r *instanceRun) each(ctx context.Context) error {
 		return err
 	}
 	return r.onEach(ctx, results)
+}
+
+// selected returns the instances that each acts on. The server is asked only if it knows more than their names.
+func (r *instanceRun) selected(ctx context.Context) ([]orrery.BulkInstanceResult, error) {
+	s := &r.options.selection
+	if !s.ByFlags() && !s.DryRun {
+		var named []orrery.BulkInstanceResult
+		for _, name := range s.Names {
+			named = append(named, orrery.BulkInstanceResult{ID: name})
+		}
+		return named, nil
+	}
+	planned, err := r.client.UpdateInstancesInBulkDryRun(ctx, s.Instances(notEnded), &orrery.UpdateInstancesInBulkParams{Parallel: s.Parallel})
+	if err != nil {
+		return nil, err
+	}
+	if !s.ByFlags() || r.verb.selects == nil {
+		return planned.Data, nil
+	}
+	return slices.DeleteFunc(planned.Data, func(result orrery.BulkInstanceResult) bool { return !r.verb.selects(result) }), nil
 }
 
 // onEach acts on one instance after the other.
@@ -428,7 +356,7 @@ func (r *instanceRun) follow(ctx context.Context, targets []progress.Target) err
 		return nil
 	}
 	return waitAll(ctx, r.app, r.client, progress.Options{
-		Targets: targets, Goal: r.verb.goal, Afterwards: "the server continues with what was requested",
+		Targets: targets, Goal: r.verb.goal, Afterwards: "the server continues",
 	})
 }
 

@@ -103,7 +103,7 @@ func beginMove(ctx context.Context, a *app.App, client *orrery.Client, o *moveOp
 	})
 }
 
-// copyRefresh is how often the number of copied bytes is read. No event tells of it.
+// copyRefresh is how often the number of copied bytes is read. No event reports it.
 const copyRefresh = 2 * time.Second
 
 func cancelMove(ctx context.Context, a *app.App, client *orrery.Client, o *moveOptions, name string) error {
