@@ -81,6 +81,7 @@ func (b *besieged) furnish() {
 		{"POST /api/v1/users", `{"username":"vera","password":"correct horse","role":"VIEWER"}`},
 		{"POST /api/v1/roles", `{"name":"GUARD","permissions":[]}`},
 		{"PUT /api/v1/quotas/acme", creates["PUT /api/v1/quotas/:name"]},
+		{"PUT /api/v1/applied/role/GUARD", creates["PUT /api/v1/applied/:kind/:name"]},
 		{"PUT /api/v1/schedules/nightly", creates["PUT /api/v1/schedules/:name"]},
 		{"PUT /api/v1/overlays/evening", creates["PUT /api/v1/overlays/:name"]},
 		{"PUT /api/v1/notices/ops", creates["PUT /api/v1/notices/:name"]},
@@ -109,6 +110,7 @@ func (b *besieged) furnish() {
 		"/api/v1/users/:name": "vera", "/api/v1/history/user/:name": "vera", "/api/v1/roles/:name": "GUARD", "/api/v1/history/role/:name": "GUARD",
 		"/api/v1/schedules/:name": "nightly", "/api/v1/history/schedule/:name": "nightly", "/api/v1/overlays/:name": "evening", "/api/v1/history/overlay/:name": "evening",
 		"/api/v1/notices/:name": "ops", "/api/v1/history/notice/:name": "ops",
+		"/api/v1/applied/:kind": "role", "/api/v1/applied/:kind/:name": "GUARD",
 		"/api/v1/quotas/:name": "acme", "/api/v1/history/quota/:name": "acme", "/api/v1/secrets/:name": "key", "/api/v1/history/secret/:name": "key",
 		"/api/v1/template-sources/:name": "repo", "/api/v1/history/template-source/:name": "repo", "/api/v1/networks/:name": "net",
 		"/api/v1/catalog/:platform": "paper", "/api/v1/catalog/:platform/versions/:version": "1.21", "/api/v1/history/catalog/:name": "paper",
@@ -128,6 +130,7 @@ var creates = map[string]string{
 	"POST /api/v1/templates":                  `{"name":"one"}`,
 	"POST /api/v1/catalog/:platform/versions": `{"version":"1.21","downloadUrl":"https://host/paper.jar","sha256":"` + strings.Repeat("0", 64) + `"}`,
 	"PUT /api/v1/quotas/:name":                `{"selector":{"tenant":"acme"},"limit":{"instances":1}}`,
+	"PUT /api/v1/applied/:kind/:name":         `{"document":{"permissions":[]}}`,
 	"PUT /api/v1/schedules/:name":             `{"group":"lobby","action":"stop","cron":"0 0 29 2 *"}`,
 	"PUT /api/v1/overlays/:name":              `{"groups":["lobby"],"from":"2099-01-01T00:00:00Z","until":"2099-01-02T00:00:00Z","overlay":{"maintenance":true}}`,
 	"POST /api/v1/notices":                    `{"name":"one","url":"http://localhost:1/x","events":["*"],"enabled":false}`,
@@ -447,6 +450,7 @@ func TestOfTenParallelCreatesOfOneNameOneMakesIt(t *testing.T) {
 		"POST /api/v1/templates/import":                {archive, archiveHeader},
 		"POST /api/templates/:group/:name/files/*path": {"text", []string{"Content-Type", "text/plain"}},
 	}
+	b.do("POST", "/api/v1/roles", `{"name":"TWO","permissions":[]}`).want(201) // which documents can be applied for
 	for _, r := range b.routes() {
 		name := r.Method + " " + r.Path
 		upload, uploaded := uploads[name]

@@ -41,6 +41,7 @@ var replaced = map[string][2]string{
 	"DELETE /api/v1/templates/:name/files":        {"path=a", ""},
 	"PATCH /api/v1/roles/:name":                   {"", `{"permissions":[]}`},
 	"PUT /api/v1/templates/:name/variables":       {"", `[]`},
+	"PUT /api/v1/applied/:kind/:name":             {"", `{"document":{}}`},
 	"PUT /api/v1/networks/:name":                  {"", `{"lobbyGroup":"lobby"}`},
 	"PATCH /api/v1/admin/cors/origins":            {"", `{"action":"add","origin":"https://a.example"}`},
 	"PATCH /api/v1/admin/network/allowed-subnets": {"", `{"action":"add","cidr":"127.0.0.0/8"}`},

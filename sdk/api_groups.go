@@ -118,7 +118,7 @@ func (c *Client) UpdateGroupDryRun(ctx context.Context, name string, body Patch,
 	return object[GroupDryRun](ctx, c, Request{Method: http.MethodPatch, Path: "/api/v1/groups/" + url.PathEscape(name), Body: body}.with(params).dryRun())
 }
 
-// DeleteGroup deletes a group and stop its instances.
+// DeleteGroup deletes a group and stops its instances.
 //
 // Refused while another group uses it as its parent or in dependsOn, or while a network uses it.
 // All its instances are stopped. The group is gone when they have stopped.

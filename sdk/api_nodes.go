@@ -623,20 +623,12 @@ type NodeOrPendingNode struct {
 	// Only in the response for a single node.
 	Instances []Instance `json:"instances,omitzero"`
 	// Only in the response for a single node while it is revoked.
-	Revoked   *NodeOrPendingNodeRevoked `json:"revoked,omitempty"`
-	TokenID   string                    `json:"tokenId,omitempty"`
-	ExpiresAt *time.Time                `json:"expiresAt,omitempty"`
+	Revoked   *NodeRevoked `json:"revoked,omitempty"`
+	TokenID   string       `json:"tokenId,omitempty"`
+	ExpiresAt *time.Time   `json:"expiresAt,omitempty"`
 }
 
 func (v *NodeOrPendingNode) setETag(tag string) { v.ETag = tag }
-
-// NodeOrPendingNodeRevoked is the field revoked of NodeOrPendingNode. Only in the response for a
-// single node while it is revoked.
-type NodeOrPendingNodeRevoked struct {
-	Until time.Time          `json:"until"`
-	By    string             `json:"by"`
-	Left  RemainingInstances `json:"left"`
-}
 
 // NodeRevoked is the field revoked of Node. Only in the response for a single node while it is
 // revoked.

@@ -1,10 +1,12 @@
 package orrery
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -372,7 +374,11 @@ func (s *socket) read(ctx context.Context) (m attachMessage, err error) {
 	case err != nil:
 		return m, s.lost(err)
 	}
-	if err := json.Unmarshal(data, &m); err != nil {
+	err = json.NewDecoder(bytes.NewReader(data)).Decode(&m)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the library returns a cut message like a whole one
+		return m, s.lost(io.ErrUnexpectedEOF)
+	case err != nil:
 		return m, fmt.Errorf("the console sent a message that is not understood: %w", err)
 	}
 	return m, nil

@@ -135,16 +135,6 @@ type Request struct {
 	Body any
 }
 
-// Content is a body that is not JSON.
-type Content struct {
-	// Type is the media type.
-	Type string
-	// Open returns the bytes from the start. It is called for each attempt.
-	Open func() (io.ReadCloser, error)
-	// Size is the number of bytes; 0 if unknown.
-	Size int64
-}
-
 // Call sends a request and decodes the JSON answer into the value that into points at. A nil into
 // discards the answer. It returns *Error if the gateway refused, and *UnreachableError if none
 // answered.
@@ -249,6 +239,10 @@ func (c *Client) failureOf(ctx context.Context, address *url.URL, response *http
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	var unreadable *contentError
+	if errors.As(err, &unreadable) {
+		return unreadable
+	}
 	c.advance(address)
 	return &UnreachableError{Address: address.String(), Err: cause(err)}
 }
@@ -274,7 +268,9 @@ func (c *Client) send(ctx context.Context, address *url.URL, request Request, bo
 	}
 	r.Header = request.Header.Clone()
 	if body != nil {
-		if r.Body, err = body.Open(); err != nil {
+		// With GetBody, net/http itself repeats a request that met a connection which had just ended.
+		r.GetBody = body.open
+		if r.Body, err = body.open(); err != nil {
 			return nil, err
 		}
 		r.ContentLength = body.Size

@@ -71,7 +71,7 @@ type ConsoleEnd struct {
 	Message string `json:"message"`
 	// Generation counts the starts of the instance.
 	Generation int64 `json:"generation"`
-	// ExitCode is that of the process; nil if there was none or it is not known.
+	// ExitCode is that of the process; nil if it is unknown or no process ran.
 	ExitCode *int `json:"exitCode"`
 }
 
@@ -174,7 +174,7 @@ func (p *consolePosition) connected(data []byte) error {
 	return nil
 }
 
-// consoleEventOf returns the event of a frame; one without a kind if it has none.
+// consoleEventOf returns the event of a frame. A frame without an event gives an event without a kind.
 func consoleEventOf(f frame) (e ConsoleEvent, err error) {
 	if !f.hasData {
 		return e, nil

@@ -77,8 +77,8 @@ func TestAConsoleStaysWithItsInstance(t *testing.T) {
 	t.Parallel()
 	handler, _ := script(
 		func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		answer("event: connected\ndata: {\"instanceId\":\"uid-1\"}\n\n", false),
-		answer("event: connected\ndata: {\"instanceId\":\"uid-1\"}\n\nid: 4\ndata: b25l\n\n", false),
+		sendFrames("event: connected\ndata: {\"instanceId\":\"uid-1\"}\n\n", false),
+		sendFrames("event: connected\ndata: {\"instanceId\":\"uid-1\"}\n\nid: 4\ndata: b25l\n\n", false),
 		printing)
 	handler, requests := recorded(handler)
 	err := checkTranscript(transcript(connect(t, serve(t, handler)).Console(bounded(t), "lobby/1", ConsoleOptions{Lines: 7})))
@@ -115,8 +115,8 @@ func TestAConsoleReportsWhatItSkips(t *testing.T) {
 	t.Parallel()
 	skipped := "event: suppressed\nid: 900\ndata: {\"message\":\"suppressed 12 lines\",\"lines\":12,\"from\":4,\"to\":900}\n\n"
 	handler, requests := script(
-		answer("id: 4\ndata: b25l\n\nid: 4\ndata: b25l\n\n"+skipped, false),
-		answer(skipped+"event: later\ndata: x\n\nevent: waiting\ndata: {\"message\":\"the node is away\"}\n\n"+
+		sendFrames("id: 4\ndata: b25l\n\nid: 4\ndata: b25l\n\n"+skipped, false),
+		sendFrames(skipped+"event: later\ndata: x\n\nevent: waiting\ndata: {\"message\":\"the node is away\"}\n\n"+
 			"id: 5\ndata:\n\nevent: end\nid: 5-end\ndata: {\"state\":\"\",\"message\":\"the record is gone\"}\n\n", true))
 	var got []string
 	for e, err := range connect(t, serve(t, handler)).Console(bounded(t), "uid-1", ConsoleOptions{}) {
@@ -138,7 +138,7 @@ func TestAConsoleThatIsNotUnderstoodEndsWithAnError(t *testing.T) {
 		"id: x\ndata: b25l\n\n", "id: 4\ndata: ???\n\n", "event: end\nid: 4-end\ndata: x\n\n", "event: waiting\ndata: x\n\n",
 		"event: connected\ndata: {}\n\n",
 	} {
-		handler, requests := script(answer(text, true))
+		handler, requests := script(sendFrames(text, true))
 		_, _, err := transcript(connect(t, serve(t, handler)).Console(bounded(t), "uid-1", ConsoleOptions{}))
 		if err == nil || errors.Is(err, context.DeadlineExceeded) || requests.Load() != 1 {
 			t.Errorf("%q: %v", text, err)

@@ -11,6 +11,12 @@
 //	})
 //	group, err := client.GetGroup(ctx, "lobby")
 //
+// Optional fields of requests are pointers, so that absent and zero differ: new("text") makes one.
+// PATCH methods take a Patch, in which null has a meaning. A list method returns one Page; the method
+// whose name begins with All iterates over all pages. A method whose name ends in DryRun changes
+// nothing and returns what the other one would do. IfMatch with the ETag of an object that was read
+// refuses a change if somebody else changed the object since.
+//
 // Errors of a gateway are *Error. Use errors.Is with ErrNotFound and the other sentinels to
 // decide by their kind.
 //

@@ -44,7 +44,7 @@ type Event struct {
 	Type string
 	// Sequence is the revision of the change; 0 for live events.
 	Sequence int64
-	// Time is the timestamp of the event; zero if its type has none.
+	// Time is the timestamp of the event. It is zero for types without one.
 	Time time.Time
 	// Data is the whole event, a JSON object.
 	Data json.RawMessage
@@ -53,8 +53,8 @@ type Event struct {
 // Events returns the events of the cluster as they happen.
 //
 // The sequence reconnects by itself, at any gateway, and has each event with an ID exactly once and in
-// order. Where that is impossible, it has an event of type ResyncRequired and continues with new
-// events. It ends only with an error: that of ctx, or *Error if a gateway refuses for good, for example
+// order. If a gateway no longer has some events, an event of type ResyncRequired is in their place. The
+// sequence ends only with an error: that of ctx, or *Error if a gateway refuses for good, for example
 // because the token is no longer valid.
 func (c *Client) Events(ctx context.Context, o EventsOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {

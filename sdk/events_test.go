@@ -31,8 +31,8 @@ func ids(events []Event) string {
 	return strings.Join(all, " ")
 }
 
-// answer answers a request with a text, and then ends, or holds the connection.
-func answer(text string, last bool) http.HandlerFunc {
+// sendFrames answers a request with a text, and then ends, or holds the connection.
+func sendFrames(text string, last bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		begin(w)
 		send(w, text)
@@ -53,7 +53,7 @@ func recorded(next http.HandlerFunc) (http.HandlerFunc, <-chan *http.Request) {
 
 func TestAnEventHasItsFields(t *testing.T) {
 	t.Parallel()
-	handler, requests := recorded(answer("event: connected\ndata: {}\n\n"+
+	handler, requests := recorded(sendFrames("event: connected\ndata: {}\n\n"+
 		"event: message\nid: 7-1\ndata: {\"type\":\"GROUP_CREATED\",\"sequence\":7,\"groupName\":\"lobby\"}\n\n"+
 		"event: message\ndata: {\"type\":\"NODE_CACHE_STATUS\",\"timestamp\":\"2026-01-02T15:04:05.5Z\"}\n\n"+
 		"event: later\ndata: not for this client\n\n"+
@@ -81,8 +81,8 @@ func TestAnEventHasItsFields(t *testing.T) {
 func TestAStreamThatBeganNowResumesWhereItBegan(t *testing.T) {
 	t.Parallel()
 	handler, _ := script(
-		answer("event: connected\ndata: {\"latestSequence\":9,\"clusterId\":\"c1\"}\n\n", false),
-		answer("event: connected\ndata: {\"latestSequence\":12,\"clusterId\":\"c1\"}\n\nid: 10\ndata: {}\n\n", true))
+		sendFrames("event: connected\ndata: {\"latestSequence\":9,\"clusterId\":\"c1\"}\n\n", false),
+		sendFrames("event: connected\ndata: {\"latestSequence\":12,\"clusterId\":\"c1\"}\n\nid: 10\ndata: {}\n\n", true))
 	handler, requests := recorded(handler)
 	var steps []string
 	got := collect(t, connect(t, serve(t, handler)), EventsOptions{
@@ -102,8 +102,8 @@ func TestAStreamThatBeganNowResumesWhereItBegan(t *testing.T) {
 func TestRepeatedEventsAreDropped(t *testing.T) {
 	t.Parallel()
 	handler, _ := script(
-		answer("id: 10-1\ndata: {}\n\nid: 10-2\ndata: {}\n\nid: 10-2\ndata: {}\n\n: keep-alive\nid: 12\n\n", false),
-		answer("id: 10-2\ndata: {}\n\nid: 11\ndata: {}\n\nid: 12\ndata: {}\n\nid: 13-1\ndata: {}\n\ndata: {}\n\nid: odd\ndata: {}\n\nid: odd\ndata: {}\n\nid: 13-2\ndata: {}\n\n", true))
+		sendFrames("id: 10-1\ndata: {}\n\nid: 10-2\ndata: {}\n\nid: 10-2\ndata: {}\n\n: keep-alive\nid: 12\n\n", false),
+		sendFrames("id: 10-2\ndata: {}\n\nid: 11\ndata: {}\n\nid: 12\ndata: {}\n\nid: 13-1\ndata: {}\n\ndata: {}\n\nid: odd\ndata: {}\n\nid: odd\ndata: {}\n\nid: 13-2\ndata: {}\n\n", true))
 	got := collect(t, connect(t, serve(t, handler)), EventsOptions{After: "10-1"}, "13-2")
 	if ids(got) != "10-2 13-1  odd 13-2" {
 		t.Errorf("got %q", ids(got))
@@ -114,11 +114,11 @@ func TestAfterAResyncEventsContinueAtItsPosition(t *testing.T) {
 	t.Parallel()
 	resync := "event: message\nid: 5\ndata: {\"type\":\"RESYNC_REQUIRED\",\"sequence\":5}\n\n"
 	handler, _ := script(
-		answer("event: connected\ndata: {\"clusterId\":\"old\"}\n\nid: 100\ndata: {}\n\n", false),
+		sendFrames("event: connected\ndata: {\"clusterId\":\"old\"}\n\nid: 100\ndata: {}\n\n", false),
 		// The gateway of a restored cluster is lost before it said that events are missing.
-		answer("event: connected\ndata: {\"clusterId\":\"new\"}\n\n"+resync[:20], false),
-		answer("event: connected\ndata: {\"clusterId\":\"new\"}\n\n"+resync+"id: 6\ndata: {}\n\n", false),
-		answer("event: connected\ndata: {\"clusterId\":\"new\"}\n\nid: 7\ndata: {}\n\n", true))
+		sendFrames("event: connected\ndata: {\"clusterId\":\"new\"}\n\n"+resync[:20], false),
+		sendFrames("event: connected\ndata: {\"clusterId\":\"new\"}\n\n"+resync+"id: 6\ndata: {}\n\n", false),
+		sendFrames("event: connected\ndata: {\"clusterId\":\"new\"}\n\nid: 7\ndata: {}\n\n", true))
 	handler, requests := recorded(handler)
 	got := collect(t, connect(t, serve(t, handler)), EventsOptions{}, "7")
 	if ids(got) != "100 5 6 7" || got[1].Type != ResyncRequired || got[1].Sequence != 5 {
@@ -135,7 +135,7 @@ func TestAfterAResyncEventsContinueAtItsPosition(t *testing.T) {
 func TestAnEventThatIsNoObjectEndsTheStream(t *testing.T) {
 	t.Parallel()
 	for what, text := range map[string]string{"event 3 is not": "id: 3\ndata: {cut\n\n", "does not begin": "event: connected\ndata: x\n\n"} {
-		for _, err := range connect(t, serve(t, answer(text, true))).Events(bounded(t), EventsOptions{}) {
+		for _, err := range connect(t, serve(t, sendFrames(text, true))).Events(bounded(t), EventsOptions{}) {
 			if err == nil || !strings.Contains(err.Error(), what) {
 				t.Errorf("%v", err)
 			}

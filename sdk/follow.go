@@ -76,7 +76,7 @@ func curable(err error) bool {
 	return false
 }
 
-// subscription is the part of a stream of server-sent events that depends on what it carries. It
+// subscription makes the requests of a stream of server-sent events and processes its frames. It
 // survives its connections and knows the position.
 type subscription interface {
 	// request returns the request that continues after the last accepted frame.

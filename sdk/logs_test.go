@@ -55,7 +55,7 @@ func TestALogIsNeitherLostNorRepeatedWhereverAConnectionIsCut(t *testing.T) {
 
 func TestARecordHasItsFields(t *testing.T) {
 	t.Parallel()
-	handler, requests := recorded(answer(record(3), true))
+	handler, requests := recorded(sendFrames(record(3), true))
 	for e, err := range connect(t, serve(t, handler)).NodeLogs(bounded(t), "node/1", LogsOptions{Level: "WARN", Logger: "a", Tail: -1}) {
 		if err != nil || e.Gap || e.Seq != 3 || !e.Time.Equal(time.UnixMilli(1767366245500)) || e.Level != "WARN" || e.Logger != "a/b" ||
 			e.Process != "gateway-1" || e.Message != "m" || e.Error != "e" || e.Attributes["k"] != "v" {
@@ -70,7 +70,7 @@ func TestARecordHasItsFields(t *testing.T) {
 
 func TestAfterAGapRecordsOfAClockThatIsBehindAreNotDropped(t *testing.T) {
 	t.Parallel()
-	handler, _ := script(answer(record(50)+record(50)+gap, false), answer(gap+record(7)+record(8), true))
+	handler, _ := script(sendFrames(record(50)+record(50)+gap, false), sendFrames(gap+record(7)+record(8), true))
 	handler, requests := recorded(handler)
 	got, err := records(connect(t, serve(t, handler)).SystemLogs(bounded(t), LogsOptions{Tail: 9}), 8)
 	if err != nil || got != "50 0 0 7 8" {

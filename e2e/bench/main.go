@@ -55,6 +55,7 @@ var families = []family{
 	{"fleet100k", measureLargeFleet},
 	{"template", measureTemplate},
 	{"content", measureContent},
+	{"cli", measureCLI},
 }
 
 // bench is the common state of the families.

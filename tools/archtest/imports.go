@@ -64,14 +64,18 @@ func eachImport(p *pkg, visit func(f *file, i imported)) {
 	}
 }
 
-func libsStandAlone(p *pkg, found func(*file, int, string)) {
-	if p.module != "libs" {
-		return
-	}
-	for _, f := range p.files {
-		for _, i := range f.imports {
-			if dir, ours := own(i.path); ours && !within(dir, "libs") {
-				found(f, i.line, "imports "+i.path)
+// moduleImports finds imports of the module, also in its tests, that are ours but not of an allowed
+// module.
+func moduleImports(module string, allowed ...string) func(*pkg, func(*file, int, string)) {
+	return func(p *pkg, found func(*file, int, string)) {
+		if p.module != module {
+			return
+		}
+		for _, f := range p.files {
+			for _, i := range f.imports {
+				if dir, ours := own(i.path); ours && !within(dir, allowed...) {
+					found(f, i.line, "imports "+i.path)
+				}
 			}
 		}
 	}

@@ -2,11 +2,12 @@ package main
 
 import (
 	"fmt"
+	"go/ast"
 	"slices"
 	"strings"
 )
 
-// maxLines is how many lines a package may have without its tests.
+// maxLines is how many lines a package may have without its tests and generated files.
 const maxLines = 3000
 
 // maxEntries is how many folders and files an internal folder may have.
@@ -20,7 +21,7 @@ func packageSize(p *pkg, found func(*file, int, string)) {
 	lines := 0
 	var first *file
 	for _, f := range p.files {
-		if f.test {
+		if f.test || ast.IsGenerated(f.syntax) {
 			continue
 		}
 		if first == nil {

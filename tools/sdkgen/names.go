@@ -89,15 +89,16 @@ func sentence(method, summary string) string {
 	if rest != "" {
 		out += " " + rest
 	}
-	for _, and := range []string{" and ", " or "} { // "Add or remove an origin", "Create and activate a version"
-		before, after, ok := strings.Cut(out, and)
-		verb, object, _ := strings.Cut(after, " ")
-		if ok && strings.Count(before, " ") == 1 {
-			out = before + and + thirdPerson(verb) + " " + object
+	for _, verb := range secondVerbs {
+		for _, and := range []string{" and ", " or "} {
+			out = strings.Replace(out, and+verb+" ", and+thirdPerson(verb)+" ", 1)
 		}
 	}
 	return strings.TrimSuffix(out, ".") + "."
 }
+
+// secondVerbs are the verbs that summaries have after "and" and "or".
+var secondVerbs = []string{"activate", "remove", "replace", "stop"}
 
 // thirdPerson returns the third person of a verb.
 func thirdPerson(verb string) string {

@@ -91,11 +91,14 @@ func callsOf(doc *document) ([]call, error) {
 	return out, nil
 }
 
+// emptyArea has the lists of objects that do not exist yet. They are always empty.
+const emptyArea = "later"
+
 func callsAt(doc *document, area string, path pair[item]) ([]call, error) {
 	var out []call
 	tagged := strings.HasSuffix(path.name, "}")
 	err := operations(path.value, func(method string, o *operation) error {
-		if o.Later {
+		if o.Later || area == emptyArea {
 			return nil
 		}
 		c := call{operation: o, area: area, path: path.name, method: method}
@@ -138,7 +141,7 @@ func (c call) sent() (media string, s *schema) {
 
 func (c *client) markCall(call call) error {
 	if media, s := call.sent(); media == jsonMedia && call.method != "patch" {
-		if err := c.mark(s, c.types.sent); err != nil {
+		if err := c.mark(s, true); err != nil {
 			return err
 		}
 	}
@@ -150,7 +153,7 @@ func (c *client) markCall(call call) error {
 		if items := c.doc.page(s); items != nil {
 			s = items
 		}
-		if err := c.mark(s, c.received); err != nil {
+		if err := c.mark(s, false); err != nil {
 			return err
 		}
 	}

@@ -80,6 +80,8 @@ type schema struct {
 	WriteOnly   bool              `json:"writeOnly"`
 	Default     json.RawMessage   `json:"default"`
 	Minimum     *float64          `json:"minimum"`
+	// owner is the schema that has this one as a property; empty if that has no name.
+	owner string
 }
 
 func (s *schema) requires(field string) bool { return slices.Contains(s.Required, field) }
@@ -197,6 +199,9 @@ func load(fsys fs.FS) (*document, error) {
 		err := read(fsys, file, &part)
 		for schema, s := range part {
 			d.schemas[schema], d.home[schema] = s, name
+			for _, p := range s.Properties {
+				p.value.owner = schema
+			}
 		}
 		return err
 	})
@@ -242,7 +247,8 @@ func (d *document) parameter(p *parameter) (*parameter, error) {
 	return target, nil
 }
 
-// schema returns a schema by name. A schema that extends another one has the properties of that.
+// schema returns a schema by name, the same for each call. A schema that extends another one has the
+// properties of that.
 func (d *document) schema(name string) (*schema, error) {
 	s, ok := d.schemas[name]
 	if !ok {
@@ -260,5 +266,6 @@ func (d *document) schema(name string) (*schema, error) {
 	if s.Description != "" {
 		extended.Description = s.Description
 	}
+	d.schemas[name] = &extended
 	return &extended, nil
 }

@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// shape says how a Go type shows that it has no value.
+// shape says how a Go type shows that it has no value. The zero shape is a scalar, whose zero value
+// is a value too.
 type shape int
 
 const (
-	// scalar has a zero value that is a value too.
-	scalar shape = iota
 	// object is a struct.
-	object
+	object shape = iota + 1
 	// collection is nil if it is absent or null: a slice, a map or raw JSON.
 	collection
 )
@@ -45,6 +44,7 @@ type definition struct {
 	fields              []field
 	// tagged types remember the ETag of the answer.
 	tagged bool
+	source *schema
 }
 
 type field struct{ name, typ, tag, comment string }
@@ -60,8 +60,15 @@ type usage struct {
 	origin string
 }
 
-func (u usage) within(field string) usage {
-	return usage{name: u.name + goName(field), area: u.area, request: u.request, origin: "the field " + field + " of " + u.name}
+// property returns the usage of a property of a struct. A union and a schema that extends another
+// one share the types of properties with the owner of these.
+func (t *types) property(p pair[*schema], u usage) usage {
+	u.origin = "the field " + p.name + " of " + u.name
+	if owner := p.value.owner; owner != "" {
+		u.name, u.area, u.request = goName(owner), t.doc.home[owner], t.sent[owner]
+	}
+	u.name += goName(p.name)
+	return u
 }
 
 // element returns the usage of the elements of a list or map.
@@ -81,11 +88,15 @@ type types struct {
 	defined        map[string]*definition
 }
 
-// mark notes the schemas that s refers to as sent or received. It skips fields that do not occur in
-// that direction.
-func (t *types) mark(s *schema, marked map[string]bool) error {
+// mark notes the schemas that s refers to as sent in requests, or as received. It skips fields that
+// do not occur in that direction.
+func (t *types) mark(s *schema, request bool) error {
 	if s == nil {
 		return nil
+	}
+	marked := t.received
+	if request {
+		marked = t.sent
 	}
 	if s.Ref != "" {
 		name := referred(s.Ref)
@@ -97,9 +108,8 @@ func (t *types) mark(s *schema, marked map[string]bool) error {
 		if err != nil {
 			return err
 		}
-		return t.mark(target, marked)
+		return t.mark(target, request)
 	}
-	request := reflect.ValueOf(marked).Pointer() == reflect.ValueOf(t.sent).Pointer()
 	inner := append([]*schema{s.Items, s.Extra.schema}, s.OneOf...)
 	for _, p := range s.Properties {
 		if request && !p.value.ReadOnly || !request && !p.value.WriteOnly {
@@ -107,7 +117,7 @@ func (t *types) mark(s *schema, marked map[string]bool) error {
 		}
 	}
 	for _, part := range inner {
-		if err := t.mark(part, marked); err != nil {
+		if err := t.mark(part, request); err != nil {
 			return err
 		}
 	}
@@ -192,25 +202,25 @@ func (t *types) named(name string, u usage) (goType, error) {
 	if len(s.Properties) == 0 {
 		return t.of(s, u)
 	}
-	out := goType{text: u.name, shape: object}
-	if t.defined[u.name] != nil {
-		return out, nil
-	}
-	return out, t.define(s, u, t.sent[name], t.received[name])
+	return goType{text: u.name, shape: object}, t.define(s, u, t.sent[name], t.received[name])
 }
 
 // define adds the struct of s. sent and received say in which directions it goes.
 func (t *types) define(s *schema, u usage, sent, received bool) error {
-	if other := t.defined[u.name]; other != nil {
+	other := t.defined[u.name]
+	if other != nil && other.source == s {
+		return nil
+	}
+	if other != nil {
 		return fmt.Errorf("type %s is needed twice: as %s, and for %s", u.name, u.origin, other.comment)
 	}
-	d := &definition{name: u.name, area: u.area, comment: typeComment(u, s.Description)}
+	d := &definition{name: u.name, area: u.area, comment: typeComment(u, s.Description), source: s}
 	t.defined[u.name] = d
 	for _, p := range s.Properties {
 		if p.value.ReadOnly && !received || p.value.WriteOnly && !sent {
 			continue
 		}
-		typ, err := t.of(p.value, u.within(p.name))
+		typ, err := t.of(p.value, t.property(p, u))
 		if err != nil {
 			return fmt.Errorf("%s.%s: %w", u.name, p.name, err)
 		}

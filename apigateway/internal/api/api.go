@@ -20,6 +20,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/accounts"
 	"github.com/orreryhq/orrery/apigateway/internal/api/allocations"
+	"github.com/orreryhq/orrery/apigateway/internal/api/applied"
 	"github.com/orreryhq/orrery/apigateway/internal/api/audit"
 	"github.com/orreryhq/orrery/apigateway/internal/api/catalog"
 	"github.com/orreryhq/orrery/apigateway/internal/api/crashes"
@@ -76,6 +77,7 @@ func Routes(cfg Config) []server.Route {
 			Operations: o, Auth: cfg.Auth, Templates: cfg.Templates, Settings: cfg.Settings, WithinName: cfg.WithinName, WithinPictures: cfg.WithinPictures,
 		}).Routes(),
 		allocations.New(o).Routes(),
+		applied.New(o).Routes(),
 		audit.New(o).Routes(),
 		catalog.New(catalog.Config{Operations: o, Hasher: cfg.Hasher, PinTime: cfg.PinTime}).Routes(),
 		crashes.New(o).Routes(),

@@ -21,6 +21,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops/accountops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/allocationops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/appliedops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/auditops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/catalogops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/clusterops"
@@ -79,6 +80,7 @@ type Operations struct {
 	*clusterops.Cluster
 	*scheduleops.Schedules
 	*noticeops.Notices
+	*appliedops.Applied
 	*auditops.Trail
 }
 
@@ -103,6 +105,7 @@ func New(cfg Config) *Operations {
 		Notices: noticeops.New(c, noticeops.Deps{
 			Seal: cfg.Seal, Types: cfg.EventTypes, Allowed: func() egress.Allowed { return egress.Parse(cfg.Settings().Egress) },
 		}),
-		Trail: auditops.New(c),
+		Applied: appliedops.New(c),
+		Trail:   auditops.New(c),
 	}
 }

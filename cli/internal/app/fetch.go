@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,8 +47,8 @@ func List(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group st
 		for name, values := range query {
 			q[name] = values
 		}
-		var body json.RawMessage
-		if err := client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: kind.ListPath(group), Query: q}, &body); err != nil {
+		body, _, err := read(ctx, client, kind.ListPath(group), q)
+		if err != nil {
 			return nil, err
 		}
 		found := rowsOf(body, kind)
@@ -60,7 +61,27 @@ func List(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group st
 	return rows, nil
 }
 
-// rowsOf returns the objects of a list.
+// read returns the JSON of a path, and the headers of the answer.
+func read(ctx context.Context, client *orrery.Client, path string, query url.Values) ([]byte, http.Header, error) {
+	response, err := client.Do(ctx, orrery.Request{Method: http.MethodGet, Path: path, Query: query})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer response.Body.Close()
+	var body bytes.Buffer
+	if response.ContentLength > 0 {
+		body.Grow(int(response.ContentLength) + bytes.MinRead)
+	}
+	if _, err := body.ReadFrom(response.Body); err != nil {
+		return nil, nil, fmt.Errorf("the answer of %s was cut: %w", client.Address(), err)
+	}
+	if !gjson.ValidBytes(body.Bytes()) {
+		return nil, nil, fmt.Errorf("the answer of %s is not JSON; is that an Orrery gateway?", client.Address())
+	}
+	return body.Bytes(), response.Header, nil
+}
+
+// rowsOf returns the objects of a list. They share the memory of body.
 func rowsOf(body []byte, kind *kinds.Kind) []output.Row {
 	data := gjson.ParseBytes(body)
 	if !data.IsArray() {
@@ -68,7 +89,7 @@ func rowsOf(body []byte, kind *kinds.Kind) []output.Row {
 	}
 	var rows []output.Row
 	data.ForEach(func(_, value gjson.Result) bool {
-		rows = append(rows, output.Row(value.Raw))
+		rows = append(rows, output.Row(body[value.Index:value.Index+len(value.Raw)]))
 		return true
 	})
 	return rows
@@ -93,16 +114,11 @@ func Get(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group, na
 		row, err := search(ctx, client, kind, group, name)
 		return row, "", err
 	}
-	var body json.RawMessage
-	response, err := client.Do(ctx, orrery.Request{Method: http.MethodGet, Path: kind.ObjectPath(group, name)})
+	body, header, err := read(ctx, client, kind.ObjectPath(group, name), nil)
 	if err != nil {
 		return nil, "", Suggest(ctx, client, err, kind, group, name)
 	}
-	defer response.Body.Close()
-	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
-		return nil, "", fmt.Errorf("%s %s: the answer was cut or is not JSON: %w", kind.Name, name, err)
-	}
-	return body, response.Header.Get("ETag"), nil
+	return body, header.Get("ETag"), nil
 }
 
 func search(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group, name string) (output.Row, error) {
@@ -149,4 +165,45 @@ func Suggest(ctx context.Context, client *orrery.Client, err error, kind *kinds.
 func notFound(kind *kinds.Kind, name string, names []string) error {
 	err := fmt.Errorf("there is no %s %q", strings.ReplaceAll(kind.Name, "-", " "), name)
 	return exit.With(exit.NotFound, err, DidYouMean(name, names, fmt.Sprintf("orrery get %s lists them", kind.Plural)))
+}
+
+// Delete deletes one object and returns what the server answered; nil if it answered nothing. query may be nil. If the
+// name does not exist, the error names similar ones.
+func Delete(ctx context.Context, client *orrery.Client, kind *kinds.Kind, name string, query url.Values) (output.Row, error) {
+	var body json.RawMessage
+	err := client.Call(ctx, orrery.Request{Method: http.MethodDelete, Path: kind.ObjectPath("", name), Query: query}, &body)
+	if err != nil {
+		return nil, Suggest(ctx, client, err, kind, "", name)
+	}
+	return body, nil
+}
+
+// Resolve returns the name of the object that the user calls name, which may be its title. Only kinds with titles are
+// looked up.
+func Resolve(ctx context.Context, client *orrery.Client, kind *kinds.Kind, name string) (string, error) {
+	if kind.Title == "" {
+		return name, nil
+	}
+	rows, err := List(ctx, client, kind, "", nil)
+	if err != nil {
+		return "", err
+	}
+	var titled []string
+	for _, row := range rows {
+		id := gjson.GetBytes(row, kind.NameField).String()
+		switch name {
+		case id:
+			return id, nil
+		case gjson.GetBytes(row, kind.Title).String():
+			titled = append(titled, id)
+		}
+	}
+	switch len(titled) {
+	case 0:
+		return "", notFound(kind, name, namesOf(rows, kind))
+	case 1:
+		return titled[0], nil
+	}
+	err = fmt.Errorf("%d %s are called %q", len(titled), kind.Plural, name)
+	return "", exit.With(exit.Usage, err, "name one of "+strings.Join(titled, ", "))
 }

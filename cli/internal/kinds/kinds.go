@@ -50,10 +50,24 @@ type Kind struct {
 	Filters []string
 	// Type is the SDK's type of an object. Its fields can be filtered and sorted by.
 	Type reflect.Type
+	// Request is the SDK's type of the fields that can be set, for kinds with documents.
+	Request reflect.Type
+	// KindField is the name in documents of the API's field kind, because documents have another kind.
+	KindField string
+	// Applied is the name of the kind in /api/v1/applied, for kinds with documents.
+	Applied string
+	// Post kinds are created by POST to the list, others by PUT of the object.
+	Post bool
+	// Patch kinds are changed by PATCH, others by PUT of all fields.
+	Patch bool
+	// UpperCase kinds have names in capitals, whatever the case is in a request.
+	UpperCase bool
 	// PageSize is the largest page; 0 means 500.
 	PageSize int
 	// Deletable kinds can be deleted by name.
 	Deletable bool
+	// NoDeleteDryRun kinds are deleted by a route without a dry run.
+	NoDeleteDryRun bool
 }
 
 // All returns all kinds, in the order in which help lists them.
@@ -103,11 +117,18 @@ func (k *Kind) InGroup() bool { return strings.Contains(k.Path, "{group}") }
 
 // Fields returns the JSON names of the fields of an object; nil if they are not known.
 func (k *Kind) Fields() []string {
-	if k.Type == nil {
+	return fieldsOf(k.Type)
+}
+
+// Writable returns the JSON names of the fields that can be set; nil for kinds without documents.
+func (k *Kind) Writable() []string { return fieldsOf(k.Request) }
+
+func fieldsOf(t reflect.Type) []string {
+	if t == nil {
 		return nil
 	}
 	var fields []string
-	for _, f := range reflect.VisibleFields(k.Type) {
+	for _, f := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name != "" && name != "-" {
 			fields = append(fields, name)

@@ -12,7 +12,7 @@ var all = []*Kind{
 	{
 		Name: "group", Plural: "groups", Aliases: []string{"g", "task", "configuration"}, Document: "Group",
 		Path: "/api/v1/groups", NameField: "name", HistoryName: "group", EventPrefixes: []string{"GROUP_"}, EventName: "groupName|group", Resource: "group", Deletable: true,
-		Type: reflect.TypeFor[orrery.Group](),
+		Type: reflect.TypeFor[orrery.Group](), Request: reflect.TypeFor[orrery.GroupFields](), Applied: "group", Post: true, Patch: true,
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "RUNNING", Path: "runningInstances"},
@@ -101,7 +101,7 @@ var all = []*Kind{
 	{
 		Name: "network", Plural: "networks", Aliases: []string{"net"}, Document: "Network",
 		Path: "/api/v1/networks", NameField: "name", Resource: "network", Deletable: true,
-		Type: reflect.TypeFor[orrery.Network](),
+		Type: reflect.TypeFor[orrery.Network](), Request: reflect.TypeFor[orrery.NetworkFields](), Applied: "network", Post: true,
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "LOBBY", Path: "lobbyGroup"},
@@ -114,7 +114,7 @@ var all = []*Kind{
 	{
 		Name: "schedule", Plural: "schedules", Aliases: []string{"cron"}, Document: "Schedule",
 		Path: "/api/v1/schedules", NameField: "name", HistoryName: "schedule", EventPrefixes: []string{"SCHEDULE_"}, EventName: "schedule", Resource: "schedule", Deletable: true,
-		Type: reflect.TypeFor[orrery.Schedule](),
+		Type: reflect.TypeFor[orrery.Schedule](), Request: reflect.TypeFor[orrery.ScheduleFields](), Applied: "schedule",
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "CRON", Path: "cron"},
@@ -128,7 +128,7 @@ var all = []*Kind{
 	{
 		Name: "overlay", Plural: "overlays", Document: "Overlay",
 		Path: "/api/v1/overlays", NameField: "name", HistoryName: "overlay", EventPrefixes: []string{"CHOREOGRAPHY_OVERLAY_"}, EventName: "eventName", Resource: "overlay", Deletable: true,
-		Type: reflect.TypeFor[orrery.Overlay](),
+		Type: reflect.TypeFor[orrery.Overlay](), Request: reflect.TypeFor[orrery.OverlayFields](), Applied: "overlay",
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "ACTIVE", Path: "active"},
@@ -212,7 +212,7 @@ var all = []*Kind{
 	{
 		Name: "source", Plural: "sources", Aliases: []string{"template-source", "template-sources"}, Document: "Source",
 		Path: "/api/v1/template-sources", NameField: "name", HistoryName: "template-source", Resource: "template-source", Deletable: true,
-		Type: reflect.TypeFor[orrery.Source](),
+		Type: reflect.TypeFor[orrery.Source](), Request: reflect.TypeFor[orrery.SourceFields](), Applied: "template-source", KindField: "type",
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "KIND", Path: "kind"},
@@ -239,7 +239,7 @@ var all = []*Kind{
 	{
 		Name: "quota", Plural: "quotas", Document: "Quota",
 		Path: "/api/v1/quotas", NameField: "name", HistoryName: "quota", Resource: "quota", Deletable: true,
-		Type: reflect.TypeFor[orrery.Quota](),
+		Type: reflect.TypeFor[orrery.Quota](), Request: reflect.TypeFor[orrery.QuotaFields](), Applied: "quota",
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "MEMORY HELD", Path: "held.memoryMb", Text: mebibytes},
@@ -252,7 +252,7 @@ var all = []*Kind{
 	{
 		Name: "notice", Plural: "notices", Aliases: []string{"webhook", "webhooks"}, Document: "Notice",
 		Path: "/api/v1/notices", NameField: "name", HistoryName: "notice", Resource: "notice", Deletable: true,
-		Type: reflect.TypeFor[orrery.Notice](),
+		Type: reflect.TypeFor[orrery.Notice](), Request: reflect.TypeFor[orrery.NoticeFields](), Applied: "notice", Post: true, Patch: true,
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "FORMAT", Path: "format"},
@@ -277,7 +277,7 @@ var all = []*Kind{
 	{
 		Name: "role", Plural: "roles", Document: "Role",
 		Path: "/api/v1/roles", NameField: "name", HistoryName: "role", Resource: "role", Deletable: true,
-		Type: reflect.TypeFor[orrery.Role](),
+		Type: reflect.TypeFor[orrery.Role](), Request: reflect.TypeFor[orrery.RoleFields](), Applied: "role", Post: true, Patch: true, UpperCase: true,
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "BUILT IN", Path: "builtIn"},
@@ -287,7 +287,7 @@ var all = []*Kind{
 	},
 	{
 		Name: "api-token", Plural: "api-tokens", Aliases: []string{"token", "tokens"},
-		Path: "/api/v1/api-tokens", NameField: "id", Title: "name", Resource: "api-token", Deletable: true,
+		Path: "/api/v1/api-tokens", NameField: "id", Title: "name", Resource: "api-token", Deletable: true, NoDeleteDryRun: true,
 		Type: reflect.TypeFor[orrery.APIToken](),
 		Columns: []output.Column{
 			{Header: "ID", Path: "id"},
@@ -301,7 +301,7 @@ var all = []*Kind{
 	},
 	{
 		Name: "join-token", Plural: "join-tokens",
-		Path: "/api/v1/admin/tokens", NameField: "tokenId", Title: "nodeId", Deletable: true, ListOnly: true,
+		Path: "/api/v1/admin/tokens", NameField: "tokenId", Title: "nodeId", Resource: "join-token", Deletable: true, NoDeleteDryRun: true, ListOnly: true,
 		Type: reflect.TypeFor[orrery.JoinToken](),
 		Columns: []output.Column{
 			{Header: "ID", Path: "tokenId"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/notice"
 )
@@ -68,6 +69,12 @@ func Notice(name string) Key[notice.Notice] { return Key[notice.Notice]{Root + "
 // gateway.
 func NoticeState(name string) Key[notice.State] {
 	return Key[notice.State]{Root + "notice-states/" + name}
+}
+
+// Applied is the last document that a declarative client applied for an object. It is removed with the
+// object. Written by the gateway.
+func Applied(kind applied.Kind, name string) Key[applied.Record] {
+	return Key[applied.Record]{Root + "applied/" + string(kind) + "/" + name}
 }
 
 // EgressUpgrade marks that the hosts of sources from before the allow list are on it. Written

@@ -61,6 +61,7 @@ const (
 	KindProgress      Kind = "deployment-progress"
 	KindNotice        Kind = "notices"
 	KindNoticeState   Kind = "notice-states"
+	KindApplied       Kind = "applied" // without the documents
 	KindRevokedNode   Kind = "revoked-nodes"
 	KindJoinToken     Kind = "join-tokens"
 )

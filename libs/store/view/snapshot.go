@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/allocation"
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
@@ -148,6 +149,7 @@ type Snapshot struct {
 	activeOverlays Table[string, *schedule.Active]       // one, or none
 	Notices        Table[string, *notice.Notice]         // by name
 	NoticeStates   Table[string, *notice.State]          // by the name of the notice
+	Applied        Table[string, *applied.Mark]          // by "<kind>/<name>"
 	deployments    Table[string, *deployment.Deployment] // by "<group>/<padded number>"
 	progress       Table[string, *deployment.Progress]   // the same
 	JoinTokens     Table[fleet.NodeID, *cluster.JoinToken]

@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/allocation"
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
@@ -121,6 +122,7 @@ func kindTables() map[Kind]kindTable {
 		KindScheduleState: table(1, func(s *Snapshot) *Table[string, *schedule.State] { return &s.ScheduleStates }),
 		KindOverlay:       table(1, func(s *Snapshot) *Table[string, *schedule.Overlay] { return &s.Overlays }),
 		KindActiveOverlay: table(1, func(s *Snapshot) *Table[string, *schedule.Active] { return &s.activeOverlays }),
+		KindApplied:       table(2, func(s *Snapshot) *Table[string, *applied.Mark] { return &s.Applied }),
 		KindNotice:        table(1, func(s *Snapshot) *Table[string, *notice.Notice] { return &s.Notices }),
 		KindNoticeState:   table(1, func(s *Snapshot) *Table[string, *notice.State] { return &s.NoticeStates }),
 		KindDeployment:    table(2, func(s *Snapshot) *Table[string, *deployment.Deployment] { return &s.deployments }),

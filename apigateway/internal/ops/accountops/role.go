@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -144,6 +145,7 @@ func (o *Accounts) DeleteRole(ctx context.Context, by txn.Actor, name string, ma
 				Writes: []store.Write{store.Remove(keys.Role(name), role.ModRev)},
 				Audit:  txn.Entry{Action: "role.delete", Resource: "role", ID: name, Before: RolePermissions(role)},
 			}
+			c.DropApplied(s, applied.Role, name)
 			err = o.withoutHolders(ctx, &c, name)
 			return c, err
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -231,6 +232,7 @@ func (o *Catalog) editCatalog(ctx context.Context, by txn.Actor, platform, actio
 		}
 		if len(p.Versions) == 0 {
 			c.Writes = []store.Write{store.Remove(keys.CatalogPlatform(platform), p.ModRev)}
+			c.DropApplied(s, applied.Catalog, platform)
 		} else {
 			c.Writes = []store.Write{store.Replace(keys.CatalogPlatform(platform), p, p.ModRev)}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store"
@@ -168,10 +169,12 @@ func (o *Cluster) DeleteNetwork(ctx context.Context, by txn.Actor, name string, 
 		if err := txn.CheckRevision("network "+name, ifMatch, n.ModRev); err != nil || dryRun {
 			return txn.Change{}, err
 		}
-		return txn.Change{
+		c := txn.Change{
 			Writes: []store.Write{store.Remove(keys.Network(name), n.ModRev)},
 			Audit:  txn.Entry{Action: "network.delete", Resource: "network", ID: name, Before: networkDetails(*n)},
-		}, nil
+		}
+		c.DropApplied(s, applied.Network, name)
+		return c, nil
 	})
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -113,10 +114,12 @@ func (o *Cluster) DeleteQuota(ctx context.Context, by txn.Actor, name string, if
 		if err := txn.CheckRevision("quota "+name, ifMatch, q.ModRev); err != nil || dryRun {
 			return txn.Change{}, err
 		}
-		return txn.Change{
+		c := txn.Change{
 			Writes: []store.Write{store.Remove(keys.Quota(name), q.ModRev), store.Forget(keys.QuotaAlloc(name))},
 			Audit:  txn.Entry{Action: "quota.delete", Resource: "quota", ID: name, Details: quotaDetails(*q), Before: QuotaRecord(q)},
-		}, nil
+		}
+		c.DropApplied(s, applied.Quota, name)
+		return c, nil
 	})
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/players"
@@ -261,11 +262,13 @@ func (o *Groups) DeleteGroup(ctx context.Context, by txn.Actor, name fleet.Group
 		marked := *g
 		marked.Deleting, marked.UpdatedAt = true, o.Now()
 		before, _ := GroupRecords(s, g, nil)
-		return txn.Change{
+		c := txn.Change{
 			Guards: append(slices.Clone(guards), StillUnreferenced(s)),
 			Writes: []store.Write{store.Replace(keys.Group(name), marked, g.ModRev)},
 			Audit:  txn.Entry{Action: "group.delete", Resource: "group", ID: string(name), Before: before},
-		}, nil
+		}
+		c.DropApplied(s, applied.Group, string(name))
+		return c, nil
 	})
 }
 

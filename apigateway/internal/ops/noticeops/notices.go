@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/notice"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/seal"
@@ -241,6 +242,7 @@ func (o *Notices) DeleteNotice(ctx context.Context, by txn.Actor, name string, i
 		} else {
 			c.Guards = append(c.Guards, store.Missing(keys.NoticeState(name)))
 		}
+		c.DropApplied(s, applied.Notice, name)
 		return c, nil
 	})
 	return err

@@ -17,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/seal"
@@ -296,6 +297,7 @@ func (s *Sources) Delete(ctx context.Context, by txn.Actor, name string, ifMatch
 		if st.ModRev != 0 {
 			c.Writes = append(c.Writes, store.Remove(keys.TemplateSourceStatus(name), st.ModRev))
 		}
+		c.DropApplied(snap, applied.TemplateSource, name)
 		c.Audit.Before, _ = sourceRecords(one, content.TemplateSource{})
 		return c, nil
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/local"
 	"github.com/orreryhq/orrery/cli/internal/output"
-	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
@@ -102,7 +102,7 @@ type subject struct {
 	target app.Target
 	client *orrery.Client
 	// local is nil if no data directory was found.
-	local *access.Local
+	local *local.Ready
 	// reached are the servers that answered, empty if none did.
 	reached []reached
 	// loggedIn says that the login is accepted.

@@ -11,16 +11,16 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/exit"
-	"github.com/orreryhq/orrery/cli/internal/verbs/access"
+	"github.com/orreryhq/orrery/cli/internal/local"
 )
 
 // dataDirs are where the data of a standalone usually is.
 var dataDirs = []string{"data", "/var/lib/orrery"}
 
-// findStandalone returns the standalone whose data directory is dir, or in one of the usual places. A standalone
-// that does not run has no process ID. Without a standalone it is nil.
-func findStandalone(dir string) (*access.Local, error) {
-	if found, err := access.FindLocal(dir); err == nil && found != nil {
+// findStandalone returns the standalone whose data directory is dir, or in one of the usual places. One that
+// does not run has no process ID. It is nil if there is none.
+func findStandalone(dir string) (*local.Ready, error) {
+	if found, err := local.FindReady(dir); err == nil && found != nil {
 		if !alive(found.PID) {
 			found.PID = 0
 		}
@@ -32,7 +32,7 @@ func findStandalone(dir string) (*access.Local, error) {
 	}
 	for _, d := range dirs {
 		if info, err := os.Stat(filepath.Join(d, "etcd")); err == nil && info.IsDir() {
-			return &access.Local{Data: d}, nil
+			return &local.Ready{Data: d}, nil
 		}
 	}
 	if dir != "" {

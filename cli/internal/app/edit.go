@@ -1,0 +1,87 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/exit"
+)
+
+// Edit lets the user change a text in an editor and returns what the editor saved. name is the base
+// name of the file, by whose ending the editor knows the syntax. The editor is that of VISUAL or
+// EDITOR. If it fails, or the context ends meanwhile, the text stays in a file that the error names.
+func (a *App) Edit(ctx context.Context, name string, content []byte) ([]byte, error) {
+	if !a.Interactive || a.Flags.NoInput {
+		return nil, exit.With(exit.Usage, fmt.Errorf("%s cannot be edited: an editor needs a terminal", name), "")
+	}
+	path, err := writeTemporary(name, content)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.runEditor(ctx, path); err != nil {
+		return nil, exit.With(exit.Failed, err, "the text is in "+path)
+	}
+	edited, err := os.ReadFile(path)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, exit.Hint(err, "the text is in "+path)
+	}
+	return edited, os.RemoveAll(filepath.Dir(path))
+}
+
+// KeepText stores a text that the user wrote and that could not be used, and says where it is.
+func (a *App) KeepText(name string, content []byte) {
+	path, err := writeTemporary(name, content)
+	if err != nil {
+		a.Notef("your text could not be stored: %v; it was:\n%s", err, content)
+		return
+	}
+	a.Notef("your text is in %s", path)
+}
+
+// writeTemporary writes a file into a new directory that only the user may read.
+func writeTemporary(name string, content []byte) (string, error) {
+	dir, err := os.MkdirTemp("", "orrery-edit-") // mode 0700
+	if err != nil {
+		return "", fmt.Errorf("cannot create a directory for the editor: %w", err)
+	}
+	path := filepath.Join(dir, filepath.Base(name))
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return "", errors.Join(fmt.Errorf("cannot write the file for the editor: %w", err), os.RemoveAll(dir))
+	}
+	return path, nil
+}
+
+// runEditor returns when the editor has ended. The context does not end it, because that would lose
+// what was not saved.
+func (a *App) runEditor(ctx context.Context, path string) error {
+	editor := first(a.Env("VISUAL"), a.Env("EDITOR"), defaultEditor())
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", editor+` "$@"`, editor, path)
+	if runtime.GOOS == "windows" {
+		words := strings.Fields(editor)
+		cmd = exec.CommandContext(context.WithoutCancel(ctx), words[0], append(words[1:], path)...)
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.In, a.Out, a.Err
+	if a.Width == 0 {
+		cmd.Stdout = a.Err // standard output is not the terminal
+	}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("the editor %q failed: %w; VISUAL or EDITOR names another one", editor, err)
+	}
+	return nil
+}
+
+func defaultEditor() string {
+	if runtime.GOOS == "windows" {
+		return "notepad"
+	}
+	return "vi"
+}

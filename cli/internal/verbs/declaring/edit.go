@@ -1,0 +1,214 @@
+package declaring
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	orrery "github.com/orreryhq/orrery/sdk"
+	"github.com/spf13/cobra"
+)
+
+func edit(a *app.App) *cobra.Command {
+	return command.New(a, command.Spec{
+		Use: "edit KIND NAME", Short: "Change an object in an editor",
+		Long: `It opens the document of the object in the editor of VISUAL or EDITOR, and applies it when the editor ends. If the server
+refuses it, or somebody else changed the object meanwhile, the editor opens again and says why.`,
+		Example:  "orrery edit group lobby",
+		Args:     command.Between(2, 2, "a kind and a name, for example group lobby"),
+		Complete: command.CompleteKindThenNames(a, hasDocuments),
+		Run:      func(ctx context.Context, args []string) error { return runEdit(ctx, a, args) },
+	})
+}
+
+// editing is the state of an edit between two times that the editor is open.
+type editing struct {
+	app *app.App
+	remote
+	kind *kinds.Kind
+	name string
+	// base is the object that the text began with.
+	base *object
+	// comments are shown at the top, and text below them.
+	comments []string
+	text     []byte
+	// failure is why the last text could not be applied.
+	failure error
+}
+
+func runEdit(ctx context.Context, a *app.App, args []string) error {
+	kind, err := documentKind(args[0])
+	if err != nil {
+		return err
+	}
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	e := &editing{app: a, remote: remote{client}, kind: kind, name: args[1]}
+	if e.base, err = e.existing(ctx, kind, e.name); err != nil {
+		return err
+	}
+	if e.text, err = e.document(e.base.writable(kind)).YAML(); err != nil {
+		return err
+	}
+	for {
+		again, err := e.round(ctx)
+		if !again {
+			return err
+		}
+	}
+}
+
+func (e *editing) document(values fields) *manifest.Document {
+	return &manifest.Document{Kind: e.kind.Document, Name: e.name, Fields: values}
+}
+
+// header is at the top of what the editor shows.
+const header = `# Change the fields, save, and leave the editor. A field that you remove gets its default.
+# Without a change nothing happens. Lines that begin with # are left out.
+`
+
+// round opens the editor once and applies the text. It reports true if the editor must open again.
+func (e *editing) round(ctx context.Context) (bool, error) {
+	shown := append([]byte(header), e.commentLines()...)
+	shown = append(shown, e.text...)
+	edited, err := e.app.Edit(ctx, e.kind.Name+"-"+e.name+".yaml", shown)
+	if err != nil {
+		return false, editorHint(e.kind, e.name, err)
+	}
+	text := withoutComments(edited)
+	same := bytes.Equal(bytes.TrimSpace(text), bytes.TrimSpace(withoutComments(e.text)))
+	switch {
+	case same && e.failure != nil:
+		return false, e.giveUp(e.failure)
+	case same || len(bytes.TrimSpace(text)) == 0:
+		return false, e.app.Say(e.base.fields, e.name, "%s %s not changed", e.kind.Name, e.name)
+	}
+	e.text, e.comments, e.failure = text, nil, nil
+	values, err := e.parse(text)
+	if err != nil {
+		return true, e.reopen(err)
+	}
+	return e.apply(ctx, values)
+}
+
+// editorHint adds how to change the object without a terminal.
+func editorHint(kind *kinds.Kind, name string, err error) error {
+	if exit.CodeOf(err) != exit.Usage {
+		return err
+	}
+	return exit.Hint(err, fmt.Sprintf("without a terminal: orrery export %s %s > FILE, change it, orrery apply -f FILE", kind.Name, name))
+}
+
+// giveUp keeps the text of the user and returns the error.
+func (e *editing) giveUp(err error) error {
+	e.app.KeepText(e.kind.Name+"-"+e.name+".yaml", e.text)
+	return err
+}
+
+// reopen notes an error to be shown in the editor.
+func (e *editing) reopen(err error) error {
+	e.failure = err
+	e.comments = append([]string{"It was not applied:"}, strings.Split(err.Error(), "\n")...)
+	return nil
+}
+
+func (e *editing) commentLines() []byte {
+	if len(e.comments) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	b.WriteString("#\n")
+	for _, line := range e.comments {
+		fmt.Fprintf(&b, "# %s\n", output.Clean(line))
+	}
+	b.WriteString("#\n")
+	return b.Bytes()
+}
+
+// withoutComments returns text without the lines that begin with #, so that they do not pile up.
+func withoutComments(text []byte) []byte {
+	var out [][]byte
+	for _, line := range bytes.SplitAfter(text, []byte("\n")) {
+		if !bytes.HasPrefix(line, []byte("#")) {
+			out = append(out, line)
+		}
+	}
+	return bytes.Join(out, nil)
+}
+
+// parse returns the fields of the edited document.
+func (e *editing) parse(text []byte) (fields, error) {
+	documents, err := manifest.Parse(e.kind.Name+"-"+e.name+".yaml", text)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(documents) != 1:
+		return nil, fmt.Errorf("the text has %d documents; edit changes one", len(documents))
+	case documents[0].Kind != e.kind.Document || documents[0].Name != e.name:
+		return nil, fmt.Errorf("kind and name cannot be changed: the document is now %s", &documents[0])
+	}
+	return documents[0].Fields, nil
+}
+
+// apply writes the edited fields. It reports true if the editor must open again.
+func (e *editing) apply(ctx context.Context, values fields) (bool, error) {
+	before := e.base.writable(e.kind)
+	patch := manifest.Merge(before, before, values).Patch
+	if len(patch) == 0 {
+		return false, e.app.Say(e.base.fields, e.name, "%s %s not changed", e.kind.Name, e.name)
+	}
+	answer, err := e.update(ctx, e.kind, e.name, e.base, patch, false)
+	switch {
+	case err == nil:
+		return false, e.app.Say(answer.fields, e.name, "%s %s changed", e.kind.Name, e.name)
+	case errors.Is(err, orrery.ErrPreconditionFailed):
+		return e.rebase(ctx, patch)
+	case errors.Is(err, orrery.ErrInvalid), errors.Is(err, orrery.ErrConflict):
+		return true, e.reopen(err)
+	}
+	return false, e.giveUp(err)
+}
+
+// rebase puts the changes of the user onto the object as another writer left it, and shows both.
+func (e *editing) rebase(ctx context.Context, patch fields) (bool, error) {
+	live, err := e.get(ctx, e.kind, e.name)
+	if err == nil && live == nil {
+		err = exit.With(exit.NotFound, fmt.Errorf("somebody deleted %s %s meanwhile", e.kind.Name, e.name), "")
+	}
+	if err != nil {
+		return false, e.giveUp(err)
+	}
+	before, now := e.base.writable(e.kind), live.writable(e.kind)
+	mine := manifest.ApplyPatch(before, patch)
+	yours := map[string]string{}
+	for _, change := range changesBetween(before, mine) {
+		yours[change.Field] = output.Change("you", change.From, change.To)
+	}
+	e.comments = []string{"Somebody changed it meanwhile. The text below has both changes; save something to apply it:"}
+	for _, change := range changesBetween(before, now) {
+		line := "  " + output.Change(change.Field, change.From, change.To)
+		if w := e.writerOf(ctx, e.kind, e.name, live, change.Field); w.By != "" {
+			line += " by " + w.By
+		}
+		if own, both := yours[change.Field]; both {
+			line += "; " + own + ", which is in the text"
+		}
+		e.comments = append(e.comments, line)
+	}
+	text, err := e.document(manifest.ApplyPatch(now, patch)).YAML()
+	if err != nil {
+		return false, e.giveUp(err)
+	}
+	e.base, e.text = live, text
+	return true, nil
+}

@@ -1,0 +1,198 @@
+package declaring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/manifest"
+	orrery "github.com/orreryhq/orrery/sdk"
+)
+
+// selector selects objects by their labels. An empty one selects all.
+type selector []requirement
+
+type requirement struct {
+	key, value string
+	// any accepts every value, and not turns the requirement around.
+	any, not bool
+}
+
+// parseSelector parses requirements such as team=duels,stage!=test,keep,!old.
+func parseSelector(text string) (selector, error) {
+	var out selector
+	if text == "" {
+		return nil, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		part = strings.TrimSpace(part)
+		r := requirement{}
+		if rest, ok := strings.CutPrefix(part, "!"); ok {
+			r.key, r.any, r.not = rest, true, true
+		} else if key, value, ok := strings.Cut(part, "!="); ok {
+			r.key, r.value, r.not = key, value, true
+		} else if key, value, ok := strings.Cut(part, "="); ok {
+			r.key, r.value = key, strings.TrimPrefix(value, "=")
+		} else {
+			r.key, r.any = part, true
+		}
+		if r.key == "" || strings.ContainsAny(r.key, " ()=!") {
+			return nil, command.UsageError("examples are team=duels, stage!=test, keep and !old", "--selector %q is not a list of labels", text)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func (s selector) matches(labels fields) bool {
+	return !slices.ContainsFunc(s, func(r requirement) bool {
+		value, has := labels[r.key]
+		return (has && (r.any || value == r.value)) == r.not
+	})
+}
+
+// confirmPrune returns the objects that were applied and are in no document. It shows what their
+// deletion does and asks.
+func (r *applier) confirmPrune(ctx context.Context, selector selector) ([]*result, error) {
+	var kindsOfInput []*kinds.Kind
+	keep := map[string]bool{}
+	for _, d := range r.documents {
+		keep[d.Key()] = true
+		if !slices.Contains(kindsOfInput, d.Object()) {
+			kindsOfInput = append(kindsOfInput, d.Object())
+		}
+	}
+	var plurals []string
+	var stale []*result
+	for _, kind := range kindsOfInput {
+		plurals = append(plurals, kind.Plural)
+		found, err := r.staleOf(ctx, kind, keep, selector)
+		if err != nil {
+			return nil, err
+		}
+		stale = append(found, stale...) // what refers to others is deleted first
+	}
+	if len(stale) == 0 {
+		r.app.Notef("nothing to prune: every object that was applied is in a document (of the kinds in the input: %s)", strings.Join(plurals, ", "))
+		return nil, nil
+	}
+	r.app.Notef("prune looks at the kinds in the input only: %s", strings.Join(plurals, ", "))
+	if err := r.preview(stale); err != nil || r.dryRun || r.yes {
+		return stale, err
+	}
+	return stale, r.app.Confirm("delete "+pruned(stale)+"?", "--yes")
+}
+
+// pruned names the objects for the question.
+func pruned(stale []*result) string {
+	const most = 3
+	var names []string
+	for _, res := range stale[:min(len(stale), most)] {
+		names = append(names, res.String())
+	}
+	if len(stale) == 1 {
+		return names[0]
+	}
+	if len(stale) > most {
+		names = append(names, "…")
+	}
+	return fmt.Sprintf("%d objects (%s)", len(stale), strings.Join(names, ", "))
+}
+
+// preview shows what deletions do. It is part of the output of a dry run, and otherwise of the question.
+func (r *applier) preview(stale []*result) error {
+	if !r.printer.Format.ForPeople() || r.yes && !r.dryRun {
+		return nil
+	}
+	to := *r.app
+	if !r.dryRun {
+		to.Out, to.Width = r.app.Err, 0
+	}
+	for _, res := range stale {
+		if err := describe(&to, res); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// staleOf returns the objects of a kind to prune, with what the server says about their deletion.
+func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string]bool, selector selector) ([]*result, error) {
+	names, err := r.remembered(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	var out []*result
+	parents := map[string]string{}
+	for _, name := range names {
+		if keep[manifest.Key(kind, name)] {
+			continue
+		}
+		live, err := r.get(ctx, kind, name)
+		if err != nil {
+			return nil, err
+		}
+		if live == nil {
+			continue
+		}
+		labels, _ := live.fields["labels"].(fields) // kinds without labels match an empty selector only
+		if len(selector) > 0 && (live.fields["labels"] == nil || !selector.matches(labels)) {
+			continue
+		}
+		parents[name], _ = live.fields["parent"].(string)
+		answer, err := r.delete(ctx, kind, name, true)
+		res := &result{Kind: kind.Name, Name: name, Action: deleted}
+		switch {
+		case errors.Is(err, orrery.ErrConflict), errors.Is(err, orrery.ErrInvalid): // what refers to it may be deleted before
+			res.Notes = append(res.Notes, err.Error())
+		case err != nil:
+			return nil, fmt.Errorf("%s %s: %w", kind.Name, name, err)
+		default:
+			res.effects(kind, &object{}, answer)
+			res.Action, res.Changes = deleted, nil
+		}
+		out = append(out, res)
+	}
+	// Children are deleted before their parents.
+	slices.SortStableFunc(out, func(a, b *result) int { return depth(parents, b.Name) - depth(parents, a.Name) })
+	return out, nil
+}
+
+// depth returns how many groups to be pruned are above one.
+func depth(parents map[string]string, name string) int {
+	n := 0
+	for parent, ok := parents[name]; ok && parent != "" && n <= len(parents); parent, ok = parents[parent] {
+		n++
+	}
+	return n
+}
+
+// deleteAll deletes objects, unless something before has failed.
+func (r *applier) deleteAll(ctx context.Context, stale []*result, before error) error {
+	if before != nil {
+		r.app.Notef("nothing was pruned, because not everything was applied")
+		return before
+	}
+	for _, res := range stale {
+		_, err := r.delete(ctx, kinds.Get(res.Kind), res.Name, false)
+		if errors.Is(err, orrery.ErrNotFound) {
+			err = nil
+		}
+		if res.err = err; err != nil {
+			res.Action, res.Error = failed, err.Error()
+		}
+		r.results = append(r.results, res)
+		r.failures.Add(r.app, res.String(), err)
+		if !r.printer.Format.ForPeople() {
+			continue
+		}
+		if err := r.app.Linef("%s %s", res, res.Action); err != nil {
+			return err
+		}
+	}
+	return r.failures.Err()
+}

@@ -1,0 +1,149 @@
+package reading
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	orrery "github.com/orreryhq/orrery/sdk"
+	"github.com/tidwall/gjson"
+)
+
+// watch prints the objects of a query, and then each one that an event is about. It reads the objects
+// after the stream has begun, so that no change is missed between the two.
+func watch(ctx context.Context, a *app.App, client *orrery.Client, q *query) error {
+	connected := make(chan struct{}, 1)
+	options := orrery.EventsOptions{
+		OnConnect:   func() { notify(connected) },
+		OnReconnect: func(err error) { a.Notef("connection lost: %v; reconnecting", err) },
+	}
+	events := make(chan orrery.Event, 256)
+	failed := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer close(events)
+		for event, err := range client.Events(ctx, options) {
+			if err != nil {
+				failed <- err
+				return
+			}
+			select {
+			case events <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	select {
+	case <-connected:
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	rows, err := q.rows(ctx, client)
+	if err != nil {
+		return err
+	}
+	if err := q.print(rows); err != nil {
+		return err
+	}
+	q.printer.NoHeaders = true
+	for event := range events {
+		if err := q.printChanged(ctx, client, append(drain(events), event)); err != nil {
+			return err
+		}
+	}
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return ctx.Err()
+	}
+}
+
+func notify(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// drain returns the events that have arrived already, so that an object that changes often is read
+// once.
+func drain(events <-chan orrery.Event) []orrery.Event {
+	var out []orrery.Event
+	for {
+		select {
+		case event, ok := <-events:
+			if !ok {
+				return out
+			}
+			out = append(out, event)
+		default:
+			return out
+		}
+	}
+}
+
+// printChanged prints the objects that the events are about. An object that is gone is left out.
+func (q *query) printChanged(ctx context.Context, client *orrery.Client, events []orrery.Event) error {
+	var names []string
+	for _, event := range events {
+		if event.Type == "RESYNC_REQUIRED" {
+			rows, err := q.rows(ctx, client)
+			if err != nil {
+				return err
+			}
+			return q.print(rows)
+		}
+		name := q.kind.Changed(event.Type, event.Data)
+		if name != "" && !slices.Contains(names, name) && (len(q.names) == 0 || slices.Contains(q.names, name)) {
+			names = append(names, name)
+		}
+	}
+	var rows []output.Row
+	for _, name := range names {
+		row, _, err := app.Get(ctx, client, q.kind, q.group, name)
+		if errors.Is(err, orrery.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if q.selects(row) {
+			rows = append(rows, row)
+		}
+	}
+	return q.print(rows)
+}
+
+// selects reports whether a row matches the flags, which the server did not check.
+func (q *query) selects(row output.Row) bool {
+	for name := range q.params {
+		if field := gjson.GetBytes(row, name); field.Exists() && field.String() != q.params.Get(name) {
+			return false
+		}
+	}
+	return q.filter.Matches(row)
+}
+
+// print prints rows one after another. JSON objects are not put into an array, whose end never
+// comes.
+func (q *query) print(rows []output.Row) error {
+	if q.printer.Format.ForPeople() || q.printer.Format.Name == "csv" || q.printer.Format.Name == "name" {
+		if len(rows) == 0 {
+			return nil
+		}
+		return q.printer.List(q.kind.Columns, q.kind.NameField, rows)
+	}
+	for _, row := range rows {
+		if err := q.printer.Object(q.kind.Columns, q.kind.NameField, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
