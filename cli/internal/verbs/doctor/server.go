@@ -61,10 +61,14 @@ func (s *subject) checkServer(ctx context.Context, found *findings, address stri
 	checkTLS(found, address, response)
 }
 
-// timedOut says in words that a server was too slow.
+// timedOut returns err without the address, and says in words that a server was too slow.
 func timedOut(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %s", serverTimeout)
+	}
+	var unreachable *orrery.UnreachableError
+	if errors.As(err, &unreachable) {
+		return unreachable.Err
 	}
 	return err
 }

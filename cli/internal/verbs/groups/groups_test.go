@@ -13,6 +13,7 @@ func TestCommandsPrintWhatTheyDid(t *testing.T) {
 	clitest.Golden(t, groups.Commands, []clitest.Case{
 		{Args: `scale arena --to 3 --dry-run`},
 		{Args: `scale arena --to 5`},
+		{Args: `scale arena --to 5 --wait`},
 		{Args: `scale group arena --to 5 -o json`},
 		{Args: `scale group/arena --to 5 -o yaml`},
 		{Args: `scale arena --to 5 -o name`},

@@ -193,6 +193,9 @@ func runMaintenanceStatus(ctx context.Context, a *app.App) error {
 }
 
 func maintenanceLine(what string, on bool, message string, bypass []string) []string {
+	if !on {
+		return []string{what, onOff(on), ""}
+	}
 	text := output.Clean(message)
 	if len(bypass) > 0 {
 		text += output.Clean(fmt.Sprintf(" (may join: %s)", strings.Join(bypass, ", ")))

@@ -109,7 +109,7 @@ func hasNumber(name string, want int64, row output.Row) progress.Step {
 	case running == want:
 		return progress.Step{Done: true}
 	case running > want:
-		return progress.Step{Text: text}
+		return progress.Step{Text: fmt.Sprintf("%d run, and %d of them stop as soon as they have no players", running, running-want)}
 	case group.Get("paused").Bool():
 		hint = "end the pause: orrery crash reset " + name
 	case group.Get("maintenance").Bool():
