@@ -137,6 +137,7 @@ var examples = []example{
 	{"an embedded file is no state", "libs/wire/a.go", body("embed", "//go:embed x.html\nvar page embed.FS"), ""},
 	{"bytes are no state", "libs/wire/a.go", body("", "var magic = []byte(\"x\")"), ""},
 	{"the version is stamped", "libs/telemetry/a.go", "// Package telemetry is a fixture.\npackage telemetry\nvar version string\n", ""},
+	{"the version of the command line is stamped", "cli/internal/app/a.go", "// Package app is a fixture.\npackage app\nvar version string\n", ""},
 	{"a command has no version of its own", "cli/a.go", "// Command main is a fixture.\npackage main\nvar version string\n", "no-globals"},
 	{"a counter is state", "libs/wire/a.go", body("", "var count int"), "no-globals"},
 	{"a lock is state", "libs/wire/a.go", body("sync", "var mu sync.Mutex"), "no-globals"},

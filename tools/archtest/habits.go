@@ -127,7 +127,8 @@ func globalsOf(f *file, gen *ast.GenDecl, spec *ast.ValueSpec, found func(*file,
 
 // stamped reports whether the variable is the version that the linker sets.
 func stamped(f *file, name string) bool {
-	return f.syntax.Name.Name == "telemetry" && name == "version"
+	in := f.syntax.Name.Name
+	return (in == "telemetry" || in == "app") && name == "version"
 }
 
 func embedded(doc *ast.CommentGroup) bool {

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
 	"github.com/orreryhq/orrery/cli/internal/exit"
-	"github.com/orreryhq/orrery/cli/internal/golden"
 	"github.com/orreryhq/orrery/cli/internal/settings"
 	"github.com/spf13/cobra"
 )

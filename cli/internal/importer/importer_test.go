@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orreryhq/orrery/cli/internal/golden"
+	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
 )
 
 // rendered returns a result as JSON, with paths below dir as $DIR.

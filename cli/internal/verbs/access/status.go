@@ -37,7 +37,7 @@ type summary struct {
 }
 
 // notPermitted stands for a part that the user may not see.
-var notPermitted = json.RawMessage(`{}`)
+const notPermitted = "{}"
 
 func runStatus(ctx context.Context, a *app.App) error {
 	client, err := a.Client()
@@ -60,7 +60,7 @@ func runStatus(ctx context.Context, a *app.App) error {
 	} {
 		err := client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: part.path}, part.into)
 		if part.mayBeDenied && errors.Is(err, orrery.ErrDenied) {
-			*part.into = notPermitted
+			*part.into = json.RawMessage(notPermitted)
 			continue
 		}
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
 	"github.com/orreryhq/orrery/cli/internal/exit"
-	"github.com/orreryhq/orrery/cli/internal/golden"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
 	"github.com/spf13/cobra"
