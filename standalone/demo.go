@@ -67,21 +67,16 @@ func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags, promise 
 		fmt.Fprintf(w, "The demo servers of group %q listen on ports from %d on\n  each runs in a directory of its own in %s\n  made from the template in %s\n",
 			demoGroup, demoFirstPort, filepath.Join(dir, "node", "running"), filepath.Join(dir, "templates", filepath.FromSlash(examples.DemoTemplateName)))
 	}
-	fmt.Fprintf(w, "Try:\n  %s\n", curlLine(r, firstPassword))
+	fmt.Fprintf(w, "Try:\n  %s\n  orrery get instances\nA clone installs orrery by: go install ./cli/cmd/orrery\n", loginLine(r))
 	if r.EtcdTLS != "" {
 		fmt.Fprintf(w, "To look into etcd from elsewhere:\n  etcdctl %s get --prefix --keys-only /orrery/v1/\n", r.EtcdctlFlags())
 	}
 	fmt.Fprintf(w, "%s\n\n", promise)
 }
 
-// curlLine returns a shell line that logs in and lists the instances. It works as printed
-// while the first password is valid. Afterwards the user must insert the new one.
-func curlLine(r stack.Ready, firstPassword bool) string {
-	password := "YOUR-PASSWORD"
-	if firstPassword {
-		password = fmt.Sprintf("'$(cat %s)'", compose.ShellQuote(r.PasswordFile))
-	}
-	return fmt.Sprintf(`curl -sS %[1]s/api/v1/services -H "Authorization: Bearer $(curl -sS %[1]s/api/v1/auth/login -d '{"username":"%[2]s","password":"%[3]s"}' | cut -d'"' -f4)"`, r.API, r.User, password)
+// loginLine returns a shell line that logs the command line in. It needs no password while the file with the first one exists.
+func loginLine(r stack.Ready) string {
+	return "orrery login --data " + compose.ShellQuote(filepath.Dir(r.PasswordFile))
 }
 
 // placeServer puts this binary beside the data as the demo's game server. "go run" deletes

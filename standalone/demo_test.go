@@ -37,10 +37,10 @@ func TestPrintedLinesWorkWithAnyDataDirectory(t *testing.T) {
 	}
 	r := stack.Ready{API: "http://127.0.0.1:1", User: "admin", PasswordFile: file, EtcdTLS: "https://127.0.0.1:2", EtcdCertificates: dir}
 	for line, want := range map[string]string{
-		curlLine(r, true):             `{"username":"admin","password":"the-password"}`,
+		loginLine(r):                  dir,
 		"etcdctl " + r.EtcdctlFlags(): "--cert=" + filepath.Join(dir, "client.pem"),
 	} {
-		functions := `curl() { printf '%s\n' "$@" >&2; }; etcdctl() { curl "$@"; }; `
+		functions := `orrery() { printf '%s\n' "$@" >&2; }; etcdctl() { orrery "$@"; }; `
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", functions+line).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want+"\n") {
 			t.Errorf("%s passes %s, %v; want %s", line, out, err, want)

@@ -48,7 +48,7 @@ func TestDemoRunsThreeServersEachWithItsOwnPortAndFile(t *testing.T) {
 	if len(ports) != 3 {
 		t.Errorf("ports %v, want three different ones", ports)
 	}
-	for _, want := range []string{p.ready.API, p.ready.PasswordFile, "curl "} {
+	for _, want := range []string{p.ready.API, p.ready.PasswordFile, "orrery login --data "} {
 		if !strings.Contains(p.stdout.String(), want) {
 			t.Errorf("printed %q, want it to name %q", &p.stdout, want)
 		}
