@@ -50,7 +50,7 @@ func With(code int, err error, hint string) error {
 // Hint returns err with a next step and the exit code it has.
 func Hint(err error, hint string) error { return With(0, err, hint) }
 
-// Explain returns err with what was done, before the next step it has.
+// Explain returns err with a hint that says what was done, and then the next step.
 func Explain(err error, what string) error {
 	if hint := HintOf(err); hint != "" {
 		what += "; " + hint

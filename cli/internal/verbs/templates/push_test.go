@@ -69,7 +69,7 @@ func refuse(w http.ResponseWriter, status int, message string) {
 	fmt.Fprintf(w, `{"error":{"code":"X","message":%q}}`, message)
 }
 
-// note notes a request that changes something: its method, the end of its path, and what it says.
+// note records the method, the path and the query of a request.
 func (s *server) note(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -221,7 +221,7 @@ func TestPushDiscardsWhatItStagedWhenAnUploadFails(t *testing.T) {
 func TestPushDoesNotPublishOverANewerVersion(t *testing.T) {
 	s := newServer(t)
 	s.base = staged
-	expect(t, s, push(t, s), exit.Conflict, "somebody published another version of template lobby meanwhile",
+	expect(t, s, push(t, s), exit.Conflict, "template lobby got another version meanwhile",
 		"DELETE lobby/files path=old&rehash=false",
 		"POST lobby/files/upload extract=true&rehash=false",
 		"  a.txt 644 5", "  run.sh 755 10",
