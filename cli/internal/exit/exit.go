@@ -56,7 +56,7 @@ func Hint(err error, hint string) error {
 	return With(0, err, hint)
 }
 
-// Explain returns err with what was done, before the next step it has.
+// Explain returns err with a hint that says what was done, and then the next step.
 func Explain(err error, what string) error {
 	if hint := HintOf(err); hint != "" {
 		what += "; " + hint

@@ -121,7 +121,7 @@ func leavesTree(p, target string) bool {
 	return end == ".." || strings.HasPrefix(end, "../")
 }
 
-// What a change does to a path, in the words of the API.
+// The kinds of changes, named as in the API.
 const (
 	Added   = "ADDED"
 	Changed = "CHANGED"

@@ -59,8 +59,8 @@ const (
 	ServiceData = "/var/lib/orrery"
 )
 
-// FindReady returns the standalone whose data directory is dir, or in one of the usual places if dir is empty. It
-// is nil if there is none.
+// FindReady returns the standalone whose data directory is dir, or in one of the usual places if dir is empty. The
+// result is nil without one.
 func FindReady(dir string) (*Ready, error) {
 	dirs := []string{dir}
 	if dir == "" {
@@ -202,7 +202,7 @@ func lastLines(path string, from int64) string {
 	return strings.Join(lines, "")
 }
 
-// Stop asks a standalone to end and returns when it has. If ctx ends first the standalone goes on ending.
+// Stop asks a standalone to end and returns when it has. If ctx ends first the standalone continues to end.
 func Stop(ctx context.Context, dir string, pid int) error {
 	process, err := os.FindProcess(pid)
 	if err == nil {
@@ -218,6 +218,6 @@ func Stop(ctx context.Context, dir string, pid int) error {
 	case err := <-free:
 		return errors.Join(err, lock.Unlock())
 	case <-ctx.Done():
-		return exit.Hint(ctx.Err(), fmt.Sprintf("process %d was told to stop and is still stopping", pid))
+		return exit.Hint(ctx.Err(), fmt.Sprintf("process %d got the signal and is still stopping", pid))
 	}
 }

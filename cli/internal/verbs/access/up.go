@@ -75,7 +75,7 @@ func runUp(ctx context.Context, a *app.App, data string, demo bool, flags []stri
 	}
 	ready, err := local.Start(ctx, program, args, dir)
 	if errors.Is(err, context.DeadlineExceeded) && a.Flags.Timeout == 0 {
-		err = exit.With(exit.TimedOut, fmt.Errorf("Orrery is not ready after %s", upTimeout), exit.HintOf(err))
+		err = exit.With(exit.TimedOut, fmt.Errorf("standalone is not ready after %s", upTimeout), exit.HintOf(err))
 	}
 	if err != nil {
 		return err

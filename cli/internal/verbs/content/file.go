@@ -279,7 +279,7 @@ func fileRemove(a *app.App) *cobra.Command {
 	var dryRun, forget bool
 	cmd := command.New(a, command.Spec{
 		Use: "rm INSTANCE PATH...", Aliases: []string{"delete"}, Short: "Delete files or directories of an instance",
-		Long:    "A directory is deleted with its content. What is deleted is kept for a day, unless --forget is given.",
+		Long:    "A directory is deleted with its content. The server keeps the content for a day, unless --forget is given.",
 		Example: "orrery file rm lobby-1 logs/old.log --dry-run",
 		Args:    command.Between(2, -1, pathOf), Complete: completeFiles(a, true),
 		Run: func(ctx context.Context, args []string) error {
@@ -381,7 +381,7 @@ func fileRestore(a *app.App) *cobra.Command {
 	var dryRun bool
 	cmd := command.New(a, command.Spec{
 		Use: "restore INSTANCE VERSION", Short: "Bring a previous content of a file back",
-		Long:    "orrery file versions INSTANCE lists the versions. What is there now is kept for a day.",
+		Long:    "orrery file versions INSTANCE lists the versions. The present content is kept for a day.",
 		Example: "orrery file restore lobby-1 SGCFREYGLPTGQRJCKFZ2 --dry-run",
 		Args:    command.Between(2, 2, "the name of an instance and a version"),
 		Complete: command.CompleteFirst(a, "instance", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

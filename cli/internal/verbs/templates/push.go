@@ -220,7 +220,7 @@ func (p *push) show() error {
 	return printChanges(p.a, p.plan.Changes, "template "+p.name+" has this content already")
 }
 
-// printChanges prints differences, or for people the sentence none if there are none.
+// printChanges prints differences. An empty list is the sentence none for people.
 func printChanges(a *app.App, changes []filetree.Change, none string) error {
 	var rows []output.Row
 	for _, c := range changes {
@@ -273,10 +273,10 @@ func (p *push) stage(ctx context.Context) (*orrery.TemplateDraft, error) {
 	case err != nil:
 		return nil, err
 	case draft.Base != p.head.Hash:
-		return nil, exit.With(exit.Conflict, fmt.Errorf("somebody published another version of template %s meanwhile", p.name), "look at it, then push again: orrery template diff "+p.name)
+		return nil, exit.With(exit.Conflict, fmt.Errorf("template %s got another version meanwhile", p.name), "look at it, then push again: orrery template diff "+p.name)
 	case draft.Edits != p.staged:
 		p.staged = 0 // it is not only ours
-		return nil, exit.With(exit.Conflict, fmt.Errorf("somebody with your login edits template %s at the same time", p.name), "look at the draft: orrery template draft show "+p.name)
+		return nil, exit.With(exit.Conflict, fmt.Errorf("another program with your login edits template %s at the same time", p.name), "look at the draft: orrery template draft show "+p.name)
 	}
 	return draft, nil
 }
@@ -295,7 +295,7 @@ func (p *push) publish(ctx context.Context, draft *orrery.TemplateDraft) error {
 		return p.discard(ctx, err)
 	}
 	if done.Hash != draft.Hash {
-		p.a.Notef("somebody published other files meanwhile; the new version has them too")
+		p.a.Notef("other files of the template were published meanwhile; the new version has them too")
 	}
 	return p.a.Say(done, p.name, "template %s is at version %s: %d files written (%s), %d removed",
 		p.name, kinds.Version(done.Hash), len(p.plan.Write), kinds.Size(p.plan.Bytes), len(p.plan.Remove))

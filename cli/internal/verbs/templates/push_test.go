@@ -2,6 +2,8 @@ package templates_test
 
 import (
 	"archive/tar"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +17,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/clitest"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/settings"
 	"github.com/orreryhq/orrery/cli/internal/verbs/templates"
 )
 
@@ -34,6 +38,8 @@ type server struct {
 	base  string
 	// missing says that the template does not exist; refuseUpload that uploads are refused.
 	missing, refuseUpload bool
+	// onUpload is called when an upload begins. It may be nil.
+	onUpload func()
 
 	mu    sync.Mutex
 	calls []string
@@ -63,7 +69,7 @@ func refuse(w http.ResponseWriter, status int, message string) {
 	fmt.Fprintf(w, `{"error":{"code":"X","message":%q}}`, message)
 }
 
-// note notes a request that changes something: its method, the end of its path, and what it says.
+// note records the method, the path and the query of a request.
 func (s *server) note(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -105,6 +111,10 @@ func (s *server) files(w http.ResponseWriter, r *http.Request) {
 
 // upload notes the files of an archive.
 func (s *server) upload(w http.ResponseWriter, r *http.Request) {
+	if s.onUpload != nil {
+		s.onUpload()
+		panic(http.ErrAbortHandler)
+	}
 	if s.refuseUpload {
 		refuse(w, http.StatusRequestEntityTooLarge, "the archive is larger than allowed")
 		return
@@ -211,9 +221,28 @@ func TestPushDiscardsWhatItStagedWhenAnUploadFails(t *testing.T) {
 func TestPushDoesNotPublishOverANewerVersion(t *testing.T) {
 	s := newServer(t)
 	s.base = staged
-	expect(t, s, push(t, s), exit.Conflict, "somebody published another version of template lobby meanwhile",
+	expect(t, s, push(t, s), exit.Conflict, "template lobby got another version meanwhile",
 		"DELETE lobby/files path=old&rehash=false",
 		"POST lobby/files/upload extract=true&rehash=false",
 		"  a.txt 644 5", "  run.sh 755 10",
+		"DELETE lobby/draft")
+}
+
+func TestCtrlCDuringAPushLeavesNothing(t *testing.T) {
+	s := newServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.onUpload = cancel
+	var out, notes bytes.Buffer
+	a := &app.App{
+		In: strings.NewReader(""), Out: &out, Err: &notes, Env: func(string) string { return "" },
+		Settings: settings.New(filepath.Join(t.TempDir(), "config.yaml"), nil), Flags: app.Flags{Server: s.URL},
+	}
+	cmd := templates.Commands(a)[0]
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs([]string{"push", "lobby", directory(t)})
+	err := cmd.ExecuteContext(ctx)
+	expect(t, s, clitest.Result{Code: exit.CodeOf(err), Err: exit.HintOf(err)}, exit.Interrupted, "nothing was published, and the uploaded files were discarded",
+		"DELETE lobby/files path=old&rehash=false",
+		"POST lobby/files/upload extract=true&rehash=false",
 		"DELETE lobby/draft")
 }

@@ -271,7 +271,7 @@ func templateEdit(a *app.App) *cobra.Command {
 	var message string
 	cmd := command.New(a, command.Spec{
 		Use: "edit NAME FILE", Short: "Change a text file of a template in an editor",
-		Long:    "The change is published as a version. If somebody else changed the file meanwhile, your text is kept and nothing is published.",
+		Long:    "The change is published as a version. If another user changed the file meanwhile, your text is kept and nothing is published.",
 		Example: "orrery template edit lobby server.properties",
 		Args:    command.Between(2, 2, "the name of a template and a file of it"), Complete: command.CompleteFirst(a, "template", nil),
 		Run: func(ctx context.Context, args []string) error {

@@ -109,7 +109,7 @@ orrery template variables set lobby slots=20 --type INT --dry-run`,
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.typ, "type", "", "`type`: STRING, TEXT, INT, BOOL, ENUM or SECRET")
-	flags.StringVar(&o.scope, "scope", "", "who may set the value, a `scope`: TEMPLATE, GROUP or INSTANCE")
+	flags.StringVar(&o.scope, "scope", "", "`scope` in which the value may be set: TEMPLATE, GROUP or INSTANCE")
 	flags.StringVar(&o.visibility, "visibility", "", "`role` that sees the value; empty shows it to everyone who sees the template")
 	flags.StringVar(&o.description, "description", "", "`text` for people")
 	flags.BoolVar(&o.required, "required", false, "an instance needs a value")

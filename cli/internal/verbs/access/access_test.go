@@ -1,0 +1,255 @@
+package access_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/clitest"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/root"
+	"github.com/orreryhq/orrery/cli/internal/settings"
+	"github.com/orreryhq/orrery/cli/internal/verbs/access"
+)
+
+func TestMain(m *testing.M) { clitest.Main(m) }
+
+func TestOutput(t *testing.T) {
+	var cases []clitest.Case
+	for _, args := range []string{
+		"user sessions admin",
+		"user sessions admin -o name",
+		"user sessions admin -o json",
+		"user sessions admim",
+		"user sessions admin --end ABC",
+		"user sessions admin --all --end ABC",
+		"user set admin",
+		"user password admin",
+		"role set VIEWER",
+		"role set VIEWER --remove groups.veiw",
+		"role set VIEWER --add groups.update --remove groups.view",
+		"passwd",
+	} {
+		cases = append(cases, clitest.Case{Args: args})
+	}
+	clitest.Golden(t, access.Commands, cases)
+}
+
+// gateway speaks the part of the API that logins need. The user admin has the password "right".
+type gateway struct {
+	*httptest.Server
+	// tokens are the Authorization headers of requests for the own user.
+	tokens []string
+}
+
+func newGateway(t *testing.T) *gateway {
+	g := &gateway{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /api/v1/auth/login", func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Username, Password string }
+		if json.NewDecoder(r.Body).Decode(&body) != nil || body.Username != "admin" || body.Password != "right" {
+			refuse(w, http.StatusUnauthorized, "the name or the password is wrong")
+			return
+		}
+		fmt.Fprint(w, `{"token":"t1","refreshToken":"r1","expiresInSeconds":3600}`)
+	})
+	mux.HandleFunc("POST /api/v1/auth/refresh", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusUnauthorized, "the login has ended")
+	})
+	mux.HandleFunc("POST /api/v1/auth/change-password", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"token":"t2","refreshToken":"r2","expiresInSeconds":3600,"status":"ok"}`)
+	})
+	mux.HandleFunc("GET /api/v1/auth/me", func(w http.ResponseWriter, r *http.Request) {
+		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		g.tokens = append(g.tokens, token)
+		if token == "ended" || token == "" {
+			refuse(w, http.StatusUnauthorized, "the token is no longer valid")
+			return
+		}
+		fmt.Fprint(w, `{"username":"admin","role":"ADMIN","permissions":[],"future":{"a":[1]}}`)
+	})
+	g.Server = httptest.NewServer(mux)
+	t.Cleanup(g.Close)
+	return g
+}
+
+func refuse(w http.ResponseWriter, status int, message string) {
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"error":{"code":"X","message":%q}}`, message)
+}
+
+// terminal is where a test runs commands, with settings that stay between them.
+type terminal struct {
+	t        *testing.T
+	env      map[string]string
+	settings *settings.Store
+	// in is what a person types; empty means that there is no terminal.
+	in string
+}
+
+func newTerminal(t *testing.T) *terminal {
+	return &terminal{t: t, env: map[string]string{}, settings: settings.New(filepath.Join(t.TempDir(), "config.yaml"), nil)}
+}
+
+func (m *terminal) run(args ...string) clitest.Result {
+	m.t.Helper()
+	var out, errors bytes.Buffer
+	a := &app.App{
+		In: strings.NewReader(m.in), Out: &out, Err: &errors, Interactive: m.in != "", Settings: m.settings,
+		Env: func(name string) string { return m.env[name] },
+	}
+	code := root.Run(m.t.Context(), a, args)
+	return clitest.Result{Out: out.String(), Err: errors.String(), Code: code}
+}
+
+// expect checks the exit code and that the output has each text.
+func (m *terminal) expect(got clitest.Result, code int, texts ...string) {
+	m.t.Helper()
+	for _, text := range texts {
+		if got.Code != code || !strings.Contains(got.String(), text) {
+			m.t.Errorf("exit code %d, want %d and %q in\n%s", got.Code, code, text, got)
+		}
+	}
+}
+
+// know stores a context with a login.
+func (m *terminal) know(name, server string, login *settings.Login) {
+	m.t.Helper()
+	err := m.settings.Change(m.t.Context(), func(file *settings.File) error {
+		file.Current = name
+		file.Contexts = append(file.Contexts, settings.Context{Name: name, Servers: []string{server}, Login: login})
+		return nil
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// dataOf returns the data directory of a standalone at a URL. An empty password means that its file is gone.
+func dataOf(t *testing.T, url, password string) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "admin-password")
+	if password != "" {
+		if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready := fmt.Sprintf(`{"api":%q,"user":"admin","passwordFile":%q,"pid":1}`, url, file)
+	if err := os.WriteFile(filepath.Join(dir, "ready.json"), []byte(ready), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestLoginToAStandaloneNeedsNoTyping(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	m.expect(m.run("login", "--data", dataOf(t, g.URL, "right")), exit.OK, "logged in to "+g.URL+" as admin (context local)")
+	m.expect(m.run("get", "me", "-o", "name"), exit.OK, "admin\n")
+	if got := strings.Join(g.tokens, " "); got != "t1" {
+		t.Errorf("the tokens sent are %q", got)
+	}
+}
+
+func TestLoginAsksForThePasswordIfItsFileIsGone(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	data := dataOf(t, g.URL, "")
+	m.expect(m.run("login", "--data", data), exit.Usage, "there is no terminal to ask on", "pass --password-file FILE")
+	m.in = "right\n"
+	m.expect(m.run("login", "--data", data), exit.OK, "password of admin: ", "logged in to")
+	m.in = "wrong\n"
+	m.expect(m.run("login", "--data", data), exit.Denied, "check the name and the password")
+}
+
+func TestLoginWithFiles(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("right\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.expect(m.run("login", g.URL, "--username", "admin", "--password-file", secret, "--name", "one"), exit.OK, "(context one)")
+	m.expect(m.run("login", g.URL, "--token-file", secret, "--name", "two"), exit.OK, "as admin (context two)")
+	m.expect(m.run("get", "me"), exit.OK, "ADMIN")
+	if got := g.tokens[len(g.tokens)-1]; got != "right" {
+		t.Errorf("the token sent is %q", got)
+	}
+	m.expect(m.run("login", "--data", t.TempDir()), exit.NotFound, "no standalone is ready", "orrery up --data")
+}
+
+func TestALoginThatEnded(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	m.know("local", g.URL, &settings.Login{Token: "ended", RefreshToken: "r", ExpiresAt: time.Now().Add(-time.Hour)})
+	m.expect(m.run("get", "me"), exit.Denied, "the token is no longer valid", "log in: orrery login")
+}
+
+func TestAWrongContext(t *testing.T) {
+	m := newTerminal(t)
+	m.know("production", "http://127.0.0.1:1", nil)
+	for _, args := range [][]string{{"get", "me", "--context", "prodution"}, {"context", "use", "prodution"}, {"context", "delete", "prodution"}, {"context", "set", "prodution", "--group", "g"}} {
+		m.expect(m.run(args...), exit.NotFound, `there is no context "prodution"`, "did you mean production?")
+	}
+	m.env["ORRERY_CONTEXT"] = "staging"
+	m.expect(m.run("get", "me"), exit.NotFound, `there is no context "staging"`, "orrery context list")
+}
+
+func TestContextCommandsNeedAName(t *testing.T) {
+	m := newTerminal(t)
+	for _, verb := range []string{"use", "set", "delete"} {
+		m.expect(m.run("context", verb), exit.Usage, "needs the name of a context")
+	}
+}
+
+func TestVariablesChooseServerAndToken(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	m.know("dead", "http://127.0.0.1:1", &settings.Login{Token: "stored"})
+	m.env["ORRERY_SERVER"], m.env["ORRERY_TOKEN"] = g.URL, "from-env"
+	m.expect(m.run("get", "me", "-o", "name"), exit.OK, "admin")
+	m.env["ORRERY_SERVER"] = "http://127.0.0.1:1"
+	m.expect(m.run("get", "me", "-o", "name", "--server", g.URL), exit.OK, "admin")
+	delete(m.env, "ORRERY_SERVER")
+	m.know("alive", g.URL, nil)
+	m.env["ORRERY_CONTEXT"] = "dead"
+	m.expect(m.run("get", "me", "-o", "name", "--context", "alive"), exit.OK, "admin")
+	if got := strings.Join(g.tokens, " "); got != "from-env from-env from-env" {
+		t.Errorf("the tokens sent are %q", got)
+	}
+}
+
+func TestAServerThatIsDown(t *testing.T) {
+	m := newTerminal(t)
+	m.expect(m.run("get", "me", "--server", "http://127.0.0.1:1"), exit.Unavailable, "cannot reach http://127.0.0.1:1", "orrery up")
+}
+
+func TestFieldsOfANewerServerSurvive(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	m.know("local", g.URL, &settings.Login{Token: "t"})
+	m.expect(m.run("get", "me", "-o", "jsonpath={.future.a[0]}"), exit.OK, "1\n")
+}
+
+func TestPasswdKeepsTheLogin(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	m.know("local", g.URL, &settings.Login{Token: "t1"})
+	m.in = "right\nbetter-one\nother\n"
+	m.expect(m.run("passwd"), exit.Usage, "the two passwords differ")
+	m.in = "right\nbetter-one\nbetter-one\n"
+	m.expect(m.run("passwd"), exit.OK, "your password was changed")
+	m.expect(m.run("get", "me", "-o", "name"), exit.OK, "admin")
+	if got := g.tokens[len(g.tokens)-1]; got != "t2" {
+		t.Errorf("the token sent is %q", got)
+	}
+}
+
+func TestRenamingAContextKeepsItsLogin(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	m.know("local", g.URL, &settings.Login{Token: "t1"})
+	m.expect(m.run("context", "set", "local", "--rename", "home"), exit.OK, "changed")
+	m.expect(m.run("get", "me", "-o", "name"), exit.OK, "admin")
+}
