@@ -26,6 +26,9 @@ type applyOptions struct {
 	compareOnly                     bool
 	dryRun, force, wait, prune, yes bool
 	labels                          string
+	// coming are the names of what the command makes before it applies the documents, and does not
+	// make in a dry run.
+	coming []string
 }
 
 func apply(a *app.App) *cobra.Command {
@@ -45,7 +48,7 @@ the document, or overwrite it with --force.
 		Example: `orrery apply -f group.yaml
 orrery apply -f fleet --dry-run
 orrery apply -f fleet --prune --yes
-cat group.json | orrery apply -f -`,
+orrery apply -f -`,
 		Args: cobra.ArbitraryArgs, Complete: completeDocuments,
 		Run: func(ctx context.Context, args []string) error {
 			o.files = append(o.files, args...)
@@ -295,10 +298,10 @@ func (r *applier) attempt(ctx context.Context, d *manifest.Document, kind *kinds
 		return r.record(ctx, d, kind, live, last, res)
 	}
 	answer, err := r.update(ctx, kind, d.Name, live, merged.Patch, r.dryRun)
-	if err != nil {
-		return err
-	}
 	res.Action = configured
+	if err != nil {
+		return r.orLater(err, res)
+	}
 	if r.dryRun {
 		res.effects(kind, live, answer)
 		return nil
@@ -317,12 +320,8 @@ func (r *applier) createOne(ctx context.Context, d *manifest.Document, kind *kin
 		return takenError{err}
 	}
 	res.Action = created
-	if err != nil && r.dryRun && r.names(err.Error()) {
-		res.Notes = append(res.Notes, "the server cannot check it before the others exist: "+err.Error())
-		return nil
-	}
 	if err != nil {
-		return err
+		return r.orLater(err, res)
 	}
 	if r.dryRun {
 		res.effects(kind, &object{}, answer)
@@ -332,11 +331,23 @@ func (r *applier) createOne(ctx context.Context, d *manifest.Document, kind *kin
 	return r.record(ctx, d, kind, answer, nil, res)
 }
 
-// names reports whether a message is about an object that this run would create.
-func (r *applier) names(message string) bool {
-	words := strings.FieldsFunc(message, func(c rune) bool { return strings.ContainsRune(` "';:,()`, c) })
-	return slices.ContainsFunc(r.results, func(earlier *result) bool {
-		return earlier.Action == created && slices.Contains(words, earlier.Name)
+// orLater returns nil for the refusal of a dry run that is about an object that this run would
+// create, which the server does not know. Other errors stay as they are.
+func (r *applier) orLater(err error, res *result) error {
+	if !r.dryRun || !r.comes(err.Error()) {
+		return err
+	}
+	res.Notes = append(res.Notes, "the server cannot check it before the others exist: "+err.Error())
+	return nil
+}
+
+// comes reports whether a message is about an object that this run would create.
+func (r *applier) comes(message string) bool {
+	words := strings.FieldsFunc(message, func(c rune) bool { return strings.ContainsRune(" \n\"';:,()", c) })
+	return slices.ContainsFunc(words, func(word string) bool {
+		return slices.Contains(r.coming, word) || slices.ContainsFunc(r.results, func(earlier *result) bool {
+			return earlier.Action == created && earlier.Name == word
+		})
 	})
 }
 

@@ -97,7 +97,11 @@ func runImport(ctx context.Context, a *app.App, system importer.System, argument
 	for i := range found.Documents {
 		documents[i] = &found.Documents[i]
 	}
-	return applyDocuments(ctx, a, applyOptions{dryRun: o.dryRun, force: o.force}, nil, documents)
+	var coming []string
+	for _, t := range found.Templates {
+		coming = append(coming, t.Name)
+	}
+	return applyDocuments(ctx, a, applyOptions{dryRun: o.dryRun, force: o.force, coming: coming}, nil, documents)
 }
 
 // report prints what was found and what did not map to standard error.
