@@ -251,11 +251,14 @@ func (r *applier) one(ctx context.Context, d *manifest.Document) *result {
 			continue
 		}
 		res.err = locate(d, err)
-		if res.Action = failed; ctx.Err() != nil {
+		switch {
+		case res.written:
+		case ctx.Err() != nil:
 			res.Action = uncertain
-		}
-		if len(res.Conflicts) > 0 {
+		case len(res.Conflicts) > 0:
 			res.Action = conflicted
+		default:
+			res.Action = failed
 		}
 		return res
 	}
@@ -359,8 +362,8 @@ func (r *applier) record(ctx context.Context, d *manifest.Document, kind *kinds.
 		return nil
 	}
 	if err := r.remember(ctx, kind, d.Name, document); err != nil {
-		action := res.Action
-		return exit.Hint(fmt.Errorf("it is %s, but the server did not store what was applied: %w", action, err), "apply again; until then fields that leave the document stay")
+		res.written = true
+		return exit.Hint(fmt.Errorf("it is %s, but the server did not store what was applied: %w", res.Action, err), "apply again; until then fields that leave the document stay")
 	}
 	return nil
 }

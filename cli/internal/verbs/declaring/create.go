@@ -188,12 +188,20 @@ func createGroup(a *app.App) *cobra.Command {
 	var o createOptions
 	var g groupOptions
 	kind := kinds.Get("group")
-	cmd := command.New(a, command.Spec{
+	var cmd *cobra.Command
+	cmd = command.New(a, command.Spec{
 		Use: "group NAME", Short: "Create a group",
 		Long: setHelp(kind),
 		Example: `orrery create group lobby --platform PAPER --memory 2G --min 1 --max 5 --template lobby
 orrery create group bot --command './bot --port %PORT%' --memory 256M --min 1 --set static=true`,
 		Args: command.Between(1, 1, "the name of the new group"),
+		Run: func(ctx context.Context, args []string) error {
+			assignments, err := g.assignments(cmd.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			return o.run(ctx, a, kind, args[0], assignments)
+		},
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&g.command, "command", "", "`command` line to run")
@@ -207,15 +215,6 @@ orrery create group bot --command './bot --port %PORT%' --memory 256M --min 1 --
 	}
 	command.CompleteFlag(cmd, "template", command.CompleteNames(a, "template"))
 	o.declare(cmd, kind)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		assignments, err := g.assignments(func(flag string) bool { return cmd.Flags().Changed(flag) })
-		if err != nil {
-			return err
-		}
-		ctx, cancel := a.Context(cmd.Context())
-		defer cancel()
-		return o.run(ctx, a, kind, args[0], assignments)
-	}
 	return cmd
 }
 

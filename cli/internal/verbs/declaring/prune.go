@@ -77,7 +77,7 @@ func (r *applier) confirmPrune(ctx context.Context, selector selector) ([]*resul
 		stale = append(found, stale...) // what refers to others is deleted first
 	}
 	if len(stale) == 0 {
-		r.app.Notef("nothing to prune: every object that was applied is in a document (of the kinds in the input: %s)", strings.Join(plurals, ", "))
+		r.app.Notef("nothing to prune among the kinds in the input: %s", strings.Join(plurals, ", "))
 		return nil, nil
 	}
 	r.app.Notef("prune looks at the kinds in the input only: %s", strings.Join(plurals, ", "))

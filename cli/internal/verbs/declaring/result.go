@@ -42,6 +42,8 @@ type result struct {
 	Error      string                        `json:"error,omitempty"`
 
 	err error
+	// written says that the object is as the document says, although an error followed.
+	written bool
 }
 
 // conflict is a conflict of the merge with who made it.

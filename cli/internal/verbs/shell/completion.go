@@ -3,6 +3,7 @@ package shell
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -68,22 +69,23 @@ func completion(a *app.App) *cobra.Command {
 
 func completionOf(a *app.App, s shell) *cobra.Command {
 	var install bool
-	cmd := command.New(a, command.Spec{
+	var cmd *cobra.Command
+	cmd = command.New(a, command.Spec{
 		Use: s.name, Short: "Print or install the completion of " + s.name,
 		Long:    "It completes commands, flags, and the names of objects, for which it asks the server of the current context.",
 		Example: "orrery completion " + s.name + "\norrery completion " + s.name + " --install",
-	})
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var script bytes.Buffer
-		if err := s.write(cmd.Root(), &script); err != nil {
+		Run: func(context.Context, []string) error {
+			var script bytes.Buffer
+			if err := s.write(cmd.Root(), &script); err != nil {
+				return err
+			}
+			if install {
+				return installCompletion(a, s, script.Bytes())
+			}
+			_, err := a.Out.Write(script.Bytes())
 			return err
-		}
-		if install {
-			return installCompletion(a, s, script.Bytes())
-		}
-		_, err := a.Out.Write(script.Bytes())
-		return err
-	}
+		},
+	})
 	cmd.Flags().BoolVar(&install, "install", false, "write it to where "+s.name+" looks for it")
 	return cmd
 }
