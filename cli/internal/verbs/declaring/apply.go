@@ -169,11 +169,20 @@ func (r *applier) all(ctx context.Context) error {
 		if err := r.report(ctx, d, res); err != nil {
 			return err
 		}
+		if rest := len(r.documents) - i - 1; rest > 0 && isHopeless(res.err) {
+			r.app.Notef("the other %d documents were not tried", rest)
+			break
+		}
 	}
 	if ctx.Err() != nil {
 		return r.interrupted(ctx, len(r.documents))
 	}
 	return r.failures.Err()
+}
+
+// isHopeless reports whether the next request will fail like this one.
+func isHopeless(err error) bool {
+	return errors.Is(err, orrery.ErrUnreachable) || errors.Is(err, orrery.ErrUnauthenticated)
 }
 
 // interrupted says what was applied before the context ended and what was not.

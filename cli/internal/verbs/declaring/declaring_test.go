@@ -62,7 +62,7 @@ func compare(t *testing.T, path, got string) {
 	}
 }
 
-var temporary = regexp.MustCompile(`/\S*orrery-edit-\d+`)
+var temporary = regexp.MustCompile(`/\S*orrery-edit-\d+|127\.0\.0\.1:\d+`)
 
 // run runs a command and returns its exit code.
 func (term *terminal) run(args ...string) int {
@@ -182,6 +182,29 @@ func TestOneFailureDoesNotStopTheRest(t *testing.T) {
 		return 0, ""
 	}
 	term.run("apply", "-f", "fleet.yaml")
+}
+
+func TestBadAnswers(t *testing.T) {
+	term := newTerminal(t)
+	term.write("fleet.yaml", duels+"---\n"+lobby)
+	for _, c := range []struct{ status, code int }{{401, exit.Denied}, {403, exit.Denied}, {404, exit.NotFound}, {409, exit.Conflict}, {412, exit.Conflict}, {500, exit.Failed}} {
+		term.server.refuse = func(*http.Request) (int, string) { return c.status, "no" }
+		for _, args := range [][]string{{"apply", "-f", "fleet.yaml"}, {"create", "group", "x"}, {"export", "groups"}} {
+			if code := term.run(args...); code != c.code {
+				t.Errorf("%v with the answer %d ends with %d", args, c.status, code)
+			}
+		}
+	}
+	for _, body := range []string{"", "null", "[]", `{"name": "lob`} {
+		term.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) })
+		if code := term.run("apply", "-f", "fleet.yaml"); code != exit.Failed {
+			t.Errorf("with the answer %q apply ends with %d", body, code)
+		}
+	}
+	term.server.Close()
+	if code := term.run("apply", "-f", "fleet.yaml"); code != exit.Unavailable {
+		t.Errorf("without a server apply ends with %d", code)
+	}
 }
 
 func TestInterruptedApplySaysWhatWasDone(t *testing.T) {

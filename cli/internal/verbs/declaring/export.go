@@ -146,18 +146,44 @@ func (r remote) withoutDefaults(ctx context.Context, kind *kinds.Kind, values fi
 	if kind.Name != "group" {
 		return values
 	}
+	changes, ok := r.differing(ctx, kind, values)
+	if !ok {
+		return values
+	}
+	out := maps.Clone(values)
+	maps.DeleteFunc(out, func(field string, _ any) bool { return changes[field] == nil })
+	for _, pair := range samePairs {
+		for _, field := range pair {
+			shorter := maps.Clone(out)
+			delete(shorter, field)
+			if same, ok := r.differing(ctx, kind, shorter); ok && manifest.Equal(same, changes) {
+				out = shorter
+				break
+			}
+		}
+	}
+	return out
+}
+
+// samePairs are fields of a group that say the same: one of them is enough in a document. The first
+// is left out if the second says everything.
+var samePairs = [][]string{{"templateInstallationConfig", "templates"}, {"cpuReservation", "cpu"}}
+
+// differing returns the fields that a group with these values would have apart from defaults. It reports
+// false if the server does not answer the dry run of a creation.
+func (r remote) differing(ctx context.Context, kind *kinds.Kind, values fields) (fields, bool) {
 	name := "export-" + strings.ToLower(rand.Text()[:8]) // a name that no group has
 	answer, err := r.create(ctx, kind, name, values, true)
 	if err != nil || answer == nil {
-		return values
+		return nil, false
 	}
-	var res result
-	res.effects(kind, &object{}, answer)
-	differing := map[string]bool{}
-	for _, change := range res.Changes {
-		differing[manifest.TopField(change.Field)] = true
+	diff, ok := answer.fields["diff"].([]any)
+	out := fields{}
+	for _, change := range diff {
+		if change, isObject := change.(fields); isObject {
+			name, _ := change["field"].(string) // every change names its field
+			out[name] = change["to"]
+		}
 	}
-	out := maps.Clone(values)
-	maps.DeleteFunc(out, func(field string, _ any) bool { return !differing[field] })
-	return out
+	return out, ok
 }

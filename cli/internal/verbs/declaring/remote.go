@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -49,14 +48,18 @@ func (r remote) send(ctx context.Context, request orrery.Request) (*object, erro
 		return nil, err
 	}
 	defer response.Body.Close()
+	if response.StatusCode == http.StatusNoContent {
+		return nil, nil
+	}
 	o := &object{etag: response.Header.Get("ETag")}
 	decoder := json.NewDecoder(response.Body)
 	decoder.UseNumber()
-	switch err := decoder.Decode(&o.fields); {
-	case errors.Is(err, io.EOF):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("the answer was cut or is not JSON: %w", err)
+	err = decoder.Decode(&o.fields)
+	if err == nil && o.fields == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the answer was cut or is not an object in JSON: %w", err)
 	}
 	return o, nil
 }
