@@ -15,10 +15,12 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	"github.com/orreryhq/orrery/cli/internal/verbs/declaring"
 	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
+	"github.com/orreryhq/orrery/cli/internal/verbs/importing"
 	"github.com/orreryhq/orrery/cli/internal/verbs/players"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
 	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
 	"github.com/orreryhq/orrery/cli/internal/verbs/shell"
+	"github.com/orreryhq/orrery/cli/internal/verbs/starting"
 	"github.com/spf13/cobra"
 )
 
@@ -32,7 +34,7 @@ func sections(a *app.App) []section {
 	return []section{
 		{"access", "Log in and choose a server", slices.Concat(access.Commands(a), shell.Commands(a))},
 		{"read", "Look at things", reading.Commands(a)},
-		{"declare", "Declare what shall run", declaring.Commands(a)},
+		{"declare", "Declare what shall run", slices.Concat(declaring.Commands(a), starting.Commands(a), importing.Commands(a))},
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/objects"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
@@ -91,7 +92,7 @@ func readDocuments(a *app.App, files []string) ([]*manifest.Document, error) {
 			a.Notef("%s: %s: %s cannot be set and are ignored", d.Start(), d, strings.Join(d.Ignored, ", "))
 		}
 	}
-	return ordered(documents), nil
+	return manifest.Ordered(documents), nil
 }
 
 func runApply(ctx context.Context, a *app.App, o applyOptions) error {
@@ -109,6 +110,21 @@ func runApply(ctx context.Context, a *app.App, o applyOptions) error {
 	return applyDocuments(ctx, a, o, selector, documents)
 }
 
+// Options say how Apply applies documents.
+type Options struct {
+	// DryRun shows what would happen and changes nothing.
+	DryRun bool
+	// Force overwrites what other writers changed.
+	Force bool
+	// Coming are the names of objects that the caller makes before, and does not make in a dry run.
+	Coming []string
+}
+
+// Apply applies documents in their order and prints what happened to each.
+func Apply(ctx context.Context, a *app.App, o Options, documents []*manifest.Document) error {
+	return applyDocuments(ctx, a, applyOptions{dryRun: o.DryRun, force: o.Force, coming: o.Coming}, nil, documents)
+}
+
 // applyDocuments applies documents in their order.
 func applyDocuments(ctx context.Context, a *app.App, o applyOptions, selector selector, documents []*manifest.Document) error {
 	printer, err := a.Printer()
@@ -119,7 +135,7 @@ func applyDocuments(ctx context.Context, a *app.App, o applyOptions, selector se
 	if err != nil {
 		return err
 	}
-	run := &applier{app: a, remote: remote{client}, applyOptions: o, printer: printer, documents: documents}
+	run := &applier{app: a, Remote: objects.Remote{Client: client}, applyOptions: o, printer: printer, documents: documents}
 	run.step = run.attempt
 	var stale []*result
 	if o.prune {
@@ -148,7 +164,7 @@ func applyDocuments(ctx context.Context, a *app.App, o applyOptions, selector se
 // applier applies documents.
 type applier struct {
 	app *app.App
-	remote
+	objects.Remote
 	applyOptions
 	printer   output.Printer
 	documents []*manifest.Document
@@ -287,18 +303,18 @@ func isStale(err error) bool {
 
 // attempt reads, merges and writes the object once.
 func (r *applier) attempt(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error {
-	live, err := r.get(ctx, kind, d.Name)
+	live, err := r.Get(ctx, kind, d.Name)
 	if err != nil {
 		return err
 	}
 	if live == nil {
 		return r.createOne(ctx, d, kind, res)
 	}
-	last, err := r.applied(ctx, kind, d.Name)
+	last, err := r.Applied(ctx, kind, d.Name)
 	if err != nil {
 		return err
 	}
-	merged := manifest.Merge(last, live.fields, d.Fields)
+	merged := manifest.Merge(last, live.Fields, d.Fields)
 	for _, left := range merged.Left {
 		res.Notes = append(res.Notes, left+" left the document, but stays: another writer changed it")
 	}
@@ -309,7 +325,7 @@ func (r *applier) attempt(ctx context.Context, d *manifest.Document, kind *kinds
 		res.Action = unchanged
 		return r.record(ctx, d, kind, live, last, res)
 	}
-	answer, err := r.update(ctx, kind, d.Name, live, merged.Patch, r.dryRun)
+	answer, err := r.Update(ctx, kind, d.Name, live, merged.Patch, r.dryRun)
 	res.Action = configured
 	if err != nil {
 		return r.orLater(err, res)
@@ -318,8 +334,8 @@ func (r *applier) attempt(ctx context.Context, d *manifest.Document, kind *kinds
 		res.effects(kind, live, answer)
 		return nil
 	}
-	res.Changes = changesBetween(live.writable(kind), answer.writable(kind))
-	if answer.etag != "" && answer.etag == live.etag {
+	res.Changes = objects.Changes(live.Writable(kind), answer.Writable(kind))
+	if answer.ETag != "" && answer.ETag == live.ETag {
 		res.Action = unchanged
 	}
 	return r.record(ctx, d, kind, answer, last, res)
@@ -327,7 +343,7 @@ func (r *applier) attempt(ctx context.Context, d *manifest.Document, kind *kinds
 
 // createOne creates the object of a document.
 func (r *applier) createOne(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error {
-	answer, err := r.create(ctx, kind, d.Name, d.Fields, r.dryRun)
+	answer, err := r.Create(ctx, kind, d.Name, d.Fields, r.dryRun)
 	if errors.Is(err, orrery.ErrConflict) {
 		return takenError{err}
 	}
@@ -336,10 +352,10 @@ func (r *applier) createOne(ctx context.Context, d *manifest.Document, kind *kin
 		return r.orLater(err, res)
 	}
 	if r.dryRun {
-		res.effects(kind, &object{}, answer)
+		res.effects(kind, &objects.Object{}, answer)
 		return nil
 	}
-	res.Changes = changesBetween(nil, d.Fields)
+	res.Changes = objects.Changes(nil, d.Fields)
 	return r.record(ctx, d, kind, answer, nil, res)
 }
 
@@ -365,12 +381,12 @@ func (r *applier) comes(message string) bool {
 
 // record stores what was applied: the values as the server stores them, so that the next merge does
 // not take its spelling for a change.
-func (r *applier) record(ctx context.Context, d *manifest.Document, kind *kinds.Kind, now *object, last fields, res *result) error {
-	document := manifest.Project(now.fields, d.Fields)
+func (r *applier) record(ctx context.Context, d *manifest.Document, kind *kinds.Kind, now *objects.Object, last objects.Fields, res *result) error {
+	document := manifest.Project(now.Fields, d.Fields)
 	if r.dryRun || last != nil && manifest.Equal(last, document) {
 		return nil
 	}
-	if err := r.remember(ctx, kind, d.Name, document); err != nil {
+	if err := r.Remember(ctx, kind, d.Name, document); err != nil {
 		res.written = true
 		return exit.Hint(fmt.Errorf("it is %s, but the server did not store what was applied: %w", res.Action, err), "apply again; until then fields that leave the document stay")
 	}
@@ -378,11 +394,11 @@ func (r *applier) record(ctx context.Context, d *manifest.Document, kind *kinds.
 }
 
 // conflict returns the error of conflicts, and notes who made them.
-func (r *applier) conflict(ctx context.Context, kind *kinds.Kind, live *object, conflicts []manifest.Conflict, res *result) error {
+func (r *applier) conflict(ctx context.Context, kind *kinds.Kind, live *objects.Object, conflicts []manifest.Conflict, res *result) error {
 	res.Conflicts = nil
 	var texts []string
 	for _, c := range conflicts {
-		found := conflict{c, r.writerOf(ctx, kind, res.Name, live, c.Field)}
+		found := conflict{c, r.WriterOf(ctx, kind, res.Name, live, c.Field)}
 		res.Conflicts = append(res.Conflicts, found)
 		texts = append(texts, found.String())
 	}
@@ -415,16 +431,16 @@ func locate(d *manifest.Document, err error) error {
 
 // effects takes over what the answer to a dry run says. Some kinds answer with the object as it would
 // be, others with a list of changes.
-func (res *result) effects(kind *kinds.Kind, live, answer *object) {
+func (res *result) effects(kind *kinds.Kind, live, answer *objects.Object) {
 	if answer == nil {
 		return
 	}
-	if _, ok := answer.fields["diff"].([]any); !ok {
+	if _, ok := answer.Fields["diff"].([]any); !ok {
 		after := answer
-		if inner, ok := answer.fields[kind.Name].(fields); ok {
-			after = &object{fields: inner}
+		if inner, ok := answer.Fields[kind.Name].(objects.Fields); ok {
+			after = &objects.Object{Fields: inner}
 		}
-		res.Changes = changesBetween(live.writable(kind), after.writable(kind))
+		res.Changes = objects.Changes(live.Writable(kind), after.Writable(kind))
 		if res.Action == created {
 			res.Changes = slices.DeleteFunc(res.Changes, isEmpty)
 		}
@@ -442,13 +458,13 @@ func isEmpty(c orrery.FieldChange) bool {
 }
 
 // dryRun takes over a list of changes and their effects.
-func (res *result) dryRun(answer *object) {
+func (res *result) dryRun(answer *objects.Object) {
 	var dry orrery.GroupDryRun // it has the fields of the dry runs of all kinds
-	if err := json.Unmarshal(encode(answer.fields), &dry); err != nil {
+	if err := json.Unmarshal(objects.Encode(answer.Fields), &dry); err != nil {
 		res.Notes = append(res.Notes, "the server's answer to the dry run was not understood: "+err.Error())
 		return
 	}
-	res.Changes = flattened(dry.Diff)
+	res.Changes = objects.Flattened(dry.Diff)
 	res.Start, res.Stop, res.Placements = dry.Start, dry.Stop, dry.Placements
 	res.Notes = append(res.Notes, dry.Notes...)
 	if dry.Message != "" {
@@ -467,7 +483,7 @@ func (r *applier) waitForGroups(ctx context.Context) error {
 	if len(targets) == 0 {
 		return nil
 	}
-	outcomes, err := progress.All(ctx, r.app, r.client, progress.Options{Targets: targets, Goal: "ready", Afterwards: "everything was applied, and the instances continue to start"})
+	outcomes, err := progress.All(ctx, r.app, r.Client, progress.Options{Targets: targets, Goal: "ready", Afterwards: "everything was applied, and the instances continue to start"})
 	if err != nil {
 		return err
 	}

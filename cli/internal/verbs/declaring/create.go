@@ -11,7 +11,9 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/objects"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/verbs/creating"
 	"github.com/spf13/cobra"
 )
 
@@ -42,7 +44,7 @@ orrery create api-token ci --expires 30d`,
 	for _, name := range []string{"schedule", "overlay", "network", "quota", "role", "notice", "source"} {
 		cmd.AddCommand(createDocument(a, kinds.Get(name)))
 	}
-	cmd.AddCommand(createUser(a), createAPIToken(a), createJoinToken(a), createTemplate(a))
+	cmd.AddCommand(creating.Commands(a)...)
 	return cmd
 }
 
@@ -69,7 +71,7 @@ func createFromFiles(ctx context.Context, a *app.App, files []string, dryRun boo
 	if err != nil {
 		return err
 	}
-	run := &applier{app: a, remote: remote{client}, applyOptions: applyOptions{dryRun: dryRun}, printer: printer, documents: documents}
+	run := &applier{app: a, Remote: objects.Remote{Client: client}, applyOptions: applyOptions{dryRun: dryRun}, printer: printer, documents: documents}
 	run.step = run.createNew
 	err = run.all(ctx)
 	if !printer.Format.ForPeople() {
@@ -82,16 +84,16 @@ func createFromFiles(ctx context.Context, a *app.App, files []string, dryRun boo
 
 // createNew is the step of create: it changes no object that exists.
 func (r *applier) createNew(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error {
-	answer, err := r.create(ctx, kind, d.Name, d.Fields, r.dryRun)
+	answer, err := r.Create(ctx, kind, d.Name, d.Fields, r.dryRun)
 	if err != nil {
 		return exit.Hint(err, createHint(kind, d.Name, err))
 	}
 	res.Action = created
 	if r.dryRun {
-		res.effects(kind, &object{}, answer)
+		res.effects(kind, &objects.Object{}, answer)
 		return nil
 	}
-	res.Changes = changesBetween(nil, d.Fields)
+	res.Changes = objects.Changes(nil, d.Fields)
 	return nil
 }
 
@@ -124,7 +126,7 @@ func (o *createOptions) declare(cmd *cobra.Command, kind *kinds.Kind) {
 
 // run creates the object that assignments describe.
 func (o *createOptions) run(ctx context.Context, a *app.App, kind *kinds.Kind, name string, more []string) error {
-	d := &manifest.Document{Kind: kind.Document, Name: name, Fields: fields{}}
+	d := &manifest.Document{Kind: kind.Document, Name: name, Fields: objects.Fields{}}
 	for _, assignment := range append(more, o.set...) {
 		if err := d.Set(assignment); err != nil {
 			return exit.With(exit.Usage, err, "orrery create "+kind.Name+" --help")
@@ -134,16 +136,16 @@ func (o *createOptions) run(ctx context.Context, a *app.App, kind *kinds.Kind, n
 	if err != nil {
 		return err
 	}
-	answer, err := remote{client}.create(ctx, kind, d.Name, d.Fields, o.dryRun)
+	answer, err := objects.Remote{Client: client}.Create(ctx, kind, d.Name, d.Fields, o.dryRun)
 	if err != nil {
 		return exit.Hint(err, createHint(kind, name, err))
 	}
 	if !o.dryRun {
-		return a.Say(answer.fields, name, "%s %s created", kind.Name, name)
+		return a.Say(answer.Fields, name, "%s %s created", kind.Name, name)
 	}
-	return a.Show(answer.fields, name, func(output.Printer) error {
+	return a.Show(answer.Fields, name, func(output.Printer) error {
 		res := &result{Kind: kind.Name, Name: name, Action: created}
-		res.effects(kind, &object{}, answer)
+		res.effects(kind, &objects.Object{}, answer)
 		return describe(a, res)
 	})
 }
@@ -226,7 +228,7 @@ func (g *groupOptions) assignments(given func(flag string) bool) ([]string, erro
 		{"platform", "platform", g.platform},
 		{"min", "minInstances", strconv.FormatInt(g.least, 10)},
 		{"max", "maxInstances", strconv.FormatInt(g.most, 10)},
-		{"template", "templates", string(encode(g.templates))},
+		{"template", "templates", string(objects.Encode(g.templates))},
 	} {
 		if given(f.flag) {
 			out = append(out, f.field+"="+f.value)

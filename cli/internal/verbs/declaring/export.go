@@ -2,16 +2,14 @@ package declaring
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"maps"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
-	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/objects"
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
 )
@@ -62,18 +60,18 @@ func runExport(ctx context.Context, a *app.App, args []string, complete bool) er
 	}
 	names := args[1:]
 	if len(names) == 0 {
-		if names, err = exportable(ctx, a, remote{client}, kind); err != nil {
+		if names, err = exportable(ctx, a, objects.Remote{Client: client}, kind); err != nil {
 			return err
 		}
 	}
 	for i, name := range names {
-		live, err := remote{client}.existing(ctx, kind, name)
+		live, err := objects.Remote{Client: client}.Existing(ctx, kind, name)
 		if err != nil {
 			return err
 		}
-		values := live.writable(kind)
+		values := live.Writable(kind)
 		if !complete {
-			values = remote{client}.withoutDefaults(ctx, kind, values)
+			values = objects.Remote{Client: client}.WithoutDefaults(ctx, kind, values)
 		}
 		if err := write(&manifest.Document{Kind: kind.Document, Name: name, Fields: values}, i == 0); err != nil {
 			return err
@@ -83,8 +81,8 @@ func runExport(ctx context.Context, a *app.App, args []string, complete bool) er
 }
 
 // exportable returns the names of the objects of a kind, without those that exist from the start.
-func exportable(ctx context.Context, a *app.App, r remote, kind *kinds.Kind) ([]string, error) {
-	rows, err := app.List(ctx, r.client, kind, "", nil)
+func exportable(ctx context.Context, a *app.App, r objects.Remote, kind *kinds.Kind) ([]string, error) {
+	rows, err := app.List(ctx, r.Client, kind, "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -124,66 +122,4 @@ func documentWriter(a *app.App) (func(d *manifest.Document, first bool) error, e
 		}, nil
 	}
 	return nil, command.UsageError("pass -o yaml or -o json", "documents cannot be printed as -o %s", a.Flags.Output)
-}
-
-// existing returns an object that must exist. The error suggests similar names.
-func (r remote) existing(ctx context.Context, kind *kinds.Kind, name string) (*object, error) {
-	live, err := r.get(ctx, kind, name)
-	if err != nil || live != nil {
-		return live, err
-	}
-	names, err := app.Names(ctx, r.client, kind, "")
-	if err != nil {
-		return nil, err
-	}
-	return nil, exit.With(exit.NotFound, fmt.Errorf("there is no %s %q", kind.Name, name), app.DidYouMean(name, names, "orrery get "+kind.Plural+" lists them"))
-}
-
-// withoutDefaults returns the fields of a group that differ from their defaults. The server knows
-// them: the dry run of a creation with these fields lists what differs. If it fails, every field
-// stays.
-func (r remote) withoutDefaults(ctx context.Context, kind *kinds.Kind, values fields) fields {
-	if kind.Name != "group" {
-		return values
-	}
-	changes, ok := r.differing(ctx, kind, values)
-	if !ok {
-		return values
-	}
-	out := maps.Clone(values)
-	maps.DeleteFunc(out, func(field string, _ any) bool { return changes[field] == nil })
-	for _, pair := range samePairs {
-		for _, field := range pair {
-			shorter := maps.Clone(out)
-			delete(shorter, field)
-			if same, ok := r.differing(ctx, kind, shorter); ok && manifest.Equal(same, changes) {
-				out = shorter
-				break
-			}
-		}
-	}
-	return out
-}
-
-// samePairs are fields of a group that say the same: one of them is enough in a document. The first
-// is left out if the second says everything.
-var samePairs = [][]string{{"templateInstallationConfig", "templates"}, {"cpuReservation", "cpu"}}
-
-// differing returns the fields that a group with these values would have apart from defaults. It reports
-// false if the server does not answer the dry run of a creation.
-func (r remote) differing(ctx context.Context, kind *kinds.Kind, values fields) (fields, bool) {
-	name := "export-" + strings.ToLower(rand.Text()[:8]) // a name that no group has
-	answer, err := r.create(ctx, kind, name, values, true)
-	if err != nil || answer == nil {
-		return nil, false
-	}
-	diff, ok := answer.fields["diff"].([]any)
-	out := fields{}
-	for _, change := range diff {
-		if change, isObject := change.(fields); isObject {
-			name, _ := change["field"].(string) // every change names its field
-			out[name] = change["to"]
-		}
-	}
-	return out, ok
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/objects"
 	orrery "github.com/orreryhq/orrery/sdk"
 )
 
@@ -48,7 +49,7 @@ func parseSelector(text string) (selector, error) {
 	return out, nil
 }
 
-func (s selector) matches(labels fields) bool {
+func (s selector) matches(labels objects.Fields) bool {
 	return !slices.ContainsFunc(s, func(r requirement) bool {
 		value, has := labels[r.key]
 		return (has && (r.any || value == r.value)) == r.not
@@ -122,7 +123,7 @@ func (r *applier) preview(stale []*result) error {
 
 // staleOf returns the objects of a kind to prune, with what the server says about their deletion.
 func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string]bool, selector selector) ([]*result, error) {
-	names, err := r.remembered(ctx, kind)
+	names, err := r.Remembered(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -132,19 +133,19 @@ func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string
 		if keep[manifest.Key(kind, name)] {
 			continue
 		}
-		live, err := r.get(ctx, kind, name)
+		live, err := r.Get(ctx, kind, name)
 		if err != nil {
 			return nil, err
 		}
 		if live == nil {
 			continue
 		}
-		labels, _ := live.fields["labels"].(fields) // kinds without labels match an empty selector only
-		if len(selector) > 0 && (live.fields["labels"] == nil || !selector.matches(labels)) {
+		labels, _ := live.Fields["labels"].(objects.Fields) // kinds without labels match an empty selector only
+		if len(selector) > 0 && (live.Fields["labels"] == nil || !selector.matches(labels)) {
 			continue
 		}
-		parents[name], _ = live.fields["parent"].(string)
-		answer, err := r.delete(ctx, kind, name, true)
+		parents[name], _ = live.Fields["parent"].(string)
+		answer, err := r.Delete(ctx, kind, name, true)
 		res := &result{Kind: kind.Name, Name: name, Action: deleted}
 		switch {
 		case errors.Is(err, orrery.ErrConflict), errors.Is(err, orrery.ErrInvalid): // what refers to it may be deleted before
@@ -152,7 +153,7 @@ func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string
 		case err != nil:
 			return nil, fmt.Errorf("%s %s: %w", kind.Name, name, err)
 		default:
-			res.effects(kind, &object{}, answer)
+			res.effects(kind, &objects.Object{}, answer)
 			res.Action, res.Changes = deleted, nil
 		}
 		out = append(out, res)
@@ -178,7 +179,7 @@ func (r *applier) deleteAll(ctx context.Context, stale []*result, before error) 
 		return before
 	}
 	for _, res := range stale {
-		_, err := r.delete(ctx, kinds.Get(res.Kind), res.Name, false)
+		_, err := r.Delete(ctx, kinds.Get(res.Kind), res.Name, false)
 		if errors.Is(err, orrery.ErrNotFound) {
 			err = nil
 		}

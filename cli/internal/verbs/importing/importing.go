@@ -1,4 +1,5 @@
-package declaring
+// Package importing has the commands that take over groups and templates from other systems.
+package importing
 
 import (
 	"archive/tar"
@@ -18,6 +19,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/importer"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/verbs/declaring"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
@@ -27,6 +29,9 @@ type importOptions struct {
 	out                string
 	dryRun, yes, force bool
 }
+
+// Commands returns the commands of this package.
+func Commands(a *app.App) []*cobra.Command { return []*cobra.Command{importCommand(a)} }
 
 func importCommand(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
@@ -101,7 +106,7 @@ func runImport(ctx context.Context, a *app.App, system importer.System, argument
 	for _, t := range found.Templates {
 		coming = append(coming, t.Name)
 	}
-	return applyDocuments(ctx, a, applyOptions{dryRun: o.dryRun, force: o.force, coming: coming}, nil, documents)
+	return declaring.Apply(ctx, a, declaring.Options{DryRun: o.dryRun, Force: o.force, Coming: coming}, documents)
 }
 
 // report prints what was found and what did not map to standard error.

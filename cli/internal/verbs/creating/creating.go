@@ -1,4 +1,5 @@
-package declaring
+// Package creating has the commands below create whose objects have no documents.
+package creating
 
 import (
 	"context"
@@ -14,6 +15,11 @@ import (
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
+
+// Commands returns the commands of this package.
+func Commands(a *app.App) []*cobra.Command {
+	return []*cobra.Command{createUser(a), createAPIToken(a), createJoinToken(a), createTemplate(a)}
+}
 
 func createUser(a *app.App) *cobra.Command {
 	var role, passwordFile, email string

@@ -1,4 +1,5 @@
-package declaring
+// Package starting has the commands that write files to start from.
+package starting
 
 import (
 	"context"
@@ -27,6 +28,9 @@ var gameNames = []string{"minecraft", "teeworlds", "generic"}
 
 // templateNames are the names of the templates that the groups of the games refer to.
 var templateNames = map[string]string{"minecraft": "minecraft", "teeworlds": "teeworlds", "generic": "game"}
+
+// Commands returns the commands of this package.
+func Commands(a *app.App) []*cobra.Command { return []*cobra.Command{initCommand(a)} }
 
 func initCommand(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
