@@ -25,7 +25,26 @@ import (
 // Remote reads and writes objects of all kinds with their fields as documents have them. It does not
 // use the types of the SDK, so that numbers keep their precision, and the server judges values that
 // these types could not hold.
-type Remote struct{ Client *orrery.Client }
+type Remote struct {
+	Client *orrery.Client
+	// DryRun makes writes change nothing. They return what would happen.
+	DryRun bool
+}
+
+// Ref names an object.
+type Ref struct {
+	Kind *kinds.Kind
+	Name string
+}
+
+// String returns the kind and the name.
+func (r Ref) String() string { return r.Kind.Name + " " + r.Name }
+
+func (r Ref) path() string { return r.Kind.ObjectPath("", r.Name) }
+
+func (r Ref) appliedPath() string {
+	return "/api/v1/applied/" + url.PathEscape(r.Kind.Applied) + "/" + url.PathEscape(r.Name)
+}
 
 // Fields are those of an object, as JSON decodes them: numbers are json.Number.
 type Fields = map[string]any
@@ -71,8 +90,8 @@ func (r Remote) send(ctx context.Context, request orrery.Request) (*Object, erro
 }
 
 // Get returns an object, nil if it does not exist.
-func (r Remote) Get(ctx context.Context, kind *kinds.Kind, name string) (*Object, error) {
-	o, err := r.send(ctx, orrery.Request{Method: http.MethodGet, Path: kind.ObjectPath("", name)})
+func (r Remote) Get(ctx context.Context, ref Ref) (*Object, error) {
+	o, err := r.send(ctx, orrery.Request{Method: http.MethodGet, Path: ref.path()})
 	if errors.Is(err, orrery.ErrNotFound) {
 		return nil, nil
 	}
@@ -80,22 +99,22 @@ func (r Remote) Get(ctx context.Context, kind *kinds.Kind, name string) (*Object
 }
 
 // Create creates an object. The error is a conflict if it exists.
-func (r Remote) Create(ctx context.Context, kind *kinds.Kind, name string, values Fields, dryRun bool) (*Object, error) {
-	if kind.Post {
-		body := Fields{kind.NameField: name}
+func (r Remote) Create(ctx context.Context, ref Ref, values Fields) (*Object, error) {
+	if ref.Kind.Post {
+		body := Fields{ref.Kind.NameField: ref.Name}
 		for field, value := range values {
 			body[field] = value
 		}
-		return r.send(ctx, orrery.Request{Method: http.MethodPost, Path: kind.ListPath(""), Body: body, Query: asking(dryRun)})
+		return r.send(ctx, orrery.Request{Method: http.MethodPost, Path: ref.Kind.ListPath(""), Body: body, Query: r.asking()})
 	}
 	o, err := r.send(ctx, orrery.Request{
-		Method: http.MethodPut, Path: kind.ObjectPath("", name), Body: values, Query: asking(dryRun),
+		Method: http.MethodPut, Path: ref.path(), Body: values, Query: r.asking(),
 		Header: http.Header{"If-None-Match": {"*"}},
 	})
 	var refusal *orrery.Error
 	if errors.As(err, &refusal) && errors.Is(err, orrery.ErrPreconditionFailed) {
 		exists := *refusal
-		exists.Status, exists.Message = http.StatusConflict, fmt.Sprintf("%s %s exists already", kind.Name, name)
+		exists.Status, exists.Message = http.StatusConflict, ref.String()+" exists already"
 		return nil, &exists
 	}
 	return o, err
@@ -103,10 +122,10 @@ func (r Remote) Create(ctx context.Context, kind *kinds.Kind, name string, value
 
 // Update changes an object by a merge patch. The error is ErrPreconditionFailed if live is not the
 // object any more.
-func (r Remote) Update(ctx context.Context, kind *kinds.Kind, name string, live *Object, patch Fields, dryRun bool) (*Object, error) {
-	request := orrery.Request{Method: http.MethodPatch, Path: kind.ObjectPath("", name), Body: patch, Query: asking(dryRun)}
-	if !kind.Patch {
-		request.Method, request.Body = http.MethodPut, manifest.ApplyPatch(live.Writable(kind), patch)
+func (r Remote) Update(ctx context.Context, ref Ref, live *Object, patch Fields) (*Object, error) {
+	request := orrery.Request{Method: http.MethodPatch, Path: ref.path(), Body: patch, Query: r.asking()}
+	if !ref.Kind.Patch {
+		request.Method, request.Body = http.MethodPut, manifest.ApplyPatch(live.Writable(ref.Kind), patch)
 	}
 	if live.ETag != "" {
 		request.Header = http.Header{"If-Match": {live.ETag}}
@@ -115,24 +134,20 @@ func (r Remote) Update(ctx context.Context, kind *kinds.Kind, name string, live 
 }
 
 // Delete deletes an object.
-func (r Remote) Delete(ctx context.Context, kind *kinds.Kind, name string, dryRun bool) (*Object, error) {
-	return r.send(ctx, orrery.Request{Method: http.MethodDelete, Path: kind.ObjectPath("", name), Query: asking(dryRun)})
+func (r Remote) Delete(ctx context.Context, ref Ref) (*Object, error) {
+	return r.send(ctx, orrery.Request{Method: http.MethodDelete, Path: ref.path(), Query: r.asking()})
 }
 
-func asking(dryRun bool) url.Values {
-	if !dryRun {
+func (r Remote) asking() url.Values {
+	if !r.DryRun {
 		return nil
 	}
 	return url.Values{"dryRun": {"true"}}
 }
 
-func appliedPath(kind *kinds.Kind, name string) string {
-	return "/api/v1/applied/" + url.PathEscape(kind.Applied) + "/" + url.PathEscape(name)
-}
-
 // Applied returns the fields that were applied last; nil if nothing was.
-func (r Remote) Applied(ctx context.Context, kind *kinds.Kind, name string) (Fields, error) {
-	o, err := r.send(ctx, orrery.Request{Method: http.MethodGet, Path: appliedPath(kind, name)})
+func (r Remote) Applied(ctx context.Context, ref Ref) (Fields, error) {
+	o, err := r.send(ctx, orrery.Request{Method: http.MethodGet, Path: ref.appliedPath()})
 	if errors.Is(err, orrery.ErrNotFound) {
 		return nil, nil
 	}
@@ -144,8 +159,8 @@ func (r Remote) Applied(ctx context.Context, kind *kinds.Kind, name string) (Fie
 }
 
 // Remember stores the fields that were applied.
-func (r Remote) Remember(ctx context.Context, kind *kinds.Kind, name string, document Fields) error {
-	return r.Client.Call(ctx, orrery.Request{Method: http.MethodPut, Path: appliedPath(kind, name), Body: Fields{"document": document}}, nil)
+func (r Remote) Remember(ctx context.Context, ref Ref, document Fields) error {
+	return r.Client.Call(ctx, orrery.Request{Method: http.MethodPut, Path: ref.appliedPath(), Body: Fields{"document": document}}, nil)
 }
 
 // Remembered returns the names of the objects of a kind that were applied.
@@ -171,12 +186,12 @@ type Writer struct {
 
 // WriterOf returns who changed a field last. Its history tells; kinds without one show who wrote
 // the object.
-func (r Remote) WriterOf(ctx context.Context, kind *kinds.Kind, name string, live *Object, field string) Writer {
-	if kind.HistoryName == "" {
+func (r Remote) WriterOf(ctx context.Context, ref Ref, live *Object, field string) Writer {
+	if ref.Kind.HistoryName == "" {
 		return writerOfObject(live)
 	}
 	var history json.RawMessage
-	path := "/api/v1/history/" + url.PathEscape(kind.HistoryName) + "/" + url.PathEscape(name)
+	path := "/api/v1/history/" + url.PathEscape(ref.Kind.HistoryName) + "/" + url.PathEscape(ref.Name)
 	if err := r.Client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: path}, &history); err != nil {
 		return writerOfObject(live) // a caller may see the object and not its history
 	}
@@ -202,16 +217,16 @@ func writerOfObject(live *Object) Writer {
 }
 
 // Existing returns an object that must exist. The error suggests similar names.
-func (r Remote) Existing(ctx context.Context, kind *kinds.Kind, name string) (*Object, error) {
-	live, err := r.Get(ctx, kind, name)
+func (r Remote) Existing(ctx context.Context, ref Ref) (*Object, error) {
+	live, err := r.Get(ctx, ref)
 	if err != nil || live != nil {
 		return live, err
 	}
-	names, err := app.Names(ctx, r.Client, kind, "")
+	names, err := app.Names(ctx, r.Client, ref.Kind, "")
 	if err != nil {
 		return nil, err
 	}
-	return nil, exit.With(exit.NotFound, fmt.Errorf("there is no %s %q", kind.Name, name), app.DidYouMean(name, names, "orrery get "+kind.Plural+" lists them"))
+	return nil, exit.With(exit.NotFound, fmt.Errorf("there is no %s %q", ref.Kind.Name, ref.Name), app.DidYouMean(ref.Name, names, "orrery get "+ref.Kind.Plural+" lists them"))
 }
 
 // WithoutDefaults returns the fields of a group that differ from their defaults. The server knows
@@ -248,7 +263,8 @@ var samePairs = [][]string{{"templateInstallationConfig", "templates"}, {"cpuRes
 // false if the server does not answer the dry run of a creation.
 func (r Remote) differing(ctx context.Context, kind *kinds.Kind, values Fields) (Fields, bool) {
 	name := "export-" + strings.ToLower(rand.Text()[:8]) // a name that no group has
-	answer, err := r.Create(ctx, kind, name, values, true)
+	r.DryRun = true
+	answer, err := r.Create(ctx, Ref{kind, name}, values)
 	if err != nil || answer == nil {
 		return nil, false
 	}

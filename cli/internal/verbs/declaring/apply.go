@@ -27,6 +27,8 @@ type applyOptions struct {
 	compareOnly                     bool
 	dryRun, force, wait, prune, yes bool
 	labels                          string
+	// selector is what labels says.
+	selector selector
 	// coming are the names of what the command makes before it applies the documents, and does not
 	// make in a dry run.
 	coming []string
@@ -43,7 +45,8 @@ A file may have several. A directory is read with everything below it; - is stan
 Each object is compared three ways: what was applied last, what it is now, and what the document says. A field of the
 document is set. A field that left the document gets its default. Fields that only others set stay. If another writer
 changed a field of the document since it was applied, that is a conflict, and the object stays as it is: put the value into
-the document, or overwrite it with --force.
+the document, or overwrite it with --force. Secrets that no read shows, such as the credentials of a source, are set each
+time, and stay when they leave the document.
 
 --prune deletes objects that were applied and are in no document any more, of the kinds that the documents have.`,
 		Example: `orrery apply -f group.yaml
@@ -99,15 +102,15 @@ func runApply(ctx context.Context, a *app.App, o applyOptions) error {
 	if !o.prune && o.labels != "" {
 		return command.UsageError("add --prune", "--selector chooses what --prune deletes")
 	}
-	selector, err := parseSelector(o.labels)
-	if err != nil {
+	var err error
+	if o.selector, err = parseSelector(o.labels); err != nil {
 		return err
 	}
 	documents, err := readDocuments(a, o.files)
 	if err != nil {
 		return err
 	}
-	return applyDocuments(ctx, a, o, selector, documents)
+	return applyDocuments(ctx, a, o, documents)
 }
 
 // Options say how Apply applies documents.
@@ -122,11 +125,11 @@ type Options struct {
 
 // Apply applies documents in their order and prints what happened to each.
 func Apply(ctx context.Context, a *app.App, o Options, documents []*manifest.Document) error {
-	return applyDocuments(ctx, a, applyOptions{dryRun: o.DryRun, force: o.Force, coming: o.Coming}, nil, documents)
+	return applyDocuments(ctx, a, applyOptions{dryRun: o.DryRun, force: o.Force, coming: o.Coming}, documents)
 }
 
 // applyDocuments applies documents in their order.
-func applyDocuments(ctx context.Context, a *app.App, o applyOptions, selector selector, documents []*manifest.Document) error {
+func applyDocuments(ctx context.Context, a *app.App, o applyOptions, documents []*manifest.Document) error {
 	printer, err := a.Printer()
 	if err != nil {
 		return err
@@ -135,11 +138,11 @@ func applyDocuments(ctx context.Context, a *app.App, o applyOptions, selector se
 	if err != nil {
 		return err
 	}
-	run := &applier{app: a, Remote: objects.Remote{Client: client}, applyOptions: o, printer: printer, documents: documents}
+	run := &applier{app: a, Remote: objects.Remote{Client: client, DryRun: o.dryRun}, applyOptions: o, printer: printer, documents: documents}
 	run.step = run.attempt
 	var stale []*result
 	if o.prune {
-		if stale, err = run.confirmPrune(ctx, selector); err != nil {
+		if stale, err = run.confirmPrune(ctx); err != nil {
 			return err
 		}
 	}
@@ -171,7 +174,7 @@ type applier struct {
 	results   []*result
 	failures  command.Failures
 	// step reads, merges and writes the object of a document once.
-	step func(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error
+	step func(ctx context.Context, d *manifest.Document, res *result) error
 }
 
 // all applies each document. One failure does not stop the rest.
@@ -201,7 +204,7 @@ func isHopeless(err error) bool {
 	return errors.Is(err, orrery.ErrUnreachable) || errors.Is(err, orrery.ErrUnauthenticated)
 }
 
-// interrupted says what was applied before the context ended and what was not.
+// interrupted returns the error of a context that ended, with what was applied before and what was not.
 func (r *applier) interrupted(ctx context.Context, next int) error {
 	names := map[string][]string{}
 	for _, res := range r.results {
@@ -265,10 +268,9 @@ const maxAttempts = 2
 
 // one applies one document.
 func (r *applier) one(ctx context.Context, d *manifest.Document) *result {
-	kind := d.Object()
-	res := &result{Kind: kind.Name, Name: d.Name, File: d.Start().String()}
+	res := &result{Kind: d.Object().Name, Name: d.Name, File: d.Start().String()}
 	for attempt := 1; ; attempt++ {
-		err := r.step(ctx, d, kind, res)
+		err := r.step(ctx, d, res)
 		switch {
 		case err == nil:
 			return res
@@ -302,15 +304,15 @@ func isStale(err error) bool {
 }
 
 // attempt reads, merges and writes the object once.
-func (r *applier) attempt(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error {
-	live, err := r.Get(ctx, kind, d.Name)
+func (r *applier) attempt(ctx context.Context, d *manifest.Document, res *result) error {
+	live, err := r.Get(ctx, ref(d))
 	if err != nil {
 		return err
 	}
 	if live == nil {
-		return r.createOne(ctx, d, kind, res)
+		return r.createOne(ctx, d, res)
 	}
-	last, err := r.Applied(ctx, kind, d.Name)
+	last, err := r.Applied(ctx, ref(d))
 	if err != nil {
 		return err
 	}
@@ -319,31 +321,31 @@ func (r *applier) attempt(ctx context.Context, d *manifest.Document, kind *kinds
 		res.Notes = append(res.Notes, left+" left the document, but stays: another writer changed it")
 	}
 	if len(merged.Conflicts) > 0 && !r.force {
-		return r.conflict(ctx, kind, live, merged.Conflicts, res)
+		return r.conflict(ctx, live, merged.Conflicts, res)
 	}
 	if len(merged.Patch) == 0 {
 		res.Action = unchanged
-		return r.record(ctx, d, kind, live, last, res)
+		return r.record(ctx, d, state{live, last}, res)
 	}
-	answer, err := r.Update(ctx, kind, d.Name, live, merged.Patch, r.dryRun)
+	answer, err := r.Update(ctx, ref(d), live, merged.Patch)
 	res.Action = configured
 	if err != nil {
 		return r.orLater(err, res)
 	}
 	if r.dryRun {
-		res.effects(kind, live, answer)
+		res.effects(d.Object(), live, answer)
 		return nil
 	}
-	res.Changes = objects.Changes(live.Writable(kind), answer.Writable(kind))
+	res.Changes = objects.Changes(live.Writable(d.Object()), answer.Writable(d.Object()))
 	if answer.ETag != "" && answer.ETag == live.ETag {
 		res.Action = unchanged
 	}
-	return r.record(ctx, d, kind, answer, last, res)
+	return r.record(ctx, d, state{answer, last}, res)
 }
 
 // createOne creates the object of a document.
-func (r *applier) createOne(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error {
-	answer, err := r.Create(ctx, kind, d.Name, d.Fields, r.dryRun)
+func (r *applier) createOne(ctx context.Context, d *manifest.Document, res *result) error {
+	answer, err := r.Create(ctx, ref(d), d.Fields)
 	if errors.Is(err, orrery.ErrConflict) {
 		return takenError{err}
 	}
@@ -352,11 +354,11 @@ func (r *applier) createOne(ctx context.Context, d *manifest.Document, kind *kin
 		return r.orLater(err, res)
 	}
 	if r.dryRun {
-		res.effects(kind, &objects.Object{}, answer)
+		res.effects(d.Object(), &objects.Object{}, answer)
 		return nil
 	}
 	res.Changes = objects.Changes(nil, d.Fields)
-	return r.record(ctx, d, kind, answer, nil, res)
+	return r.record(ctx, d, state{live: answer}, res)
 }
 
 // orLater returns nil for the refusal of a dry run that is about an object that this run would
@@ -379,14 +381,23 @@ func (r *applier) comes(message string) bool {
 	})
 }
 
+// ref names the object of a document.
+func ref(d *manifest.Document) objects.Ref { return objects.Ref{Kind: d.Object(), Name: d.Name} }
+
+// state is an object and what was applied for it last; nil if nothing was.
+type state struct {
+	live    *objects.Object
+	applied objects.Fields
+}
+
 // record stores what was applied: the values as the server stores them, so that the next merge does
 // not take its spelling for a change.
-func (r *applier) record(ctx context.Context, d *manifest.Document, kind *kinds.Kind, now *objects.Object, last objects.Fields, res *result) error {
-	document := manifest.Project(now.Fields, d.Fields)
-	if r.dryRun || last != nil && manifest.Equal(last, document) {
+func (r *applier) record(ctx context.Context, d *manifest.Document, now state, res *result) error {
+	document := manifest.Project(now.live.Fields, d.Fields)
+	if r.dryRun || now.applied != nil && manifest.Equal(now.applied, document) {
 		return nil
 	}
-	if err := r.Remember(ctx, kind, d.Name, document); err != nil {
+	if err := r.Remember(ctx, ref(d), document); err != nil {
 		res.written = true
 		return exit.Hint(fmt.Errorf("it is %s, but the server did not store what was applied: %w", res.Action, err), "apply again; until then fields that leave the document stay")
 	}
@@ -394,11 +405,11 @@ func (r *applier) record(ctx context.Context, d *manifest.Document, kind *kinds.
 }
 
 // conflict returns the error of conflicts, and notes who made them.
-func (r *applier) conflict(ctx context.Context, kind *kinds.Kind, live *objects.Object, conflicts []manifest.Conflict, res *result) error {
+func (r *applier) conflict(ctx context.Context, live *objects.Object, conflicts []manifest.Conflict, res *result) error {
 	res.Conflicts = nil
 	var texts []string
 	for _, c := range conflicts {
-		found := conflict{c, r.WriterOf(ctx, kind, res.Name, live, c.Field)}
+		found := conflict{c, r.WriterOf(ctx, objects.Ref{Kind: kinds.Get(res.Kind), Name: res.Name}, live, c.Field)}
 		res.Conflicts = append(res.Conflicts, found)
 		texts = append(texts, found.String())
 	}

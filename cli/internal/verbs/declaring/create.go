@@ -71,7 +71,7 @@ func createFromFiles(ctx context.Context, a *app.App, files []string, dryRun boo
 	if err != nil {
 		return err
 	}
-	run := &applier{app: a, Remote: objects.Remote{Client: client}, applyOptions: applyOptions{dryRun: dryRun}, printer: printer, documents: documents}
+	run := &applier{app: a, Remote: objects.Remote{Client: client, DryRun: dryRun}, applyOptions: applyOptions{dryRun: dryRun}, printer: printer, documents: documents}
 	run.step = run.createNew
 	err = run.all(ctx)
 	if !printer.Format.ForPeople() {
@@ -83,14 +83,14 @@ func createFromFiles(ctx context.Context, a *app.App, files []string, dryRun boo
 }
 
 // createNew is the step of create: it changes no object that exists.
-func (r *applier) createNew(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error {
-	answer, err := r.Create(ctx, kind, d.Name, d.Fields, r.dryRun)
+func (r *applier) createNew(ctx context.Context, d *manifest.Document, res *result) error {
+	answer, err := r.Create(ctx, ref(d), d.Fields)
 	if err != nil {
-		return exit.Hint(err, createHint(kind, d.Name, err))
+		return exit.Hint(err, createHint(d.Object(), d.Name, err))
 	}
 	res.Action = created
 	if r.dryRun {
-		res.effects(kind, &objects.Object{}, answer)
+		res.effects(d.Object(), &objects.Object{}, answer)
 		return nil
 	}
 	res.Changes = objects.Changes(nil, d.Fields)
@@ -136,7 +136,7 @@ func (o *createOptions) run(ctx context.Context, a *app.App, kind *kinds.Kind, n
 	if err != nil {
 		return err
 	}
-	answer, err := objects.Remote{Client: client}.Create(ctx, kind, d.Name, d.Fields, o.dryRun)
+	answer, err := objects.Remote{Client: client, DryRun: o.dryRun}.Create(ctx, ref(d), d.Fields)
 	if err != nil {
 		return exit.Hint(err, createHint(kind, name, err))
 	}

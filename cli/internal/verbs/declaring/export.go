@@ -33,8 +33,8 @@ func export(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "export KIND [NAME...]", Short: "Print objects as documents for apply",
 		Long: `Without a name it prints all objects of the kind. Fields of a group that have their default are left out, unless
---all-fields prints them. Secrets are not in documents: *** stands for a value that the server keeps to itself.
--o json prints JSON, one document a line.`,
+--all-fields prints them. A document has every value that you may see, also passwords; *** stands for one that the server
+hides, and apply keeps it. -o json prints JSON, one document a line.`,
 		Example: `orrery export group lobby
 orrery export schedules -o json`,
 		Args:     command.Between(1, -1, "a kind and names, for example group lobby"),
@@ -65,7 +65,7 @@ func runExport(ctx context.Context, a *app.App, args []string, complete bool) er
 		}
 	}
 	for i, name := range names {
-		live, err := objects.Remote{Client: client}.Existing(ctx, kind, name)
+		live, err := objects.Remote{Client: client}.Existing(ctx, objects.Ref{Kind: kind, Name: name})
 		if err != nil {
 			return err
 		}

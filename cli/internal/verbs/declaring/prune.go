@@ -58,7 +58,7 @@ func (s selector) matches(labels objects.Fields) bool {
 
 // confirmPrune returns the objects that were applied and are in no document. It shows what their
 // deletion does and asks.
-func (r *applier) confirmPrune(ctx context.Context, selector selector) ([]*result, error) {
+func (r *applier) confirmPrune(ctx context.Context) ([]*result, error) {
 	var kindsOfInput []*kinds.Kind
 	keep := map[string]bool{}
 	for _, d := range r.documents {
@@ -71,7 +71,7 @@ func (r *applier) confirmPrune(ctx context.Context, selector selector) ([]*resul
 	var stale []*result
 	for _, kind := range kindsOfInput {
 		plurals = append(plurals, kind.Plural)
-		found, err := r.staleOf(ctx, kind, keep, selector)
+		found, err := r.staleOf(ctx, kind, keep)
 		if err != nil {
 			return nil, err
 		}
@@ -122,18 +122,19 @@ func (r *applier) preview(stale []*result) error {
 }
 
 // staleOf returns the objects of a kind to prune, with what the server says about their deletion.
-func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string]bool, selector selector) ([]*result, error) {
+func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string]bool) ([]*result, error) {
 	names, err := r.Remembered(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
 	var out []*result
 	parents := map[string]string{}
+	preview := objects.Remote{Client: r.Client, DryRun: true}
 	for _, name := range names {
 		if keep[manifest.Key(kind, name)] {
 			continue
 		}
-		live, err := r.Get(ctx, kind, name)
+		live, err := r.Get(ctx, objects.Ref{Kind: kind, Name: name})
 		if err != nil {
 			return nil, err
 		}
@@ -141,11 +142,11 @@ func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string
 			continue
 		}
 		labels, _ := live.Fields["labels"].(objects.Fields) // kinds without labels match an empty selector only
-		if len(selector) > 0 && (live.Fields["labels"] == nil || !selector.matches(labels)) {
+		if len(r.selector) > 0 && (live.Fields["labels"] == nil || !r.selector.matches(labels)) {
 			continue
 		}
 		parents[name], _ = live.Fields["parent"].(string)
-		answer, err := r.Delete(ctx, kind, name, true)
+		answer, err := preview.Delete(ctx, objects.Ref{Kind: kind, Name: name})
 		res := &result{Kind: kind.Name, Name: name, Action: deleted}
 		switch {
 		case errors.Is(err, orrery.ErrConflict), errors.Is(err, orrery.ErrInvalid): // what refers to it may be deleted before
@@ -179,7 +180,7 @@ func (r *applier) deleteAll(ctx context.Context, stale []*result, before error) 
 		return before
 	}
 	for _, res := range stale {
-		_, err := r.Delete(ctx, kinds.Get(res.Kind), res.Name, false)
+		_, err := r.Delete(ctx, objects.Ref{Kind: kinds.Get(res.Kind), Name: res.Name})
 		if errors.Is(err, orrery.ErrNotFound) {
 			err = nil
 		}
