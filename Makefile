@@ -12,6 +12,7 @@ RACE ?= 1
 # TIMEOUT bounds one package's tests.
 TIMEOUT ?= 20m
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION_FLAGS := -X github.com/orreryhq/orrery/libs/telemetry.version=$(VERSION) -X github.com/orreryhq/orrery/cli/internal/app.version=$(VERSION)
 
 # The modules of the workspace are the folders with a go.mod, except the tools.
 MODULES := $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod)))
@@ -25,7 +26,7 @@ TEST_FLAGS := -timeout $(TIMEOUT) $(if $(filter 1,$(RACE)),-race)
 OWN := ^github\.com/orreryhq/orrery/
 
 # What `make check` and CI run, in this order.
-CHECKS := check-format check-vet check-staticcheck check-deadcode check-architecture check-prose check-modules check-references test e2e
+CHECKS := check-format check-vet check-staticcheck check-deadcode check-architecture check-prose check-modules check-references check-cli test e2e
 
 .PHONY: help
 help: ## list the targets
@@ -117,8 +118,8 @@ man: ## the manual pages of the command line in bin/man
 .PHONY: build
 build: ## the binaries of all services and commands in bin/
 	@mkdir -p bin
-	go build -trimpath -ldflags '-X github.com/orreryhq/orrery/libs/telemetry.version=$(VERSION)' -o bin/ \
-		$$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' work | grep -v '/orrery/e2e/')
+	go build -trimpath -ldflags '$(VERSION_FLAGS)' -o bin/ \
+		$$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' work | grep -v '/orrery/e2e/\|/cmd/clidocs$$')
 
 .PHONY: images
 images: ## what docker compose up runs, without a registry: static binaries and images
@@ -184,6 +185,21 @@ check-modules:
 	@for module in $(MODULES); do \
 		echo "$$module builds alone"; \
 		GOWORK=off go build -C $$module ./...; \
+	done
+
+# CLI_PLATFORMS are the systems that the command line must build for, and CLI_LIMIT is the
+# largest size of its stripped binary in bytes.
+CLI_PLATFORMS := linux/amd64 linux/arm64 darwin/arm64 windows/amd64
+CLI_LIMIT := 26214400
+
+.PHONY: check-cli
+check-cli:
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	for platform in $(CLI_PLATFORMS); do \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -trimpath -ldflags '-s -w' -o "$$dir/orrery" ./cli/cmd/orrery; \
+		size=$$(wc -c <"$$dir/orrery"); \
+		echo "orrery for $$platform: $$size bytes"; \
+		if [ "$$size" -gt $(CLI_LIMIT) ]; then echo "the limit is $(CLI_LIMIT) bytes"; exit 1; fi; \
 	done
 
 # The tools are built once for a version of their sources.

@@ -32,6 +32,10 @@ func TestDiagnosticsAreCompleteAndRedacted(t *testing.T) {
 	r.is("redactedConfig.apiUrl", "https://***@gateway.example").is("leases", []string{}).is("logBuffer.capacity", 2000)
 	r.is("nodes.0.id", "node-1").is("groups.0.name", "lobby").is("groups.0.maxInstances", 3).is("groups.0.instances", 1).is("groups.0.platform", "PAPER")
 	r.is("instances.0.id", "lobby-1").is("instances.0.state", "RUNNING").is("instances.1", nil).is("instanceStates.ONLINE", 1).is("templates.0.name", "games/base").is("templates.0.hash", "d1")
+	r.is("etcd.endpoints.0.ok", true).is("etcd.endpoints.0.error", nil).is("etcd.endpoints.0.leader", true).is("etcd.endpoints.0.alarms", []string{}).is("etcd.endpoints.1", nil).is("etcd.compactedRevision", 0)
+	if size, _ := r.field("etcd.endpoints.0.dbSizeBytes").(float64); size == 0 || r.field("etcd.historyRevisions") != r.field("etcd.endpoints.0.revision") {
+		t.Errorf("etcd is %v", r.field("etcd"))
+	}
 	last := 0
 	records, _ := r.field("logs").([]any)
 	for n := range records {

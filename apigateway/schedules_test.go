@@ -356,3 +356,95 @@ func (s *site) untilActive(name string, active bool) {
 		return await.Unless(r.field("active") == active, "%s", r.raw)
 	})
 }
+
+func TestAPatchChangesFieldsOfASchedule(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.group("lobby", nil)
+	const path = "/api/v1/schedules/nightly"
+	s.do("PATCH", path, `{}`).want(404)
+	made := s.do("PUT", path, nightly).want(201)
+	rev := s.revision()
+	s.do("PATCH", path, `{}`).want(200)
+	s.do("PATCH", path, made.raw).want(200)
+	s.do("PATCH", path+"?dryRun=true", `{"jitterSeconds":5}`).want(200).is("action", "update").is("diff.0.field", "jitterSeconds").is("diff.0.to", 5)
+	for body, says := range map[string]string{
+		`{"cron":null}`:                  "cron",
+		`{"cron":"every day"}`:           "cron",
+		`{"action":null}`:                "action",
+		`{"action":"command"}`:           "command is missing",
+		`{"action":"drain"}`:             "node",
+		`{"count":2}`:                    "count",
+		`{"command":"x"}`:                "command",
+		`{"instance":"lobby-1"}`:         "together with group",
+		`{"group":null}`:                 "group",
+		`{"group":"nowhere"}`:            "group names",
+		`{"timezone":"Mars/Olympus"}`:    "timezone",
+		`{"overlap":"both"}`:             "overlap",
+		`{"jitterSeconds":-1}`:           "jitterSeconds",
+		`{"warnings":[{"command":"x"}]}`: "warnings[0].beforeSeconds",
+		`{"name":"other"}`:               "renamed",
+	} {
+		s.do("PATCH", path, body).want(422).naming(says)
+	}
+	s.do("PATCH", path, `{"when":"now"}`).want(400).naming("when")
+	s.do("PATCH", path, `{"cron":4}`).want(400).naming("cron")
+	s.do("PATCH", path, `[]`).want(400)
+	if moved := s.moved(rev); len(moved) != 0 {
+		t.Errorf("requests that change nothing wrote %v", moved)
+	}
+	tag := made.header.Get("ETag")
+	s.do("PATCH", path, `{"timezone":null,"warnings":null,"description":"x"}`, "If-Match", tag).want(200).
+		is("timezone", "UTC").is("warnings", []any{}).is("description", "x").is("cron", "0 4 * * *").is("group", "lobby")
+	s.do("PATCH", path, `{"description":"y"}`, "If-Match", tag).want(412)
+	s.do("PATCH", path, `{"action":"start","count":3}`).want(200).is("count", 3)
+	s.do("PATCH", path, `{"action":"stop"}`).want(200).is("count", nil).is("description", "x")
+	s.node("node-1", fleet.Resources{MemoryMiB: 1024})
+	s.do("PATCH", path, `{"group":null,"node":"node-1","action":"drain","drain":{"timeout":90}}`).want(200).is("group", nil).is("drain.timeout", 90).is("drain.shutdown", false)
+	s.do("PATCH", path, `{"drain":{"shutdown":true}}`).want(200).is("drain.timeout", 90).is("drain.shutdown", true)
+	s.do("PATCH", path, `{"drain":{"timeout":null}}`).want(200).is("drain.timeout", 60)
+	s.do("GET", "/api/v1/audit?class=CHANGE", nil).want(200).naming("schedule.update")
+
+	s.do("POST", "/api/v1/roles", `{"name":"EDITOR","permissions":["groups.view","groups.update"]}`).want(201)
+	editor := s.user("ed", "EDITOR")
+	editor.do("PATCH", path, `{"description":"z"}`).want(403).naming("nodes.drain")
+	editor.do("PATCH", path, `{"action":"stop","node":null,"group":"lobby"}`).want(403).naming("instances.stop")
+}
+
+func TestAPatchChangesFieldsOfAnOverlay(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.group("lobby", map[string]any{"labels": map[string]string{"kind": "hub", "tier": "1"}})
+	const path = "/api/v1/overlays/evening"
+	s.do("PATCH", path, `{}`).want(404)
+	made := s.do("PUT", path, `{"groups":["lobby"],"selector":{"kind":"hub","tier":"1"},"cron":"0 18 * * *","durationSeconds":3600,"overlay":{"minInstances":1,"maintenance":true}}`).want(201)
+	rev := s.revision()
+	s.do("PATCH", path, `{}`).want(200)
+	s.do("PATCH", path, made.raw).want(200)
+	s.do("PATCH", path+"?dryRun=true", `{"enabled":false}`).want(200).is("action", "update").is("diff.0.field", "enabled")
+	for body, says := range map[string]string{
+		`{"cron":"every day"}`:            "cron",
+		`{"cron":null}`:                   "cron",
+		`{"durationSeconds":null}`:        "durationSeconds",
+		`{"groups":["nowhere"]}`:          "groups[0]",
+		`{"groups":null,"selector":null}`: "groups",
+		`{"overlay":null}`:                "overlay",
+		`{"overlay":{"minInstances":-1}}`: "minInstances",
+		`{"timezone":"Mars/Olympus"}`:     "timezone",
+		`{"name":"other"}`:                "renamed",
+	} {
+		s.do("PATCH", path, body).want(422).naming(says)
+	}
+	s.do("PATCH", path, `{"overlay":{"mode":"MANUAL"}}`).want(400).naming("mode")
+	s.do("PATCH", path, `{"durationSeconds":"long"}`).want(400).naming("durationSeconds")
+	if moved := s.moved(rev); len(moved) != 0 {
+		t.Errorf("requests that change nothing wrote %v", moved)
+	}
+	tag := made.header.Get("ETag")
+	s.do("PATCH", path, `{"selector":{"tier":null,"zone":"eu"},"overlay":{"maintenance":null,"maxInstances":4}}`, "If-Match", tag).want(200).
+		is("selector", map[string]string{"kind": "hub", "zone": "eu"}).is("overlay.minInstances", 1).is("overlay.maxInstances", 4).is("overlay.maintenance", nil)
+	s.do("PATCH", path, `{"enabled":false}`, "If-Match", tag).want(412)
+	s.do("PATCH", path, `{"cron":null,"durationSeconds":null,"from":"2099-01-01T00:00:00Z","until":"2099-01-02T00:00:00Z"}`).want(200).
+		is("cron", "").is("from", "2099-01-01T00:00:00Z").is("groups", []string{"lobby"})
+	s.do("GET", "/api/v1/audit?class=CHANGE", nil).want(200).naming("overlay.update")
+}

@@ -12,6 +12,7 @@ require (
 	github.com/orreryhq/orrery/libs v0.0.0
 	github.com/orreryhq/orrery/nodeagent v0.0.0
 	github.com/orreryhq/orrery/scheduler v0.0.0
+	github.com/orreryhq/orrery/sdk v0.0.0
 	github.com/orreryhq/orrery/standalone v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -169,3 +170,5 @@ replace github.com/orreryhq/orrery/apigateway => ../apigateway
 replace github.com/orreryhq/orrery/standalone => ../standalone
 
 replace github.com/orreryhq/orrery/examples => ../examples
+
+replace github.com/orreryhq/orrery/sdk => ../sdk

@@ -58,6 +58,11 @@ type Diagnostics struct {
 	RedactedConfig map[string]any `json:"redactedConfig"`
 	// Numbers of keys in etcd. Existing clients expect them under this name.
 	RedisKeyspace map[string]int64 `json:"redisKeyspace"`
+	Etcd          EtcdDiagnostics  `json:"etcd"`
+	// How far the clocks of nodes are ahead of the clock of this gateway, at most 500. The time that a
+	// report takes to arrive is subtracted too, usually a fraction of a second. Nodes that have not
+	// reported since the gateway started are absent.
+	Clocks []DiagnosticsClock `json:"clocks"`
 	// Same as GET /api/v1/cluster/leases.
 	Leases    []map[string]any     `json:"leases"`
 	LogBuffer DiagnosticsLogBuffer `json:"logBuffer"`
@@ -71,6 +76,13 @@ type Diagnostics struct {
 	// Number of instances in each state.
 	InstanceStates map[string]int64      `json:"instanceStates"`
 	Templates      []DiagnosticsTemplate `json:"templates"`
+}
+
+// DiagnosticsClock is an element of the field clocks of Diagnostics.
+type DiagnosticsClock struct {
+	NodeID string `json:"nodeId"`
+	// Negative if the node's clock is behind.
+	OffsetMs int64 `json:"offsetMs"`
 }
 
 // DiagnosticsGroup is an element of the field groups of Diagnostics.
@@ -95,6 +107,37 @@ type DiagnosticsTemplate struct {
 	Name      string `json:"name"`
 	Hash      string `json:"hash"`
 	SizeBytes int64  `json:"sizeBytes"`
+}
+
+// EtcdDiagnostics is the state of etcd as the gateway sees it.
+type EtcdDiagnostics struct {
+	Endpoints []EtcdEndpoint `json:"endpoints"`
+	// etcd has no history up to this revision; 0 if it never compacted it, null if unknown.
+	CompactedRevision *int64 `json:"compactedRevision"`
+	// How many revisions etcd has written since; null if unknown.
+	HistoryRevisions *int64 `json:"historyRevisions"`
+}
+
+// EtcdEndpoint is what one endpoint answered within two seconds. If ok is false, error says why,
+// and the figures are 0.
+type EtcdEndpoint struct {
+	// in-process for the etcd of a standalone program.
+	Endpoint string  `json:"endpoint"`
+	OK       bool    `json:"ok"`
+	Error    *string `json:"error"`
+	Version  string  `json:"version"`
+	// The size of the database file.
+	DbSizeBytes int64 `json:"dbSizeBytes"`
+	// The part of it that holds data. A defragmentation frees the rest.
+	DbSizeInUseBytes int64 `json:"dbSizeInUseBytes"`
+	// At this size etcd refuses all writes. Null if the member does not report it; etcd does since
+	// 3.6.
+	QuotaBytes *int64   `json:"quotaBytes"`
+	Revision   int64    `json:"revision"`
+	Leader     bool     `json:"leader"`
+	RaftTerm   int64    `json:"raftTerm"`
+	Alarms     []string `json:"alarms"`
+	LatencyMs  float64  `json:"latencyMs"`
 }
 
 // ListProblemsParams are the parameters of ListProblems. Fields that are zero are not sent.

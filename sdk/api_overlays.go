@@ -45,6 +45,21 @@ func (c *Client) ReplaceOverlayDryRun(ctx context.Context, name string, body *Ov
 	return object[OverlayDryRun](ctx, c, Request{Method: http.MethodPut, Path: "/api/v1/overlays/" + url.PathEscape(name), Body: given(body)}.with(params).dryRun())
 }
 
+// UpdateOverlay changes fields of an overlay.
+//
+// A merge patch (RFC 7396): absent fields stay, entries of selector and overlay merge by key, and
+// null removes one or restores a default. The body has fields of OverlayFields.
+//
+// It needs the permission groups.update.
+func (c *Client) UpdateOverlay(ctx context.Context, name string, body Patch, params *UpdateOverlayParams) (*Overlay, error) {
+	return object[Overlay](ctx, c, Request{Method: http.MethodPatch, Path: "/api/v1/overlays/" + url.PathEscape(name), Body: body}.with(params))
+}
+
+// UpdateOverlayDryRun returns what UpdateOverlay would do. It changes nothing.
+func (c *Client) UpdateOverlayDryRun(ctx context.Context, name string, body Patch, params *UpdateOverlayParams) (*OverlayDryRun, error) {
+	return object[OverlayDryRun](ctx, c, Request{Method: http.MethodPatch, Path: "/api/v1/overlays/" + url.PathEscape(name), Body: body}.with(params).dryRun())
+}
+
 // DeleteOverlay deletes an overlay.
 //
 // It needs the permission groups.update.
@@ -202,4 +217,12 @@ type ReplaceOverlayParams struct {
 	// * creates the object only if it does not exist: 412 when it exists. Any other value is refused
 	// with 400. A PUT, PATCH, POST or DELETE whose parameters do not list this header returns 400.
 	IfNoneMatch string `header:"If-None-Match"`
+}
+
+// UpdateOverlayParams are the parameters of UpdateOverlay. Fields that are zero are not sent.
+type UpdateOverlayParams struct {
+	// The ETag from the last read: 412 when the object has changed since. * matches any existing
+	// object, so a PUT that would create one gets 412. A PUT, PATCH, POST or DELETE whose parameters
+	// do not list this header does not support it and returns 400.
+	IfMatch string `header:"If-Match"`
 }

@@ -48,6 +48,22 @@ func (c *Client) ReplaceScheduleDryRun(ctx context.Context, name string, body *S
 	return object[ScheduleDryRun](ctx, c, Request{Method: http.MethodPut, Path: "/api/v1/schedules/" + url.PathEscape(name), Body: given(body)}.with(params).dryRun())
 }
 
+// UpdateSchedule changes fields of a schedule.
+//
+// A merge patch (RFC 7396): absent fields stay, null restores a default. When action changes,
+// command, count and drain of the former action are reset. The caller also needs the permission for
+// what the schedule does. The body has fields of ScheduleFields.
+//
+// It needs the permission groups.update.
+func (c *Client) UpdateSchedule(ctx context.Context, name string, body Patch, params *UpdateScheduleParams) (*Schedule, error) {
+	return object[Schedule](ctx, c, Request{Method: http.MethodPatch, Path: "/api/v1/schedules/" + url.PathEscape(name), Body: body}.with(params))
+}
+
+// UpdateScheduleDryRun returns what UpdateSchedule would do. It changes nothing.
+func (c *Client) UpdateScheduleDryRun(ctx context.Context, name string, body Patch, params *UpdateScheduleParams) (*ScheduleDryRun, error) {
+	return object[ScheduleDryRun](ctx, c, Request{Method: http.MethodPatch, Path: "/api/v1/schedules/" + url.PathEscape(name), Body: body}.with(params).dryRun())
+}
+
 // DeleteSchedule deletes a schedule.
 //
 // It needs the permission groups.update.
@@ -287,4 +303,12 @@ type ScheduleWarning struct {
 	// How long before the action the command is sent.
 	BeforeSeconds int64  `json:"beforeSeconds"`
 	Command       string `json:"command"`
+}
+
+// UpdateScheduleParams are the parameters of UpdateSchedule. Fields that are zero are not sent.
+type UpdateScheduleParams struct {
+	// The ETag from the last read: 412 when the object has changed since. * matches any existing
+	// object, so a PUT that would create one gets 412. A PUT, PATCH, POST or DELETE whose parameters
+	// do not list this header does not support it and returns 400.
+	IfMatch string `header:"If-Match"`
 }

@@ -357,8 +357,8 @@ type CreateTemplateDirectoryParams struct {
 	Path string `query:"path"`
 	// A message that describes the version.
 	Message string `query:"message"`
-	// false adds the change to the caller's draft.
-	Rehash bool `query:"rehash"`
+	// false adds the change to the caller's draft. The default is true.
+	Rehash *bool `query:"rehash"`
 	// The ETag from the last read: 412 when the object has changed since. * matches any existing
 	// object, so a PUT that would create one gets 412. A PUT, PATCH, POST or DELETE whose parameters
 	// do not list this header does not support it and returns 400.
@@ -412,8 +412,8 @@ type DeleteTemplateFileParams struct {
 	Path string `query:"path"`
 	// A message that describes the version.
 	Message string `query:"message"`
-	// false adds the change to the caller's draft.
-	Rehash bool `query:"rehash"`
+	// false adds the change to the caller's draft. The default is true.
+	Rehash *bool `query:"rehash"`
 	// The ETag from the last read: 412 when the object has changed since. * matches any existing
 	// object, so a PUT that would create one gets 412. A PUT, PATCH, POST or DELETE whose parameters
 	// do not list this header does not support it and returns 400.
@@ -477,8 +477,8 @@ type ExtractTemplateFileParams struct {
 	Delete bool `query:"delete"`
 	// A message that describes the version.
 	Message string `query:"message"`
-	// false adds the change to the caller's draft.
-	Rehash bool `query:"rehash"`
+	// false adds the change to the caller's draft. The default is true.
+	Rehash *bool `query:"rehash"`
 	// The ETag from the last read: 412 when the object has changed since. * matches any existing
 	// object, so a PUT that would create one gets 412. A PUT, PATCH, POST or DELETE whose parameters
 	// do not list this header does not support it and returns 400.
@@ -613,8 +613,8 @@ type PublishTemplateDraftResult struct {
 type RenameTemplateFileParams struct {
 	// A message that describes the version.
 	Message string `query:"message"`
-	// false adds the change to the caller's draft.
-	Rehash bool `query:"rehash"`
+	// false adds the change to the caller's draft. The default is true.
+	Rehash *bool `query:"rehash"`
 	// The ETag from the last read: 412 when the object has changed since. * matches any existing
 	// object, so a PUT that would create one gets 412. A PUT, PATCH, POST or DELETE whose parameters
 	// do not list this header does not support it and returns 400.
@@ -641,8 +641,8 @@ type ReplaceTemplateFileContentParams struct {
 	Path string `query:"path"`
 	// A message that describes the version.
 	Message string `query:"message"`
-	// false adds the change to the caller's draft.
-	Rehash bool `query:"rehash"`
+	// false adds the change to the caller's draft. The default is true.
+	Rehash *bool `query:"rehash"`
 	// The ETag from the last read: 412 when the object has changed since. * matches any existing
 	// object, so a PUT that would create one gets 412. A PUT, PATCH, POST or DELETE whose parameters
 	// do not list this header does not support it and returns 400.
@@ -673,8 +673,8 @@ func (v *ReplaceTemplateFileContentResult) setETag(tag string) { v.ETag = tag }
 type ReplaceTemplateVariablesParams struct {
 	// A message that describes the version.
 	Message string `query:"message"`
-	// false adds the change to the caller's draft.
-	Rehash bool `query:"rehash"`
+	// false adds the change to the caller's draft. The default is true.
+	Rehash *bool `query:"rehash"`
 	// The ETag from the last read: 412 when the object has changed since. * matches any existing
 	// object, so a PUT that would create one gets 412. A PUT, PATCH, POST or DELETE whose parameters
 	// do not list this header does not support it and returns 400.
@@ -873,8 +873,8 @@ type UploadTemplateFilesParams struct {
 	Extract bool `query:"extract"`
 	// A message that describes the version.
 	Message string `query:"message"`
-	// false adds the change to the caller's draft.
-	Rehash bool `query:"rehash"`
+	// false adds the change to the caller's draft. The default is true.
+	Rehash *bool `query:"rehash"`
 	// The ETag from the last read: 412 when the object has changed since. * matches any existing
 	// object, so a PUT that would create one gets 412. A PUT, PATCH, POST or DELETE whose parameters
 	// do not list this header does not support it and returns 400.

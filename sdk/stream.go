@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 )
@@ -14,7 +13,7 @@ const maxFrame = 1 << 20
 
 // errFrameTooLong means that a frame has more than maxFrame bytes. It would be as long after
 // reconnecting.
-var errFrameTooLong = fmt.Errorf("a frame of the stream is longer than %d bytes", maxFrame)
+var errFrameTooLong = errors.New("a frame of the stream is longer than 1 MiB")
 
 // frame is what a text/event-stream has up to an empty line: an event, a new ID without an event, or
 // only a comment.

@@ -37,9 +37,10 @@ var notGuides = []string{"failures.md", "performance.md", "reliability.md"}
 // address is the API's address in the pages.
 const address = "127.0.0.1:8080"
 
-// login defines the variables and functions from docs/run-your-first-server.md that other
-// pages may use.
-const login = `API=http://127.0.0.1:8080
+// login logs the command line in, and defines the variables and the function that pages about the HTTP API use.
+const login = `export ORRERY_CONFIG=$PWD/orrery.yaml
+orrery login -q
+API=http://127.0.0.1:8080
 TOKEN=$(curl -sS --fail-with-body $API/api/v1/auth/login -d '{"username":"admin","password":"'$(cat data/admin-password)'"}' | sed 's/.*"token":"\([^"]*\)".*/\1/')
 api() { curl -sS --fail-with-body -H "Authorization: Bearer $TOKEN" "$@"; }
 `
@@ -130,7 +131,7 @@ func clone(t *testing.T) string {
 	dir := t.TempDir()
 	bin := *programs
 	if bin == "" {
-		for _, p := range []string{"./standalone", "./nodeagent/cmd/nodeagent", "./examples/arena/cmd/arena"} {
+		for _, p := range []string{"./standalone", "./cli/cmd/orrery", "./nodeagent/cmd/nodeagent", "./examples/arena/cmd/arena"} {
 			bin = filepath.Dir(cluster.Program(t, p))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -155,8 +156,8 @@ func Suggest(ctx context.Context, client *orrery.Client, err error, kind *kinds.
 		return err
 	}
 	names, listErr := Names(ctx, client, kind, group)
-	if listErr != nil {
-		return err
+	if listErr != nil || slices.Contains(names, name) {
+		return err // the second: something else about the object is missing
 	}
 	return exit.With(exit.NotFound, err, DidYouMean(name, names, fmt.Sprintf("orrery get %s lists them", kind.Plural)))
 }

@@ -13,14 +13,13 @@ import (
 type tokens struct {
 	Token            string `json:"token"`
 	RefreshToken     string `json:"refreshToken"`
-	ExpiresInSeconds int    `json:"expiresInSeconds"`
+	ExpiresInSeconds int64  `json:"expiresInSeconds"`
 }
 
-func (t tokens) login() *settings.Login {
-	return &settings.Login{
-		Token: t.Token, RefreshToken: t.RefreshToken,
-		ExpiresAt: time.Now().Add(time.Duration(t.ExpiresInSeconds) * time.Second).UTC().Truncate(time.Second),
-	}
+// NewLogin returns the login of tokens that the server just issued.
+func NewLogin(token, refreshToken string, seconds int64) *settings.Login {
+	expires := time.Now().Add(time.Duration(seconds) * time.Second).UTC().Truncate(time.Second)
+	return &settings.Login{Token: token, RefreshToken: refreshToken, ExpiresAt: expires}
 }
 
 // LogIn exchanges a password for a login.
@@ -37,5 +36,5 @@ func exchange(ctx context.Context, client *orrery.Client, route string, body any
 	if err := client.Call(ctx, orrery.Request{Method: http.MethodPost, Path: "/api/v1/auth/" + route, Body: body}, &answer); err != nil {
 		return nil, err
 	}
-	return answer.login(), nil
+	return NewLogin(answer.Token, answer.RefreshToken, answer.ExpiresInSeconds), nil
 }

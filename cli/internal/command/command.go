@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -29,6 +30,11 @@ type Spec struct {
 	Args cobra.PositionalArgs
 	// Complete completes the arguments. It may be nil.
 	Complete cobra.CompletionFunc
+	// Local says that the command does not talk to a server.
+	Local bool
+	// Following says that the command runs until it is stopped. FollowFlags are flags that make it do so.
+	Following   bool
+	FollowFlags []string
 	// Run runs the command; nil if it only has subcommands.
 	Run func(ctx context.Context, args []string) error
 }
@@ -43,6 +49,15 @@ func New(a *app.App, spec Spec) *cobra.Command {
 	if spec.Long != "" {
 		cmd.Long += "\n\n" + strings.TrimSpace(spec.Long)
 	}
+	cmd.Annotations = map[string]string{}
+	if spec.Local {
+		cmd.Annotations[localAnnotation] = "true"
+	}
+	if spec.Following {
+		cmd.Annotations[followAnnotation] = "*"
+	} else if len(spec.FollowFlags) > 0 {
+		cmd.Annotations[followAnnotation] = strings.Join(spec.FollowFlags, " ")
+	}
 	if spec.Args == nil {
 		cmd.Args = None
 	}
@@ -50,6 +65,7 @@ func New(a *app.App, spec Spec) *cobra.Command {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	if spec.Run != nil {
+		cmd.Args = withFlags(cmd.Args)
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := a.Context(cmd.Context())
 			defer cancel()
@@ -60,6 +76,19 @@ func New(a *app.App, spec Spec) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return noSubcommand(cmd, args) }
 	return cmd
+}
+
+// withFlags checks required flags and flags that exclude each other before the arguments. Otherwise cobra does so later,
+// with an error that is not one of usage.
+func withFlags(args cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, values []string) error {
+		for _, err := range []error{cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()} {
+			if err != nil {
+				return exit.With(exit.Usage, err, "see "+cmd.CommandPath()+" --help")
+			}
+		}
+		return args(cmd, values)
+	}
 }
 
 func noSubcommand(cmd *cobra.Command, args []string) error {
@@ -108,3 +137,18 @@ func UsageError(hint, format string, args ...any) error {
 
 // ErrSomeFailed is the error of a command that acted on several objects and printed the failures.
 var ErrSomeFailed = errors.New("some of them failed")
+
+// The annotations that keep Spec.Local, Spec.Following and Spec.FollowFlags.
+const (
+	localAnnotation  = "local"
+	followAnnotation = "follow"
+)
+
+// IsLocal reports whether a command does not talk to a server.
+func IsLocal(cmd *cobra.Command) bool { return cmd.Annotations[localAnnotation] != "" }
+
+// Follows reports whether a command with these arguments runs until it is stopped.
+func Follows(cmd *cobra.Command, args []string) bool {
+	flags := cmd.Annotations[followAnnotation]
+	return flags == "*" || slices.ContainsFunc(strings.Fields(flags), func(flag string) bool { return slices.Contains(args, flag) })
+}

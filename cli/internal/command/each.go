@@ -21,7 +21,7 @@ func Each(ctx context.Context, a *app.App, names []string, act func(name string)
 			continue
 		}
 		if ctx.Err() != nil {
-			return exit.Hint(err, fmt.Sprintf("done: %d of %d; not done: %s and what follows it", i, len(names), name))
+			return exit.Hint(err, fmt.Sprintf("done: %d of %d; not done: %s and the names after it", i, len(names), name))
 		}
 		a.Notef("%s: %v", name, err)
 		if found := exit.CodeOf(err); code == exit.OK || code == found {

@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -135,8 +136,8 @@ func (s *Selection) Describe(kind *kinds.Kind, names []string) string {
 	if len(names) == 1 {
 		text = "1 " + kind.Name
 	}
-	if s.All {
-		text = strings.Replace(text, " ", " of all ", 1)
+	if s.All && len(names) > 1 {
+		text = "all " + text
 	}
 	if len(s.Groups) > 0 {
 		text += " of group " + strings.Join(s.Groups, ", ")
@@ -147,8 +148,9 @@ func (s *Selection) Describe(kind *kinds.Kind, names []string) string {
 	if s.Labels != "" {
 		text += " with labels " + s.Labels
 	}
-	shown := strings.Join(names[:min(len(names), shownNames)], ", ")
-	if len(names) > shownNames {
+	different := slices.Compact(slices.Clone(names)) // records of one instance that ended share its name
+	shown := strings.Join(different[:min(len(different), shownNames)], ", ")
+	if len(different) > shownNames {
 		shown += ", …"
 	}
 	return text + " (" + shown + ")"

@@ -44,7 +44,7 @@ func TestSelectionDescribesItself(t *testing.T) {
 	}{
 		"4 instances of group lobby (lobby-1, lobby-2, lobby-3, …)": {command.Selection{Groups: []string{"lobby"}}, "instance", []string{"lobby-1", "lobby-2", "lobby-3", "lobby-4"}},
 		"1 instance on node node-1 (a-1)":                           {command.Selection{Node: "node-1"}, "instance", []string{"a-1"}},
-		"2 of all nodes (n-1, n-2)":                                 {command.Selection{All: true}, "node", []string{"n-1", "n-2"}},
+		"all 2 nodes (n-1, n-2)":                                    {command.Selection{All: true}, "node", []string{"n-1", "n-2"}},
 		"1 node with labels zone=a (n-1)":                           {command.Selection{Labels: "zone=a"}, "node", []string{"n-1"}},
 	} {
 		if got := c.selection.Describe(kinds.Get(c.kind), c.names); got != want {

@@ -68,6 +68,32 @@ func KindOf(name string) (*kinds.Kind, error) {
 	return nil, exit.With(exit.Usage, fmt.Errorf("there is no kind %q", name), hint)
 }
 
+// KindAndNames returns the kind and the names in the arguments of a verb that acts on many kinds: group lobby arena, or
+// group/lobby.
+func KindAndNames(args []string) (*kinds.Kind, []string, error) {
+	first, _, _ := strings.Cut(args[0], "/")
+	kind, err := KindOf(first)
+	if err != nil {
+		return nil, nil, err
+	}
+	return Targets(args, kind.Name)
+}
+
+// GroupOf returns the group of the objects of a kind that belongs to one: that of --group, or that of the context.
+func GroupOf(a *app.App, kind *kinds.Kind, flag string) (string, error) {
+	if flag != "" {
+		return flag, nil
+	}
+	target, err := a.Target()
+	if err != nil {
+		return "", err
+	}
+	if target.Group == "" {
+		return "", UsageError("pass --group NAME", "%s belong to a group", kind.Plural)
+	}
+	return target.Group, nil
+}
+
 // CompleteTargets completes the arguments of a verb that takes names of the kinds in allowed.
 func CompleteTargets(a *app.App, allowed ...string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -104,20 +130,26 @@ func CompleteNames(a *app.App, kind string) cobra.CompletionFunc {
 	}
 }
 
-// completionTimeout bounds how long a shell waits for names.
-const completionTimeout = 2 * time.Second
+// CompletionTimeout bounds how long a shell waits for names.
+const CompletionTimeout = 2 * time.Second
 
 // names returns the names of a kind from the server, and none when it does not answer in time.
 func names(cmd *cobra.Command, a *app.App, kind *kinds.Kind) []string {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	group := ""
+	if flag := cmd.Flag("group"); flag != nil {
+		group = flag.Value.String()
+	}
+	return NamesIn(cmd.Context(), a, kind, group)
+}
+
+// NamesIn returns the names of a kind in a group for completion, and none when the server does not
+// answer in time.
+func NamesIn(ctx context.Context, a *app.App, kind *kinds.Kind, group string) []string {
+	ctx, cancel := context.WithTimeout(ctx, CompletionTimeout)
 	defer cancel()
 	client, err := a.Client()
 	if err != nil || kind.Singleton {
 		return nil
-	}
-	group := ""
-	if flag := cmd.Flag("group"); flag != nil {
-		group = flag.Value.String()
 	}
 	found, err := app.Names(ctx, client, kind, group)
 	if err != nil {

@@ -56,11 +56,21 @@ func Hint(err error, hint string) error {
 	return With(0, err, hint)
 }
 
+// Explain returns err with what was done, before the next step it has.
+func Explain(err error, what string) error {
+	if hint := HintOf(err); hint != "" {
+		what += "; " + hint
+	}
+	return Hint(err, what)
+}
+
 // CodeOf returns the exit code of err.
 func CodeOf(err error) int {
 	var coded *Error
-	if errors.As(err, &coded) && coded.Code != 0 {
-		return coded.Code
+	for cause := err; errors.As(cause, &coded); cause = coded.Err {
+		if coded.Code != 0 {
+			return coded.Code
+		}
 	}
 	switch {
 	case err == nil:
@@ -86,8 +96,10 @@ func CodeOf(err error) int {
 // HintOf returns the next step after err; empty if none is known.
 func HintOf(err error) string {
 	var hinted *Error
-	if errors.As(err, &hinted) && hinted.Hint != "" {
-		return hinted.Hint
+	for cause := err; errors.As(cause, &hinted); cause = hinted.Err {
+		if hinted.Hint != "" {
+			return hinted.Hint
+		}
 	}
 	var refusal *orrery.Error
 	switch {

@@ -99,6 +99,8 @@ func (c *cloudnet) records(kind string) ([]map[string]any, error) {
 
 // processOptions are what tasks and groups of CloudNet say about the process.
 type processOptions struct {
+	environment     string
+	heapMiB         int
 	jvm, parameters []string
 	env             map[string]any
 }
@@ -112,17 +114,19 @@ func (c *cloudnet) task(fields map[string]any) {
 	config := o.part("processConfiguration")
 	environment := cmp.Or(config.text("environment"), "MINECRAFT_SERVER")
 	static := o.flag("staticServices")
-	run := processOptions{jvm: config.texts("jvmOptions"), parameters: config.texts("processParameters"), env: config.env("environmentVariables")}
+	run := processOptions{
+		environment: environment, heapMiB: config.wholeOr("maxHeapMemorySize", 512),
+		jvm: config.texts("jvmOptions"), parameters: config.texts("processParameters"), env: config.env("environmentVariables"),
+	}
 	layers, common := c.layers(o), []layer{}
 	for _, in := range c.groupsOfTask(o, environment) {
 		common = append(common, c.addGroup(in, &run)...)
 	}
-	memory := config.wholeOr("maxHeapMemorySize", 512)
-	if memory <= 0 {
-		memory = 512
+	if run.heapMiB <= 0 {
+		run.heapMiB = 512
 	}
-	g.set("memoryMb", cmdline.WithOverhead(memory))
-	g.set("command", c.commandOf(o, environment, memory, run, slices.Concat(c.dataOf(o, name, static), paths(layers), paths(common))))
+	g.set("memoryMb", cmdline.WithOverhead(run.heapMiB))
+	g.set("command", c.commandOf(o, run, slices.Concat(c.dataOf(o, name, static), paths(layers), paths(common))))
 	g.setAny("env", run.env)
 	c.platform(g, environment)
 	c.scaling(o, g, static)
@@ -194,7 +198,7 @@ func (c *cloudnet) layers(o *object) []layer {
 	var out []layer
 	for _, l := range o.list("templates") {
 		prefix, name := l.text("prefix"), l.text("name")
-		fields := c.layer(l, prefix, name, l.text("storage"), l.wholeOr("priority", 0))
+		fields := c.layer(l, templateRef{group: prefix, name: name, storage: l.text("storage"), priority: l.wholeOr("priority", 0)})
 		if l.flag("alwaysCopyToStaticServices") {
 			c.note(o.name, l.path+"alwaysCopyToStaticServices", true, "Templates only add missing files to static instances. Set onTemplatePasteOverridePresentFiles of the group to true, and protect the data with protectedPaths, to replace files at each start.")
 		}
@@ -231,16 +235,16 @@ func (c *cloudnet) staticOf(o *object, g *group, task string) {
 
 // commandOf returns the command line. CloudNet starts the first jar whose name has the environment's
 // software in it, through a program of its own, which Orrery does not need.
-func (c *cloudnet) commandOf(o *object, environment string, memory int, run processOptions, dirs []string) string {
+func (c *cloudnet) commandOf(o *object, run processOptions, dirs []string) string {
 	java := cmp.Or(o.text("javaCommand"), "java")
-	words := append([]string{java, fmt.Sprintf("-Xmx%dM", memory), fmt.Sprintf("-Xms%dM", memory)}, run.jvm...)
+	words := append([]string{java, fmt.Sprintf("-Xmx%dM", run.heapMiB), fmt.Sprintf("-Xms%dM", run.heapMiB)}, run.jvm...)
 	jar := c.jar(dirs)
 	if jar == "" {
 		jar = "server.jar"
 		c.note(o.name, "command", nil, "No jar was found in its templates, so the command runs server.jar. Correct it.")
 	}
 	words = append(words, "-jar", jar)
-	if isServer(environment) {
+	if isServer(run.environment) {
 		words = append(words, "nogui", "--port", "%PORT%")
 	}
 	return c.words(o.name, "processConfiguration.jvmOptions", append(words, run.parameters...), cmdline.Quote)

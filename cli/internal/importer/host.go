@@ -24,7 +24,7 @@ func relative(word, dir string) string {
 	return word
 }
 
-// readServerFile reads a small file of a server's directory, nil if there is none.
+// readServerFile reads a small file of a server's directory. It returns nil if the file is missing.
 func readServerFile(dir, name string) []byte {
 	if !filepath.IsAbs(dir) {
 		return nil // unknown
@@ -41,7 +41,7 @@ func readServerFile(dir, name string) []byte {
 	return text
 }
 
-// fromProcess is what is known of a server that was started by hand or by systemd.
+// fromProcess describes a server that was started by hand or by systemd.
 type fromProcess struct {
 	group *group
 	words []string

@@ -1,5 +1,5 @@
 // Package importer reads the configuration of older systems and converts it into the documents of
-// Orrery. It changes nothing and connects to nothing. What has no counterpart becomes a Note.
+// Orrery. It changes nothing and connects to nothing. A setting without a counterpart becomes a Note.
 //
 // Each importer takes the fields of an object one by one. A field that it does not take is noted
 // by construction, so that no setting is lost silently.

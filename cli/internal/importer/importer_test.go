@@ -8,26 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/orreryhq/orrery/cli/internal/golden"
 )
-
-// golden compares a text with a file in testdata. ORRERY_UPDATE_GOLDEN=1 rewrites the file.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if os.Getenv("ORRERY_UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs; if this is right, run with ORRERY_UPDATE_GOLDEN=1: %s", path, diff)
-	}
-}
 
 // rendered returns a result as JSON, with paths below dir as $DIR.
 func rendered(t *testing.T, r *Result, dir string) string {
@@ -74,7 +56,7 @@ func TestImportsOfTheFixtures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, c.name+".golden.json", rendered(t, r, dir))
+			golden.Equal(t, c.name+".golden.json", rendered(t, r, dir))
 		})
 	}
 }
@@ -101,10 +83,10 @@ func schema(t *testing.T, file, name string) []string {
 
 func TestDocumentsHaveOnlyFieldsOfTheAPI(t *testing.T) {
 	fields := map[string][]string{
-		"Group": schema(t, "groups.json", "GroupFields"), "Network": schema(t, "networks.json", "NetworkBody"), "Overlay": schema(t, "overlays.json", "OverlayFields"),
+		"Group": schema(t, "groups.json", "GroupFields"), "Network": schema(t, "networks.json", "NetworkFields"), "Overlay": schema(t, "overlays.json", "OverlayFields"),
 	}
 	nested := map[string]string{
-		"limits": "GroupLimits", "confine": "Confine", "container": "Container", "readiness": "Check", "templateInstallationConfig": "TemplateSelection",
+		"limits": "GroupLimits", "confine": "Confinement", "container": "Container", "readiness": "ReadinessCheck", "templateInstallationConfig": "TemplateSelection",
 	}
 	for _, c := range cases() {
 		r, err := c.system(c.argument)

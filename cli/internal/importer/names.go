@@ -1,41 +1,25 @@
 package importer
 
 import (
-	"cmp"
 	"fmt"
-	"regexp"
-	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/importer/names"
 )
 
-var (
-	// groupNamePattern, segmentPattern and variablePattern are the rules of libs/fleet.
-	groupNamePattern = regexp.MustCompile(`^[a-z0-9_][a-z0-9_-]{0,31}$`)
-	segmentPattern   = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$`)
-	variablePattern  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
-
-	notInGroupName = regexp.MustCompile(`[^a-z0-9_-]+`)
-	notInSegment   = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
-	notInVariable  = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
-)
-
-// names are the names that were given. The keys are names in the source.
-type names struct {
+// given are the names that were given. The keys are names in the source.
+type given struct {
 	groups    map[string]string
 	templates map[string]string
 	taken     map[string]bool
 }
 
-func newNames() names {
-	return names{groups: map[string]string{}, templates: map[string]string{}, taken: map[string]bool{}}
+func newGiven() given {
+	return given{groups: map[string]string{}, templates: map[string]string{}, taken: map[string]bool{}}
 }
 
 // groupName returns the valid and unique name of a new group, and notes a change.
 func (r *report) groupName(object, wanted string) string {
-	valid := wanted
-	if !groupNamePattern.MatchString(valid) {
-		valid = notInGroupName.ReplaceAllString(strings.ToLower(valid), "-")
-		valid = cmp.Or(strings.TrimRight(cut(strings.TrimLeft(valid, "-"), 32), "-"), "group")
-	}
+	valid := names.Group(wanted)
 	name := r.unique("group ", valid)
 	switch {
 	case name != valid:
@@ -54,7 +38,7 @@ func (r *report) unique(kind, name string) string {
 	out := name
 	for n := 2; r.names.taken[kind+out]; n++ {
 		suffix := fmt.Sprintf("-%d", n)
-		out = cut(name, 32-len(suffix)) + suffix
+		out = names.Cut(name, names.MaxGroup-len(suffix)) + suffix
 	}
 	r.names.taken[kind+out] = true
 	return out
@@ -75,33 +59,4 @@ func (r *report) groupsOf(source []string) []string {
 		out = append(out, r.groupOf(s))
 	}
 	return out
-}
-
-// segment returns a part of a template's name, made valid.
-func segment(name string) string {
-	if segmentPattern.MatchString(name) {
-		return name
-	}
-	out := cut(strings.TrimLeft(notInSegment.ReplaceAllString(name, "-"), "."), 64)
-	if out == "" {
-		return "template"
-	}
-	return out
-}
-
-// variable returns the name of a placeholder or environment variable, made valid.
-func variable(name string) string {
-	out := notInVariable.ReplaceAllString(name, "_")
-	if !variablePattern.MatchString(out) {
-		out = "_" + out
-	}
-	return out
-}
-
-// cut shortens an ASCII text.
-func cut(s string, most int) string {
-	if len(s) > most {
-		return s[:most]
-	}
-	return s
 }

@@ -21,7 +21,7 @@ type report struct {
 	others []manifest.Document
 	nodes  []string
 	noted  map[[2]string]int
-	names  names
+	names  given
 	// files is the directory that is imported, nil for systems without one.
 	files *source.Dir
 	// walked counts the files of templates that were looked at.
@@ -29,7 +29,7 @@ type report struct {
 }
 
 func newReport(f *source.Dir) *report {
-	return &report{noted: map[[2]string]int{}, names: newNames(), files: f}
+	return &report{noted: map[[2]string]int{}, names: newGiven(), files: f}
 }
 
 // note adds a note. A second note of the same object and field is added to the text of the first.
@@ -66,7 +66,7 @@ func shown(field string, value any) string {
 }
 
 // object is a decoded object of a source. An importer takes its fields one by one. rest notes
-// those that nobody took.
+// the others.
 type object struct {
 	report *report
 	// name is the object's name in notes, and path the prefix of its fields there.
@@ -225,7 +225,7 @@ func (o *object) child(path string, fields map[string]any) *object {
 	return c
 }
 
-// rest notes all fields that nobody took, and those of the object's parts.
+// rest notes all fields that were not taken, also those of the object's parts.
 func (o *object) rest() {
 	for _, field := range slices.Sorted(maps.Keys(o.fields)) {
 		if !o.taken[field] {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orreryhq/orrery/cli/internal/importer/names"
 	"github.com/orreryhq/orrery/cli/internal/importer/source"
 )
 
@@ -279,7 +280,7 @@ func (p *prexorcloud) known(o *object, field string, groups ...string) {
 // otherName returns the valid and unique name of a network or an overlay.
 func (p *prexorcloud) otherName(o *object, kind string) string {
 	wanted := o.text("name")
-	name := cut(notInSegment.ReplaceAllString(wanted, "-"), 32)
+	name := names.Cut(names.Segment(wanted), names.MaxGroup)
 	if name = p.unique(kind, name); name != wanted {
 		p.note(o.name, "name", wanted, "Its name is %s in Orrery.", name)
 	}

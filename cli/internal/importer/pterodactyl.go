@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/orreryhq/orrery/cli/internal/importer/names"
 	"github.com/orreryhq/orrery/cli/internal/importer/secret"
 	"github.com/orreryhq/orrery/cli/internal/importer/source"
 )
@@ -109,7 +110,7 @@ func (p *pterodactyl) addEgg(fields map[string]any) *egg {
 	return e
 }
 
-// pages notes a list of which only some pages are here.
+// pages notes a list if some of its pages are missing.
 func (p *pterodactyl) pages(list map[string]any) {
 	meta := p.object("servers", list).part("meta").part("pagination")
 	if total, count := meta.wholeOr("total", 0), meta.wholeOr("count", 0); total > count {
@@ -222,13 +223,13 @@ func (p *pterodactyl) variables(s *server) {
 // variable makes a value of the environment a placeholder and a variable of the environment.
 func (p *pterodactyl) variable(s *server, environment *object, name string) {
 	value := environment.text(name)
-	placeholder := variable(name)
+	placeholder := names.Variable(name)
 	if builtIn(placeholder) {
 		placeholder = "EGG_" + placeholder
 	}
 	s.renamed[name] = placeholder
 	switch {
-	case !variablePattern.MatchString(name) || slices.Contains(blockedEnv(), name):
+	case !names.IsVariable(name) || slices.Contains(blockedEnv(), name):
 		p.note(s.object.name, environment.path+name, value, "Orrery refuses a variable of this name, so it was left out.")
 		return
 	case secret.Is(name, value) || secret.HasCredentials(value):
@@ -268,6 +269,9 @@ func (p *pterodactyl) startup(s *server) {
 			images.skip(name)
 		}
 		s.egg.skip("docker_image", "startup")
+	}
+	if image == "" {
+		p.note(o.name, "container.image", nil, "No image was found. Set container.image: the runtime docker needs it.")
 	}
 	g.set("runtime", "docker")
 	g.set("container", map[string]any{"image": image, "directory": "/home/container"})
@@ -329,7 +333,7 @@ func (p *pterodactyl) allocations(s *server) {
 	in := o.part("relationships").part("allocations")
 	in.skip("object")
 	var others []any
-	found := false
+	found, seen := false, map[int]bool{}
 	for _, item := range in.list("data") {
 		item.skip("object")
 		a := item.part("attributes")
@@ -345,6 +349,10 @@ func (p *pterodactyl) allocations(s *server) {
 			}
 			continue
 		}
+		if seen[port] {
+			continue // on another address
+		}
+		seen[port] = true
 		others = append(others, map[string]any{"name": fmt.Sprintf("port-%d", port), "protocol": "tcp", "port": port})
 	}
 	if len(others) > 0 {
@@ -380,7 +388,7 @@ func (p *pterodactyl) serverNotes(o *object) {
 	o.note("node", "The group may run on any node. Set nodes to the one that has the data.")
 	features := o.part("feature_limits")
 	features.same("databases", 0, "Orrery makes no databases.")
-	features.same("allocations", 0, "Users do not add ports. Use additionalPorts.")
+	features.same("allocations", 0, "Use additionalPorts.")
 	features.same("backups", 0, "Back the node's data up yourself (docs/back-up-and-upgrade.md).")
 	relations := o.part("relationships")
 	relations.note("user", "Users are not imported. Make them (docs/manage-users.md).")

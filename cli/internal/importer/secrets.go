@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/importer/cmdline"
+	"github.com/orreryhq/orrery/cli/internal/importer/names"
 	"github.com/orreryhq/orrery/cli/internal/importer/secret"
 )
 
@@ -45,7 +46,7 @@ func (o *object) env(field string) map[string]any {
 		switch {
 		case slices.Contains(blockedEnv(), name):
 			return "Orrery refuses this variable, because it loads foreign code into the server. Give the setting in command or jvmArgs."
-		case !variablePattern.MatchString(name):
+		case !names.IsVariable(name):
 			return "It is not the name of a variable, so it was left out."
 		}
 		return ""
@@ -55,7 +56,7 @@ func (o *object) env(field string) map[string]any {
 // values takes a field with values of placeholders, with the same rules for secrets.
 func (o *object) values(field string) map[string]any {
 	return o.pairs(field, func(name string) string {
-		if !variablePattern.MatchString(name) {
+		if !names.IsVariable(name) {
 			return "It is not the name of a placeholder, so it was left out."
 		}
 		return ""

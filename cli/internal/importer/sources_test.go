@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/orreryhq/orrery/cli/internal/importer/names"
 )
 
 // tree writes files below a new directory. A name that ends with / is a directory.
@@ -268,7 +270,7 @@ func FuzzFiles(f *testing.F) {
 					continue
 				}
 				for _, document := range r.Documents {
-					if document.Kind == "Group" && !groupNamePattern.MatchString(document.Name) {
+					if document.Kind == "Group" && !names.IsGroup(document.Name) {
 						t.Errorf("%q is not the name of a group", document.Name)
 					}
 				}

@@ -81,7 +81,7 @@ func (o *object) lines(field string) []string {
 	return o.texts(field)
 }
 
-// last takes a key of which the last value counts.
+// last takes a key whose last value counts.
 func (o *object) last(field string) string {
 	if all := o.lines(field); len(all) > 0 {
 		return all[len(all)-1]
@@ -213,7 +213,8 @@ func (s *service) limits(command string) {
 		}
 	}
 	limits := map[string]any{}
-	for field, name := range map[string]string{"TasksMax": "processes", "IOWeight": "ioWeight"} {
+	for _, pair := range [][2]string{{"TasksMax", "processes"}, {"IOWeight", "ioWeight"}} {
+		field, name := pair[0], pair[1]
 		text := o.last(field)
 		var n int
 		if _, err := fmt.Sscanf(text+" .", "%d .", &n); err == nil && n > 0 {
@@ -284,10 +285,12 @@ func (s *service) isolation() {
 		confine["user"] = s.specifiers("User", user)
 		s.note(o.name, "User", user, "confine.user needs an agent that runs as root. Otherwise remove it, and give the files to the agent's user.")
 	}
-	for field, name := range map[string]string{"NoNewPrivileges": "noNewPrivileges", "PrivateTmp": "privateTmp"} {
-		if slices.Contains([]string{"yes", "true", "1", "on"}, strings.ToLower(o.last(field))) {
-			confine[name] = true
-		}
+	on := []string{"yes", "true", "1", "on"}
+	if slices.Contains(on, strings.ToLower(o.last("NoNewPrivileges"))) {
+		confine["noNewPrivileges"] = true
+	}
+	if slices.Contains(on, strings.ToLower(o.last("PrivateTmp"))) {
+		confine["privateTmp"] = true
 	}
 	if len(confine) > 0 {
 		s.group.set("confine", confine)

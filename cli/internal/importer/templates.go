@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/orreryhq/orrery/cli/internal/importer/names"
 	"github.com/orreryhq/orrery/cli/internal/importer/secret"
 )
 
@@ -60,7 +61,7 @@ func (r *report) refused(name string) {
 func (r *report) template(wanted, dir string) {
 	parts := strings.Split(wanted, "/")
 	for n, part := range parts {
-		parts[n] = segment(part)
+		parts[n] = names.Segment(part)
 	}
 	name := strings.Join(parts, "/")
 	if r.names.taken["template "+name] {

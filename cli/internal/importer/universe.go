@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orreryhq/orrery/cli/internal/importer/names"
 	"github.com/orreryhq/orrery/cli/internal/importer/source"
 )
 
@@ -172,7 +173,7 @@ func (u *universe) content(o *object, g *group, static bool) {
 	groups := func(field string) []string {
 		out := []string{}
 		for _, name := range in.texts(field) {
-			out = append(out, segment(name))
+			out = append(out, names.Segment(name))
 		}
 		return out
 	}
@@ -187,23 +188,29 @@ func (u *universe) content(o *object, g *group, static bool) {
 func (u *universe) layers(in *object, field string) []any {
 	out := []any{}
 	for _, l := range in.list(field) {
-		out = append(out, u.layer(l, cmp.Or(l.text("group"), "default"), l.text("name"), l.text("storage"), l.wholeOr("priority", 0)))
+		out = append(out, u.layer(l, templateRef{group: cmp.Or(l.text("group"), "default"), name: l.text("name"), storage: l.text("storage"), priority: l.wholeOr("priority", 0)}))
 	}
 	return out
 }
 
+// templateRef names a template in the source.
+type templateRef struct {
+	group, name, storage string
+	priority             int
+}
+
 // layer returns a template of a group. It notes one that is not in the directory of templates.
-func (r *report) layer(l *object, group, name, storage string, priority int) map[string]any {
-	source := group + "/" + name
+func (r *report) layer(l *object, ref templateRef) map[string]any {
+	source := ref.group + "/" + ref.name
 	known := r.templateOf(source)
-	group, name, _ = strings.Cut(known, "/")
 	switch {
-	case storage != "" && storage != "local":
-		r.note(l.name, l.path+"storage", storage, "The template %s is in the storage %s. Make a template source of kind s3, or upload its files.", source, storage)
+	case ref.storage != "" && ref.storage != "local":
+		r.note(l.name, l.path+"storage", ref.storage, "The template %s is in the storage %s. Make a template source of kind s3, or upload its files.", source, ref.storage)
 	case !r.names.taken["template "+known]:
 		r.note(l.name, l.path+"name", source, "The template was not found here. Upload it before you end the maintenance.")
 	}
-	return map[string]any{"group": segment(group), "name": segment(name), "priority": priority}
+	group, name, _ := strings.Cut(known, "/")
+	return map[string]any{"group": names.Segment(group), "name": names.Segment(name), "priority": ref.priority}
 }
 
 // ports converts the additional ports.
@@ -216,14 +223,14 @@ func (u *universe) ports(o *object, g *group) {
 			u.note(o.name, p.path+"protocol", protocol, "The port is a tcp port now: Orrery knows tcp and udp.")
 			protocol = "tcp"
 		}
-		out = append(out, map[string]any{"name": variable(cmp.Or(name, fmt.Sprintf("port-%d", port))), "protocol": protocol, "port": port})
+		out = append(out, map[string]any{"name": names.Variable(cmp.Or(name, fmt.Sprintf("port-%d", port))), "protocol": protocol, "port": port})
 	}
 	if len(out) > 0 {
 		g.set("additionalPorts", out)
 	}
 }
 
-// extension reads the configuration of an extension, nil if there is none.
+// extension reads the configuration of an extension. It returns nil if the file is missing.
 func (u *universe) extension(name string) (*object, error) {
 	file := "extensions/" + name + "/config.json"
 	if !u.files.Exists(file) {

@@ -92,7 +92,7 @@ func Duration(d time.Duration) string {
 // moment shows a time in the local zone.
 func moment(f gjson.Result) string {
 	at, err := time.Parse(time.RFC3339, f.String())
-	if err != nil {
+	if err != nil || at.IsZero() {
 		return ""
 	}
 	return Moment(at)
@@ -120,3 +120,15 @@ func list(f gjson.Result) string {
 // MomentCell and AgeCell are the moment and the age of a time, for columns outside the table of kinds.
 func MomentCell(f gjson.Result) string { return moment(f) }
 func AgeCell(f gjson.Result) string    { return age(f) }
+
+// SizeCell shows a number of bytes with a unit.
+func SizeCell(f gjson.Result) string { return bytes(f) }
+
+// VersionLength is how much of the digest of a version names it to the server.
+const VersionLength = 16
+
+// Version returns the beginning of the digest of a version, long enough to name it.
+func Version(digest string) string { return digest[:min(len(digest), VersionLength)] }
+
+// VersionCell shows the beginning of the digest of a version.
+func VersionCell(f gjson.Result) string { return Version(f.String()) }

@@ -66,6 +66,8 @@ type Kind struct {
 	PageSize int
 	// Deletable kinds can be deleted by name.
 	Deletable bool
+	// NoDeleteDryRun kinds are deleted by a route without a dry run.
+	NoDeleteDryRun bool
 }
 
 // All returns all kinds, in the order in which help lists them.

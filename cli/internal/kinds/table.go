@@ -287,7 +287,7 @@ var all = []*Kind{
 	},
 	{
 		Name: "api-token", Plural: "api-tokens", Aliases: []string{"token", "tokens"},
-		Path: "/api/v1/api-tokens", NameField: "id", Title: "name", Resource: "api-token", Deletable: true,
+		Path: "/api/v1/api-tokens", NameField: "id", Title: "name", Resource: "api-token", Deletable: true, NoDeleteDryRun: true,
 		Type: reflect.TypeFor[orrery.APIToken](),
 		Columns: []output.Column{
 			{Header: "ID", Path: "id"},
@@ -301,7 +301,7 @@ var all = []*Kind{
 	},
 	{
 		Name: "join-token", Plural: "join-tokens",
-		Path: "/api/v1/admin/tokens", NameField: "tokenId", Title: "nodeId", Deletable: true, ListOnly: true,
+		Path: "/api/v1/admin/tokens", NameField: "tokenId", Title: "nodeId", Resource: "join-token", Deletable: true, NoDeleteDryRun: true, ListOnly: true,
 		Type: reflect.TypeFor[orrery.JoinToken](),
 		Columns: []output.Column{
 			{Header: "ID", Path: "tokenId"},

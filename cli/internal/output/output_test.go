@@ -110,7 +110,7 @@ func TestFilter(t *testing.T) {
 		"state=RUNNING,id~10":  "",
 		"":                     "lobby-1 lobby-10 007",
 	} {
-		f, err := output.ParseFilter(filter, known)
+		f, err := output.ParseFilter("--filter", filter, known)
 		if err != nil {
 			t.Errorf("%s: %v", filter, err)
 			continue
@@ -126,7 +126,7 @@ func TestFilter(t *testing.T) {
 		}
 	}
 	for _, filter := range []string{"stat=RUNNING", "state", "=x", "id~(", "players >1"} {
-		if _, err := output.ParseFilter(filter, known); err == nil {
+		if _, err := output.ParseFilter("--filter", filter, known); err == nil {
 			t.Errorf("%q was accepted", filter)
 		}
 	}

@@ -23,8 +23,8 @@ type condition struct {
 var conditionPattern = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_.\[\]-]*)(!=|>=|<=|!~|=|>|<|~)(.*)$`)
 
 // ParseFilter parses conditions such as state=RUNNING,playerCount>0,id~^lobby. All of them must hold. known
-// are the names of the fields; nil accepts all.
-func ParseFilter(text string, known []string) (Filter, error) {
+// are the names of the fields; nil accepts all. flag names the flag in errors.
+func ParseFilter(flag, text string, known []string) (Filter, error) {
 	var filter Filter
 	for _, part := range strings.Split(text, ",") {
 		if part == "" {
@@ -32,16 +32,16 @@ func ParseFilter(text string, known []string) (Filter, error) {
 		}
 		m := conditionPattern.FindStringSubmatch(part)
 		if m == nil {
-			return nil, fmt.Errorf("--filter %q is not a condition such as state=RUNNING, playerCount>0 or id~^lobby", part)
+			return nil, fmt.Errorf("%s %q is not a condition such as state=RUNNING, playerCount>0 or id~^lobby", flag, part)
 		}
 		c := condition{path: m[1], operator: m[2], value: m[3]}
-		if err := checkField("--filter", c.path, known); err != nil {
+		if err := checkField(flag, c.path, known); err != nil {
 			return nil, err
 		}
 		if strings.HasSuffix(c.operator, "~") {
 			pattern, err := regexp.Compile(c.value)
 			if err != nil {
-				return nil, fmt.Errorf("--filter %q: %w", part, err)
+				return nil, fmt.Errorf("%s %q: %w", flag, part, err)
 			}
 			c.pattern = pattern
 		}

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -123,6 +124,14 @@ func (p Printer) cut(text string, used int) string {
 		return text
 	}
 	return Cut(text, max(p.Width-used, shortest))
+}
+
+// Counted returns a number with its noun: "1 instance", "2 instances".
+func Counted(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Cut shortens text to a number of columns.

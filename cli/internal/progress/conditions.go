@@ -109,7 +109,7 @@ func Drained() Condition {
 		case drain.Get("state").String() == "COMPLETED":
 			return Step{Done: true}
 		}
-		text := fmt.Sprintf("%d instances left, with %d players", drain.Get("remainingInstances").Int(), drain.Get("players").Int())
+		text := output.Counted(drain.Get("remainingInstances").Int(), "instance") + " left, with " + output.Counted(drain.Get("players").Int(), "player")
 		if blocker := drain.Get("instances.#(blocks==true)"); blocker.Exists() {
 			return Step{Text: text + "; blocked by " + blocker.Get("id").String() + ": " + blocker.Get("message").String()}
 		}
@@ -138,7 +138,7 @@ func GroupReady() Condition {
 		case have >= least:
 			return Step{Done: true}
 		case gjson.GetBytes(row, "paused").Bool():
-			return Step{Err: exit.With(exit.Failed, fmt.Errorf("group %s is paused: %s", name, gjson.GetBytes(row, "message").String()), "orrery get crashes shows why")}
+			return Step{Err: exit.With(exit.Failed, fmt.Errorf("group %s: %s", name, gjson.GetBytes(row, "message").String()), "orrery get crashes shows why")}
 		case gjson.GetBytes(row, "maintenance").Bool():
 			return Step{Err: exit.With(exit.Failed, fmt.Errorf("group %s is in maintenance, so nothing starts", name), "end the maintenance first")}
 		}

@@ -28,11 +28,16 @@ type Target struct {
 	ID string
 	// Until says when to stop following.
 	Until Condition
+	// Related reports whether another event is a reason to read the object again. It may be nil.
+	Related func(event orrery.Event) bool
 }
 
 // String returns the kind and the name.
 func (t Target) String() string {
-	if t.Kind.InGroup() {
+	switch {
+	case t.Kind.Singleton:
+		return t.Kind.Name
+	case t.Kind.InGroup():
 		return t.Kind.Name + " " + t.Name + " of group " + t.Group
 	}
 	return t.Kind.Name + " " + t.Name
@@ -201,7 +206,7 @@ func (f *follower) mark(event orrery.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, t := range f.options.Targets {
-		if t.Kind.Mentions(event.Type, event.Data, f.names[i]) {
+		if t.Kind.Mentions(event.Type, event.Data, f.names[i]) || t.Related != nil && t.Related(event) {
 			f.changed[i] = true
 		}
 	}

@@ -13,7 +13,11 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
+	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
+	"github.com/orreryhq/orrery/cli/internal/verbs/content"
 	"github.com/orreryhq/orrery/cli/internal/verbs/declaring"
+	"github.com/orreryhq/orrery/cli/internal/verbs/diagnosis"
+	"github.com/orreryhq/orrery/cli/internal/verbs/doctor"
 	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
 	"github.com/orreryhq/orrery/cli/internal/verbs/importing"
 	"github.com/orreryhq/orrery/cli/internal/verbs/players"
@@ -21,6 +25,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
 	"github.com/orreryhq/orrery/cli/internal/verbs/shell"
 	"github.com/orreryhq/orrery/cli/internal/verbs/starting"
+	"github.com/orreryhq/orrery/cli/internal/verbs/templates"
 	"github.com/spf13/cobra"
 )
 
@@ -35,7 +40,10 @@ func sections(a *app.App) []section {
 		{"access", "Log in and choose a server", slices.Concat(access.Commands(a), shell.Commands(a))},
 		{"read", "Look at things", reading.Commands(a)},
 		{"declare", "Declare what shall run", slices.Concat(declaring.Commands(a), starting.Commands(a), importing.Commands(a))},
+		{"act", "Act on things", acting.Commands(a)},
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
+		{"diagnose", "Find out what is wrong and why", slices.Concat(diagnosis.Commands(a), doctor.Commands(a))},
+		{"content", "Change what instances are made of", slices.Concat(templates.Commands(a), content.Commands(a))},
 	}
 }
 
@@ -44,7 +52,18 @@ func New(a *app.App) *cobra.Command {
 	root := command.New(a, command.Spec{
 		Use:   "orrery",
 		Short: "Run fleets of long-lived processes on your own machines",
-		Long:  "A command is a verb, a kind and a name: orrery get instances, orrery scale group lobby --to 3.",
+		Long: `A command is a verb, a kind and a name: orrery get instances, orrery scale group lobby --to 3.
+
+It reads these variables of the environment:
+
+  ORRERY_SERVER    URL of a gateway, like --server
+  ORRERY_TOKEN     API token to use instead of the login of the context
+  ORRERY_CONTEXT   name of the context to use, like --context
+  ORRERY_CONFIG    file with the contexts, instead of orrery/config.yaml in the user's directory for settings
+  VISUAL, EDITOR   editor of the edit commands
+  NO_COLOR         disables colours if it is not empty
+
+A flag is stronger than a variable, and ORRERY_SERVER is stronger than a context.`,
 		Example: `orrery login
 orrery get instances
 orrery logs lobby-1 -f`,

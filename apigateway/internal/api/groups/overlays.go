@@ -96,6 +96,7 @@ func (a *API) overlayRoutes() []server.Route {
 		server.Get("/api/v1/overlays", see, a.listOverlays),
 		server.Get("/api/v1/overlays/:name", see, a.getOverlay),
 		server.Put("/api/v1/overlays/:name", change, a.putOverlay).Rehearses().Makes(),
+		server.Patch("/api/v1/overlays/:name", change, a.patchOverlay).Rehearses(),
 		server.Delete("/api/v1/overlays/:name", change, a.deleteOverlay).Rehearses(),
 		server.Get("/api/v1/events", server.Needs(auth.EventsView), a.listEvents),
 		server.Get("/api/v1/events/active", server.Needs(auth.EventsView), a.listActiveEvents),
@@ -177,7 +178,26 @@ func (a *API) putOverlay(c *gin.Context) {
 	if !ok {
 		return
 	}
-	w := scheduleops.OverlayWrite{Overlay: b.given(name), IfMatch: rev, DryRun: server.DryRun(c)}
+	a.writeOverlay(c, scheduleops.OverlayWrite{
+		Name: name, IfMatch: rev, Make: func(*schedule.Overlay) (schedule.Overlay, error) { return b.given(name), nil },
+	})
+}
+
+// patchOverlay applies a merge patch (RFC 7396): null restores a default, or removes a label or a change.
+func (a *API) patchOverlay(c *gin.Context) {
+	var b overlayBody
+	name, rev, patch, ok := resource.BindPatch(c, "overlay", &b, func() *string { return b.Name }, overlayFields{})
+	if !ok {
+		return
+	}
+	a.writeOverlay(c, scheduleops.OverlayWrite{Name: name, Update: true, IfMatch: rev, Make: func(old *schedule.Overlay) (schedule.Overlay, error) {
+		now, err := resource.Patched(overlayFieldsOf(*old), patch)
+		return now.given(name), err
+	}})
+}
+
+func (a *API) writeOverlay(c *gin.Context, w scheduleops.OverlayWrite) {
+	w.DryRun = server.DryRun(c)
 	done, err := a.cfg.Operations.WriteOverlay(c.Request.Context(), server.Actor(c), w)
 	if err != nil {
 		server.Fail(c, err)
@@ -188,7 +208,7 @@ func (a *API) putOverlay(c *gin.Context) {
 		if done.Before != nil {
 			before = *done.Before
 		}
-		out := resource.DryRun("overlay", name, done.Before != nil, resource.Differences(overlayFieldsOf(before), overlayFieldsOf(done.After)))
+		out := resource.DryRun("overlay", w.Name, done.Before != nil, resource.Differences(overlayFieldsOf(before), overlayFieldsOf(done.After)))
 		out["affectedGroups"] = *resource.List(scheduleops.GroupsOf(a.cfg.Operations.Snapshot(), &done.After))
 		c.JSON(http.StatusOK, out)
 		return

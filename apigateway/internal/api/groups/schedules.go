@@ -116,6 +116,7 @@ func (a *API) scheduleRoutes() []server.Route {
 		server.Get("", see, a.listSchedules),
 		server.Get("/:name", see, a.getSchedule),
 		server.Put("/:name", change, a.putSchedule).Rehearses().Makes(),
+		server.Patch("/:name", change, a.patchSchedule).Rehearses(),
 		server.Delete("/:name", change, a.deleteSchedule).Rehearses(),
 		server.Post("/:name/run", change, a.runSchedule).Rehearses(),
 		server.Get("/:name/history", see, a.scheduleHistory),
@@ -243,10 +244,35 @@ func (a *API) putSchedule(c *gin.Context) {
 	if !ok {
 		return
 	}
-	w := scheduleops.ScheduleWrite{Schedule: b.given(name), IfMatch: rev, DryRun: server.DryRun(c)}
-	if !mayRun(c, w.Schedule) {
+	a.writeSchedule(c, scheduleops.ScheduleWrite{Name: name, IfMatch: rev, Make: func(*schedule.Schedule) (schedule.Schedule, error) {
+		out := b.given(name)
+		return out, mayRun(c, out)
+	}})
+}
+
+// patchSchedule applies a merge patch (RFC 7396): null restores a default.
+func (a *API) patchSchedule(c *gin.Context) {
+	var b scheduleBody
+	name, rev, patch, ok := resource.BindPatch(c, "schedule", &b, func() *string { return b.Name }, scheduleFields{})
+	if !ok {
 		return
 	}
+	a.writeSchedule(c, scheduleops.ScheduleWrite{Name: name, Update: true, IfMatch: rev, Make: func(old *schedule.Schedule) (schedule.Schedule, error) {
+		fields := scheduleFieldsOf(*old)
+		if b.Action != "" && b.Action != old.Action {
+			fields.Command, fields.Count, fields.Drain = "", nil, nil // those of the former action
+		}
+		now, err := resource.Patched(fields, patch)
+		if err != nil {
+			return schedule.Schedule{}, err
+		}
+		out := now.given(name)
+		return out, mayRun(c, out)
+	}})
+}
+
+func (a *API) writeSchedule(c *gin.Context, w scheduleops.ScheduleWrite) {
+	w.DryRun = server.DryRun(c)
 	done, err := a.cfg.Operations.WriteSchedule(c.Request.Context(), server.Actor(c), w)
 	if err != nil {
 		server.Fail(c, err)
@@ -257,28 +283,29 @@ func (a *API) putSchedule(c *gin.Context) {
 		if done.Before != nil {
 			before = *done.Before
 		}
-		c.JSON(http.StatusOK, resource.DryRun("schedule", name, done.Before != nil, resource.Differences(scheduleFieldsOf(before), scheduleFieldsOf(done.After))))
+		c.JSON(http.StatusOK, resource.DryRun("schedule", w.Name, done.Before != nil, resource.Differences(scheduleFieldsOf(before), scheduleFieldsOf(done.After))))
 		return
 	}
 	shown := a.scheduledOf(a.cfg.Operations.Snapshot(), a.cfg.Operations.Now())(&done.After)
 	resource.SendPut(c, done.Before == nil, done.After.ModRev, shown)
 }
 
-// mayRun reports whether the caller may do what a schedule does. If not, it answered the request.
-func mayRun(c *gin.Context, s schedule.Schedule) bool {
+// mayRun returns Denied if the caller may not do what a schedule does.
+func mayRun(c *gin.Context, s schedule.Schedule) error {
 	needed := map[schedule.Action]auth.Permission{
 		schedule.Command: auth.InstancesCommand, schedule.Start: auth.GroupsStart, schedule.Stop: auth.InstancesStop, schedule.Restart: auth.InstancesStop,
 		schedule.Drain: auth.NodesDrain, schedule.Undrain: auth.NodesDrain,
 	}
-	may := func(p auth.Permission) bool {
-		who, ok := server.Identity(c)
-		if ok && p != "" && !who.Can(p) {
-			server.Fail(c, errs.New(errs.Denied, "%s", who.Lacks(p)))
-			return false
-		}
-		return true
+	all := []auth.Permission{needed[s.Action]}
+	if len(s.Warnings) > 0 {
+		all = append(all, auth.InstancesCommand)
 	}
-	return may(needed[s.Action]) && (len(s.Warnings) == 0 || may(auth.InstancesCommand))
+	for _, p := range all {
+		if who, ok := server.Identity(c); ok && p != "" && !who.Can(p) {
+			return errs.New(errs.Denied, "%s", who.Lacks(p))
+		}
+	}
+	return nil
 }
 
 func (a *API) deleteSchedule(c *gin.Context) {
@@ -294,7 +321,11 @@ func (a *API) runSchedule(c *gin.Context) {
 		return
 	}
 	_, sched, ok := a.findSchedule(c)
-	if !ok || !mayRun(c, *sched) {
+	if !ok {
+		return
+	}
+	if err := mayRun(c, *sched); err != nil {
+		server.Fail(c, err)
 		return
 	}
 	r := scheduleops.RunRequest{Name: sched.Name, Warn: b.Warn, DryRun: server.DryRun(c)}

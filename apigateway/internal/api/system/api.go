@@ -5,6 +5,7 @@ package system
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/instances"
 	"github.com/orreryhq/orrery/apigateway/internal/api/nodes"
@@ -14,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
 	"github.com/orreryhq/orrery/apigateway/internal/stream/logs"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/series"
 )
@@ -35,6 +37,8 @@ type Config struct {
 	// Ready returns what the gateway still waits for before it can serve. It is empty when the
 	// gateway is ready.
 	Ready func(ctx context.Context) (waiting []string)
+	// ClockOffsets returns how far the clocks of nodes are ahead of this gateway's, as far as it is known.
+	ClockOffsets func() map[fleet.NodeID]time.Duration
 	// End asks this replica to shut down.
 	End func()
 	// Notices delivers outgoing notices.

@@ -38,6 +38,8 @@ type diagnosis struct {
 	RedactedConfig map[string]any `json:"redactedConfig"`
 	// RedisKeyspace counts keys in etcd. The name is PrexorCloud's.
 	RedisKeyspace map[string]int `json:"redisKeyspace"`
+	Etcd          etcdDiagnosis  `json:"etcd"`
+	Clocks        []clockOffset  `json:"clocks"`
 	Leases        []lease        `json:"leases"`
 	LogBuffer     logBuffer      `json:"logBuffer"`
 	// Logs are the last records of this gateway's log, oldest first. They are empty for callers who
@@ -118,6 +120,7 @@ func (a *API) Diagnose(c *gin.Context) (map[string]any, error) {
 	if out.RedisKeyspace, err = a.keyspace(ctx); err != nil {
 		return nil, err
 	}
+	out.Etcd, out.Clocks = diagnoseEtcd(ctx, a.cfg.Operations.Store), a.clocks()
 	return sharedtext.RedactJSON(out)
 }
 

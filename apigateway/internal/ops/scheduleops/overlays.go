@@ -11,16 +11,21 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/applied"
+	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/schedule"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// OverlayWrite creates or replaces an overlay.
+// OverlayWrite creates, replaces or changes an overlay.
 type OverlayWrite struct {
-	// Overlay is the desired overlay. The write sets By and At.
-	Overlay schedule.Overlay
+	Name string
+	// Update refuses to create an overlay.
+	Update bool
+	// Make returns the desired overlay. old is the present one, nil when the write creates it. The write
+	// sets Name, By and At.
+	Make func(old *schedule.Overlay) (schedule.Overlay, error)
 	// IfMatch is the required revision, Present or Absent; 0 accepts any.
 	IfMatch int64
 	// DryRun computes the result and writes nothing.
@@ -35,50 +40,41 @@ type OverlayWritten struct {
 	After schedule.Overlay
 }
 
-// WriteOverlay creates or replaces an overlay. If its window is open, it is active soon after. Invalid
-// names every wrong field, MovedError when IfMatch does not match, Exhausted when there are too many. It
-// writes nothing when nothing changes.
+// WriteOverlay creates, replaces or changes an overlay. If its window is open, it is active soon after.
+// Invalid names every wrong field, MovedError when IfMatch does not match, NotFound when Update does not
+// hold, Exhausted when there are too many. It writes nothing when nothing changes.
 func (o *Schedules) WriteOverlay(ctx context.Context, by txn.Actor, w OverlayWrite) (out OverlayWritten, err error) {
-	problems := w.Overlay.Validate()
-	if w.Overlay.Cron != "" {
-		_, err = cron.Parse(w.Overlay.Cron, w.Overlay.Timezone)
-	} else {
-		_, err = cron.Zone(w.Overlay.Timezone)
-	}
-	if err != nil {
-		problems = append(problems, err)
-	}
-	if err := txn.JoinProblems(problems); err != nil {
-		return out, err
-	}
 	_, err = o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-		old, present := s.Overlays.Get(w.Overlay.Name)
-		if !present {
-			old = &schedule.Overlay{}
-		}
-		if err := txn.CheckRevision("overlay "+w.Overlay.Name, w.IfMatch, old.ModRev); err != nil {
+		old, err := w.replaced(s)
+		if err != nil {
 			return txn.Change{}, err
 		}
-		if !present && s.Overlays.Len() >= schedule.MaxOverlays {
-			return txn.Change{}, errs.New(errs.Exhausted, "there are %d overlays, the most there may be: delete one", schedule.MaxOverlays)
+		next, err := w.Make(old)
+		if err != nil {
+			return txn.Change{}, err
 		}
-		out.Before, out.After = nil, w.Overlay
-		out.After.By, out.After.At = by.User, o.Now()
-		if present {
-			out.Before = old
-			if old.Same(out.After) {
-				out.After = *old
+		next.Name, next.Rev = w.Name, record.Rev{}
+		next.By, next.At = by.User, o.Now()
+		if err := txn.JoinProblems(overlayProblems(next)); err != nil {
+			return txn.Change{}, err
+		}
+		out = OverlayWritten{Before: old, After: next}
+		var present schedule.Overlay
+		if old != nil {
+			present = *old
+			if present.Same(next) {
+				out.After = present
 				return txn.Change{}, nil
 			}
 		}
-		if err := txn.JoinProblems(overlayGroups(s, *old, w.Overlay)); err != nil || w.DryRun {
+		if err := txn.JoinProblems(overlayGroups(s, present, next)); err != nil || w.DryRun {
 			return txn.Change{}, err
 		}
 		c := txn.Change{
-			Writes: []store.Write{store.Replace(keys.Overlay(w.Overlay.Name), out.After, old.ModRev)},
-			Audit:  txn.Entry{Action: "overlay.create", Resource: "overlay", ID: w.Overlay.Name, Before: OverlayRecord(out.Before), After: OverlayRecord(&out.After)},
+			Writes: []store.Write{store.Replace(keys.Overlay(w.Name), next, present.ModRev)},
+			Audit:  txn.Entry{Action: "overlay.create", Resource: "overlay", ID: w.Name, Before: OverlayRecord(old), After: OverlayRecord(&next)},
 		}
-		if present {
+		if old != nil {
 			c.Audit.Action = "overlay.update"
 		}
 		return c, nil
@@ -86,10 +82,48 @@ func (o *Schedules) WriteOverlay(ctx context.Context, by txn.Actor, w OverlayWri
 	if err != nil || w.DryRun {
 		return out, err
 	}
-	if s, ok := o.Snapshot().Overlays.Get(w.Overlay.Name); ok {
+	if s, ok := o.Snapshot().Overlays.Get(w.Name); ok {
 		out.After = *s
 	}
 	return out, nil
+}
+
+// replaced returns the overlay that a write replaces, nil if it creates one.
+func (w OverlayWrite) replaced(s *view.Snapshot) (*schedule.Overlay, error) {
+	old, present := s.Overlays.Get(w.Name)
+	if !present && w.Update {
+		return nil, noOverlay(w.Name)
+	}
+	var rev int64
+	if present {
+		rev = old.ModRev
+	}
+	if err := txn.CheckRevision("overlay "+txn.Clip(w.Name), w.IfMatch, rev); err != nil {
+		return nil, err
+	}
+	if !present && s.Overlays.Len() >= schedule.MaxOverlays {
+		return nil, errs.New(errs.Exhausted, "there are %d overlays, the most there may be: delete one", schedule.MaxOverlays)
+	}
+	return old, nil
+}
+
+func noOverlay(name string) error {
+	return errs.New(errs.NotFound, "there is no overlay %s", txn.Clip(name))
+}
+
+// overlayProblems returns everything that is wrong with an overlay in itself.
+func overlayProblems(o schedule.Overlay) []error {
+	problems := o.Validate()
+	var err error
+	if o.Cron != "" {
+		_, err = cron.Parse(o.Cron, o.Timezone)
+	} else {
+		_, err = cron.Zone(o.Timezone)
+	}
+	if err != nil {
+		problems = append(problems, err)
+	}
+	return problems
 }
 
 // overlayGroups returns the problems of the groups that an overlay names: unknown ones that it did not
@@ -131,7 +165,7 @@ func (o *Schedules) DeleteOverlay(ctx context.Context, by txn.Actor, name string
 	_, err := o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
 		old, ok := s.Overlays.Get(name)
 		if !ok {
-			return txn.Change{}, errs.New(errs.NotFound, "there is no overlay %s", txn.Clip(name))
+			return txn.Change{}, noOverlay(name)
 		}
 		if err := txn.CheckRevision("overlay "+name, ifMatch, old.ModRev); err != nil || dryRun {
 			return txn.Change{}, err

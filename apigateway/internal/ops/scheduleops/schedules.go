@@ -17,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/applied"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/schedule"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -36,10 +37,14 @@ func New(c *txn.Committer, groups *groupops.Groups, instances *instanceops.Insta
 	return &Schedules{Committer: c, groups: groups, instances: instances, nodes: nodes}
 }
 
-// ScheduleWrite creates or replaces a schedule.
+// ScheduleWrite creates, replaces or changes a schedule.
 type ScheduleWrite struct {
-	// Schedule is the desired schedule. The write sets Since, By and At.
-	Schedule schedule.Schedule
+	Name string
+	// Update refuses to create a schedule.
+	Update bool
+	// Make returns the desired schedule. old is the present one, nil when the write creates it. The write
+	// sets Name, Since, By and At.
+	Make func(old *schedule.Schedule) (schedule.Schedule, error)
 	// IfMatch is the required revision, Present or Absent; 0 accepts any.
 	IfMatch int64
 	// DryRun computes the result and writes nothing.
@@ -54,52 +59,45 @@ type ScheduleWritten struct {
 	After schedule.Schedule
 }
 
-// WriteSchedule creates or replaces a schedule. A run in progress continues as it began, unless the
-// schedule is turned off. Invalid names every wrong field, MovedError when IfMatch does not match,
-// Exhausted when there are too many. It writes nothing when nothing changes.
+// WriteSchedule creates, replaces or changes a schedule. A run in progress continues as it began, unless
+// the schedule is turned off. Invalid names every wrong field, MovedError when IfMatch does not match,
+// NotFound when Update does not hold, Exhausted when there are too many. It writes nothing when nothing
+// changes.
 func (o *Schedules) WriteSchedule(ctx context.Context, by txn.Actor, w ScheduleWrite) (out ScheduleWritten, err error) {
-	problems := w.Schedule.Validate()
-	if times, err := cron.Parse(w.Schedule.Cron, w.Schedule.Timezone); err != nil {
-		problems = append(problems, err)
-	} else if shortest := timetable.Shortest(times, o.Now()); time.Duration(w.Schedule.JitterSeconds)*time.Second > shortest {
-		problems = append(problems, errs.Field("jitterSeconds", "must be at most %d, the time between two runs", int(shortest/time.Second)))
-	} else if w.Schedule.Lead()+time.Duration(w.Schedule.JitterSeconds)*time.Second >= shortest {
-		problems = append(problems, errs.Field("warnings", "must begin less than %d seconds before the action, jitter included: the next run would begin before the one before has ended", int(shortest/time.Second)))
-	}
-	if err := txn.JoinProblems(problems); err != nil {
-		return out, err
-	}
 	_, err = o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-		old, present := s.Schedules.Get(w.Schedule.Name)
-		if !present {
-			old = &schedule.Schedule{}
-		}
-		if err := txn.CheckRevision("schedule "+w.Schedule.Name, w.IfMatch, old.ModRev); err != nil {
+		old, err := w.replaced(s)
+		if err != nil {
 			return txn.Change{}, err
 		}
-		if !present && s.Schedules.Len() >= schedule.MaxSchedules {
-			return txn.Change{}, errs.New(errs.Exhausted, "there are %d schedules, the most there may be: delete one", schedule.MaxSchedules)
+		next, err := w.Make(old)
+		if err != nil {
+			return txn.Change{}, err
 		}
-		out.Before, out.After = nil, w.Schedule
-		out.After.Since, out.After.By, out.After.At = o.Now(), by.User, o.Now()
-		if present {
-			out.Before = old
-			if sameTimes(*old, out.After) {
-				out.After.Since = old.Since
+		next.Name, next.Rev = w.Name, record.Rev{}
+		next.Since, next.By, next.At = o.Now(), by.User, o.Now()
+		if err := txn.JoinProblems(o.scheduleProblems(next)); err != nil {
+			return txn.Change{}, err
+		}
+		out = ScheduleWritten{Before: old, After: next}
+		var present schedule.Schedule
+		if old != nil {
+			present = *old
+			if sameTimes(present, next) {
+				out.After.Since = present.Since
 			}
-			if SameSchedule(*old, out.After) {
-				out.After = *old
+			if SameSchedule(present, next) {
+				out.After = present
 				return txn.Change{}, nil
 			}
 		}
-		if err := scheduleTarget(s, *old, w.Schedule); err != nil || w.DryRun {
+		if err := scheduleTarget(s, present, next); err != nil || w.DryRun {
 			return txn.Change{}, err
 		}
 		c := txn.Change{
-			Writes: []store.Write{store.Replace(keys.Schedule(w.Schedule.Name), out.After, old.ModRev)},
-			Audit:  txn.Entry{Action: "schedule.create", Resource: "schedule", ID: w.Schedule.Name, Before: ScheduleRecord(out.Before), After: ScheduleRecord(&out.After)},
+			Writes: []store.Write{store.Replace(keys.Schedule(w.Name), out.After, present.ModRev)},
+			Audit:  txn.Entry{Action: "schedule.create", Resource: "schedule", ID: w.Name, Before: ScheduleRecord(old), After: ScheduleRecord(&out.After)},
 		}
-		if present {
+		if old != nil {
 			c.Audit.Action = "schedule.update"
 		}
 		return c, nil
@@ -107,10 +105,48 @@ func (o *Schedules) WriteSchedule(ctx context.Context, by txn.Actor, w ScheduleW
 	if err != nil || w.DryRun {
 		return out, err
 	}
-	if s, ok := o.Snapshot().Schedules.Get(w.Schedule.Name); ok {
+	if s, ok := o.Snapshot().Schedules.Get(w.Name); ok {
 		out.After = *s
 	}
 	return out, nil
+}
+
+// replaced returns the schedule that a write replaces, nil if it creates one.
+func (w ScheduleWrite) replaced(s *view.Snapshot) (*schedule.Schedule, error) {
+	if w.Update {
+		if _, err := findSchedule(s, w.Name); err != nil {
+			return nil, err
+		}
+	}
+	old, present := s.Schedules.Get(w.Name)
+	var rev int64
+	if present {
+		rev = old.ModRev
+	}
+	if err := txn.CheckRevision("schedule "+txn.Clip(w.Name), w.IfMatch, rev); err != nil {
+		return nil, err
+	}
+	if !present && s.Schedules.Len() >= schedule.MaxSchedules {
+		return nil, errs.New(errs.Exhausted, "there are %d schedules, the most there may be: delete one", schedule.MaxSchedules)
+	}
+	return old, nil
+}
+
+// scheduleProblems returns everything that is wrong with a schedule in itself.
+func (o *Schedules) scheduleProblems(s schedule.Schedule) []error {
+	problems := s.Validate()
+	times, err := cron.Parse(s.Cron, s.Timezone)
+	if err != nil {
+		return append(problems, err)
+	}
+	shortest, jitter := timetable.Shortest(times, o.Now()), time.Duration(s.JitterSeconds)*time.Second
+	switch {
+	case jitter > shortest:
+		return append(problems, errs.Field("jitterSeconds", "must be at most %d, the time between two runs", int(shortest/time.Second)))
+	case s.Lead()+jitter >= shortest:
+		return append(problems, errs.Field("warnings", "must begin less than %d seconds before the action, jitter included: the next run would begin before the one before has ended", int(shortest/time.Second)))
+	}
+	return problems
 }
 
 // scheduleTarget returns Invalid if a schedule begins to name a group, instance or node that does not exist.

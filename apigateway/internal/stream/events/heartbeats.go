@@ -29,6 +29,10 @@ type heartbeat struct {
 	// reported is the report's own timestamp; due is when the heartbeat becomes stale.
 	reported, due time.Time
 	stale         bool
+	// offset is how far the report was ahead of this gateway's clock when it arrived. It says something of
+	// the node's clock only if live, because a listed report may be old.
+	offset time.Duration
+	live   bool
 }
 
 // NewHeartbeats returns Heartbeats that send events with publish. Start Run and subscribe OnBatch to the view.
@@ -44,6 +48,21 @@ func (h *Heartbeats) Stale(id fleet.NodeID) bool {
 	return n != nil && n.stale
 }
 
+// ClockOffsets returns how far the clocks of nodes are ahead of this gateway's, as their last reports
+// tell; negative if behind. The time that a report takes to arrive is subtracted too, usually a fraction
+// of a second. Nodes whose last report arrived with a list are left out.
+func (h *Heartbeats) ClockOffsets() map[fleet.NodeID]time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[fleet.NodeID]time.Duration{}
+	for id, n := range h.nodes {
+		if n.live {
+			out[id] = n.offset
+		}
+	}
+	return out
+}
+
 // OnBatch processes the reports of a batch.
 func (h *Heartbeats) OnBatch(b view.Batch) {
 	now := time.Now()
@@ -54,7 +73,7 @@ func (h *Heartbeats) OnBatch(b view.Batch) {
 	}
 	for _, c := range b.Changes {
 		if c.Kind == view.KindReport {
-			resumed = append(resumed, h.report(fleet.NodeID(c.Key[0]), record[reports.Report](c.After), now)...)
+			resumed = append(resumed, h.report(fleet.NodeID(c.Key[0]), record[reports.Report](c.After), now, !b.Relisted)...)
 		}
 	}
 	h.mu.Unlock()
@@ -73,7 +92,7 @@ func (h *Heartbeats) relist(s *view.Snapshot, now time.Time) (resumed []Event) {
 	}
 	for id, r := range s.Reports.All() {
 		_, known := h.nodes[id]
-		resumed = append(resumed, h.report(id, r, now)...)
+		resumed = append(resumed, h.report(id, r, now, false)...)
 		if n := h.nodes[id]; n != nil && !known {
 			_, alive := s.NodeSessions.Get(id)
 			n.stale = !alive
@@ -82,8 +101,9 @@ func (h *Heartbeats) relist(s *view.Snapshot, now time.Time) (resumed []Event) {
 	return resumed
 }
 
-// report sets a node's report; nil removes it. The caller holds h.mu.
-func (h *Heartbeats) report(id fleet.NodeID, r *reports.Report, now time.Time) (resumed []Event) {
+// report sets a node's report; nil removes it. live is true if it arrived when it was written. The caller
+// holds h.mu.
+func (h *Heartbeats) report(id fleet.NodeID, r *reports.Report, now time.Time, live bool) (resumed []Event) {
 	n := h.nodes[id]
 	if n != nil && r != nil && n.reported.Equal(r.At) { // only figures of instances changed
 		return nil
@@ -96,7 +116,10 @@ func (h *Heartbeats) report(id fleet.NodeID, r *reports.Report, now time.Time) (
 		delete(h.nodes, id)
 		return resumed
 	}
-	h.nodes[id] = &heartbeat{reported: r.At, due: now.Add(missedReports * time.Duration(r.EverySeconds) * time.Second)}
+	h.nodes[id] = &heartbeat{
+		reported: r.At, due: now.Add(missedReports * time.Duration(r.EverySeconds) * time.Second),
+		offset: r.At.Sub(now), live: live,
+	}
 	if n == nil || wasStale || h.nodes[id].due.Before(n.due) {
 		select {
 		case h.wake <- struct{}{}:

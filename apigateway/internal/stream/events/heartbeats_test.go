@@ -111,3 +111,29 @@ func TestAGatewayThatStartsTellsNothingOfNodesThatAreGone(t *testing.T) {
 		t.Errorf("a node that is back: %v", told)
 	}
 }
+
+func TestTheClockOffsetOfANodeIsThatOfItsLastLiveReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := beating(t)
+		is := func(want map[fleet.NodeID]time.Duration) {
+			t.Helper()
+			if d := cmp.Diff(want, h.ClockOffsets()); d != "" {
+				t.Error(d)
+			}
+		}
+		is(map[fleet.NodeID]time.Duration{})
+		h.OnBatch(reportOf(time.Now().Add(time.Minute), 30))
+		is(map[fleet.NodeID]time.Duration{"n1": time.Minute})
+		first := time.Now().Add(-2 * time.Second)
+		h.OnBatch(reportOf(first, 30))
+		<-time.After(10 * time.Second)
+		h.OnBatch(reportOf(first, 30)) // figures of instances only
+		is(map[fleet.NodeID]time.Duration{"n1": -2 * time.Second})
+		missed := reportOf(time.Now().Add(-time.Hour), 30) // written while the watch was broken
+		missed.Relisted, missed.After = true, view.New(nil, nil).Snapshot()
+		h.OnBatch(missed)
+		is(map[fleet.NodeID]time.Duration{})
+		h.OnBatch(reportOf(time.Time{}, -1))
+		is(map[fleet.NodeID]time.Duration{})
+	})
+}

@@ -44,7 +44,7 @@ func QuoteAll(words []string, each func(string) string) string {
 	return strings.Join(out, " ")
 }
 
-// Heap returns the -Xmx of a command line in MiB, 0 if it has none.
+// Heap returns the -Xmx of a command line in MiB. Without -Xmx it returns 0.
 func Heap(line string) int {
 	match := heapOption.FindStringSubmatch(line)
 	if match == nil {
@@ -91,7 +91,7 @@ func FindPort(words []string) (port int, out []string) {
 
 var serverPort = regexp.MustCompile(`(?m)^[ \t]*server-port[ \t]*[=:][ \t]*(\d{1,5})[ \t]*\r?$`)
 
-// ServerPort returns the server-port of a server.properties, 0 if it has none.
+// ServerPort returns the server-port of a server.properties. Without server-port it returns 0.
 func ServerPort(text []byte) int {
 	match := serverPort.FindSubmatch(text)
 	if match == nil {

@@ -106,7 +106,7 @@ func ReadConfig(file *os.File, name string) ([]byte, error) {
 	return bytes.TrimPrefix(text, []byte("\ufeff")), nil
 }
 
-// List returns the names in a directory, sorted. A missing directory has none.
+// List returns the names in a directory, sorted. A missing directory has no names.
 func (d *Dir) List(dir string) ([]fs.DirEntry, error) {
 	file, err := d.root.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {

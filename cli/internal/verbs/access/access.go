@@ -8,5 +8,7 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{login(a), logout(a), contextCommand(a), status(a), versionCommand(a)}
+	return []*cobra.Command{
+		up(a), down(a), login(a), logout(a), passwd(a), contextCommand(a), status(a), versionCommand(a), userCommand(a), roleCommand(a),
+	}
 }

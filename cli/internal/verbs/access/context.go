@@ -17,7 +17,7 @@ import (
 func contextCommand(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "context", Aliases: []string{"contexts", "ctx"},
-		Short: "List, choose and change the servers that you know",
+		Short: "List, choose and change the servers that you know", Local: true,
 		Example: `orrery context list
 orrery context use production`,
 	})
@@ -28,8 +28,8 @@ orrery context use production`,
 func contextList(a *app.App) *cobra.Command {
 	return command.New(a, command.Spec{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the contexts",
-		Example: "orrery context list",
-		Run:     func(context.Context, []string) error { return listContexts(a) },
+		Local: true, Example: "orrery context list",
+		Run: func(context.Context, []string) error { return listContexts(a) },
 	})
 }
 
@@ -105,8 +105,8 @@ func CompleteContexts(a *app.App) cobra.CompletionFunc {
 func contextUse(a *app.App) *cobra.Command {
 	return command.New(a, command.Spec{
 		Use: "use NAME", Short: "Make a context the current one",
-		Example: "orrery context use local",
-		Args:    command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
+		Local: true, Example: "orrery context use local",
+		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
 		Run: func(ctx context.Context, args []string) error {
 			if err := change(ctx, a, args[0], func(file *settings.File, _ *settings.Context) { file.Current = args[0] }); err != nil {
 				return err
@@ -119,48 +119,54 @@ func contextUse(a *app.App) *cobra.Command {
 func contextSet(a *app.App) *cobra.Command {
 	var servers []string
 	var group, rename string
-	cmd := command.New(a, command.Spec{
+	var cmd *cobra.Command
+	cmd = command.New(a, command.Spec{
 		Use: "set NAME", Short: "Change a context",
-		Example: `orrery context set local --group lobby
+		Local: true, Example: `orrery context set local --group lobby
 orrery context set production --server-url https://a.example --server-url https://b.example`,
 		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
+		Run: func(ctx context.Context, args []string) error {
+			err := change(ctx, a, args[0], func(file *settings.File, c *settings.Context) {
+				if len(servers) > 0 {
+					c.Servers = servers
+				}
+				if cmd.Flags().Changed("group") {
+					c.Group = group
+				}
+				if rename != "" {
+					renameContext(a, file, c, rename)
+				}
+			})
+			if err != nil {
+				return err
+			}
+			return a.Report(map[string]any{"id": args[0]}, "context %s changed", args[0])
+		},
 	})
 	flags := cmd.Flags()
 	flags.StringArrayVar(&servers, "server-url", nil, "`URL` of a gateway; repeat it for more")
 	flags.StringVar(&group, "group", "", "`name` of the group to use where a command takes --group")
 	flags.StringVar(&rename, "rename", "", "new `name`")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		err := change(cmd.Context(), a, args[0], func(file *settings.File, c *settings.Context) {
-			if len(servers) > 0 {
-				c.Servers = servers
-			}
-			if cmd.Flags().Changed("group") {
-				c.Group = group
-			}
-			if rename != "" {
-				login := a.Settings.LoginOf(c)
-				a.Settings.DropLogin(c)
-				if file.Current == c.Name {
-					file.Current = rename
-				}
-				c.Name = rename
-				a.Settings.SetLogin(c, login)
-			}
-		})
-		if err != nil {
-			return err
-		}
-		return a.Report(map[string]any{"id": args[0]}, "context %s changed", args[0])
-	}
 	return cmd
+}
+
+// renameContext gives a context another name. The login in the keyring moves with it.
+func renameContext(a *app.App, file *settings.File, c *settings.Context, name string) {
+	login := a.Settings.LoginOf(c)
+	a.Settings.DropLogin(c)
+	if file.Current == c.Name {
+		file.Current = name
+	}
+	c.Name = name
+	a.Settings.SetLogin(c, login)
 }
 
 func contextDelete(a *app.App) *cobra.Command {
 	return command.New(a, command.Spec{
 		Use: "delete NAME", Aliases: []string{"rm"}, Short: "Forget a context and its login",
-		Long:    "The tokens are deleted on this machine only. To revoke them, log out first.",
-		Example: "orrery context delete local",
-		Args:    command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
+		Long:  "The tokens are deleted on this machine only. To revoke them, log out first.",
+		Local: true, Example: "orrery context delete local",
+		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
 		Run: func(ctx context.Context, args []string) error {
 			err := change(ctx, a, args[0], func(file *settings.File, c *settings.Context) {
 				a.Settings.DropLogin(c)

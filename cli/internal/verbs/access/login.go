@@ -2,20 +2,18 @@ package access
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/local"
 	"github.com/orreryhq/orrery/cli/internal/settings"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
@@ -51,41 +49,10 @@ orrery login https://a.example https://b.example --name production`,
 	return cmd
 }
 
-// local is a standalone on this machine, as its ready.json describes it.
-type local struct {
-	API          string `json:"api"`
-	User         string `json:"user"`
-	PasswordFile string `json:"passwordFile"`
-}
-
-// findLocal returns the standalone whose data directory is dir, or in one of the usual places. It is
-// nil if there is none.
-func findLocal(dir string) (*local, error) {
-	dirs := []string{dir}
-	if dir == "" {
-		dirs = []string{"data", "/var/lib/orrery"}
-	}
-	for _, d := range dirs {
-		content, err := os.ReadFile(filepath.Join(d, "ready.json"))
-		if err != nil && (dir != "" || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)) {
-			return nil, exit.Hint(fmt.Errorf("no standalone runs with the data directory %s: %w", d, err), "orrery up starts one")
-		}
-		if err != nil {
-			continue
-		}
-		found := &local{}
-		if err := json.Unmarshal(content, found); err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(d, "ready.json"), err)
-		}
-		return found, nil
-	}
-	return nil, nil
-}
-
 func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string) error {
 	password := ""
 	if len(servers) == 0 {
-		found, err := findLocal(o.data)
+		found, err := local.FindReady(o.data)
 		if err != nil {
 			return err
 		}
@@ -129,7 +96,7 @@ func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string)
 
 // defaultServers returns the servers of a login without a URL: those of the standalone on this machine, or
 // those of the current context, whose login may have ended.
-func defaultServers(a *app.App, found *local) ([]string, error) {
+func defaultServers(a *app.App, found *local.Ready) ([]string, error) {
 	if found != nil && a.Flags.Server == "" && a.Flags.Context == "" {
 		return []string{found.API}, nil
 	}
@@ -138,7 +105,7 @@ func defaultServers(a *app.App, found *local) ([]string, error) {
 }
 
 // passwordOf returns the password that a standalone wrote for its first user; empty if it is gone.
-func passwordOf(a *app.App, found *local) string {
+func passwordOf(a *app.App, found *local.Ready) string {
 	content, err := os.ReadFile(found.PasswordFile)
 	if err != nil {
 		a.Notef("the password file %s cannot be read, so a password is needed", found.PasswordFile)

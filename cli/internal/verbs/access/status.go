@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
@@ -48,15 +49,17 @@ func runStatus(ctx context.Context, a *app.App) error {
 	for _, part := range []struct {
 		path string
 		into *json.RawMessage
+		// mayBeDenied parts are left out for users without the permission.
+		mayBeDenied bool
 	}{
-		{"/api/v1/system/version", &version},
-		{"/api/v1/auth/me", &me},
-		{"/api/v1/metrics/summary", &s.Overview},
-		{"/api/v1/problems", &problems},
-		{"/api/v1/system/health", &s.Readiness},
+		{"/api/v1/system/version", &version, false},
+		{"/api/v1/auth/me", &me, false},
+		{"/api/v1/metrics/summary", &s.Overview, true},
+		{"/api/v1/problems", &problems, true},
+		{"/api/v1/system/health", &s.Readiness, false},
 	} {
 		err := client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: part.path}, part.into)
-		if errors.Is(err, orrery.ErrDenied) {
+		if part.mayBeDenied && errors.Is(err, orrery.ErrDenied) {
 			*part.into = notPermitted
 			continue
 		}
@@ -182,5 +185,15 @@ func runVersion(ctx context.Context, a *app.App, clientOnly bool) error {
 		return err
 	}
 	answer["server"], answer["address"] = server.Version, client.Address()
+	if differ(app.Version(), server.Version) {
+		a.Notef("the versions differ: one of them may lack what the other has")
+	}
 	return a.Report(answer, "client %s\nserver %s at %s", app.Version(), server.Version, client.Address())
+}
+
+// differ reports whether two versions are those of different releases. Programs that were not released have no
+// version to compare.
+func differ(client, server string) bool {
+	released := func(v string) bool { return strings.ContainsAny(v, "0123456789") }
+	return released(client) && released(server) && strings.TrimPrefix(client, "v") != strings.TrimPrefix(server, "v")
 }

@@ -27,7 +27,7 @@ func createUser(a *app.App) *cobra.Command {
 		Use: "user NAME --role ROLE", Short: "Create a user",
 		Long: "It asks for the password, unless --password-file has it.",
 		Example: `orrery create user alice --role MODERATOR --password-file secret
-orrery create user bob --role VIEWER --email bob@a.example`,
+orrery create user bob --role VIEWER --email bob@a.example --password-file bob.txt`,
 		Args: command.Between(1, 1, "the name of the new user"),
 		Run: func(ctx context.Context, args []string) error {
 			if role == "" {

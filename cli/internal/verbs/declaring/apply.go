@@ -50,9 +50,8 @@ time, and stay when they leave the document.
 
 --prune deletes objects that were applied and are in no document any more, of the kinds that the documents have.`,
 		Example: `orrery apply -f group.yaml
-orrery apply -f fleet --dry-run
-orrery apply -f fleet --prune --yes
-orrery apply -f -`,
+orrery apply -f group.yaml --dry-run
+orrery apply -f group.yaml --prune --yes`,
 		Args: cobra.ArbitraryArgs, Complete: completeDocuments,
 		Run: func(ctx context.Context, args []string) error {
 			o.files = append(o.files, args...)

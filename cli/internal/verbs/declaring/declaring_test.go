@@ -14,6 +14,7 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/golden"
 	"github.com/orreryhq/orrery/cli/internal/root"
 	"github.com/orreryhq/orrery/cli/internal/settings"
 )
@@ -35,31 +36,11 @@ func newTerminal(t *testing.T) *terminal {
 	t.Helper()
 	t.Setenv("TZ", "UTC")
 	s := newServer(t)
-	dir, err := filepath.Abs("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden := filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "-")+".txt")
+	term := &terminal{t: t, server: s, env: map[string]string{"ORRERY_SERVER": s.URL}, ctx: t.Context()}
+	t.Cleanup(func() { golden.Equal(t, t.Name()+".txt", term.script.String()) }) // after Chdir is undone
 	t.Chdir(t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
-	term := &terminal{t: t, server: s, env: map[string]string{"ORRERY_SERVER": s.URL}, ctx: t.Context()}
-	t.Cleanup(func() { compare(t, golden, term.script.String()) })
 	return term
-}
-
-// compare compares with a golden file, or writes it if ORRERY_UPDATE_GOLDEN is set.
-func compare(t *testing.T, path, got string) {
-	t.Helper()
-	if os.Getenv("ORRERY_UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Error(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil || string(want) != got {
-		t.Errorf("%s differs (%v); got:\n%s", filepath.Base(path), err, got)
-	}
 }
 
 var temporary = regexp.MustCompile(`/\S*orrery-edit-\d+|127\.0\.0\.1:\d+`)

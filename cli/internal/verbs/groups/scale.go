@@ -29,7 +29,7 @@ func scale(a *app.App) *cobra.Command {
 		Long: `It sets the minimum of the group, and its maximum if that is lower. Surplus instances stop, youngest first,
 as soon as they have no players.`,
 		Example: `orrery scale lobby --to 3
-orrery scale lobby --to 3 --wait --timeout 2m
+orrery scale lobby --to 3 --wait
 orrery scale lobby --to 0 --dry-run`,
 		Args: command.Between(1, 2, "the name of a group"), Complete: command.CompleteTargets(a, "group"),
 	})

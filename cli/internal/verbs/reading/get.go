@@ -35,9 +35,10 @@ orrery get instances --group lobby --sort-by -playerCount -o wide
 orrery get instances --filter 'state=RUNNING,playerCount>0' -o name
 orrery get groups -o jsonpath='{.items[*].name}'
 orrery get nodes --watch`,
-		Args:     command.Between(1, -1, "a kind, for example instances"),
-		Complete: command.CompleteKindThenNames(a, nil),
-		Run:      func(ctx context.Context, args []string) error { return runGet(ctx, a, o, args) },
+		Args:        command.Between(1, -1, "a kind, for example instances"),
+		FollowFlags: []string{"--watch", "-w"},
+		Complete:    command.CompleteKindThenNames(a, nil),
+		Run:         func(ctx context.Context, args []string) error { return runGet(ctx, a, o, args) },
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.group, "group", "", "only objects of this `group`")
@@ -101,43 +102,27 @@ func runGet(ctx context.Context, a *app.App, o getOptions, args []string) error 
 }
 
 func parseQuery(a *app.App, o getOptions, args []string) (*query, error) {
-	name, first, slash := strings.Cut(args[0], "/")
-	kind, err := command.KindOf(name)
+	kind, names, err := command.KindAndNames(args)
 	if err != nil {
 		return nil, err
 	}
-	q := &query{kind: kind, names: args[1:], group: o.group, sortBy: o.sortBy}
-	if slash {
-		q.names = append([]string{first}, args[1:]...)
-	}
+	q := &query{kind: kind, names: names, group: o.group, sortBy: o.sortBy}
 	if q.printer, err = a.Printer(); err != nil {
 		return nil, err
 	}
-	if q.filter, err = output.ParseFilter(o.filter, kind.Fields()); err != nil {
+	if q.filter, err = output.ParseFilter("--filter", o.filter, kind.Fields()); err != nil {
 		return nil, exit.With(exit.Usage, err, "")
 	}
 	if err := output.Sort(nil, o.sortBy, kind.Fields()); err != nil {
 		return nil, exit.With(exit.Usage, err, "")
 	}
-	if kind.InGroup() && q.group == "" {
-		if q.group, err = defaultGroup(a, kind); err != nil {
+	if kind.InGroup() {
+		if q.group, err = command.GroupOf(a, kind, q.group); err != nil {
 			return nil, err
 		}
 	}
 	q.params, err = params(kind, o)
 	return q, err
-}
-
-// defaultGroup returns the group of the context.
-func defaultGroup(a *app.App, kind *kinds.Kind) (string, error) {
-	target, err := a.Target()
-	if err != nil {
-		return "", err
-	}
-	if target.Group == "" {
-		return "", command.UsageError("pass --group NAME", "%s belong to a group", kind.Plural)
-	}
-	return target.Group, nil
 }
 
 // params returns the query parameters of flags that the list of the kind has.

@@ -61,7 +61,7 @@ var controls = []control{
 	},
 	{
 		verb: "cancel", short: "End a rollout",
-		long: "Originals that are not replaced yet stay, and their replacements stop. What was replaced stays too: rollout undo reverts that.",
+		long: "Originals that are not replaced yet stay, and their replacements stop. New instances stay too: rollout undo reverts that.",
 		act: func(ctx context.Context, c *orrery.Client, group, revision string) (*orrery.DeploymentControlResponse, error) {
 			return c.CancelDeployment(ctx, group, revision, nil)
 		},

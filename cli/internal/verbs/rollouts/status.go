@@ -23,7 +23,7 @@ func rolloutStatus(a *app.App) *cobra.Command {
 		Use: "status [group] NAME", Short: "Show how far a rollout is",
 		Long: "With --watch it follows the rollout until it ends, and fails if the rollout failed, was cancelled or was rolled back.",
 		Example: `orrery rollout status lobby
-orrery rollout status lobby --watch --timeout 10m`,
+orrery rollout status lobby --watch`,
 		Args: command.Between(1, 2, "the name of a group"), Complete: command.CompleteTargets(a, "group"),
 		Run: func(ctx context.Context, args []string) error {
 			return runRolloutStatus(ctx, a, revision, watch || wait, args)

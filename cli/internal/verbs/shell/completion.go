@@ -59,7 +59,7 @@ func shells() []shell {
 func completion(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "completion", Short: "Complete commands and names in your shell",
-		Example: "orrery completion bash --install",
+		Local: true, Example: "orrery completion bash --install",
 	})
 	for _, s := range shells() {
 		cmd.AddCommand(completionOf(a, s))
@@ -72,8 +72,8 @@ func completionOf(a *app.App, s shell) *cobra.Command {
 	var cmd *cobra.Command
 	cmd = command.New(a, command.Spec{
 		Use: s.name, Short: "Print or install the completion of " + s.name,
-		Long:    "It completes commands, flags, and the names of objects, for which it asks the server of the current context.",
-		Example: "orrery completion " + s.name + "\norrery completion " + s.name + " --install",
+		Long:  "It completes commands, flags, and the names of objects, for which it asks the server of the current context.",
+		Local: true, Example: "orrery completion " + s.name + "\norrery completion " + s.name + " --install",
 		Run: func(context.Context, []string) error {
 			var script bytes.Buffer
 			if err := s.write(cmd.Root(), &script); err != nil {
@@ -108,9 +108,12 @@ func installCompletion(a *app.App, s shell, script []byte) error {
 
 // userDirectories returns the directories of the XDG standard, which shells also use on other systems.
 func userDirectories(a *app.App) (directories, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return directories{}, fmt.Errorf("cannot find your home directory: %w", err)
+	home := a.Env("HOME")
+	if home == "" {
+		var err error
+		if home, err = os.UserHomeDir(); err != nil {
+			return directories{}, fmt.Errorf("cannot find your home directory: %w", err)
+		}
 	}
 	d := directories{data: a.Env("XDG_DATA_HOME"), config: a.Env("XDG_CONFIG_HOME")}
 	if d.data == "" {

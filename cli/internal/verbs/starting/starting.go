@@ -35,7 +35,7 @@ func Commands(a *app.App) []*cobra.Command { return []*cobra.Command{initCommand
 func initCommand(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "init", Short: "Write files to start from",
-		Example: "orrery init game minecraft",
+		Local: true, Example: "orrery init game minecraft --dir ./minecraft",
 	})
 	cmd.AddCommand(initGame(a))
 	return cmd
@@ -46,9 +46,10 @@ func initGame(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "game " + strings.Join(gameNames, "|"), Short: "Write a group and a template to start from",
 		Long: "It writes group.yaml, with comments, and the directory template. It does not talk to a server, and it overwrites nothing.",
-		Example: `orrery init game minecraft
-orrery init game generic --dir fleet/arena`,
-		Args: command.Between(1, 1, "a game: "+strings.Join(gameNames, ", ")),
+		Example: `orrery init game minecraft --dir ./minecraft
+orrery init game generic --dir ./arena`,
+		Local: true,
+		Args:  command.Between(1, 1, "a game: "+strings.Join(gameNames, ", ")),
 		Complete: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp

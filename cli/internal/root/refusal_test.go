@@ -1,0 +1,336 @@
+package root_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/root"
+	"github.com/orreryhq/orrery/cli/internal/settings"
+	"github.com/spf13/cobra"
+)
+
+// example is one line of the help of a command.
+type example struct {
+	path string
+	args []string
+	// local examples do not talk to a server, and following ones do so until they are stopped.
+	local, following bool
+}
+
+// examples returns those of all commands. Each must be complete: a command that can be typed.
+func examples(t *testing.T) []example {
+	t.Helper()
+	var all []example
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.CommandPath() == "orrery up" {
+			return // it would start a server
+		}
+		for line := range strings.SplitSeq(cmd.Example, "\n") {
+			line = strings.TrimSpace(line)
+			if line == "" {
+				continue
+			}
+			args := split(line)
+			if args[0] != "orrery" || slices.Contains(args, "|") {
+				t.Errorf("%s: the example %q is not a single command of orrery", cmd.CommandPath(), line)
+				continue
+			}
+			all = append(all, example{
+				path: cmd.CommandPath(), args: args[1:],
+				local: command.IsLocal(target(cmd, args[1:])), following: command.Follows(target(cmd, args[1:]), args),
+			})
+		}
+		for _, child := range cmd.Commands() {
+			walk(child)
+		}
+	}
+	walk(root.New(&app.App{Env: func(string) string { return "" }}))
+	return all
+}
+
+// target returns the command that the arguments select.
+func target(cmd *cobra.Command, args []string) *cobra.Command {
+	found, _, err := cmd.Root().Find(args)
+	if err != nil {
+		return cmd
+	}
+	return found
+}
+
+// split splits a line like a shell without expansions.
+func split(line string) []string {
+	var args []string
+	var word strings.Builder
+	quote, inWord := rune(0), false
+	for _, r := range line {
+		switch {
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote, inWord = r, true
+		case r == quote:
+			quote = 0
+		case quote == 0 && r == ' ':
+			if inWord {
+				args, inWord = append(args, word.String()), false
+				word.Reset()
+			}
+		default:
+			word.WriteRune(r)
+			inWord = true
+		}
+	}
+	if inWord {
+		args = append(args, word.String())
+	}
+	return args
+}
+
+// run runs a command like a program whose standard input is empty and not a terminal.
+func run(t *testing.T, ctx context.Context, server string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	env := map[string]string{"HOME": t.TempDir(), "EDITOR": "true", "SHELL": "/bin/bash", "PATH": os.Getenv("PATH")}
+	var out, err bytes.Buffer
+	a := &app.App{
+		In: strings.NewReader(""), Out: &out, Err: &err, Env: func(name string) string { return env[name] },
+		Settings: settings.New(filepath.Join(t.TempDir(), "config.yaml"), nil),
+	}
+	change := a.Settings.Change(ctx, func(file *settings.File) error {
+		login := &settings.Login{Token: "token"}
+		file.Current = "local"
+		file.Contexts = []settings.Context{{Name: "local", Servers: []string{server}, Login: login}, {Name: "production", Servers: []string{server}}}
+		return nil
+	})
+	if change != nil {
+		t.Fatal(change)
+	}
+	code = root.Run(ctx, a, args)
+	return code, out.String(), err.String()
+}
+
+// failure is a way in which a server can fail, and the exit code of a command that needs it.
+type failure struct {
+	name string
+	code int
+	// answer answers a request.
+	answer http.HandlerFunc
+}
+
+func refuse(status int, code string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"error":{"code":%q,"message":"the server refuses this","status":%d}}`, code, status)
+	}
+}
+
+var failures = []failure{
+	{"401", exit.Denied, refuse(401, "UNAUTHORIZED")},
+	{"403", exit.Denied, refuse(403, "FORBIDDEN")},
+	{"404", exit.NotFound, refuse(404, "NOT_FOUND")},
+	{"409", exit.Conflict, refuse(409, "CONFLICT")},
+	{"412", exit.Conflict, refuse(412, "PRECONDITION_FAILED")},
+	{"429", exit.Unavailable, refuse(429, "RATE_LIMITED")},
+	{"503", exit.Unavailable, refuse(503, "UNAVAILABLE")},
+	{"nothing", exit.Unavailable, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+	{"half a body", exit.Failed, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte(`{"data":[{"id":`))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}},
+}
+
+// tolerated says which commands may end with another code, and why.
+var tolerated = map[string]map[string][]int{
+	// A login without a user name asks for it, and there is no terminal.
+	"orrery":       {"*": {exit.Usage}},
+	"orrery login": {"*": {exit.Usage}},
+	// The login has ended already.
+	"orrery logout": {"401": {exit.OK}},
+	// Without a file it asks for the value.
+	"orrery secret":     {"*": {exit.Usage}},
+	"orrery secret set": {"*": {exit.Usage}},
+	// The directories, sessions and units of the examples do not exist.
+	"orrery import":             {"*": {exit.Failed, exit.NotFound}},
+	"orrery import cloudnet":    {"*": {exit.Failed, exit.NotFound}},
+	"orrery import prexorcloud": {"*": {exit.Failed, exit.NotFound}},
+	"orrery import pterodactyl": {"*": {exit.Failed, exit.NotFound}},
+	"orrery import screen":      {"*": {exit.Failed, exit.NotFound}},
+	"orrery import systemd":     {"*": {exit.Failed, exit.NotFound}},
+	"orrery import universe":    {"*": {exit.Failed, exit.NotFound}},
+	// doctor reports failures as the result of its checks.
+	"orrery doctor": {"*": {exit.Failed}},
+}
+
+func TestExamplesAgainstFailingServers(t *testing.T) {
+	all := examples(t)
+	for _, f := range failures {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(f.answer)
+			t.Cleanup(server.Close)
+			for _, e := range all {
+				t.Run(strings.Join(e.args, " "), func(t *testing.T) {
+					t.Parallel()
+					e.against(t, server.URL, f)
+				})
+			}
+		})
+	}
+}
+
+// against runs an example. A command that follows something reconnects, until --timeout ends it.
+func (e example) against(t *testing.T, server string, f failure) {
+	wants := []int{f.code}
+	if e.local {
+		wants = []int{exit.OK, exit.Failed} // it may miss a file of the example
+	}
+	limit := "1m"
+	if e.following {
+		wants, limit = append(wants, exit.TimedOut), "300ms"
+	}
+	for mode, codes := range tolerated[e.path] {
+		if mode == "*" || mode == f.name {
+			wants = append(wants, codes...)
+		}
+	}
+	args := append(slices.Clone(e.args), "--timeout", limit)
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = slices.Insert(slices.Clone(e.args), i, "--timeout", limit)
+	}
+	code, stdout, stderr := run(t, t.Context(), server, substitute(t, server, args)...)
+	if !slices.Contains(wants, code) {
+		t.Errorf("orrery %s: exit code %d, want %v\n%s\n%s", strings.Join(args, " "), code, wants, stdout, stderr)
+	}
+	if code != exit.OK && strings.TrimSpace(stderr) == "" {
+		t.Errorf("orrery %s: exit code %d without an error", strings.Join(args, " "), code)
+	}
+}
+
+// substitute replaces the names of files in an example with files that exist, and URLs with that of
+// the server.
+func substitute(t *testing.T, server string, args []string) []string {
+	t.Helper()
+	dir, out := t.TempDir(), slices.Clone(args)
+	for i, arg := range args {
+		if strings.HasPrefix(arg, "http") {
+			out[i] = server
+			continue
+		}
+		if i == 0 || arg == "api-token" || arg == "join-token" {
+			continue // a verb or a kind, not a file
+		}
+		name, content := arg, ""
+		if key, value, ok := strings.Cut(arg, "="); ok && !strings.HasPrefix(arg, "-") {
+			name, arg = value, key+"="
+		} else {
+			arg = ""
+		}
+		for suffix, text := range exampleFiles {
+			if strings.HasSuffix(name, suffix) {
+				content = text
+			}
+		}
+		switch {
+		case arg == "" && strings.HasPrefix(name, "./") && content == "":
+			out[i] = dir // a directory with the files before it
+			continue
+		case content == "":
+			continue
+		}
+		path := filepath.Join(dir, filepath.Base(name))
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out[i] = arg + path
+	}
+	return out
+}
+
+// exampleFiles are the contents of files by the end of their names.
+var exampleFiles = map[string]string{
+	".yaml":       "kind: Group\nname: lobby\nminInstances: 1\n",
+	".json":       `{"kind":"Group","name":"lobby","minInstances":1}`,
+	"secret":      "password\n",
+	".txt":        "password\n",
+	"ed25519":     "key\n",
+	".properties": "motd=hello\n",
+	".zip":        "PK\x05\x06" + strings.Repeat("\x00", 18),
+	"token":       "token\n",
+}
+
+func TestCtrlCEndsEveryExample(t *testing.T) {
+	block := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-block:
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(block) })
+	for _, e := range examples(t) {
+		if e.local {
+			continue
+		}
+		t.Run(strings.Join(e.args, " "), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			timer := time.AfterFunc(300*time.Millisecond, cancel)
+			defer timer.Stop()
+			code, stdout, stderr := run(t, ctx, server.URL, substitute(t, server.URL, e.args)...)
+			if code != exit.Interrupted && !slices.Contains(tolerated[e.path]["*"], code) {
+				t.Errorf("exit code %d, want %d\n%s\n%s", code, exit.Interrupted, stdout, stderr)
+			}
+		})
+	}
+}
+
+func TestUsageErrorsNameTheNextStep(t *testing.T) {
+	for _, args := range [][]string{
+		{"gte"},
+		{"get"},
+		{"get", "instanecs"},
+		{"get", "instances", "--nope"},
+		{"get", "instances", "-o", "xml"},
+		{"get", "instances", "--filter", "stat=RUNNING"},
+		{"get", "instances", "--sort-by", "nope"},
+		{"get", "users", "--node", "n"},
+		{"describe", "instance"},
+		{"context", "sue"},
+		{"status", "now"},
+	} {
+		code, stdout, stderr := run(t, t.Context(), "http://127.0.0.1:1", args...)
+		if code != exit.Usage || stdout != "" || !strings.HasPrefix(stderr, "orrery: ") {
+			t.Errorf("orrery %s: exit code %d\n%s\n%s", strings.Join(args, " "), code, stdout, stderr)
+		}
+	}
+}
+
+func TestEveryFlagAndCommandIsDescribed(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%s: the summary is %q", cmd.CommandPath(), cmd.Short)
+		}
+		if cmd.Example == "" && !cmd.HasSubCommands() && cmd.Name() != "help" {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+		for _, child := range cmd.Commands() {
+			walk(child)
+		}
+	}
+	walk(root.New(&app.App{Env: func(string) string { return "" }}))
+}

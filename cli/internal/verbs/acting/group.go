@@ -1,0 +1,126 @@
+package acting
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/progress"
+	orrery "github.com/orreryhq/orrery/sdk"
+)
+
+// startGroup starts additional instances of a group.
+func startGroup(ctx context.Context, r *instanceRun, name string) error {
+	count := int64(r.options.count)
+	body := &orrery.StartRequest{Count: &count}
+	if r.options.selection.DryRun {
+		planned, err := r.client.StartGroupDryRun(ctx, name, body, nil)
+		if err != nil {
+			return app.Suggest(ctx, r.client, err, kinds.Get("group"), "", name)
+		}
+		return reportGroupDryRun(r.app, planned)
+	}
+	answer, err := r.client.StartGroup(ctx, name, body, nil)
+	if err != nil {
+		return app.Suggest(ctx, r.client, err, kinds.Get("group"), "", name)
+	}
+	if err := reportStart(r.app, name, answer); err != nil {
+		return err
+	}
+	var targets []progress.Target
+	for _, i := range answer.Instances {
+		targets = append(targets, r.target(i, i.Generation))
+	}
+	return r.follow(ctx, targets)
+}
+
+func reportStart(a *app.App, group string, answer *orrery.StartResponse) error {
+	people, err := forPeople(a)
+	if err != nil {
+		return err
+	}
+	if !people {
+		return printStarted(a, answer)
+	}
+	var names []string
+	for _, i := range answer.Instances {
+		names = append(names, i.ID)
+	}
+	if _, err := fmt.Fprintf(a.Out, "%s of group %s started: %s\n", output.Counted(int64(len(names)), "instance"), group, strings.Join(names, ", ")); err != nil {
+		return err
+	}
+	if answer.Message != "" {
+		a.Notef("%s", answer.Message)
+	}
+	for _, w := range answer.Waiting {
+		a.Notef("%s waits for a node: %s", w.Instance, w.Message)
+	}
+	return nil
+}
+
+// printStarted prints the answer for programs; name and csv get the instances.
+func printStarted(a *app.App, answer *orrery.StartResponse) error {
+	printer, err := a.Printer()
+	if err != nil {
+		return err
+	}
+	kind := kinds.Get("instance")
+	if printer.Format.Name == "name" || printer.Format.Name == "csv" {
+		return table(a, kind.Columns, answer.Instances)
+	}
+	return report(a, kind, answer, answer, "")
+}
+
+// reportGroupDryRun prints what a change of a group would start and stop.
+func reportGroupDryRun(a *app.App, planned *orrery.GroupDryRun) error {
+	var lines []string
+	lines = append(lines, fmt.Sprintf("dry run: %s group %s", planned.Action, planned.Group))
+	if len(planned.Start) > 0 {
+		lines = append(lines, "would start: "+strings.Join(planned.Start, ", "))
+	}
+	if len(planned.Stop) > 0 {
+		lines = append(lines, "would stop: "+strings.Join(planned.Stop, ", "))
+	}
+	for _, p := range planned.Placements {
+		if p.Node != "" {
+			lines = append(lines, fmt.Sprintf("%s would run on %s", p.Name, p.Node))
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s would wait: %s", p.Name, p.Message))
+	}
+	lines = append(lines, planned.Notes...)
+	if planned.Message != "" {
+		lines = append(lines, planned.Message)
+	}
+	return reportLines(a, kinds.Get("group"), planned, map[string]string{"name": planned.Group}, lines)
+}
+
+// restartGroup replaces the instances of a group one after another.
+func restartGroup(ctx context.Context, r *instanceRun, name string) error {
+	if r.options.selection.DryRun {
+		planned, err := r.client.RestartGroupDryRun(ctx, name)
+		if err != nil {
+			return app.Suggest(ctx, r.client, err, kinds.Get("group"), "", name)
+		}
+		lines := []string{fmt.Sprintf("dry run: a rolling restart of group %s would replace %s", name, output.Counted(int64(len(planned.Replace)), "instance"))}
+		for _, i := range planned.Replace {
+			lines = append(lines, fmt.Sprintf("%s with %s: %s", i.ID, output.Counted(i.Players, "player"), i.Reason))
+		}
+		return reportLines(r.app, kinds.Get("group"), planned, map[string]string{"name": name}, append(lines, planned.Notes...))
+	}
+	deployment, err := r.client.RestartGroup(ctx, name)
+	if err != nil {
+		return app.Suggest(ctx, r.client, err, kinds.Get("group"), "", name)
+	}
+	text := fmt.Sprintf("group %s restarts its instances one after another, as deployment %d", name, deployment.Revision)
+	if err := report(r.app, kinds.Get("deployment"), deployment, deployment, text); err != nil || !r.options.wait {
+		return err
+	}
+	return waitAll(ctx, r.app, r.client, progress.Options{
+		Targets: []progress.Target{{Kind: kinds.Get("deployment"), Group: name, Name: fmt.Sprint(deployment.Revision), Until: progress.RolloutEnded()}},
+		Goal:    "complete", Afterwards: "the rollout continues: orrery wait group " + name + " --for rollout waits again",
+	})
+}

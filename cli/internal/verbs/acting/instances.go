@@ -1,0 +1,466 @@
+package acting
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/progress"
+	orrery "github.com/orreryhq/orrery/sdk"
+	"github.com/spf13/cobra"
+)
+
+// notEnded is the action whose dry run selects the instances that have not ended.
+const notEnded = "kill"
+
+// goalRunning is the goal of verbs that begin a new generation.
+const goalRunning = "running"
+
+// reasonSleeping is the reason of an instance that sleeps.
+const reasonSleeping = "SLEEPING"
+
+// instanceVerb is a verb that acts on instances.
+type instanceVerb struct {
+	name, short, long, example string
+	aliases                    []string
+	// bulk is the action of the route for several instances; empty if that route does not have it.
+	bulk string
+	// selects reports whether an instance that has not ended and was selected by flags is acted on, for verbs
+	// without bulk; nil acts on all.
+	selects func(orrery.BulkInstanceResult) bool
+	// doing is what the instance does afterwards: "stops".
+	doing string
+	// goal is what --wait waits for; empty if the verb has no --wait.
+	goal string
+	// group acts on a group; nil if the verb does not.
+	group func(ctx context.Context, run *instanceRun, name string) error
+	// one acts on one instance.
+	one func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error)
+}
+
+func instanceVerbs() []instanceVerb {
+	return []instanceVerb{
+		{
+			name: "start", bulk: "start", doing: "starts", goal: goalRunning, group: startGroup,
+			short: "Start stopped instances, or more instances of a group",
+			long: `An instance that has ended starts again under its name, as its next generation, with the newest versions of its
+templates and the settings of its group. One that runs is not changed. start group starts additional instances.`,
+			example: `orrery start lobby-1
+orrery start lobby-1 lobby-2 --wait --timeout 2m
+orrery start group lobby --count 2
+orrery start --group lobby --yes`,
+			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
+				return run.client.StartInstance(ctx, name, &orrery.StartInstanceParams{DiscardData: run.options.discardData})
+			},
+		},
+		{
+			name: "stop", bulk: "stop", doing: "is stopping", goal: "stopped",
+			short: "Stop instances",
+			long: `The stop command of the group is written to the console. Its stop signal follows, and at last a kill. If the group is
+then below its minimum, it starts another instance. To run fewer instances, scale the group.`,
+			example: `orrery stop lobby-1
+orrery stop instance/lobby-1 --wait --timeout 2m
+orrery stop --group lobby --yes
+orrery stop -l mode=duels --dry-run`,
+			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
+				return run.client.StopInstance(ctx, name)
+			},
+		},
+		{
+			name: "restart", bulk: "restart", doing: "restarts", goal: goalRunning, group: restartGroup,
+			short: "Restart instances, or the instances of a group one after another",
+			long: `A restart applies the newest versions of the templates and the settings of the group. restart group replaces the
+instances of the group one after another, as a deployment; restart --group restarts all of them at once.`,
+			example: `orrery restart lobby-1
+orrery restart group lobby --wait --timeout 5m
+orrery restart --group lobby --yes`,
+			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
+				return run.client.RestartInstance(ctx, name)
+			},
+		},
+		{
+			name: "kill", aliases: []string{"force-stop"}, bulk: "kill", doing: "is being killed", goal: "stopped",
+			short: "Kill instances at once, without saving",
+			example: `orrery kill lobby-1
+orrery kill --node node-1 --yes`,
+			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
+				return run.client.ForceStopInstance(ctx, name)
+			},
+		},
+		{
+			name: "freeze", doing: "is frozen",
+			short: "Keep instances as they are: not stopped as surplus, not restarted",
+			example: `orrery freeze lobby-1
+orrery freeze --group lobby --yes`,
+			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
+				return run.client.FreezeInstance(ctx, name)
+			},
+		},
+		{
+			name: "unfreeze", doing: "is not frozen",
+			short: "End a freeze",
+			example: `orrery unfreeze lobby-1
+orrery unfreeze --all --yes`,
+			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
+				return run.client.UnfreezeInstance(ctx, name)
+			},
+		},
+		{
+			name: "sleep", doing: "falls asleep", goal: "asleep",
+			short: "Put instances without players to sleep",
+			long:  "A sleeping instance keeps its place, its name, its node and its ports, but no memory. It wakes when it is needed.",
+			selects: func(r orrery.BulkInstanceResult) bool {
+				return r.State == "RUNNING"
+			},
+			example: `orrery sleep lobby-1
+orrery sleep --group lobby --dry-run`,
+			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
+				return run.client.SleepInstance(ctx, name)
+			},
+		},
+		{
+			name: "wake", doing: "wakes", goal: goalRunning,
+			short:   "Wake sleeping instances",
+			selects: func(r orrery.BulkInstanceResult) bool { return r.State == "STOPPED" },
+			example: `orrery wake lobby-1 --wait --timeout 1m
+orrery wake --group lobby --yes`,
+			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
+				return run.client.WakeInstance(ctx, name)
+			},
+		},
+	}
+}
+
+// instanceOptions are the flags of a verb that acts on instances.
+type instanceOptions struct {
+	selection   command.Selection
+	wait        bool
+	count       int
+	discardData bool
+}
+
+func instanceCommand(a *app.App, v instanceVerb) *cobra.Command {
+	allowed := []string{"instance"}
+	if v.group != nil {
+		allowed = append(allowed, "group")
+	}
+	o := &instanceOptions{}
+	cmd := command.New(a, command.Spec{
+		Use: v.name + " [" + strings.Join(allowed, "|") + "] NAME...", Aliases: v.aliases, Short: v.short, Long: v.long, Example: v.example,
+		Args: cobra.ArbitraryArgs, Complete: command.CompleteTargets(a, allowed...),
+		Run: func(ctx context.Context, args []string) error { return runInstances(ctx, a, v, o, args, allowed) },
+	})
+	o.selection.InstanceFlags(a, cmd)
+	if v.goal != "" {
+		cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until they are "+v.goal)
+	}
+	if v.name == "start" {
+		cmd.Flags().IntVar(&o.count, "count", 1, "start this `number` of instances; only with group")
+		cmd.Flags().BoolVar(&o.discardData, "discard-data", false, "start one without its data, if its node was deleted")
+		command.CompleteFlag(cmd, "count", cobra.NoFileCompletions)
+	}
+	return cmd
+}
+
+// instanceRun is one run of a verb.
+type instanceRun struct {
+	app     *app.App
+	client  *orrery.Client
+	verb    instanceVerb
+	options *instanceOptions
+}
+
+func runInstances(ctx context.Context, a *app.App, v instanceVerb, o *instanceOptions, args, allowed []string) error {
+	kind, names, err := command.Targets(args, allowed...)
+	if err != nil {
+		return err
+	}
+	s := &o.selection
+	if err := s.Take(kind, names); err != nil {
+		return err
+	}
+	switch {
+	case kind.Name == "group" && len(names) != 1:
+		return command.UsageError("", "%s group takes the name of one group", v.name)
+	case kind.Name != "group" && o.count > 1:
+		return command.UsageError("orrery start group NAME --count "+fmt.Sprint(o.count), "--count needs the name of a group")
+	case o.discardData && len(names) != 1:
+		return command.UsageError("", "--discard-data needs the name of one instance")
+	}
+	if _, err := a.Printer(); err != nil {
+		return err
+	}
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	run := &instanceRun{app: a, client: client, verb: v, options: o}
+	switch {
+	case kind.Name == "group":
+		return v.group(ctx, run, names[0])
+	case len(names) == 1 && !s.DryRun:
+		return run.single(ctx, names[0])
+	case v.bulk == "":
+		return run.each(ctx)
+	}
+	return run.bulk(ctx)
+}
+
+// single acts on one instance.
+func (r *instanceRun) single(ctx context.Context, name string) error {
+	answer, err := r.verb.one(ctx, r, name)
+	if err != nil {
+		return app.Suggest(ctx, r.client, err, kinds.Get("instance"), "", name)
+	}
+	if err := report(r.app, kinds.Get("instance"), answer, answer.Instance, sentence(r.verb, answer)); err != nil {
+		return err
+	}
+	return r.follow(ctx, []progress.Target{r.target(answer.Instance, wanted(answer))})
+}
+
+// sentence says what an act did to an instance.
+func sentence(v instanceVerb, answer *orrery.InstanceActionResponse) string {
+	id := answer.Instance.ID
+	text := fmt.Sprintf("instance %s %s", id, v.doing)
+	switch {
+	case !answer.Changed:
+		text = fmt.Sprintf("instance %s: nothing to do, it is %s (%s)", id, strings.ToLower(answer.Instance.State), answer.Instance.Message)
+	case v.name == "start":
+		text = fmt.Sprintf("instance %s starts again, as generation %d", id, wanted(answer))
+	}
+	if answer.Message != "" {
+		text += "; " + answer.Message
+	}
+	return text
+}
+
+// bulk acts on several instances with one request.
+func (r *instanceRun) bulk(ctx context.Context) error {
+	s := &r.options.selection
+	request, proceed, err := r.plan(ctx, s.Instances(r.verb.bulk))
+	if err != nil || !proceed {
+		return err
+	}
+	before, err := r.before(ctx)
+	if err != nil {
+		return err
+	}
+	answer, err := r.client.UpdateInstancesInBulk(ctx, request, &orrery.UpdateInstancesInBulkParams{Parallel: s.Parallel})
+	if err != nil {
+		return unfinished(ctx, err)
+	}
+	failed, err := reportBulk(r.app, answer, r.verb.doing)
+	if err != nil {
+		return err
+	}
+	var changed []progress.Target
+	for _, result := range answer.Data {
+		if instance, ok := before[result.UID]; ok && result.OK && result.Changed {
+			changed = append(changed, r.target(instance, instance.Generation+1))
+		}
+	}
+	if err := r.follow(ctx, changed); err != nil {
+		return err
+	}
+	return failed.Err()
+}
+
+// unfinished adds to the end of ctx that the server may act on a request that was sent.
+func unfinished(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return exit.Hint(ctx.Err(), "the request was sent, and the server may have acted on some of them: orrery get shows their states")
+}
+
+// plan asks the server which instances the request would change, and the user whether to do it. It returns the request
+// for exactly these instances. With --dry-run it prints them.
+func (r *instanceRun) plan(ctx context.Context, request *orrery.BulkInstancesRequest) (*orrery.BulkInstancesRequest, bool, error) {
+	s := &r.options.selection
+	if !s.ByFlags() && !s.DryRun {
+		return request, true, nil
+	}
+	planned, err := r.client.UpdateInstancesInBulkDryRun(ctx, request, &orrery.UpdateInstancesInBulkParams{Parallel: s.Parallel})
+	if err != nil {
+		return nil, false, err
+	}
+	if len(planned.Data) == 0 {
+		r.app.Notef("no instance to %s", r.verb.name)
+		return nil, false, nil
+	}
+	if s.DryRun {
+		return nil, false, r.show(planned.Data)
+	}
+	var names []string
+	exact := &orrery.BulkInstancesRequest{Action: request.Action, Command: request.Command}
+	for _, result := range planned.Data {
+		names, exact.IDs = append(names, result.ID), append(exact.IDs, result.UID)
+	}
+	return exact, true, s.Confirm(r.app, r.verb.name, kinds.Get("instance"), names)
+}
+
+// show prints what a dry run returned.
+func (r *instanceRun) show(results []orrery.BulkInstanceResult) error {
+	if err := table(r.app, plannedInstances, results); err != nil {
+		return err
+	}
+	changes := 0
+	var failed command.Failures
+	for _, result := range results {
+		if result.Changed {
+			changes++
+		}
+		if !result.OK {
+			failed.Add(r.app, result.ID, command.BulkError(result.Error, result.Message))
+		} else {
+			failed.Add(r.app, result.ID, nil)
+		}
+	}
+	r.app.Notef("dry run: %s would change %d of %d instances", r.verb.name, changes, len(results))
+	return failed.Err()
+}
+
+// before returns the instances by uid as they are before the act, if --wait needs them.
+func (r *instanceRun) before(ctx context.Context) (map[string]orrery.Instance, error) {
+	if !r.options.wait {
+		return nil, nil
+	}
+	found := map[string]orrery.Instance{}
+	for instance, err := range r.client.AllInstances(ctx, &orrery.ListInstancesParams{All: true}) {
+		if err != nil {
+			return nil, err
+		}
+		found[instance.UID] = instance
+	}
+	return found, nil
+}
+
+// each acts on several instances with one request for each, because the server has none for all of them.
+func (r *instanceRun) each(ctx context.Context) error {
+	s := &r.options.selection
+	planned, err := r.client.UpdateInstancesInBulkDryRun(ctx, s.Instances(notEnded), &orrery.UpdateInstancesInBulkParams{Parallel: s.Parallel})
+	if err != nil {
+		return err
+	}
+	results := planned.Data
+	if s.ByFlags() && r.verb.selects != nil {
+		results = slices.DeleteFunc(results, func(result orrery.BulkInstanceResult) bool { return !r.verb.selects(result) })
+	}
+	if len(results) == 0 {
+		r.app.Notef("no instance to %s", r.verb.name)
+		return nil
+	}
+	if s.DryRun {
+		if err := table(r.app, selectedInstances, results); err != nil {
+			return err
+		}
+		r.app.Notef("dry run: %s would act on %d instances", r.verb.name, len(results))
+		return nil
+	}
+	var names []string
+	for _, result := range results {
+		names = append(names, result.ID)
+	}
+	if err := s.Confirm(r.app, r.verb.name, kinds.Get("instance"), names); err != nil {
+		return err
+	}
+	return r.onEach(ctx, results)
+}
+
+// onEach acts on one instance after the other.
+func (r *instanceRun) onEach(ctx context.Context, results []orrery.BulkInstanceResult) error {
+	people, err := forPeople(r.app)
+	if err != nil {
+		return err
+	}
+	var failed command.Failures
+	var answers []orrery.Instance
+	var targets []progress.Target
+	for _, result := range results {
+		name := result.UID
+		if name == "" {
+			name = result.ID
+		}
+		answer, err := r.verb.one(ctx, r, name)
+		failed.Add(r.app, result.ID, err)
+		if ctx.Err() != nil {
+			return exit.Hint(ctx.Err(), fmt.Sprintf("%d of %d instances were done, the others were not begun", len(answers), len(results)))
+		}
+		if err != nil {
+			continue
+		}
+		answers = append(answers, answer.Instance)
+		targets = append(targets, r.target(answer.Instance, wanted(answer)))
+		if people {
+			if err := report(r.app, kinds.Get("instance"), answer, answer.Instance, sentence(r.verb, answer)); err != nil {
+				return err
+			}
+		}
+	}
+	if !people {
+		if err := table(r.app, kinds.Get("instance").Columns, answers); err != nil {
+			return err
+		}
+	}
+	if err := r.follow(ctx, targets); err != nil {
+		return err
+	}
+	return failed.Err()
+}
+
+// target is what --wait follows: an instance until it runs in the wanted generation, or has ended.
+func (r *instanceRun) target(i orrery.Instance, wanted int64) progress.Target {
+	t := progress.Target{Kind: kinds.Get("instance"), Name: i.ID, ID: i.UID, Until: progress.Stopped(i.Generation)}
+	if r.verb.goal == goalRunning {
+		t.Until = progress.RunningSince(wanted)
+	}
+	return t
+}
+
+// follow waits for instances if --wait was given.
+func (r *instanceRun) follow(ctx context.Context, targets []progress.Target) error {
+	if !r.options.wait || len(targets) == 0 {
+		return nil
+	}
+	return waitAll(ctx, r.app, r.client, progress.Options{
+		Targets: targets, Goal: r.verb.goal, Afterwards: "the server continues with what was requested",
+	})
+}
+
+// waitAll follows objects and says how it ended.
+func waitAll(ctx context.Context, a *app.App, client *orrery.Client, o progress.Options) error {
+	outcomes, err := progress.All(ctx, a, client, o)
+	if err != nil {
+		return err
+	}
+	if len(outcomes) == 1 {
+		if outcomes[0].Err == nil {
+			a.Notef("%s is %s", outcomes[0].Target, o.Goal)
+		}
+		return outcomes[0].Err
+	}
+	var failed command.Failures
+	for _, outcome := range outcomes {
+		failed.Add(a, outcome.Target.Name, outcome.Err)
+	}
+	if err := failed.Err(); err != nil {
+		return err
+	}
+	a.Notef("all %d are %s", len(outcomes), o.Goal)
+	return nil
+}
+
+// wanted returns the generation that an instance runs in after a start, a restart or a waking. It is the next one if
+// the current one has to end first.
+func wanted(answer *orrery.InstanceActionResponse) int64 {
+	i := answer.Instance
+	if answer.Changed && (i.Desired == "stopped" || i.Reason == reasonSleeping) {
+		return i.Generation + 1
+	}
+	return i.Generation
+}

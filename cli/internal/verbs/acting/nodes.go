@@ -1,0 +1,346 @@
+package acting
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/progress"
+	orrery "github.com/orreryhq/orrery/sdk"
+	"github.com/spf13/cobra"
+)
+
+// nodeVerb is a verb that acts on nodes. Its name is the action of the route for several nodes.
+type nodeVerb struct {
+	name, short, long, example string
+	// one acts on one node and says what it did.
+	one func(ctx context.Context, r *nodeRun, name string) (answer any, sentence string, err error)
+	// doing is what the node does afterwards: "is cordoned".
+	doing string
+}
+
+func nodeVerbs() []nodeVerb {
+	return []nodeVerb{
+		{
+			name: "cordon", doing: "is cordoned: nothing new starts on it",
+			short: "Stop placing instances on nodes",
+			example: `orrery cordon node-1
+orrery cordon -l zone=a --yes`,
+			one: func(ctx context.Context, r *nodeRun, name string) (any, string, error) {
+				answer, err := r.client.CordonNode(ctx, name)
+				return answer, "", err
+			},
+		},
+		{
+			name: "uncordon", doing: "takes new instances again",
+			short: "Allow placing instances on nodes again",
+			example: `orrery uncordon node-1
+orrery uncordon --all --yes`,
+			one: func(ctx context.Context, r *nodeRun, name string) (any, string, error) {
+				answer, err := r.client.UncordonNode(ctx, name)
+				return answer, "", err
+			},
+		},
+		{
+			name: "drain", doing: "is being drained",
+			short: "Empty nodes",
+			long: `The node is cordoned. Instances that their group needs start on other nodes first, players are moved, and the rest
+stops. Static instances stay down until the drain is ended, because their data is on the node.
+
+The drain continues on the server when the command ends: orrery wait node NAME --for drained waits for it.`,
+			example: `orrery drain node-1 --dry-run
+orrery drain node-1 --grace 5m --wait --timeout 10m
+orrery drain -l zone=a --yes
+orrery drain node-1 --shutdown --kick-message 'The server moves'`,
+			one: drainOne,
+		},
+		{
+			name: "undrain", doing: "is back in service",
+			short: "End the drain of nodes and put them back into service",
+			example: `orrery undrain node-1
+orrery undrain --all --dry-run`,
+			one: func(ctx context.Context, r *nodeRun, name string) (any, string, error) {
+				answer, err := r.client.UndrainNode(ctx, name)
+				if err != nil {
+					return nil, "", err
+				}
+				return answer, started(answer.Start, answer.Stay), nil
+			},
+		},
+	}
+}
+
+// started says which instances start again and which stay after an undrain.
+func started(start, stay []string) string {
+	var parts []string
+	if len(start) > 0 {
+		parts = append(parts, "starts again: "+strings.Join(start, ", "))
+	}
+	if len(stay) > 0 {
+		parts = append(parts, "stays: "+strings.Join(stay, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func drainOne(ctx context.Context, r *nodeRun, name string) (any, string, error) {
+	o := r.options
+	body := &orrery.DrainNodeRequest{Shutdown: &o.shutdown, Timeout: o.graceSeconds(), KickMessage: o.message()}
+	answer, err := r.client.DrainNode(ctx, name, body, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	text := fmt.Sprintf("%s with %s to go, at the latest at %s", output.Counted(answer.RemainingInstances, "instance"),
+		output.Counted(answer.Players, "player"), kinds.Moment(answer.DeadlineAt))
+	return answer, text, nil
+}
+
+// nodeOptions are the flags of a verb that acts on nodes. Only drain has those after the selection.
+type nodeOptions struct {
+	selection   command.Selection
+	grace       time.Duration
+	kickMessage string
+	shutdown    bool
+	wait        bool
+}
+
+func (o *nodeOptions) graceSeconds() *int64 {
+	if o.grace == 0 {
+		return nil
+	}
+	seconds := int64(o.grace.Seconds())
+	return &seconds
+}
+
+func (o *nodeOptions) message() *string {
+	if o.kickMessage == "" {
+		return nil
+	}
+	return &o.kickMessage
+}
+
+func nodeCommand(a *app.App, v nodeVerb) *cobra.Command {
+	o := &nodeOptions{}
+	cmd := command.New(a, command.Spec{
+		Use: v.name + " [node] NAME...", Short: v.short, Long: v.long, Example: v.example,
+		Args: cobra.ArbitraryArgs, Complete: command.CompleteTargets(a, "node"),
+		Run: func(ctx context.Context, args []string) error { return runNodes(ctx, a, v, o, args) },
+	})
+	o.selection.NodeFlags(cmd)
+	if v.name != "drain" {
+		return cmd
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&o.grace, "grace", 0, "`time` that instances may keep their players; 0 is the default of the server")
+	flags.StringVar(&o.kickMessage, "kick-message", "", "`text` for the players that are still there then")
+	flags.BoolVar(&o.shutdown, "shutdown", false, "also shut the agent down when the node is empty")
+	flags.BoolVar(&o.wait, "wait", false, "wait until they are empty")
+	command.CompleteFlag(cmd, "grace", cobra.NoFileCompletions)
+	command.CompleteFlag(cmd, "kick-message", cobra.NoFileCompletions)
+	return cmd
+}
+
+// nodeRun is one run of a verb.
+type nodeRun struct {
+	app     *app.App
+	client  *orrery.Client
+	verb    nodeVerb
+	options *nodeOptions
+}
+
+func runNodes(ctx context.Context, a *app.App, v nodeVerb, o *nodeOptions, args []string) error {
+	kind, names, err := command.Targets(args, "node")
+	if err != nil {
+		return err
+	}
+	s := &o.selection
+	if err := s.Take(kind, names); err != nil {
+		return err
+	}
+	if o.grace != 0 && o.grace < time.Second {
+		return command.UsageError("", "--grace must be at least 1s")
+	}
+	if _, err := a.Printer(); err != nil {
+		return err
+	}
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	r := &nodeRun{app: a, client: client, verb: v, options: o}
+	if len(names) == 1 && !s.DryRun {
+		return r.single(ctx, names[0])
+	}
+	return r.bulk(ctx)
+}
+
+func (r *nodeRun) single(ctx context.Context, name string) error {
+	answer, extra, err := r.verb.one(ctx, r, name)
+	if err != nil {
+		return app.Suggest(ctx, r.client, err, kinds.Get("node"), "", name)
+	}
+	text := fmt.Sprintf("node %s %s", name, r.verb.doing)
+	if extra != "" {
+		text += "; " + extra
+	}
+	if err := report(r.app, kinds.Get("node"), answer, map[string]string{"id": name}, text); err != nil {
+		return err
+	}
+	return r.follow(ctx, []string{name})
+}
+
+func (r *nodeRun) request() *orrery.BulkNodesRequest {
+	request := r.options.selection.Nodes(r.verb.name)
+	if r.verb.name == "drain" {
+		request.Shutdown, request.Timeout, request.KickMessage = &r.options.shutdown, r.options.graceSeconds(), r.options.message()
+	}
+	return request
+}
+
+// bulk acts on several nodes with one request, after a question if flags selected them.
+func (r *nodeRun) bulk(ctx context.Context) error {
+	s := &r.options.selection
+	request, params := r.request(), &orrery.UpdateNodesInBulkParams{Parallel: s.Parallel}
+	if s.ByFlags() || s.DryRun {
+		planned, err := r.client.UpdateNodesInBulkDryRun(ctx, request, params)
+		if err != nil {
+			return err
+		}
+		if len(planned.Data) == 0 {
+			r.app.Notef("no node to %s", r.verb.name)
+			return nil
+		}
+		if s.DryRun {
+			return r.show(planned.Data)
+		}
+		request.IDs, request.All, request.Labels = nil, nil, nil
+		for _, result := range planned.Data {
+			request.IDs = append(request.IDs, result.ID)
+		}
+		if err := s.Confirm(r.app, r.verb.name, kinds.Get("node"), request.IDs); err != nil {
+			return err
+		}
+	}
+	answer, err := r.client.UpdateNodesInBulk(ctx, request, params)
+	if err != nil {
+		return unfinished(ctx, err)
+	}
+	return r.report(ctx, answer)
+}
+
+// report prints what was done to several nodes, and waits for them with --wait.
+func (r *nodeRun) report(ctx context.Context, answer *orrery.BulkNodesResponse) error {
+	people, err := forPeople(r.app)
+	if err != nil {
+		return err
+	}
+	if !people {
+		if err := table(r.app, actedOn, answer.Data); err != nil {
+			return err
+		}
+	}
+	var failed command.Failures
+	var done []string
+	for _, result := range answer.Data {
+		if !result.OK {
+			failed.Add(r.app, result.ID, command.BulkError(result.Error, result.Message))
+			continue
+		}
+		failed.Add(r.app, result.ID, nil)
+		done = append(done, result.ID)
+		if !people {
+			continue
+		}
+		if _, err := fmt.Fprintln(r.app.Out, output.OneLine(r.bulkSentence(result))); err != nil {
+			return err
+		}
+	}
+	if err := r.follow(ctx, done); err != nil {
+		return err
+	}
+	return failed.Err()
+}
+
+func (r *nodeRun) bulkSentence(result orrery.BulkNodeResult) string {
+	text := fmt.Sprintf("node %s %s", result.ID, r.verb.doing)
+	if !result.Changed {
+		text = fmt.Sprintf("node %s: nothing to do", result.ID)
+	}
+	if extra := started(result.Start, result.Stay); extra != "" {
+		text += "; " + extra
+	}
+	return text
+}
+
+// follow waits until drained nodes are empty, if --wait was given.
+func (r *nodeRun) follow(ctx context.Context, names []string) error {
+	if !r.options.wait || len(names) == 0 {
+		return nil
+	}
+	o := progress.Options{Goal: "drained", Afterwards: "the drain continues: orrery undrain ends it"}
+	for _, name := range names {
+		o.Targets = append(o.Targets, progress.Target{Kind: kinds.Get("node"), Name: name, Until: progress.Drained()})
+	}
+	return waitAll(ctx, r.app, r.client, o)
+}
+
+// show prints what a dry run returned: for a drain the instances on each node.
+func (r *nodeRun) show(results []orrery.BulkNodeResult) error {
+	people, err := forPeople(r.app)
+	if err != nil {
+		return err
+	}
+	if people && r.verb.name == "drain" {
+		if err := r.showDrain(results); err != nil {
+			return err
+		}
+	} else if err := table(r.app, actedOn, results); err != nil {
+		return err
+	}
+	var failed command.Failures
+	changes := 0
+	for _, result := range results {
+		if result.Changed {
+			changes++
+		}
+		if result.OK {
+			failed.Add(r.app, result.ID, nil)
+		} else {
+			failed.Add(r.app, result.ID, command.BulkError(result.Error, result.Message))
+		}
+	}
+	r.app.Notef("dry run: %s would change %d of %s", r.verb.name, changes, output.Counted(int64(len(results)), "node"))
+	return failed.Err()
+}
+
+// drainStep is what a drain does to an instance of a node.
+type drainStep struct {
+	orrery.NodeDrainStep
+	Node string `json:"node"`
+}
+
+func (r *nodeRun) showDrain(results []orrery.BulkNodeResult) error {
+	var steps []drainStep
+	for _, result := range results {
+		for _, step := range result.Instances {
+			steps = append(steps, drainStep{NodeDrainStep: step, Node: result.ID})
+		}
+	}
+	if len(steps) == 0 {
+		r.app.Notef("nothing runs there")
+		return nil
+	}
+	return table(r.app, drainColumns, steps)
+}
+
+var drainColumns = []output.Column{
+	{Header: "NODE", Path: "node"},
+	{Header: "INSTANCE", Path: "id"},
+	{Header: "PLAYERS", Path: "players"},
+	{Header: "ACTION", Path: "action"},
+	{Header: "OUTLOOK", Path: "outlook"},
+}

@@ -1,0 +1,87 @@
+package content_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/cli/internal/clitest"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/verbs/content"
+)
+
+func TestMain(m *testing.M) { clitest.Main(m) }
+
+func TestOutput(t *testing.T) {
+	var cases []clitest.Case
+	for _, args := range []string{
+		"file ls arena-1",
+		"file ls arena-1 -l",
+		"file ls arena-1 -o json",
+		"file ls arena-1 -o name",
+		"file ls arena-2",
+		"file cat arena-1 server.properties",
+		"file edit arena-1 server.properties",
+		"file put arena-1 -",
+		"file put arena-1 testdata",
+		"file rm arena-1",
+		"secret set mail",
+		"secret set db --from-file user",
+		"secret set db --from-file user=testdata/value.txt",
+		"secret set db --from-file user=testdata/value.txt --replace",
+		"secret set mail --value-file testdata/value.txt",
+		"secret set mail --value-file testdata/value.txt -o yaml",
+		"secret rm dbx",
+		"source sync directory",
+		"source sync directory --wait",
+		"source sync",
+		"source pause plugins",
+		"source pause directory",
+		"source set-credentials plugins",
+		"source set-credentials plugins --token-file testdata/value.txt",
+		"source set-credentials plugins --token-file testdata/value.txt --replace",
+		"source webhook plugins",
+		"source webhook directory",
+		"catalog list",
+		"catalog list -o csv",
+		"catalog add paper 1.21.4 --url example.org/paper.jar",
+		"catalog add paper 1.21.4",
+		"catalog recommend paper 1.21.4",
+		"catalog recommend PAPER 1.21.5",
+		"cache list node-1",
+		"cache list node-1 -o json",
+		"cache list node-2",
+		"cache refresh node-1",
+		"cache warm node-1",
+	} {
+		cases = append(cases, clitest.Case{Args: args})
+	}
+	cases = append(cases, clitest.Case{In: "from-a-pipe\n", Args: "secret set mail --value-file -"})
+	clitest.Golden(t, content.Commands, cases)
+}
+
+func TestGetDoesNotReplaceAFile(t *testing.T) {
+	server, local := clitest.NewServer(t), filepath.Join(t.TempDir(), "copy")
+	get := func(flags ...string) clitest.Result {
+		return clitest.Run(t, content.Commands, server.URL, "", append([]string{"file", "get", "arena-1", "server.properties", local}, flags...)...)
+	}
+	if got := get(); got.Code != exit.OK {
+		t.Fatalf("got %s", got)
+	}
+	if err := os.WriteFile(local, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(); got.Code != exit.Conflict || !strings.Contains(got.Err, "--force") {
+		t.Errorf("got %s", got)
+	}
+	if kept, err := os.ReadFile(local); err != nil || string(kept) != "mine" {
+		t.Errorf("the file has %q, %v", kept, err)
+	}
+	if got := get("--force"); got.Code != exit.OK {
+		t.Errorf("got %s", got)
+	}
+	if text, err := os.ReadFile(local); err != nil || !strings.Contains(string(text), "server-port") {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+}
