@@ -109,6 +109,11 @@ fmt: $(TOOLS) ## format every Go file with gofumpt
 references: $(TOOLS) ## generate docs/reference and the Go client in sdk from their sources
 	bin/references
 	bin/sdkgen
+	go run ./cli/cmd/clidocs -pages docs/reference/cli
+
+.PHONY: man
+man: ## the manual pages of the command line in bin/man
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./cli/cmd/clidocs -man bin/man
 
 .PHONY: build
 build: ## the binaries of all services and commands in bin/
@@ -172,6 +177,7 @@ check-prose: $(TOOLS)
 .PHONY: check-references
 check-references: $(TOOLS)
 	bin/references -check
+	go run ./cli/cmd/clidocs -pages docs/reference/cli -check
 	bin/sdkgen -check
 
 .PHONY: check-modules

@@ -50,7 +50,8 @@ const DefinitionsFile = ".orrery-variables.json"
 // alwaysExcluded are names that are never part of a template.
 var alwaysExcluded = []string{".git"}
 
-// Local returns the content of a directory without the entries that match a pattern of exclude.
+// Local returns the content of a directory without the entries whose name or path matches a pattern
+// of exclude. A pattern that begins with a slash matches paths only.
 func Local(root *os.Root, exclude []string) (Tree, error) {
 	found := Tree{}
 	err := fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
@@ -73,9 +74,10 @@ func Local(root *os.Root, exclude []string) (Tree, error) {
 
 func excluded(p string, patterns []string) bool {
 	for _, pattern := range append(patterns, alwaysExcluded...) {
+		ofPath, anchored := strings.CutPrefix(pattern, "/")
 		byName, _ := path.Match(pattern, path.Base(p)) // CheckPatterns refused malformed ones
-		byPath, _ := path.Match(pattern, p)
-		if byName || byPath {
+		byPath, _ := path.Match(ofPath, p)
+		if byName && !anchored || byPath {
 			return true
 		}
 	}

@@ -179,6 +179,14 @@ var tolerated = map[string]map[string][]int{
 	// Without a file it asks for the value.
 	"orrery secret":     {"*": {exit.Usage}},
 	"orrery secret set": {"*": {exit.Usage}},
+	// The directories, sessions and units of the examples do not exist.
+	"orrery import":             {"*": {exit.Failed, exit.NotFound}},
+	"orrery import cloudnet":    {"*": {exit.Failed, exit.NotFound}},
+	"orrery import prexorcloud": {"*": {exit.Failed, exit.NotFound}},
+	"orrery import pterodactyl": {"*": {exit.Failed, exit.NotFound}},
+	"orrery import screen":      {"*": {exit.Failed, exit.NotFound}},
+	"orrery import systemd":     {"*": {exit.Failed, exit.NotFound}},
+	"orrery import universe":    {"*": {exit.Failed, exit.NotFound}},
 	// doctor reports failures as the result of its checks.
 	"orrery doctor": {"*": {exit.Failed}},
 }

@@ -19,10 +19,12 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/diagnosis"
 	"github.com/orreryhq/orrery/cli/internal/verbs/doctor"
 	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
+	"github.com/orreryhq/orrery/cli/internal/verbs/importing"
 	"github.com/orreryhq/orrery/cli/internal/verbs/players"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
 	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
 	"github.com/orreryhq/orrery/cli/internal/verbs/shell"
+	"github.com/orreryhq/orrery/cli/internal/verbs/starting"
 	"github.com/orreryhq/orrery/cli/internal/verbs/templates"
 	"github.com/spf13/cobra"
 )
@@ -37,12 +39,11 @@ func sections(a *app.App) []section {
 	return []section{
 		{"access", "Log in and choose a server", slices.Concat(access.Commands(a), shell.Commands(a))},
 		{"read", "Look at things", reading.Commands(a)},
+		{"declare", "Declare what shall run", slices.Concat(declaring.Commands(a), starting.Commands(a), importing.Commands(a))},
 		{"act", "Act on things", acting.Commands(a)},
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 		{"diagnose", "Find out what is wrong and why", slices.Concat(diagnosis.Commands(a), doctor.Commands(a))},
 		{"content", "Change what instances are made of", slices.Concat(templates.Commands(a), content.Commands(a))},
-		{"declare", "Declare what shall run", declaring.Commands(a)},
-		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 	}
 }
 

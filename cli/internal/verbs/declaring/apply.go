@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/objects"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
@@ -26,6 +27,11 @@ type applyOptions struct {
 	compareOnly                     bool
 	dryRun, force, wait, prune, yes bool
 	labels                          string
+	// selector is what labels says.
+	selector selector
+	// coming are the names of what the command makes before it applies the documents, and does not
+	// make in a dry run.
+	coming []string
 }
 
 func apply(a *app.App) *cobra.Command {
@@ -39,13 +45,13 @@ A file may have several. A directory is read with everything below it; - is stan
 Each object is compared three ways: what was applied last, what it is now, and what the document says. A field of the
 document is set. A field that left the document gets its default. Fields that only others set stay. If another writer
 changed a field of the document since it was applied, that is a conflict, and the object stays as it is: put the value into
-the document, or overwrite it with --force.
+the document, or overwrite it with --force. Secrets that no read shows, such as the credentials of a source, are set each
+time, and stay when they leave the document.
 
 --prune deletes objects that were applied and are in no document any more, of the kinds that the documents have.`,
 		Example: `orrery apply -f group.yaml
-orrery apply -f fleet --dry-run
-orrery apply -f fleet --prune --yes
-cat group.json | orrery apply -f -`,
+orrery apply -f group.yaml --dry-run
+orrery apply -f group.yaml --prune --yes`,
 		Args: cobra.ArbitraryArgs, Complete: completeDocuments,
 		Run: func(ctx context.Context, args []string) error {
 			o.files = append(o.files, args...)
@@ -88,26 +94,41 @@ func readDocuments(a *app.App, files []string) ([]*manifest.Document, error) {
 			a.Notef("%s: %s: %s cannot be set and are ignored", d.Start(), d, strings.Join(d.Ignored, ", "))
 		}
 	}
-	return ordered(documents), nil
+	return manifest.Ordered(documents), nil
 }
 
 func runApply(ctx context.Context, a *app.App, o applyOptions) error {
 	if !o.prune && o.labels != "" {
 		return command.UsageError("add --prune", "--selector chooses what --prune deletes")
 	}
-	selector, err := parseSelector(o.labels)
-	if err != nil {
+	var err error
+	if o.selector, err = parseSelector(o.labels); err != nil {
 		return err
 	}
 	documents, err := readDocuments(a, o.files)
 	if err != nil {
 		return err
 	}
-	return applyDocuments(ctx, a, o, selector, documents)
+	return applyDocuments(ctx, a, o, documents)
+}
+
+// Options say how Apply applies documents.
+type Options struct {
+	// DryRun shows what would happen and changes nothing.
+	DryRun bool
+	// Force overwrites what other writers changed.
+	Force bool
+	// Coming are the names of objects that the caller makes before, and does not make in a dry run.
+	Coming []string
+}
+
+// Apply applies documents in their order and prints what happened to each.
+func Apply(ctx context.Context, a *app.App, o Options, documents []*manifest.Document) error {
+	return applyDocuments(ctx, a, applyOptions{dryRun: o.DryRun, force: o.Force, coming: o.Coming}, documents)
 }
 
 // applyDocuments applies documents in their order.
-func applyDocuments(ctx context.Context, a *app.App, o applyOptions, selector selector, documents []*manifest.Document) error {
+func applyDocuments(ctx context.Context, a *app.App, o applyOptions, documents []*manifest.Document) error {
 	printer, err := a.Printer()
 	if err != nil {
 		return err
@@ -116,11 +137,11 @@ func applyDocuments(ctx context.Context, a *app.App, o applyOptions, selector se
 	if err != nil {
 		return err
 	}
-	run := &applier{app: a, remote: remote{client}, applyOptions: o, printer: printer, documents: documents}
+	run := &applier{app: a, Remote: objects.Remote{Client: client, DryRun: o.dryRun}, applyOptions: o, printer: printer, documents: documents}
 	run.step = run.attempt
 	var stale []*result
 	if o.prune {
-		if stale, err = run.confirmPrune(ctx, selector); err != nil {
+		if stale, err = run.confirmPrune(ctx); err != nil {
 			return err
 		}
 	}
@@ -145,14 +166,14 @@ func applyDocuments(ctx context.Context, a *app.App, o applyOptions, selector se
 // applier applies documents.
 type applier struct {
 	app *app.App
-	remote
+	objects.Remote
 	applyOptions
 	printer   output.Printer
 	documents []*manifest.Document
 	results   []*result
 	failures  command.Failures
 	// step reads, merges and writes the object of a document once.
-	step func(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error
+	step func(ctx context.Context, d *manifest.Document, res *result) error
 }
 
 // all applies each document. One failure does not stop the rest.
@@ -166,6 +187,10 @@ func (r *applier) all(ctx context.Context) error {
 		if err := r.report(ctx, d, res); err != nil {
 			return err
 		}
+		if rest := len(r.documents) - i - 1; rest > 0 && isHopeless(res.err) {
+			r.app.Notef("the other %d documents were not tried", rest)
+			break
+		}
 	}
 	if ctx.Err() != nil {
 		return r.interrupted(ctx, len(r.documents))
@@ -173,7 +198,12 @@ func (r *applier) all(ctx context.Context) error {
 	return r.failures.Err()
 }
 
-// interrupted says what was applied before the context ended and what was not.
+// isHopeless reports whether the next request will fail like this one.
+func isHopeless(err error) bool {
+	return errors.Is(err, orrery.ErrUnreachable) || errors.Is(err, orrery.ErrUnauthenticated)
+}
+
+// interrupted returns the error of a context that ended, with what was applied before and what was not.
 func (r *applier) interrupted(ctx context.Context, next int) error {
 	names := map[string][]string{}
 	for _, res := range r.results {
@@ -237,10 +267,9 @@ const maxAttempts = 2
 
 // one applies one document.
 func (r *applier) one(ctx context.Context, d *manifest.Document) *result {
-	kind := d.Object()
-	res := &result{Kind: kind.Name, Name: d.Name, File: d.Start().String()}
+	res := &result{Kind: d.Object().Name, Name: d.Name, File: d.Start().String()}
 	for attempt := 1; ; attempt++ {
-		err := r.step(ctx, d, kind, res)
+		err := r.step(ctx, d, res)
 		switch {
 		case err == nil:
 			return res
@@ -248,11 +277,14 @@ func (r *applier) one(ctx context.Context, d *manifest.Document) *result {
 			continue
 		}
 		res.err = locate(d, err)
-		if res.Action = failed; ctx.Err() != nil {
+		switch {
+		case res.written:
+		case ctx.Err() != nil:
 			res.Action = uncertain
-		}
-		if len(res.Conflicts) > 0 {
+		case len(res.Conflicts) > 0:
 			res.Action = conflicted
+		default:
+			res.Action = failed
 		}
 		return res
 	}
@@ -271,95 +303,112 @@ func isStale(err error) bool {
 }
 
 // attempt reads, merges and writes the object once.
-func (r *applier) attempt(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error {
-	live, err := r.get(ctx, kind, d.Name)
+func (r *applier) attempt(ctx context.Context, d *manifest.Document, res *result) error {
+	live, err := r.Get(ctx, ref(d))
 	if err != nil {
 		return err
 	}
 	if live == nil {
-		return r.createOne(ctx, d, kind, res)
+		return r.createOne(ctx, d, res)
 	}
-	last, err := r.applied(ctx, kind, d.Name)
+	last, err := r.Applied(ctx, ref(d))
 	if err != nil {
 		return err
 	}
-	merged := manifest.Merge(last, live.fields, d.Fields)
+	merged := manifest.Merge(last, live.Fields, d.Fields)
 	for _, left := range merged.Left {
 		res.Notes = append(res.Notes, left+" left the document, but stays: another writer changed it")
 	}
 	if len(merged.Conflicts) > 0 && !r.force {
-		return r.conflict(ctx, kind, live, merged.Conflicts, res)
+		return r.conflict(ctx, live, merged.Conflicts, res)
 	}
 	if len(merged.Patch) == 0 {
 		res.Action = unchanged
-		return r.record(ctx, d, kind, live, last, res)
+		return r.record(ctx, d, state{live, last}, res)
 	}
-	answer, err := r.update(ctx, kind, d.Name, live, merged.Patch, r.dryRun)
-	if err != nil {
-		return err
-	}
+	answer, err := r.Update(ctx, ref(d), live, merged.Patch)
 	res.Action = configured
+	if err != nil {
+		return r.orLater(err, res)
+	}
 	if r.dryRun {
-		res.effects(kind, live, answer)
+		res.effects(d.Object(), live, answer)
 		return nil
 	}
-	res.Changes = changesBetween(live.writable(kind), answer.writable(kind))
-	if answer.etag != "" && answer.etag == live.etag {
+	res.Changes = objects.Changes(live.Writable(d.Object()), answer.Writable(d.Object()))
+	if answer.ETag != "" && answer.ETag == live.ETag {
 		res.Action = unchanged
 	}
-	return r.record(ctx, d, kind, answer, last, res)
+	return r.record(ctx, d, state{answer, last}, res)
 }
 
 // createOne creates the object of a document.
-func (r *applier) createOne(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error {
-	answer, err := r.create(ctx, kind, d.Name, d.Fields, r.dryRun)
+func (r *applier) createOne(ctx context.Context, d *manifest.Document, res *result) error {
+	answer, err := r.Create(ctx, ref(d), d.Fields)
 	if errors.Is(err, orrery.ErrConflict) {
 		return takenError{err}
 	}
 	res.Action = created
-	if err != nil && r.dryRun && r.names(err.Error()) {
-		res.Notes = append(res.Notes, "the server cannot check it before the others exist: "+err.Error())
-		return nil
-	}
 	if err != nil {
-		return err
+		return r.orLater(err, res)
 	}
 	if r.dryRun {
-		res.effects(kind, &object{}, answer)
+		res.effects(d.Object(), &objects.Object{}, answer)
 		return nil
 	}
-	res.Changes = changesBetween(nil, d.Fields)
-	return r.record(ctx, d, kind, answer, nil, res)
+	res.Changes = objects.Changes(nil, d.Fields)
+	return r.record(ctx, d, state{live: answer}, res)
 }
 
-// names reports whether a message is about an object that this run would create.
-func (r *applier) names(message string) bool {
-	words := strings.FieldsFunc(message, func(c rune) bool { return strings.ContainsRune(` "';:,()`, c) })
-	return slices.ContainsFunc(r.results, func(earlier *result) bool {
-		return earlier.Action == created && slices.Contains(words, earlier.Name)
+// orLater returns nil for the refusal of a dry run that is about an object that this run would
+// create, which the server does not know. Other errors stay as they are.
+func (r *applier) orLater(err error, res *result) error {
+	if !r.dryRun || !r.comes(err.Error()) {
+		return err
+	}
+	res.Notes = append(res.Notes, "the server cannot check it before the others exist: "+err.Error())
+	return nil
+}
+
+// comes reports whether a message is about an object that this run would create.
+func (r *applier) comes(message string) bool {
+	words := strings.FieldsFunc(message, func(c rune) bool { return strings.ContainsRune(" \n\"';:,()", c) })
+	return slices.ContainsFunc(words, func(word string) bool {
+		return slices.Contains(r.coming, word) || slices.ContainsFunc(r.results, func(earlier *result) bool {
+			return earlier.Action == created && earlier.Name == word
+		})
 	})
+}
+
+// ref names the object of a document.
+func ref(d *manifest.Document) objects.Ref { return objects.Ref{Kind: d.Object(), Name: d.Name} }
+
+// state is an object and what was applied for it last; nil if nothing was.
+type state struct {
+	live    *objects.Object
+	applied objects.Fields
 }
 
 // record stores what was applied: the values as the server stores them, so that the next merge does
 // not take its spelling for a change.
-func (r *applier) record(ctx context.Context, d *manifest.Document, kind *kinds.Kind, now *object, last fields, res *result) error {
-	document := manifest.Project(now.fields, d.Fields)
-	if r.dryRun || last != nil && manifest.Equal(last, document) {
+func (r *applier) record(ctx context.Context, d *manifest.Document, now state, res *result) error {
+	document := manifest.Project(now.live.Fields, d.Fields)
+	if r.dryRun || now.applied != nil && manifest.Equal(now.applied, document) {
 		return nil
 	}
-	if err := r.remember(ctx, kind, d.Name, document); err != nil {
-		action := res.Action
-		return exit.Hint(fmt.Errorf("it is %s, but the server did not store what was applied: %w", action, err), "apply again; until then fields that leave the document stay")
+	if err := r.Remember(ctx, ref(d), document); err != nil {
+		res.written = true
+		return exit.Hint(fmt.Errorf("it is %s, but the server did not store what was applied: %w", res.Action, err), "apply again; until then fields that leave the document stay")
 	}
 	return nil
 }
 
 // conflict returns the error of conflicts, and notes who made them.
-func (r *applier) conflict(ctx context.Context, kind *kinds.Kind, live *object, conflicts []manifest.Conflict, res *result) error {
+func (r *applier) conflict(ctx context.Context, live *objects.Object, conflicts []manifest.Conflict, res *result) error {
 	res.Conflicts = nil
 	var texts []string
 	for _, c := range conflicts {
-		found := conflict{c, r.writerOf(ctx, kind, res.Name, live, c.Field)}
+		found := conflict{c, r.WriterOf(ctx, objects.Ref{Kind: kinds.Get(res.Kind), Name: res.Name}, live, c.Field)}
 		res.Conflicts = append(res.Conflicts, found)
 		texts = append(texts, found.String())
 	}
@@ -392,16 +441,16 @@ func locate(d *manifest.Document, err error) error {
 
 // effects takes over what the answer to a dry run says. Some kinds answer with the object as it would
 // be, others with a list of changes.
-func (res *result) effects(kind *kinds.Kind, live, answer *object) {
+func (res *result) effects(kind *kinds.Kind, live, answer *objects.Object) {
 	if answer == nil {
 		return
 	}
-	if _, ok := answer.fields["diff"].([]any); !ok {
+	if _, ok := answer.Fields["diff"].([]any); !ok {
 		after := answer
-		if inner, ok := answer.fields[kind.Name].(fields); ok {
-			after = &object{fields: inner}
+		if inner, ok := answer.Fields[kind.Name].(objects.Fields); ok {
+			after = &objects.Object{Fields: inner}
 		}
-		res.Changes = changesBetween(live.writable(kind), after.writable(kind))
+		res.Changes = objects.Changes(live.Writable(kind), after.Writable(kind))
 		if res.Action == created {
 			res.Changes = slices.DeleteFunc(res.Changes, isEmpty)
 		}
@@ -419,13 +468,13 @@ func isEmpty(c orrery.FieldChange) bool {
 }
 
 // dryRun takes over a list of changes and their effects.
-func (res *result) dryRun(answer *object) {
+func (res *result) dryRun(answer *objects.Object) {
 	var dry orrery.GroupDryRun // it has the fields of the dry runs of all kinds
-	if err := json.Unmarshal(encode(answer.fields), &dry); err != nil {
+	if err := json.Unmarshal(objects.Encode(answer.Fields), &dry); err != nil {
 		res.Notes = append(res.Notes, "the server's answer to the dry run was not understood: "+err.Error())
 		return
 	}
-	res.Changes = flattened(dry.Diff)
+	res.Changes = objects.Flattened(dry.Diff)
 	res.Start, res.Stop, res.Placements = dry.Start, dry.Stop, dry.Placements
 	res.Notes = append(res.Notes, dry.Notes...)
 	if dry.Message != "" {
@@ -444,7 +493,7 @@ func (r *applier) waitForGroups(ctx context.Context) error {
 	if len(targets) == 0 {
 		return nil
 	}
-	outcomes, err := progress.All(ctx, r.app, r.client, progress.Options{Targets: targets, Goal: "ready", Afterwards: "everything was applied, and the instances continue to start"})
+	outcomes, err := progress.All(ctx, r.app, r.Client, progress.Options{Targets: targets, Goal: "ready", Afterwards: "everything was applied, and the instances continue to start"})
 	if err != nil {
 		return err
 	}

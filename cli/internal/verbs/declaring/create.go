@@ -11,7 +11,9 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/objects"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/verbs/creating"
 	"github.com/spf13/cobra"
 )
 
@@ -42,7 +44,7 @@ orrery create api-token ci --expires 30d`,
 	for _, name := range []string{"schedule", "overlay", "network", "quota", "role", "notice", "source"} {
 		cmd.AddCommand(createDocument(a, kinds.Get(name)))
 	}
-	cmd.AddCommand(createUser(a), createAPIToken(a), createJoinToken(a), createTemplate(a))
+	cmd.AddCommand(creating.Commands(a)...)
 	return cmd
 }
 
@@ -69,7 +71,7 @@ func createFromFiles(ctx context.Context, a *app.App, files []string, dryRun boo
 	if err != nil {
 		return err
 	}
-	run := &applier{app: a, remote: remote{client}, applyOptions: applyOptions{dryRun: dryRun}, printer: printer, documents: documents}
+	run := &applier{app: a, Remote: objects.Remote{Client: client, DryRun: dryRun}, applyOptions: applyOptions{dryRun: dryRun}, printer: printer, documents: documents}
 	run.step = run.createNew
 	err = run.all(ctx)
 	if !printer.Format.ForPeople() {
@@ -81,17 +83,17 @@ func createFromFiles(ctx context.Context, a *app.App, files []string, dryRun boo
 }
 
 // createNew is the step of create: it changes no object that exists.
-func (r *applier) createNew(ctx context.Context, d *manifest.Document, kind *kinds.Kind, res *result) error {
-	answer, err := r.create(ctx, kind, d.Name, d.Fields, r.dryRun)
+func (r *applier) createNew(ctx context.Context, d *manifest.Document, res *result) error {
+	answer, err := r.Create(ctx, ref(d), d.Fields)
 	if err != nil {
-		return exit.Hint(err, createHint(kind, d.Name, err))
+		return exit.Hint(err, createHint(d.Object(), d.Name, err))
 	}
 	res.Action = created
 	if r.dryRun {
-		res.effects(kind, &object{}, answer)
+		res.effects(d.Object(), &objects.Object{}, answer)
 		return nil
 	}
-	res.Changes = changesBetween(nil, d.Fields)
+	res.Changes = objects.Changes(nil, d.Fields)
 	return nil
 }
 
@@ -124,7 +126,7 @@ func (o *createOptions) declare(cmd *cobra.Command, kind *kinds.Kind) {
 
 // run creates the object that assignments describe.
 func (o *createOptions) run(ctx context.Context, a *app.App, kind *kinds.Kind, name string, more []string) error {
-	d := &manifest.Document{Kind: kind.Document, Name: name, Fields: fields{}}
+	d := &manifest.Document{Kind: kind.Document, Name: name, Fields: objects.Fields{}}
 	for _, assignment := range append(more, o.set...) {
 		if err := d.Set(assignment); err != nil {
 			return exit.With(exit.Usage, err, "orrery create "+kind.Name+" --help")
@@ -134,16 +136,16 @@ func (o *createOptions) run(ctx context.Context, a *app.App, kind *kinds.Kind, n
 	if err != nil {
 		return err
 	}
-	answer, err := remote{client}.create(ctx, kind, d.Name, d.Fields, o.dryRun)
+	answer, err := objects.Remote{Client: client, DryRun: o.dryRun}.Create(ctx, ref(d), d.Fields)
 	if err != nil {
 		return exit.Hint(err, createHint(kind, name, err))
 	}
 	if !o.dryRun {
-		return a.Say(answer.fields, name, "%s %s created", kind.Name, name)
+		return a.Say(answer.Fields, name, "%s %s created", kind.Name, name)
 	}
-	return a.Show(answer.fields, name, func(output.Printer) error {
+	return a.Show(answer.Fields, name, func(output.Printer) error {
 		res := &result{Kind: kind.Name, Name: name, Action: created}
-		res.effects(kind, &object{}, answer)
+		res.effects(kind, &objects.Object{}, answer)
 		return describe(a, res)
 	})
 }
@@ -188,12 +190,20 @@ func createGroup(a *app.App) *cobra.Command {
 	var o createOptions
 	var g groupOptions
 	kind := kinds.Get("group")
-	cmd := command.New(a, command.Spec{
+	var cmd *cobra.Command
+	cmd = command.New(a, command.Spec{
 		Use: "group NAME", Short: "Create a group",
 		Long: setHelp(kind),
 		Example: `orrery create group lobby --platform PAPER --memory 2G --min 1 --max 5 --template lobby
 orrery create group bot --command './bot --port %PORT%' --memory 256M --min 1 --set static=true`,
 		Args: command.Between(1, 1, "the name of the new group"),
+		Run: func(ctx context.Context, args []string) error {
+			assignments, err := g.assignments(cmd.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			return o.run(ctx, a, kind, args[0], assignments)
+		},
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&g.command, "command", "", "`command` line to run")
@@ -207,15 +217,6 @@ orrery create group bot --command './bot --port %PORT%' --memory 256M --min 1 --
 	}
 	command.CompleteFlag(cmd, "template", command.CompleteNames(a, "template"))
 	o.declare(cmd, kind)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		assignments, err := g.assignments(func(flag string) bool { return cmd.Flags().Changed(flag) })
-		if err != nil {
-			return err
-		}
-		ctx, cancel := a.Context(cmd.Context())
-		defer cancel()
-		return o.run(ctx, a, kind, args[0], assignments)
-	}
 	return cmd
 }
 
@@ -227,7 +228,7 @@ func (g *groupOptions) assignments(given func(flag string) bool) ([]string, erro
 		{"platform", "platform", g.platform},
 		{"min", "minInstances", strconv.FormatInt(g.least, 10)},
 		{"max", "maxInstances", strconv.FormatInt(g.most, 10)},
-		{"template", "templates", string(encode(g.templates))},
+		{"template", "templates", string(objects.Encode(g.templates))},
 	} {
 		if given(f.flag) {
 			out = append(out, f.field+"="+f.value)

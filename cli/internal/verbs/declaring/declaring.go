@@ -1,5 +1,4 @@
-// Package declaring has the commands that work with documents: apply, diff, create, edit, export,
-// init and import.
+// Package declaring has the commands that work with documents: apply, diff, create, edit and export.
 package declaring
 
 import (
@@ -9,5 +8,5 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{apply(a), diff(a), create(a), edit(a), export(a), initCommand(a), importCommand(a)}
+	return []*cobra.Command{apply(a), diff(a), create(a), edit(a), export(a)}
 }

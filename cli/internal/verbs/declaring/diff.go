@@ -16,7 +16,7 @@ func diff(a *app.App) *cobra.Command {
 		Long: `It shows each field that would change, and the instances that would start, move and stop. It changes nothing.
 The exit code is 0 with and without differences.`,
 		Example: `orrery diff -f group.yaml
-orrery diff -f fleet --prune -o json`,
+orrery diff -f group.yaml --prune -o json`,
 		Args: cobra.ArbitraryArgs, Complete: completeDocuments,
 		Run: func(ctx context.Context, args []string) error {
 			o.files = append(o.files, args...)

@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/objects"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
@@ -32,11 +33,10 @@ refuses it, or somebody else changed the object meanwhile, the editor opens agai
 // editing is the state of an edit between two times that the editor is open.
 type editing struct {
 	app *app.App
-	remote
-	kind *kinds.Kind
-	name string
+	objects.Remote
+	objects.Ref
 	// base is the object that the text began with.
-	base *object
+	base *objects.Object
 	// comments are shown at the top, and text below them.
 	comments []string
 	text     []byte
@@ -53,11 +53,11 @@ func runEdit(ctx context.Context, a *app.App, args []string) error {
 	if err != nil {
 		return err
 	}
-	e := &editing{app: a, remote: remote{client}, kind: kind, name: args[1]}
-	if e.base, err = e.existing(ctx, kind, e.name); err != nil {
+	e := &editing{app: a, Remote: objects.Remote{Client: client}, Ref: objects.Ref{Kind: kind, Name: args[1]}}
+	if e.base, err = e.Existing(ctx, e.Ref); err != nil {
 		return err
 	}
-	if e.text, err = e.document(e.base.writable(kind)).YAML(); err != nil {
+	if e.text, err = e.document(e.base.Writable(kind)).YAML(); err != nil {
 		return err
 	}
 	for {
@@ -68,12 +68,12 @@ func runEdit(ctx context.Context, a *app.App, args []string) error {
 	}
 }
 
-func (e *editing) document(values fields) *manifest.Document {
-	return &manifest.Document{Kind: e.kind.Document, Name: e.name, Fields: values}
+func (e *editing) document(values objects.Fields) *manifest.Document {
+	return &manifest.Document{Kind: e.Kind.Document, Name: e.Name, Fields: values}
 }
 
 // header is at the top of what the editor shows.
-const header = `# Change the fields, save, and leave the editor. A field that you remove gets its default.
+const header = `# Change the objects.Fields, save, and leave the editor. A field that you remove gets its default.
 # Without a change nothing happens. Lines that begin with # are left out.
 `
 
@@ -81,9 +81,9 @@ const header = `# Change the fields, save, and leave the editor. A field that yo
 func (e *editing) round(ctx context.Context) (bool, error) {
 	shown := append([]byte(header), e.commentLines()...)
 	shown = append(shown, e.text...)
-	edited, err := e.app.Edit(ctx, e.kind.Name+"-"+e.name+".yaml", shown)
+	edited, err := e.app.Edit(ctx, e.Kind.Name+"-"+e.Name+".yaml", shown)
 	if err != nil {
-		return false, editorHint(e.kind, e.name, err)
+		return false, editorHint(e.Kind, e.Name, err)
 	}
 	text := withoutComments(edited)
 	same := bytes.Equal(bytes.TrimSpace(text), bytes.TrimSpace(withoutComments(e.text)))
@@ -91,7 +91,7 @@ func (e *editing) round(ctx context.Context) (bool, error) {
 	case same && e.failure != nil:
 		return false, e.giveUp(e.failure)
 	case same || len(bytes.TrimSpace(text)) == 0:
-		return false, e.app.Say(e.base.fields, e.name, "%s %s not changed", e.kind.Name, e.name)
+		return false, e.app.Say(e.base.Fields, e.Name, "%s not changed", e.Ref)
 	}
 	e.text, e.comments, e.failure = text, nil, nil
 	values, err := e.parse(text)
@@ -111,7 +111,7 @@ func editorHint(kind *kinds.Kind, name string, err error) error {
 
 // giveUp keeps the text of the user and returns the error.
 func (e *editing) giveUp(err error) error {
-	e.app.KeepText(e.kind.Name+"-"+e.name+".yaml", e.text)
+	e.app.KeepText(e.Kind.Name+"-"+e.Name+".yaml", e.text)
 	return err
 }
 
@@ -147,30 +147,30 @@ func withoutComments(text []byte) []byte {
 }
 
 // parse returns the fields of the edited document.
-func (e *editing) parse(text []byte) (fields, error) {
-	documents, err := manifest.Parse(e.kind.Name+"-"+e.name+".yaml", text)
+func (e *editing) parse(text []byte) (objects.Fields, error) {
+	documents, err := manifest.Parse(e.Kind.Name+"-"+e.Name+".yaml", text)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(documents) != 1:
 		return nil, fmt.Errorf("the text has %d documents; edit changes one", len(documents))
-	case documents[0].Kind != e.kind.Document || documents[0].Name != e.name:
+	case documents[0].Kind != e.Kind.Document || documents[0].Name != e.Name:
 		return nil, fmt.Errorf("kind and name cannot be changed: the document is now %s", &documents[0])
 	}
 	return documents[0].Fields, nil
 }
 
 // apply writes the edited fields. It reports true if the editor must open again.
-func (e *editing) apply(ctx context.Context, values fields) (bool, error) {
-	before := e.base.writable(e.kind)
+func (e *editing) apply(ctx context.Context, values objects.Fields) (bool, error) {
+	before := e.base.Writable(e.Kind)
 	patch := manifest.Merge(before, before, values).Patch
 	if len(patch) == 0 {
-		return false, e.app.Say(e.base.fields, e.name, "%s %s not changed", e.kind.Name, e.name)
+		return false, e.app.Say(e.base.Fields, e.Name, "%s not changed", e.Ref)
 	}
-	answer, err := e.update(ctx, e.kind, e.name, e.base, patch, false)
+	answer, err := e.Update(ctx, e.Ref, e.base, patch)
 	switch {
 	case err == nil:
-		return false, e.app.Say(answer.fields, e.name, "%s %s changed", e.kind.Name, e.name)
+		return false, e.app.Say(answer.Fields, e.Name, "%s changed", e.Ref)
 	case errors.Is(err, orrery.ErrPreconditionFailed):
 		return e.rebase(ctx, patch)
 	case errors.Is(err, orrery.ErrInvalid), errors.Is(err, orrery.ErrConflict):
@@ -180,24 +180,24 @@ func (e *editing) apply(ctx context.Context, values fields) (bool, error) {
 }
 
 // rebase puts the changes of the user onto the object as another writer left it, and shows both.
-func (e *editing) rebase(ctx context.Context, patch fields) (bool, error) {
-	live, err := e.get(ctx, e.kind, e.name)
+func (e *editing) rebase(ctx context.Context, patch objects.Fields) (bool, error) {
+	live, err := e.Get(ctx, e.Ref)
 	if err == nil && live == nil {
-		err = exit.With(exit.NotFound, fmt.Errorf("somebody deleted %s %s meanwhile", e.kind.Name, e.name), "")
+		err = exit.With(exit.NotFound, fmt.Errorf("somebody deleted %s %s meanwhile", e.Kind.Name, e.Name), "")
 	}
 	if err != nil {
 		return false, e.giveUp(err)
 	}
-	before, now := e.base.writable(e.kind), live.writable(e.kind)
+	before, now := e.base.Writable(e.Kind), live.Writable(e.Kind)
 	mine := manifest.ApplyPatch(before, patch)
 	yours := map[string]string{}
-	for _, change := range changesBetween(before, mine) {
+	for _, change := range objects.Changes(before, mine) {
 		yours[change.Field] = output.Change("you", change.From, change.To)
 	}
 	e.comments = []string{"Somebody changed it meanwhile. The text below has both changes; save something to apply it:"}
-	for _, change := range changesBetween(before, now) {
+	for _, change := range objects.Changes(before, now) {
 		line := "  " + output.Change(change.Field, change.From, change.To)
-		if w := e.writerOf(ctx, e.kind, e.name, live, change.Field); w.By != "" {
+		if w := e.WriterOf(ctx, e.Ref, live, change.Field); w.By != "" {
 			line += " by " + w.By
 		}
 		if own, both := yours[change.Field]; both {

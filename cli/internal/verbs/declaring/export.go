@@ -2,16 +2,14 @@ package declaring
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"maps"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
-	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/objects"
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
 )
@@ -35,8 +33,8 @@ func export(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "export KIND [NAME...]", Short: "Print objects as documents for apply",
 		Long: `Without a name it prints all objects of the kind. Fields of a group that have their default are left out, unless
---all-fields prints them. Secrets are not in documents: *** stands for a value that the server keeps to itself.
--o json prints JSON, one document a line.`,
+--all-fields prints them. A document has every value that you may see, also passwords; *** stands for one that the server
+hides, and apply keeps it. -o json prints JSON, one document a line.`,
 		Example: `orrery export group lobby
 orrery export schedules -o json`,
 		Args:     command.Between(1, -1, "a kind and names, for example group lobby"),
@@ -62,18 +60,18 @@ func runExport(ctx context.Context, a *app.App, args []string, complete bool) er
 	}
 	names := args[1:]
 	if len(names) == 0 {
-		if names, err = exportable(ctx, a, remote{client}, kind); err != nil {
+		if names, err = exportable(ctx, a, objects.Remote{Client: client}, kind); err != nil {
 			return err
 		}
 	}
 	for i, name := range names {
-		live, err := remote{client}.existing(ctx, kind, name)
+		live, err := objects.Remote{Client: client}.Existing(ctx, objects.Ref{Kind: kind, Name: name})
 		if err != nil {
 			return err
 		}
-		values := live.writable(kind)
+		values := live.Writable(kind)
 		if !complete {
-			values = remote{client}.withoutDefaults(ctx, kind, values)
+			values = objects.Remote{Client: client}.WithoutDefaults(ctx, kind, values)
 		}
 		if err := write(&manifest.Document{Kind: kind.Document, Name: name, Fields: values}, i == 0); err != nil {
 			return err
@@ -83,8 +81,8 @@ func runExport(ctx context.Context, a *app.App, args []string, complete bool) er
 }
 
 // exportable returns the names of the objects of a kind, without those that exist from the start.
-func exportable(ctx context.Context, a *app.App, r remote, kind *kinds.Kind) ([]string, error) {
-	rows, err := app.List(ctx, r.client, kind, "", nil)
+func exportable(ctx context.Context, a *app.App, r objects.Remote, kind *kinds.Kind) ([]string, error) {
+	rows, err := app.List(ctx, r.Client, kind, "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -124,40 +122,4 @@ func documentWriter(a *app.App) (func(d *manifest.Document, first bool) error, e
 		}, nil
 	}
 	return nil, command.UsageError("pass -o yaml or -o json", "documents cannot be printed as -o %s", a.Flags.Output)
-}
-
-// existing returns an object that must exist. The error suggests similar names.
-func (r remote) existing(ctx context.Context, kind *kinds.Kind, name string) (*object, error) {
-	live, err := r.get(ctx, kind, name)
-	if err != nil || live != nil {
-		return live, err
-	}
-	names, err := app.Names(ctx, r.client, kind, "")
-	if err != nil {
-		return nil, err
-	}
-	return nil, exit.With(exit.NotFound, fmt.Errorf("there is no %s %q", kind.Name, name), app.DidYouMean(name, names, "orrery get "+kind.Plural+" lists them"))
-}
-
-// withoutDefaults returns the fields of a group that differ from their defaults. The server knows
-// them: the dry run of a creation with these fields lists what differs. If it fails, every field
-// stays.
-func (r remote) withoutDefaults(ctx context.Context, kind *kinds.Kind, values fields) fields {
-	if kind.Name != "group" {
-		return values
-	}
-	name := "export-" + strings.ToLower(rand.Text()[:8]) // a name that no group has
-	answer, err := r.create(ctx, kind, name, values, true)
-	if err != nil || answer == nil {
-		return values
-	}
-	var res result
-	res.effects(kind, &object{}, answer)
-	differing := map[string]bool{}
-	for _, change := range res.Changes {
-		differing[manifest.TopField(change.Field)] = true
-	}
-	out := maps.Clone(values)
-	maps.DeleteFunc(out, func(field string, _ any) bool { return !differing[field] })
-	return out
 }

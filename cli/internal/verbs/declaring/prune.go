@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/objects"
 	orrery "github.com/orreryhq/orrery/sdk"
 )
 
@@ -48,7 +49,7 @@ func parseSelector(text string) (selector, error) {
 	return out, nil
 }
 
-func (s selector) matches(labels fields) bool {
+func (s selector) matches(labels objects.Fields) bool {
 	return !slices.ContainsFunc(s, func(r requirement) bool {
 		value, has := labels[r.key]
 		return (has && (r.any || value == r.value)) == r.not
@@ -57,7 +58,7 @@ func (s selector) matches(labels fields) bool {
 
 // confirmPrune returns the objects that were applied and are in no document. It shows what their
 // deletion does and asks.
-func (r *applier) confirmPrune(ctx context.Context, selector selector) ([]*result, error) {
+func (r *applier) confirmPrune(ctx context.Context) ([]*result, error) {
 	var kindsOfInput []*kinds.Kind
 	keep := map[string]bool{}
 	for _, d := range r.documents {
@@ -70,14 +71,14 @@ func (r *applier) confirmPrune(ctx context.Context, selector selector) ([]*resul
 	var stale []*result
 	for _, kind := range kindsOfInput {
 		plurals = append(plurals, kind.Plural)
-		found, err := r.staleOf(ctx, kind, keep, selector)
+		found, err := r.staleOf(ctx, kind, keep)
 		if err != nil {
 			return nil, err
 		}
 		stale = append(found, stale...) // what refers to others is deleted first
 	}
 	if len(stale) == 0 {
-		r.app.Notef("nothing to prune: every object that was applied is in a document (of the kinds in the input: %s)", strings.Join(plurals, ", "))
+		r.app.Notef("nothing to prune among the kinds in the input: %s", strings.Join(plurals, ", "))
 		return nil, nil
 	}
 	r.app.Notef("prune looks at the kinds in the input only: %s", strings.Join(plurals, ", "))
@@ -121,30 +122,31 @@ func (r *applier) preview(stale []*result) error {
 }
 
 // staleOf returns the objects of a kind to prune, with what the server says about their deletion.
-func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string]bool, selector selector) ([]*result, error) {
-	names, err := r.remembered(ctx, kind)
+func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string]bool) ([]*result, error) {
+	names, err := r.Remembered(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
 	var out []*result
 	parents := map[string]string{}
+	preview := objects.Remote{Client: r.Client, DryRun: true}
 	for _, name := range names {
 		if keep[manifest.Key(kind, name)] {
 			continue
 		}
-		live, err := r.get(ctx, kind, name)
+		live, err := r.Get(ctx, objects.Ref{Kind: kind, Name: name})
 		if err != nil {
 			return nil, err
 		}
 		if live == nil {
 			continue
 		}
-		labels, _ := live.fields["labels"].(fields) // kinds without labels match an empty selector only
-		if len(selector) > 0 && (live.fields["labels"] == nil || !selector.matches(labels)) {
+		labels, _ := live.Fields["labels"].(objects.Fields) // kinds without labels match an empty selector only
+		if len(r.selector) > 0 && (live.Fields["labels"] == nil || !r.selector.matches(labels)) {
 			continue
 		}
-		parents[name], _ = live.fields["parent"].(string)
-		answer, err := r.delete(ctx, kind, name, true)
+		parents[name], _ = live.Fields["parent"].(string)
+		answer, err := preview.Delete(ctx, objects.Ref{Kind: kind, Name: name})
 		res := &result{Kind: kind.Name, Name: name, Action: deleted}
 		switch {
 		case errors.Is(err, orrery.ErrConflict), errors.Is(err, orrery.ErrInvalid): // what refers to it may be deleted before
@@ -152,7 +154,7 @@ func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string
 		case err != nil:
 			return nil, fmt.Errorf("%s %s: %w", kind.Name, name, err)
 		default:
-			res.effects(kind, &object{}, answer)
+			res.effects(kind, &objects.Object{}, answer)
 			res.Action, res.Changes = deleted, nil
 		}
 		out = append(out, res)
@@ -178,7 +180,7 @@ func (r *applier) deleteAll(ctx context.Context, stale []*result, before error) 
 		return before
 	}
 	for _, res := range stale {
-		_, err := r.delete(ctx, kinds.Get(res.Kind), res.Name, false)
+		_, err := r.Delete(ctx, objects.Ref{Kind: kinds.Get(res.Kind), Name: res.Name})
 		if errors.Is(err, orrery.ErrNotFound) {
 			err = nil
 		}

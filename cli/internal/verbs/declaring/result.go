@@ -1,15 +1,13 @@
 package declaring
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
+	"github.com/orreryhq/orrery/cli/internal/objects"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	orrery "github.com/orreryhq/orrery/sdk"
 )
@@ -42,12 +40,14 @@ type result struct {
 	Error      string                        `json:"error,omitempty"`
 
 	err error
+	// written says that the object is as the document says, although an error followed.
+	written bool
 }
 
 // conflict is a conflict of the merge with who made it.
 type conflict struct {
 	manifest.Conflict
-	writer
+	objects.Writer
 }
 
 // String says what each side wants and who the other is.
@@ -70,69 +70,11 @@ func show(value any) string {
 	if value == nil {
 		return "not set"
 	}
-	return string(encode(value))
-}
-
-// encode returns the JSON of a value that was decoded from JSON.
-func encode(value any) json.RawMessage {
-	var b strings.Builder
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		panic(err) // only values that are no JSON fail
-	}
-	return json.RawMessage(strings.TrimSpace(b.String()))
+	return string(objects.Encode(value))
 }
 
 // String returns the kind and the name.
 func (r *result) String() string { return r.Kind + " " + r.Name }
-
-// changesBetween returns the fields that two versions of an object differ in. Objects are compared
-// field by field.
-func changesBetween(before, after fields) []orrery.FieldChange {
-	return appendChanges(nil, "", before, after)
-}
-
-func appendChanges(out []orrery.FieldChange, prefix string, before, after fields) []orrery.FieldChange {
-	names := maps.Clone(before)
-	if names == nil {
-		names = fields{}
-	}
-	maps.Copy(names, after)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		from, to := before[name], after[name]
-		fromObject, ok := from.(fields)
-		toObject, toOK := to.(fields)
-		switch {
-		case manifest.Equal(from, to):
-		case (ok || from == nil) && (toOK || to == nil):
-			out = appendChanges(out, prefix+name+".", fromObject, toObject)
-		default:
-			out = append(out, orrery.FieldChange{Field: prefix + name, From: encode(from), To: encode(to)})
-		}
-	}
-	return out
-}
-
-// flattened returns changes with those of objects split into their fields.
-func flattened(changes []orrery.FieldChange) []orrery.FieldChange {
-	var out []orrery.FieldChange
-	for _, c := range changes {
-		from, to := decodeValue(c.From), decodeValue(c.To)
-		out = appendChanges(out, "", fields{c.Field: from}, fields{c.Field: to})
-	}
-	return out
-}
-
-func decodeValue(raw json.RawMessage) any {
-	decoder := json.NewDecoder(strings.NewReader(string(raw)))
-	decoder.UseNumber()
-	var v any
-	if err := decoder.Decode(&v); err != nil {
-		return nil // an absent value
-	}
-	return v
-}
 
 // describe prints what would happen to an object.
 func describe(a *app.App, r *result) error {

@@ -4,6 +4,7 @@ package shell
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -59,8 +60,8 @@ func shells() []shell {
 
 func completion(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
-		Use: "completion", Short: "Complete commands and names in your shell", Local: true,
-		Example: "orrery completion bash --install",
+		Use: "completion", Short: "Complete commands and names in your shell",
+		Local: true, Example: "orrery completion bash --install",
 	})
 	for _, s := range shells() {
 		cmd.AddCommand(completionOf(a, s))
@@ -70,22 +71,23 @@ func completion(a *app.App) *cobra.Command {
 
 func completionOf(a *app.App, s shell) *cobra.Command {
 	var install bool
-	cmd := command.New(a, command.Spec{
+	var cmd *cobra.Command
+	cmd = command.New(a, command.Spec{
 		Use: s.name, Short: "Print or install the completion of " + s.name,
-		Local: true, Long: "It completes commands, flags, and the names of objects, for which it asks the server of the current context.",
-		Example: "orrery completion " + s.name + "\norrery completion " + s.name + " --install",
-	})
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var script bytes.Buffer
-		if err := s.write(cmd.Root(), &script); err != nil {
+		Long:  "It completes commands, flags, and the names of objects, for which it asks the server of the current context.",
+		Local: true, Example: "orrery completion " + s.name + "\norrery completion " + s.name + " --install",
+		Run: func(context.Context, []string) error {
+			var script bytes.Buffer
+			if err := s.write(cmd.Root(), &script); err != nil {
+				return err
+			}
+			if install {
+				return installCompletion(a, s, script.Bytes())
+			}
+			_, err := a.Out.Write(script.Bytes())
 			return err
-		}
-		if install {
-			return installCompletion(a, s, script.Bytes())
-		}
-		_, err := a.Out.Write(script.Bytes())
-		return err
-	}
+		},
+	})
 	cmd.Flags().BoolVar(&install, "install", false, "write it to where "+s.name+" looks for it")
 	return cmd
 }
@@ -108,9 +110,12 @@ func installCompletion(a *app.App, s shell, script []byte) error {
 
 // userDirectories returns the directories of the XDG standard, which shells also use on other systems.
 func userDirectories(a *app.App) (directories, error) {
-	home := cmp.Or(a.Env("HOME"), a.Env("USERPROFILE"))
+	home := a.Env("HOME")
 	if home == "" {
-		return directories{}, errors.New("cannot find your home directory: HOME is not set")
+		var err error
+		if home, err = os.UserHomeDir(); err != nil {
+			return directories{}, fmt.Errorf("cannot find your home directory: %w", err)
+		}
 	}
 	d := directories{data: a.Env("XDG_DATA_HOME"), config: a.Env("XDG_CONFIG_HOME")}
 	if d.data == "" {

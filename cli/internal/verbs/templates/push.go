@@ -20,14 +20,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-type pushOptions struct {
-	message string
-	exclude []string
-	dryRun  bool
+// PushOptions say how Push makes a template the content of a directory.
+type PushOptions struct {
+	// Message describes the version.
+	Message string
+	// Exclude are patterns of files to leave out, as filetree.Local takes them.
+	Exclude []string
+	// DryRun shows what would change and changes nothing.
+	DryRun bool
 }
 
 func templatePush(a *app.App) *cobra.Command {
-	var o pushOptions
+	var o PushOptions
 	cmd := command.New(a, command.Spec{
 		Use:   "push NAME [DIRECTORY|ARCHIVE]",
 		Short: "Make a template exactly the content of a directory, as one version",
@@ -46,20 +50,22 @@ orrery template push lobby ./lobby --exclude '*.log' --dry-run`,
 			if len(args) > 1 {
 				source = args[1]
 			}
-			return runPush(ctx, a, o, args[0], source)
+			return Push(ctx, a, o, args[0], source)
 		},
 	})
 	flags := cmd.Flags()
-	flags.StringVarP(&o.message, "message", "m", "", "`text` that describes the version")
-	flags.StringArrayVar(&o.exclude, "exclude", nil, "leave out files whose name or path matches this `pattern`; repeat it for more")
-	command.DryRunFlag(cmd, &o.dryRun)
+	flags.StringVarP(&o.Message, "message", "m", "", "`text` that describes the version")
+	flags.StringArrayVar(&o.Exclude, "exclude", nil, "leave out files whose name or path matches this `pattern`; repeat it for more")
+	command.DryRunFlag(cmd, &o.DryRun)
 	command.CompleteFlag(cmd, "message", cobra.NoFileCompletions)
 	command.CompleteFlag(cmd, "exclude", cobra.NoFileCompletions)
 	return cmd
 }
 
-func runPush(ctx context.Context, a *app.App, o pushOptions, name, source string) error {
-	if err := filetree.CheckPatterns(o.exclude); err != nil {
+// Push makes a template the content of a directory or an archive, as one version. It creates the template
+// if it does not exist, and prints what it did.
+func Push(ctx context.Context, a *app.App, o PushOptions, name, source string) error {
+	if err := filetree.CheckPatterns(o.Exclude); err != nil {
 		return err
 	}
 	root, remove, err := openSource(source)
@@ -67,7 +73,7 @@ func runPush(ctx context.Context, a *app.App, o pushOptions, name, source string
 		return err
 	}
 	defer remove()
-	local, err := filetree.Local(root, o.exclude)
+	local, err := filetree.Local(root, o.Exclude)
 	if err != nil {
 		return err
 	}
@@ -123,7 +129,7 @@ type push struct {
 	name    string
 	root    *os.Root
 	local   filetree.Tree
-	options pushOptions
+	options PushOptions
 
 	// head is the template before the push.
 	head *orrery.Template
@@ -142,7 +148,7 @@ func (p *push) create(ctx context.Context) error {
 	p.startBar()
 	form := p.form(p.plan.Write, 0)
 	form.Fields = []orrery.FormField{{Name: "name", Value: p.name}}
-	if p.options.dryRun {
+	if p.options.DryRun {
 		would, err := p.client.ImportTemplateDryRun(ctx, form)
 		p.bar.End()
 		if err != nil {
@@ -157,7 +163,7 @@ func (p *push) create(ctx context.Context) error {
 	if err != nil {
 		return exit.Explain(err, "template "+p.name+" was not created")
 	}
-	if p.options.message != "" {
+	if p.options.Message != "" {
 		p.a.Notef("the first version of a template has no message of its own; yours is not stored")
 	}
 	return p.a.Say(made, p.name, "template %s created with %d files (%s), version %s", p.name, made.Files, kinds.Size(made.SizeBytes), kinds.Version(made.Hash))
@@ -180,7 +186,7 @@ func (p *push) update(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case p.options.dryRun:
+	case p.options.DryRun:
 		return p.show()
 	case len(p.plan.Remove)+len(p.plan.Write) == 0:
 		return p.a.Say(p.head, p.name, "template %s has this content already, version %s", p.name, kinds.Version(p.head.Hash))
@@ -284,8 +290,8 @@ func (p *push) stage(ctx context.Context) (*orrery.TemplateDraft, error) {
 // publish makes the draft a version.
 func (p *push) publish(ctx context.Context, draft *orrery.TemplateDraft) error {
 	body := &orrery.PublishTemplateDraftRequest{}
-	if p.options.message != "" {
-		body.Message = &p.options.message
+	if p.options.Message != "" {
+		body.Message = &p.options.Message
 	}
 	done, err := p.client.PublishTemplateDraft(ctx, p.name, body, &orrery.PublishTemplateDraftParams{IfMatch: draft.ETag})
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, orrery.ErrUnreachable) {

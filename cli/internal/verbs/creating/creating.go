@@ -1,4 +1,5 @@
-package declaring
+// Package creating has the commands below create whose objects have no documents.
+package creating
 
 import (
 	"context"
@@ -15,13 +16,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// Commands returns the commands of this package.
+func Commands(a *app.App) []*cobra.Command {
+	return []*cobra.Command{createUser(a), createAPIToken(a), createJoinToken(a), createTemplate(a)}
+}
+
 func createUser(a *app.App) *cobra.Command {
 	var role, passwordFile, email string
 	cmd := command.New(a, command.Spec{
 		Use: "user NAME --role ROLE", Short: "Create a user",
 		Long: "It asks for the password, unless --password-file has it.",
 		Example: `orrery create user alice --role MODERATOR --password-file secret
-orrery create user bob --role VIEWER --email bob@a.example`,
+orrery create user bob --role VIEWER --email bob@a.example --password-file bob.txt`,
 		Args: command.Between(1, 1, "the name of the new user"),
 		Run: func(ctx context.Context, args []string) error {
 			if role == "" {

@@ -1,8 +1,7 @@
-package declaring
+// Package importing has the commands that take over groups and templates from other systems.
+package importing
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,8 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/importer"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
-	orrery "github.com/orreryhq/orrery/sdk"
+	"github.com/orreryhq/orrery/cli/internal/verbs/declaring"
+	push "github.com/orreryhq/orrery/cli/internal/verbs/templates"
 	"github.com/spf13/cobra"
 )
 
@@ -28,12 +28,15 @@ type importOptions struct {
 	dryRun, yes, force bool
 }
 
+// Commands returns the commands of this package.
+func Commands(a *app.App) []*cobra.Command { return []*cobra.Command{importCommand(a)} }
+
 func importCommand(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "import", Short: "Take over groups and templates from another system",
 		Long: `Each system has a command. It reads files and running programs of this machine and changes nothing there. It lists what has no
 counterpart in Orrery and what to do about it. Imported groups are in maintenance, so that nothing starts by itself.`,
-		Example: `orrery import cloudnet /opt/cloudnet --out fleet
+		Example: `orrery import cloudnet /opt/cloudnet --out ./fleet
 orrery import screen lobby --dry-run`,
 	})
 	for _, system := range importer.Systems() {
@@ -54,7 +57,7 @@ func importFrom(a *app.App, system importer.System) *cobra.Command {
 		Long: "It takes " + system.Argument + `.
 
 Without --out it uploads the templates and applies the documents. It asks before, and may be repeated.`,
-		Example: strings.ReplaceAll("orrery import NAME --dry-run\norrery import NAME --out fleet", "NAME", system.Name+" "+importArguments[system.Name]),
+		Example: strings.ReplaceAll("orrery import NAME --dry-run\norrery import NAME --out ./fleet", "NAME", system.Name+" "+importArguments[system.Name]),
 		Args:    command.Between(1, 1, system.Argument),
 		Complete: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveDefault
@@ -63,7 +66,7 @@ Without --out it uploads the templates and applies the documents. It asks before
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.out, "out", "", "write the documents and templates into this `directory`, to review them, and apply nothing")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would be applied and change nothing")
+	command.DryRunFlag(cmd, &o.dryRun)
 	flags.BoolVar(&o.force, "force", false, "overwrite what other writers changed since an earlier import")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	return cmd
@@ -88,16 +91,18 @@ func runImport(ctx context.Context, a *app.App, system importer.System, argument
 			return err
 		}
 	}
-	if !o.dryRun {
-		if err := uploadAll(ctx, a, found.Templates); err != nil {
-			return err
-		}
+	if err := uploadAll(ctx, a, found.Templates, o.dryRun); err != nil {
+		return err
 	}
 	documents := make([]*manifest.Document, len(found.Documents))
 	for i := range found.Documents {
 		documents[i] = &found.Documents[i]
 	}
-	return applyDocuments(ctx, a, applyOptions{dryRun: o.dryRun, force: o.force}, nil, documents)
+	var coming []string
+	for _, t := range found.Templates {
+		coming = append(coming, t.Name)
+	}
+	return declaring.Apply(ctx, a, declaring.Options{DryRun: o.dryRun, Force: o.force, Coming: coming}, documents)
 }
 
 // report prints what was found and what did not map to standard error.
@@ -212,72 +217,26 @@ func copyTemplate(t importer.Template, to string) error {
 	})
 }
 
-// uploadAll uploads templates. It stops at the first failure, because groups need them.
-func uploadAll(ctx context.Context, a *app.App, templates []importer.Template) error {
-	client, err := a.Client()
-	if err != nil {
-		return err
-	}
+// uploadAll makes the templates what their directories contain. It stops at the first failure, because
+// groups need them.
+func uploadAll(ctx context.Context, a *app.App, templates []importer.Template, dryRun bool) error {
+	notes := *a // what a push prints is no result of the import
+	notes.Out, notes.Flags.Output = a.Err, ""
 	for i, t := range templates {
-		if err := upload(ctx, client, t); err != nil {
-			hint := exit.HintOf(err)
-			if i > 0 {
-				hint = fmt.Sprintf("%d of %d templates were uploaded, and no document was applied; import again to finish", i, len(templates))
-			}
-			return exit.Hint(fmt.Errorf("template %s: %w", t.Name, err), hint)
+		o := push.PushOptions{Message: "imported", Exclude: patterns(t.Exclude), DryRun: dryRun}
+		if err := push.Push(ctx, &notes, o, t.Name, t.Dir); err != nil {
+			return exit.Explain(fmt.Errorf("template %s: %w", t.Name, err),
+				fmt.Sprintf("%d of %d templates were uploaded, and no document was applied; import again to finish", i, len(templates)))
 		}
-		a.Notef("template %s uploaded", t.Name)
 	}
 	return nil
 }
 
-// upload creates a template if it does not exist and adds the files of its directory.
-func upload(ctx context.Context, client *orrery.Client, t importer.Template) error {
-	_, err := client.GetTemplate(ctx, t.Name)
-	if errors.Is(err, orrery.ErrNotFound) {
-		_, err = client.CreateTemplate(ctx, &orrery.CreateTemplateRequest{Name: t.Name})
+// patterns returns patterns that match exactly these paths.
+func patterns(paths []string) []string {
+	var out []string
+	for _, path := range paths {
+		out = append(out, "/"+strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path))
 	}
-	if err != nil {
-		return err
-	}
-	form := &orrery.Form{Files: []orrery.FormFile{{Field: "file", Name: "import.tar.gz", Open: func() (io.ReadCloser, error) {
-		reader, writer := io.Pipe()
-		// The writer ends with the archive, or when the reader is closed.
-		go func() { writer.CloseWithError(archive(t, writer)) }()
-		return reader, nil
-	}}}}
-	extract := true
-	_, err = client.UploadTemplateFiles(ctx, t.Name, form, &orrery.UploadTemplateFilesParams{Extract: extract, Message: "imported"})
-	return err
-}
-
-// archive writes the files of a template as tar.gz.
-func archive(t importer.Template, to io.Writer) error {
-	compressed := gzip.NewWriter(to)
-	out := tar.NewWriter(compressed)
-	err := walkTemplate(t, func(path string, entry fs.DirEntry) error {
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		header, err := tar.FileInfoHeader(info, "")
-		if err != nil {
-			return err
-		}
-		header.Name, header.Uname, header.Gname = path, "", ""
-		if entry.IsDir() {
-			header.Name += "/"
-		}
-		if err := out.WriteHeader(header); err != nil || entry.IsDir() {
-			return err
-		}
-		file, err := os.Open(filepath.Join(t.Dir, filepath.FromSlash(path)))
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		_, err = io.Copy(out, file)
-		return err
-	})
-	return errors.Join(err, out.Close(), compressed.Close())
+	return out
 }

@@ -1,4 +1,5 @@
-package declaring
+// Package starting has the commands that write files to start from.
+package starting
 
 import (
 	"context"
@@ -28,10 +29,13 @@ var gameNames = []string{"minecraft", "teeworlds", "generic"}
 // templateNames are the names of the templates that the groups of the games refer to.
 var templateNames = map[string]string{"minecraft": "minecraft", "teeworlds": "teeworlds", "generic": "game"}
 
+// Commands returns the commands of this package.
+func Commands(a *app.App) []*cobra.Command { return []*cobra.Command{initCommand(a)} }
+
 func initCommand(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "init", Short: "Write files to start from",
-		Example: "orrery init game minecraft",
+		Local: true, Example: "orrery init game minecraft --dir ./minecraft",
 	})
 	cmd.AddCommand(initGame(a))
 	return cmd
@@ -42,9 +46,10 @@ func initGame(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "game " + strings.Join(gameNames, "|"), Short: "Write a group and a template to start from",
 		Long: "It writes group.yaml, with comments, and the directory template. It does not talk to a server, and it overwrites nothing.",
-		Example: `orrery init game minecraft
-orrery init game generic --dir fleet/arena`,
-		Args: command.Between(1, 1, "a game: "+strings.Join(gameNames, ", ")),
+		Example: `orrery init game minecraft --dir ./minecraft
+orrery init game generic --dir ./arena`,
+		Local: true,
+		Args:  command.Between(1, 1, "a game: "+strings.Join(gameNames, ", ")),
 		Complete: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
