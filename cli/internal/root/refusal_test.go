@@ -281,8 +281,11 @@ var exampleFiles = []struct{ suffix, content string }{
 	{".yaml", "kind: Group\nname: lobby\nminInstances: 1\n"},
 	{"rules.yaml", "scaleUpThreshold: 0.5\n"},
 	{".json", `{"kind":"Group","name":"lobby","minInstances":1}`},
-	{"password", "password\n"},
 	{"secret", "password\n"},
+	{".txt", "password\n"},
+	{"ed25519", "key\n"},
+	{".properties", "motd=hello\n"},
+	{".zip", "PK\x05\x06" + strings.Repeat("\x00", 18)},
 	{"token", "token\n"},
 }
 

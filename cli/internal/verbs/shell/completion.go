@@ -3,9 +3,7 @@ package shell
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
