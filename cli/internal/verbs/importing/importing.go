@@ -100,7 +100,8 @@ func runImport(ctx context.Context, a *app.App, system importer.System, argument
 	}
 	var coming []string
 	for _, t := range found.Templates {
-		coming = append(coming, t.Name)
+		group, _, _ := strings.Cut(t.Name, "/") // a group may name all templates of a template group
+		coming = append(coming, t.Name, group)
 	}
 	return declaring.Apply(ctx, a, declaring.Options{DryRun: o.dryRun, Force: o.force, Coming: coming}, documents)
 }
@@ -223,7 +224,7 @@ func uploadAll(ctx context.Context, a *app.App, templates []importer.Template, d
 	notes := *a // what a push prints is no result of the import
 	notes.Out, notes.Flags.Output = a.Err, ""
 	for i, t := range templates {
-		o := push.PushOptions{Message: "imported", Exclude: patterns(t.Exclude), DryRun: dryRun}
+		o := push.PushOptions{Exclude: patterns(t.Exclude), DryRun: dryRun}
 		if err := push.Push(ctx, &notes, o, t.Name, t.Dir); err != nil {
 			return exit.Explain(fmt.Errorf("template %s: %w", t.Name, err),
 				fmt.Sprintf("%d of %d templates were uploaded, and no document was applied; import again to finish", i, len(templates)))
