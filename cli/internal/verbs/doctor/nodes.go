@@ -129,7 +129,7 @@ const (
 )
 
 func checkNodeDisk(found *findings, n orrery.NodeOrPendingNode) {
-	if n.TotalDiskMB == 0 {
+	if n.TotalDiskMB == 0 || n.LastHeartbeat == nil { // the free space is in reports
 		return
 	}
 	judgeDisk(found, "the disk of node "+n.ID, n.FreeDiskMB<<20, n.TotalDiskMB<<20)
