@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
+	"github.com/orreryhq/orrery/cli/internal/verbs/live"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
 	"github.com/spf13/cobra"
 )
@@ -26,6 +27,7 @@ func sections(a *app.App) []section {
 	return []section{
 		{"access", "Log in and choose a server", access.Commands(a)},
 		{"read", "Look at things", reading.Commands(a)},
+		{"live", "Follow what happens", live.Commands(a)},
 	}
 }
 
