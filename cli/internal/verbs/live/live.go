@@ -8,5 +8,5 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{logs(a), events(a)}
+	return []*cobra.Command{logs(a), attach(a), events(a)}
 }
