@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/top"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	"github.com/orreryhq/orrery/cli/internal/verbs/live"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
@@ -27,7 +28,7 @@ func sections(a *app.App) []section {
 	return []section{
 		{"access", "Log in and choose a server", access.Commands(a)},
 		{"read", "Look at things", reading.Commands(a)},
-		{"live", "Follow what happens", live.Commands(a)},
+		{"live", "Follow what happens", append(live.Commands(a), top.Command(a))},
 	}
 }
 

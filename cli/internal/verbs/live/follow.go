@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -325,4 +326,35 @@ func (c *crowd) changed(ctx context.Context, event orrery.Event) error {
 	}
 	c.add(i)
 	return nil
+}
+
+// Follow shows the output of an instance on the terminal until a key ends it, for other commands.
+func Follow(ctx context.Context, a *app.App, name string) error {
+	in, inOK := a.In.(*os.File)
+	out, outOK := a.Out.(*os.File)
+	if !inOK || !outOK {
+		return errors.New("there is no terminal")
+	}
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	viewer, err := terminal.NewViewer(in, out, func() { leave(errLeft) })
+	if err != nil {
+		return err
+	}
+	shown := *a
+	shown.Out, shown.Err = viewer, viewer
+	shown.Notef("-- the output of %s; q leaves", terminal.Clean(name))
+	o := logsOptions{selection: selection{names: []string{name}}, follow: true, lines: defaultLines}
+	p := newPrinter(&shown, o)
+	err = namedLogs(ctx, &shown, client, o, p)
+	if err == nil { // it ended: what it printed stays on the screen
+		err = p.flush()
+		shown.Notef("-- q leaves")
+		<-ctx.Done()
+	}
+	return errors.Join(leftOr(ctx, err), viewer.Close())
 }
