@@ -6,6 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/output"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/tidwall/gjson"
 )
@@ -126,7 +127,7 @@ func toldBy(event orrery.Event) string {
 		if gjson.GetBytes(event.Data, "newState").String() == "RUNNING" {
 			return "" // its port, memory and players are new
 		}
-	case "INSTANCE_METRICS", "INSTANCE_REMOVED", "INSTANCE_CRASHED", "GROUP_AGGREGATES_UPDATED", "GROUP_DELETED", "GROUP_SCALED", "NODE_STATUS",
+	case "INSTANCE_METRICS", "INSTANCE_REMOVED", "INSTANCE_CRASHED", "GROUP_AGGREGATES_UPDATED", "GROUP_DELETED", "GROUP_SCALED",
 		"NODE_CACHE_STATUS", "INSTANCE_MOVE_STARTED", "INSTANCE_MOVE_STEP", "INSTANCE_MOVE_ENDED":
 	default:
 		return ""
@@ -148,7 +149,7 @@ func (f *feed) readNames(ctx context.Context, t tab, names map[string]bool) erro
 	if len(names) > mostReads {
 		return f.readTab(ctx, t)
 	}
-	msg := itemsMsg{tab: t}
+	msg, on := itemsMsg{tab: t}, itemsMsg{tab: instancesTab}
 	for name := range names {
 		row, _, err := app.Get(ctx, f.client, tabs[t].kind, "", name)
 		switch {
@@ -158,10 +159,15 @@ func (f *feed) readNames(ctx context.Context, t tab, names map[string]bool) erro
 			return f.tolerate(ctx, err)
 		default:
 			msg.items = append(msg.items, tabs[t].read(row))
+			for _, instance := range gjson.GetBytes(row, "instances").Array() { // a node has them, as last reported
+				on.items = append(on.items, instanceItem(output.Row(instance.Raw)))
+			}
 		}
 	}
-	if len(msg.items)+len(msg.gone) > 0 {
-		f.send(msg)
+	for _, m := range []itemsMsg{msg, on} {
+		if len(m.items)+len(m.gone) > 0 {
+			f.send(m)
+		}
 	}
 	return nil
 }

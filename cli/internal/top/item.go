@@ -89,7 +89,9 @@ func (i *item) matches(text string) bool {
 // read returns a function that returns fields of a row as text, and one that returns them as numbers.
 func read(row []byte) (text func(string) string, number func(string) int64) {
 	parsed := gjson.ParseBytes(row)
-	text = func(name string) string { return terminal.Clean(strings.ReplaceAll(parsed.Get(name).String(), "\n", " ")) }
+	text = func(name string) string {
+		return terminal.Clean(strings.ReplaceAll(parsed.Get(name).String(), "\n", " "))
+	}
 	number = func(name string) int64 {
 		if field := parsed.Get(name); field.Type == gjson.Number {
 			return field.Int()

@@ -239,5 +239,5 @@ var helpLines = []string{
 	"s  R  k             stop, restart, kill an instance",
 	"q, Ctrl-C           quit",
 	"",
-	"Memory and players change with events of the cluster.",
+	"Memory and players change when a node or a server reports.",
 }

@@ -141,7 +141,11 @@ func (m *Model) take(msg itemsMsg) {
 		return
 	}
 	for _, i := range msg.items {
-		i.inherit(t.all[i.name])
+		old := t.all[i.name]
+		if old != nil && old.uid != i.uid && isOver(i.state) {
+			continue // its name has another instance
+		}
+		i.inherit(old)
 		t.put(i)
 	}
 	for _, name := range msg.gone {
@@ -166,9 +170,6 @@ func (m *Model) event(event orrery.Event) {
 				i.players = players
 				record(&i.playerSeries, players)
 			}
-			if memory := number("heapUsedMb"); memory >= 0 {
-				record(&i.memorySeries, memory)
-			}
 		})
 	case "GROUP_AGGREGATES_UPDATED":
 		groups.change(text("groupName"), func(i *item) {
@@ -181,7 +182,6 @@ func (m *Model) event(event orrery.Event) {
 		nodes.change(text("nodeId"), func(i *item) {
 			i.memory, i.memoryLimit = number("usedMemoryMb"), number("totalMemoryMb")
 			i.cpu = gjson.GetBytes(event.Data, "cpuUsage").Num
-			record(&i.memorySeries, i.memory)
 		})
 	}
 }

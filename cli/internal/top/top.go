@@ -22,8 +22,7 @@ func Command(a *app.App) *cobra.Command {
 		Short: "Watch nodes, groups and instances on the whole screen",
 		Long: `The keys are at the bottom of the screen, and ? explains them all. It needs a terminal; orrery get instances --watch does not.
 
-Memory and players change with the events of the cluster. The memory of a server is read when it starts; its trend shows
-what the server reports itself.`,
+Memory and players change with the reports of the nodes and with what servers report themselves.`,
 		Example:   "orrery top",
 		Following: true,
 		Run:       func(ctx context.Context, _ []string) error { return run(ctx, a) },
@@ -156,4 +155,3 @@ func explain(ctx context.Context, client *orrery.Client, name string) tea.Msg {
 	}
 	return overlayMsg{title: "why " + name, lines: lines}
 }
-

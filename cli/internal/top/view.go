@@ -230,7 +230,7 @@ func (m *Model) detailLines() []string {
 	}
 	lines := []string{m.style.Dim(strings.Repeat("─", m.width))}
 	if i := m.table().current(); i != nil {
-		lines = append(lines, m.style.Bold(i.name)+"  "+m.style.State(i.state)+m.facts(i))
+		lines = append(lines, m.style.Bold(i.name)+m.facts(i))
 		text := i.message
 		if i.reason != "" {
 			text = i.reason + ": " + text
@@ -246,7 +246,7 @@ func (m *Model) detailLines() []string {
 	return lines[:detailLines]
 }
 
-// facts returns the numbers of an object in words.
+// facts returns what is known of an object besides its message.
 func (m *Model) facts(i *item) string {
 	var facts []string
 	add := func(shown bool, format string, args ...any) {
@@ -254,6 +254,7 @@ func (m *Model) facts(i *item) string {
 			facts = append(facts, fmt.Sprintf(format, args...))
 		}
 	}
+	add(i.state != "", "%s", m.style.State(i.state))
 	add(i.uid != "", "uid %s", i.uid)
 	add(i.group != "", "group %s", i.group)
 	add(i.node != "", "node %s", i.node)
