@@ -154,6 +154,8 @@ var tolerated = map[string]map[string][]int{
 	// A login without a user name asks for it, and there is no terminal.
 	"orrery":       {"*": {exit.Usage}},
 	"orrery login": {"*": {exit.Usage}},
+	// A full screen needs a terminal.
+	"orrery top": {"*": {exit.Usage}},
 	// The login has ended already.
 	"orrery logout": {"401": {exit.OK}},
 	// doctor reports failures as the result of its checks.
@@ -286,6 +288,8 @@ func TestUsageErrorsNameTheNextStep(t *testing.T) {
 		{"describe", "instance"},
 		{"context", "sue"},
 		{"status", "now"},
+		{"top"},
+		{"stats"},
 	} {
 		code, stdout, stderr := run(t, t.Context(), "http://127.0.0.1:1", args...)
 		if code != exit.Usage || stdout != "" || !strings.HasPrefix(stderr, "orrery: ") {
