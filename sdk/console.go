@@ -43,6 +43,9 @@ type ConsoleOptions struct {
 	// OnReconnect is called when a connection was lost or not made, before the pause before the next
 	// one. It may be nil.
 	OnReconnect func(err error)
+	// OnIdle is called when everything that has arrived was returned, before waiting for more. Programs
+	// that buffer their output flush it then. Only Console calls it. It may be nil.
+	OnIdle func()
 }
 
 // ConsoleEvent is a line of a console, or a note about it.
@@ -82,7 +85,7 @@ type ConsoleEnd struct {
 // ends with an error if ctx ends, or with *Error if a gateway refuses for good.
 func (c *Client) Console(ctx context.Context, instance string, o ConsoleOptions) iter.Seq2[ConsoleEvent, error] {
 	return func(yield func(ConsoleEvent, error) bool) {
-		s := &consoleStream{consolePosition: newConsolePosition(instance, o), yield: yield}
+		s := &consoleStream{consolePosition: newConsolePosition(instance, o), onIdle: o.OnIdle, yield: yield}
 		if err := c.subscribe(ctx, s, o.OnReconnect); err != nil {
 			yield(ConsoleEvent{}, err)
 		}
@@ -137,7 +140,14 @@ func (p *consolePosition) take(e *ConsoleEvent) bool {
 // consoleStream is a subscription to a console.
 type consoleStream struct {
 	consolePosition
-	yield func(ConsoleEvent, error) bool
+	onIdle func()
+	yield  func(ConsoleEvent, error) bool
+}
+
+func (s *consoleStream) idle() {
+	if s.onIdle != nil {
+		s.onIdle()
+	}
 }
 
 func (s *consoleStream) request() Request {

@@ -1,6 +1,7 @@
 package orrery
 
 import (
+	"bufio"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -143,5 +144,33 @@ func TestAConsoleThatIsNotUnderstoodEndsWithAnError(t *testing.T) {
 		if err == nil || errors.Is(err, context.DeadlineExceeded) || requests.Load() != 1 {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// BenchmarkConsole reads lines as fast as a gateway sends them.
+func BenchmarkConsole(b *testing.B) {
+	line := base64.StdEncoding.EncodeToString([]byte("[12:34:56] [Server thread/INFO]: a line of a usual length"))
+	server := serve(b, func(w http.ResponseWriter, _ *http.Request) {
+		begin(w)
+		out := bufio.NewWriterSize(w, 16<<10)
+		fmt.Fprint(out, "event: connected\ndata: {\"instanceId\":\"uid-1\"}\n\n")
+		for n := 1; n <= b.N; n++ {
+			fmt.Fprintf(out, "id: %d\ndata: %s\n\n", n, line)
+		}
+		fmt.Fprintf(out, "event: end\nid: %d-end\ndata: {}\n\n", b.N)
+		_ = out.Flush()
+	})
+	b.ReportAllocs()
+	lines := 0
+	for e, err := range connect(b, server).Console(b.Context(), "lobby-1", ConsoleOptions{}) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		if e.Kind == ConsoleOutput {
+			lines++
+		}
+	}
+	if lines != b.N {
+		b.Errorf("%d of %d lines", lines, b.N)
 	}
 }

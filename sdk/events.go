@@ -109,6 +109,8 @@ func (s *eventStream) accept(f frame) error {
 	return nil
 }
 
+func (s *eventStream) idle() {}
+
 // connected takes the position of a stream that begins now.
 func (s *eventStream) connected(data []byte) error {
 	var start struct {

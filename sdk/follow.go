@@ -83,6 +83,8 @@ type subscription interface {
 	request() Request
 	// accept processes a frame. An error ends the stream.
 	accept(f frame) error
+	// idle is called when all frames that have arrived were accepted.
+	idle()
 }
 
 // subscribe receives a stream of server-sent events. The error is that of reconnect.
@@ -100,7 +102,7 @@ func (c *Client) receive(ctx context.Context, s subscription) (progress bool, er
 		return false, l.cause(err)
 	}
 	defer response.Body.Close()
-	frames := newFrameReader(&watchedReader{response.Body, l})
+	frames := newFrameReader(&watchedReader{response.Body, l, s.idle})
 	for {
 		f, err := frames.next()
 		switch {
@@ -212,10 +214,13 @@ func (l *listening) cause(err error) error {
 type watchedReader struct {
 	io.Reader
 	l *listening
+	// idle is called before each read.
+	idle func()
 }
 
 // Read reads what arrived.
 func (r *watchedReader) Read(p []byte) (int, error) {
+	r.idle()
 	r.l.wait()
 	defer r.l.arrived()
 	return r.Reader.Read(p)

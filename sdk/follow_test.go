@@ -27,7 +27,7 @@ func bounded(t *testing.T) context.Context {
 }
 
 // serve starts a gateway with a handler.
-func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+func serve(t testing.TB, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(handler)
 	t.Cleanup(s.Close)
@@ -36,7 +36,7 @@ func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 }
 
 // connect returns a client of gateways.
-func connect(t *testing.T, gateways ...*httptest.Server) *Client {
+func connect(t testing.TB, gateways ...*httptest.Server) *Client {
 	t.Helper()
 	config := Config{Credentials: StaticToken("secret")}
 	for _, g := range gateways {
@@ -402,7 +402,7 @@ func TestTheTimeOfASilenceCountsOnlyWhileTheClientReads(t *testing.T) {
 	t.Parallel()
 	l, _ := connect(t, serve(t, numbered)).listen(t.Context())
 	defer l.close()
-	if _, err := (&watchedReader{strings.NewReader("x"), l}).Read(make([]byte, 1)); err != nil {
+	if _, err := (&watchedReader{strings.NewReader("x"), l, func() {}}).Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if l.timer.Stop() {

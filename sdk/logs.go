@@ -93,6 +93,8 @@ func (s *logStream) request() Request {
 	return Request{Method: http.MethodGet, Path: s.path, Query: query, Header: header}
 }
 
+func (s *logStream) idle() {}
+
 func (s *logStream) accept(f frame) error {
 	var record struct {
 		Seq       int64             `json:"seq"`

@@ -64,23 +64,34 @@ func (r *frameReader) next() (frame, error) {
 // discarded.
 func (r *frameReader) readLine() error {
 	r.line = r.line[:0]
-	for {
-		b, err := r.in.ReadByte()
-		if err != nil {
+	for ended := false; !ended; {
+		if _, err := r.in.Peek(1); err != nil {
 			return err
 		}
-		second := r.afterCR && b == '\n' // of a line end whose CR ended the line
-		r.afterCR = b == '\r'
-		if second {
+		chunk, _ := r.in.Peek(r.in.Buffered())
+		if r.afterCR && chunk[0] == '\n' { // of a line end whose CR ended the line
+			chunk = chunk[:1]
+			r.afterCR = false
+			r.discard(chunk)
 			continue
 		}
-		if r.size++; r.size > maxFrame {
+		r.afterCR = false
+		n := bytes.IndexByte(chunk, '\n')
+		if n >= 0 {
+			chunk = chunk[:n+1]
+		}
+		if cr := bytes.IndexByte(chunk, '\r'); cr >= 0 {
+			n, r.afterCR = cr, true
+			chunk = chunk[:n+1]
+		}
+		if ended = n >= 0; !ended {
+			n = len(chunk)
+		}
+		if r.size += len(chunk); r.size > maxFrame {
 			return errFrameTooLong
 		}
-		if b == '\n' || b == '\r' {
-			break
-		}
-		r.line = append(r.line, b)
+		r.line = append(r.line, chunk[:n]...)
+		r.discard(chunk)
 	}
 	if !r.begun {
 		r.begun = true
@@ -88,6 +99,9 @@ func (r *frameReader) readLine() error {
 	}
 	return nil
 }
+
+// discard removes bytes that were peeked at.
+func (r *frameReader) discard(chunk []byte) { _, _ = r.in.Discard(len(chunk)) }
 
 // set adds a line to the frame. Comments and unknown fields have no effect.
 func (f *frame) set(line []byte) {

@@ -174,6 +174,8 @@ var tolerated = map[string]map[string][]int{
 	// A login without a user name asks for it, and there is no terminal.
 	"orrery":       {"*": {exit.Usage}},
 	"orrery login": {"*": {exit.Usage}},
+	// A full screen needs a terminal.
+	"orrery top": {"*": {exit.Usage}},
 	// The login has ended already.
 	"orrery logout": {"401": {exit.OK}},
 	// Without a file it asks for the value.
@@ -329,6 +331,8 @@ func TestUsageErrorsNameTheNextStep(t *testing.T) {
 		{"describe", "instance"},
 		{"context", "sue"},
 		{"status", "now"},
+		{"top"},
+		{"stats"},
 	} {
 		code, stdout, stderr := run(t, t.Context(), "http://127.0.0.1:1", args...)
 		if code != exit.Usage || stdout != "" || !strings.HasPrefix(stderr, "orrery: ") {

@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/top"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
 	"github.com/orreryhq/orrery/cli/internal/verbs/content"
@@ -21,6 +22,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/groups"
 	"github.com/orreryhq/orrery/cli/internal/verbs/importing"
 	"github.com/orreryhq/orrery/cli/internal/verbs/players"
+	"github.com/orreryhq/orrery/cli/internal/verbs/live"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
 	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
 	"github.com/orreryhq/orrery/cli/internal/verbs/shell"
@@ -44,6 +46,7 @@ func sections(a *app.App) []section {
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 		{"diagnose", "Find out what is wrong and why", slices.Concat(diagnosis.Commands(a), doctor.Commands(a))},
 		{"content", "Change what instances are made of", slices.Concat(templates.Commands(a), content.Commands(a))},
+		{"live", "Follow what happens", append(live.Commands(a), top.Command(a))},
 	}
 }
 

@@ -56,6 +56,20 @@ orrery get nodes --watch`,
 	return cmd
 }
 
+// ps is get instances.
+func ps(a *app.App) *cobra.Command {
+	cmd := get(a)
+	runGet := cmd.RunE
+	cmd.Use, cmd.Aliases, cmd.Args = "ps [NAME...]", nil, cobra.ArbitraryArgs
+	cmd.Short, cmd.Long = "List instances: the same as get instances", "List instances: the same as get instances."
+	cmd.Example = "  orrery ps\n  orrery ps --group lobby"
+	cmd.ValidArgsFunction = command.CompleteNames(a, "instance")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return runGet(cmd, append([]string{"instances"}, args...))
+	}
+	return cmd
+}
+
 // completeFields completes the fields of the kind in the arguments.
 func completeFields(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 || kinds.Find(args[0]) == nil {

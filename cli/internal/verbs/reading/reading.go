@@ -8,5 +8,5 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{get(a), describe(a)}
+	return []*cobra.Command{get(a), ps(a), describe(a)}
 }

@@ -14,36 +14,13 @@ import (
 // watch prints the objects of a query, and then each one that an event is about. It reads the objects
 // after the stream has begun, so that no change is missed between the two.
 func watch(ctx context.Context, a *app.App, client *orrery.Client, q *query) error {
-	connected := make(chan struct{}, 1)
-	options := orrery.EventsOptions{
-		OnConnect:   func() { notify(connected) },
+	events, stop, err := app.Watch(ctx, client, orrery.EventsOptions{
 		OnReconnect: func(err error) { a.Notef("connection lost: %v; reconnecting", err) },
-	}
-	events := make(chan orrery.Event, 256)
-	failed := make(chan error, 1)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		defer close(events)
-		for event, err := range client.Events(ctx, options) {
-			if err != nil {
-				failed <- err
-				return
-			}
-			select {
-			case events <- event:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	select {
-	case <-connected:
-	case err := <-failed:
+	})
+	if err != nil {
 		return err
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	defer stop()
 	rows, err := q.rows(ctx, client)
 	if err != nil {
 		return err
@@ -57,19 +34,7 @@ func watch(ctx context.Context, a *app.App, client *orrery.Client, q *query) err
 			return err
 		}
 	}
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return ctx.Err()
-	}
-}
-
-func notify(ch chan<- struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
+	return stop()
 }
 
 // drain returns the events that have arrived already, so that an object that changes often is read
