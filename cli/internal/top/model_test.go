@@ -12,7 +12,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
-	"github.com/orreryhq/orrery/cli/internal/golden"
+	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/tidwall/gjson"

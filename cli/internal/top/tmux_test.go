@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/orreryhq/orrery/cli/internal/golden"
+	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
 	"github.com/orreryhq/orrery/cli/internal/tmuxtest"
 )
 
