@@ -106,6 +106,7 @@ func TestAttachInATerminal(t *testing.T) {
 		return await.Unless(strings.Contains(u.ok("logs", "echo-1"), "good morning"), "%s", term.tmux("capture-pane", "-p", "-t", "test"))
 	})
 	term.tmux("send-keys", "-t", "test", "C-d")
+	term.awaits("\n$\n") // the prompt of the shell
 	term.enter("echo left with $?")
 	term.awaits("left with 0")
 }

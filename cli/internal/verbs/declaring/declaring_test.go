@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
-	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
+	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/root"
 	"github.com/orreryhq/orrery/cli/internal/settings"
 )
