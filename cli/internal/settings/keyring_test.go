@@ -21,7 +21,7 @@ func TestAKeyringThatHangsIsGivenUp(t *testing.T) {
 
 func TestAKeyringThatAnswersIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		value, err := bounded(func() (string, error) { time.Sleep(keyringTimeout - 1); return "login", nil })
+		value, err := bounded(func() (string, error) { <-time.After(keyringTimeout - 1); return "login", nil })
 		if value != "login" || err != nil {
 			t.Errorf("got %q, %v", value, err)
 		}

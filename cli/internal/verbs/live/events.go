@@ -142,10 +142,10 @@ func objectOf(event orrery.Event) string {
 }
 
 // hiddenFields are not part of the text of an event: they are shown before it, or only for programs.
-var hiddenFields = append([]string{
+var hiddenFields = []string{
 	"type", "sequence", "timestamp", "kind", "uid", "message", "oldState", "newState", "logTail", "signature", "payload",
 	"lastSequence", "earliestSequence", "latestSequence", "collectedAt", "lastHeartbeatAt",
-}, objectFields...)
+}
 
 // textOf returns the change of state, the message and the other simple fields of an event.
 func textOf(style output.Style, data []byte) string {
@@ -163,7 +163,8 @@ func textOf(style output.Style, data []byte) string {
 		parts = append(parts, terminal.Clean(message))
 	}
 	event.ForEach(func(name, value gjson.Result) bool {
-		if !slices.Contains(hiddenFields, name.String()) && !value.IsObject() && !value.IsArray() && value.String() != "" {
+		hidden := slices.Contains(hiddenFields, name.String()) || slices.Contains(objectFields, name.String())
+		if !hidden && !value.IsObject() && !value.IsArray() && value.String() != "" {
 			parts = append(parts, style.Dim(terminal.Clean(name.String()+"="+value.String())))
 		}
 		return true
