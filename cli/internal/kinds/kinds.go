@@ -147,3 +147,6 @@ func (k *Kind) Changed(eventType string, data []byte) string {
 	}
 	return ""
 }
+
+// IsOver reports whether an instance in a state has ended.
+func IsOver(state string) bool { return state == "STOPPED" || state == "CRASHED" }

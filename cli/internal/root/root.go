@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/top"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
+	"github.com/orreryhq/orrery/cli/internal/verbs/console"
 	"github.com/orreryhq/orrery/cli/internal/verbs/live"
 	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
 	"github.com/spf13/cobra"
@@ -28,7 +29,7 @@ func sections(a *app.App) []section {
 	return []section{
 		{"access", "Log in and choose a server", access.Commands(a)},
 		{"read", "Look at things", reading.Commands(a)},
-		{"live", "Follow what happens", append(live.Commands(a), top.Command(a))},
+		{"live", "Follow what happens", append(live.Commands(a), console.Command(a), top.Command(a))},
 	}
 }
 

@@ -54,7 +54,7 @@ orrery logs system --level WARN`,
 	})
 	o.selection.flags(a, cmd)
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.follow, "follow", "f", false, "go on and print new lines")
+	flags.BoolVarP(&o.follow, "follow", "f", false, "print new lines too, until the server ends")
 	flags.IntVarP(&o.lines, "lines", "n", defaultLines, "`number` of lines to begin with, counted from the end; -1 prints all")
 	flags.StringVar(&o.since, "since", "", "only lines from this `time` on, for example 10m, 7d or 2026-01-31T15:04:05Z")
 	flags.StringVar(&o.until, "until", "", "only lines up to this `time`")
