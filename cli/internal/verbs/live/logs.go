@@ -7,7 +7,6 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
-	"github.com/orreryhq/orrery/cli/internal/exit"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
@@ -167,7 +166,7 @@ func namedLogs(ctx context.Context, a *app.App, client *orrery.Client, o logsOpt
 	}
 	for _, i := range found {
 		if err := printStored(ctx, client, o, i.uid, 0, out.named(i.name)); err != nil {
-			return exit.Hint(err, exit.HintOf(err))
+			return err
 		}
 	}
 	return nil
