@@ -190,3 +190,6 @@ func (k *Kind) Mentions(eventType string, data []byte, name string) bool {
 	}
 	return false
 }
+
+// IsOver reports whether an instance in a state has ended.
+func IsOver(state string) bool { return state == "STOPPED" || state == "CRASHED" }

@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/top"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
+	"github.com/orreryhq/orrery/cli/internal/verbs/console"
 	"github.com/orreryhq/orrery/cli/internal/verbs/content"
 	"github.com/orreryhq/orrery/cli/internal/verbs/declaring"
 	"github.com/orreryhq/orrery/cli/internal/verbs/diagnosis"
@@ -47,6 +48,7 @@ func sections(a *app.App) []section {
 		{"diagnose", "Find out what is wrong and why", slices.Concat(diagnosis.Commands(a), doctor.Commands(a))},
 		{"content", "Change what instances are made of", slices.Concat(templates.Commands(a), content.Commands(a))},
 		{"live", "Follow what happens", append(live.Commands(a), top.Command(a))},
+		{"live", "Follow what happens", append(live.Commands(a), console.Command(a), top.Command(a))},
 	}
 }
 

@@ -91,7 +91,7 @@ func (f *feed) readProblems(ctx context.Context) error {
 	return nil
 }
 
-// readChanged reads the objects of which events say only that they changed.
+// readChanged reads the objects whose events do not have the new values.
 func (f *feed) readChanged(ctx context.Context, batch eventsMsg) error {
 	changed := make([]map[string]bool, len(tabs))
 	for t := range tabs {

@@ -28,7 +28,7 @@ func (s *series) add(value float64) {
 // bars are the heights of a sparkline.
 var bars = []rune("▁▂▃▄▅▆▇█")
 
-// sparkline draws the latest points, the newest at the right. A nil series has none.
+// sparkline draws the latest points, the newest at the right. It is empty for a nil series.
 func (s *series) sparkline(width int) string {
 	if s == nil || width <= 0 {
 		return ""
@@ -65,7 +65,7 @@ type item struct {
 	memorySeries, playerSeries *series
 }
 
-// record adds a value to a series, which it makes if there is none.
+// record adds a value to a series, and makes the series for the first value.
 func record(s **series, value int64) {
 	if value < 0 {
 		return

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/terminal"
 	orrery "github.com/orreryhq/orrery/sdk"
@@ -40,7 +41,7 @@ type (
 	connectionMsg struct{ err error }
 	// endedMsg says why there are no more events.
 	endedMsg struct{ err error }
-	// noticeMsg is what came of an action.
+	// noticeMsg is the result of an action.
 	noticeMsg string
 	// overlayMsg shows a text over the table.
 	overlayMsg struct {
@@ -62,7 +63,7 @@ type Model struct {
 	// loaded is false until the first lists have arrived. lost is why there is no connection; empty with one.
 	loaded bool
 	lost   string
-	// notice is what came of the last action. question and confirmed are asked and done after y.
+	// notice is the result of the last action. question is asked before confirmed runs.
 	notice, question string
 	confirmed        tea.Cmd
 	// filtering is true while a filter is typed.
@@ -142,7 +143,7 @@ func (m *Model) take(msg itemsMsg) {
 	}
 	for _, i := range msg.items {
 		old := t.all[i.name]
-		if old != nil && old.uid != i.uid && isOver(i.state) {
+		if old != nil && old.uid != i.uid && kinds.IsOver(i.state) {
 			continue // its name has another instance
 		}
 		i.inherit(old)
@@ -193,7 +194,7 @@ func (m *Model) stateChanged(text func(string) string) {
 	state := text("newState")
 	old := t.all[name]
 	if old == nil || old.uid != uid {
-		if old != nil && isOver(state) {
+		if old != nil && kinds.IsOver(state) {
 			return
 		}
 		t.put(&item{
@@ -207,13 +208,11 @@ func (m *Model) stateChanged(text func(string) string) {
 		if node := text("nodeId"); node != "" {
 			i.node = node
 		}
-		if isOver(state) {
+		if kinds.IsOver(state) {
 			i.players, i.memory = 0, unknown
 		}
 	})
 }
-
-func isOver(state string) bool { return state == "STOPPED" || state == "CRASHED" }
 
 // ask asks before it does something.
 func (m *Model) ask(verb string) {

@@ -149,7 +149,7 @@ func (t *table) choose(at int) {
 	}
 }
 
-// current returns the selected object; nil if there is none.
+// current returns the selected object; nil for an empty table.
 func (t *table) current() *item {
 	if t.at >= len(t.order) {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/terminal"
+	"github.com/orreryhq/orrery/cli/internal/verbs/console"
 	"github.com/orreryhq/orrery/cli/internal/verbs/live"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
@@ -85,7 +86,7 @@ func actions(ctx context.Context, a *app.App, client *orrery.Client) Actions {
 		}
 	}
 	return Actions{
-		Attach: taking(live.Attach),
+		Attach: taking(console.Attach),
 		Logs:   taking(live.Follow),
 		Act: func(verb, name string) tea.Cmd {
 			return func() tea.Msg {

@@ -53,7 +53,7 @@ func (m *Model) Screen() string {
 	return strings.Join(lines, "\n")
 }
 
-// header says what is shown and how it is. What does not fit goes, the last part first.
+// header shows the server, the connection and the totals, as many as fit.
 func (m *Model) header() string {
 	connection := m.style.Green("connected")
 	switch {
@@ -246,7 +246,7 @@ func (m *Model) detailLines() []string {
 	return lines[:detailLines]
 }
 
-// facts returns what is known of an object besides its message.
+// facts returns the fields of an object that the details show.
 func (m *Model) facts(i *item) string {
 	var facts []string
 	add := func(shown bool, format string, args ...any) {
@@ -283,7 +283,7 @@ func (m *Model) overlayLines() []string {
 	return lines[:max(height, 1)]
 }
 
-// footer shows the question, what came of an action, or the keys.
+// footer shows the question, the result of an action, or the keys.
 func (m *Model) footer() string {
 	switch {
 	case m.question != "":

@@ -3,12 +3,13 @@ package live
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/terminal"
+	"github.com/orreryhq/orrery/cli/internal/verbs/console"
 	orrery "github.com/orreryhq/orrery/sdk"
 )
 
@@ -89,46 +90,22 @@ func (f *follower) follow(ctx context.Context, i instance, b beginning) (offset 
 				return offset, err
 			}
 		case orrery.ConsoleSuppressed:
-			f.notes.say(i.name, suppressedText(e))
+			f.notes.say(i.name, console.SkippedText(e))
 		case orrery.ConsoleWaiting:
 			f.notes.say(i.name, "waiting: "+e.Message)
 		case orrery.ConsoleEnded:
-			f.notes.say(i.name, endText(e.End))
+			f.notes.say(i.name, console.EndText(e.End))
 		case orrery.ConsoleRefused:
 		}
 	}
 	return offset, nil
 }
 
-func suppressedText(e orrery.ConsoleEvent) string {
-	switch e.Suppressed {
-	case 0:
-		return e.Message
-	case 1:
-		return "1 line skipped: the server prints faster than 1 MiB/s"
-	}
-	return grouped(e.Suppressed) + " lines skipped: the server prints faster than 1 MiB/s"
-}
-
-func endText(end *orrery.ConsoleEnd) string {
-	if end.State == "" {
-		return "ended: " + end.Message
-	}
-	text := "ended: " + end.State
-	if end.ExitCode != nil {
-		text += fmt.Sprintf(", exit code %d", *end.ExitCode)
-	}
-	if end.Message != "" {
-		text += ", " + end.Message
-	}
-	return text
-}
-
 // notes prints notes about consoles to standard error, between the lines.
 type notes struct {
 	a   *app.App
 	out *printer
-	// last is the last lost connection: it is said once for all consoles.
+	// last is the text of the last note about a lost connection, which all consoles report.
 	last string
 }
 
@@ -291,14 +268,12 @@ func (c *crowd) addSelected(ctx context.Context) error {
 		return err
 	}
 	for _, i := range found {
-		if !isOver(i.state) {
+		if !kinds.IsOver(i.state) {
 			c.add(i)
 		}
 	}
 	return nil
 }
-
-func isOver(state string) bool { return state == "STOPPED" || state == "CRASHED" }
 
 // changed follows an instance that an event is about if flags select it.
 func (c *crowd) changed(ctx context.Context, event orrery.Event) error {
@@ -306,7 +281,7 @@ func (c *crowd) changed(ctx context.Context, event orrery.Event) error {
 		return c.addSelected(ctx)
 	}
 	i := instanceOfEvent(event)
-	if isOver(i.state) || i.uid == "" {
+	if kinds.IsOver(i.state) || i.uid == "" {
 		return nil
 	}
 	if _, ok := c.running[i.uid]; ok || c.left && len(c.running) == maxFollowed {
@@ -327,6 +302,9 @@ func (c *crowd) changed(ctx context.Context, event orrery.Event) error {
 	c.add(i)
 	return nil
 }
+
+// errLeft is the cause of a context that a key ended.
+var errLeft = errors.New("left")
 
 // Follow shows the output of an instance on the terminal until a key ends it, for other commands.
 func Follow(ctx context.Context, a *app.App, name string) error {
@@ -356,5 +334,8 @@ func Follow(ctx context.Context, a *app.App, name string) error {
 		shown.Notef("-- q leaves")
 		<-ctx.Done()
 	}
-	return errors.Join(leftOr(ctx, err), viewer.Close())
+	if errors.Is(context.Cause(ctx), errLeft) {
+		err = nil
+	}
+	return errors.Join(err, viewer.Close())
 }

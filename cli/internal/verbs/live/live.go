@@ -1,4 +1,4 @@
-// Package live has the commands that follow what happens: output, consoles and events.
+// Package live has the commands that follow what happens: output and events.
 package live
 
 import (
@@ -8,5 +8,5 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{logs(a), attach(a), events(a)}
+	return []*cobra.Command{logs(a), events(a)}
 }

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orreryhq/orrery/cli/internal/consoletest"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/verbs/live"
 )
 
 // numbered returns lines with numbers.
@@ -23,11 +25,11 @@ func numbered(from, to int) string {
 const crashed = `{"state":"CRASHED","reason":"ProcessExited","message":"it crashed","generation":1,"exitCode":3}`
 
 func TestLogs(t *testing.T) {
-	g := newGateway(t)
-	g.add("old", "lobby-1", "lobby", "old output\n", crashed)
-	g.add("u1", "lobby-1", "lobby", numbered(1, 2500), crashed)
-	g.add("u2", "lobby-2", "lobby", "\x1b[31mred\x1b[0m\x1b[2J\r\nlast", crashed)
-	g.add("u3", "duel-1", "duel", "duel\n", crashed)
+	g := consoletest.New(t)
+	g.Add("old", "lobby-1", "lobby", "old output\n", crashed)
+	g.Add("u1", "lobby-1", "lobby", numbered(1, 2500), crashed)
+	g.Add("u2", "lobby-2", "lobby", "\x1b[31mred\x1b[0m\x1b[2J\r\nlast", crashed)
+	g.Add("u3", "duel-1", "duel", "duel\n", crashed)
 	const ending = "lobby-1: 1,234 lines skipped: the server prints faster than 1 MiB/s\nlobby-1: ended: CRASHED, exit code 3, it crashed\n"
 	at := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC).Local().Format(time.DateTime) + " "
 	for name, test := range map[string]struct {
@@ -57,7 +59,7 @@ func TestLogs(t *testing.T) {
 		"the kind may be before the instance": {[]string{"instance", "duel-1"}, "duel\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stdout, stderr, err := g.run(t, append([]string{"logs"}, test.args...)...)
+			stdout, stderr, err := g.Run(t, live.Commands, append([]string{"logs"}, test.args...)...)
 			if err != nil || stdout != test.stdout || stderr != test.stderr {
 				t.Errorf("%v\n%.300q, want\n%.300q\n%q, want\n%q", err, stdout, test.stdout, stderr, test.stderr)
 			}
@@ -66,7 +68,7 @@ func TestLogs(t *testing.T) {
 }
 
 func TestBadInputIsAUsageError(t *testing.T) {
-	g := newGateway(t)
+	g := consoletest.New(t)
 	for _, args := range [][]string{
 		{"logs"},
 		{"logs", "lobby-1", "-n", "-2"},
@@ -79,38 +81,36 @@ func TestBadInputIsAUsageError(t *testing.T) {
 		{"logs", "--group", "lobby", "--previous"},
 		{"logs", "node"},
 		{"logs", "system", "--group", "lobby"},
-		{"attach"},
-		{"attach", "lobby-1", "-n", "-5"},
 		{"events", "-o", "yaml"},
 	} {
-		if _, _, err := g.run(t, args...); exit.CodeOf(err) != exit.Usage {
+		if _, _, err := g.Run(t, live.Commands, args...); exit.CodeOf(err) != exit.Usage {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
 }
 
 func TestFollowingSurvivesALostConnection(t *testing.T) {
-	g := newGateway(t)
-	g.cut = 40
-	g.add("u1", "lobby-1", "lobby", numbered(1, 100), crashed)
-	stdout, stderr, err := g.run(t, "logs", "lobby-1", "-f", "-n", "-1")
+	g := consoletest.New(t)
+	g.Cut(40)
+	g.Add("u1", "lobby-1", "lobby", numbered(1, 100), crashed)
+	stdout, stderr, err := g.Run(t, live.Commands, "logs", "lobby-1", "-f", "-n", "-1")
 	if err != nil || stdout != numbered(1, 100) || !strings.Contains(stderr, "connection lost: ") {
 		t.Errorf("%v\n%s\n%s", err, stdout, stderr)
 	}
 }
 
 func TestFollowingAGroupTakesNewServers(t *testing.T) {
-	g := newGateway(t)
-	g.add("u1", "lobby-1", "lobby", "one\n", "")
-	r := g.launch(t, "", "logs", "-f", "--group", "lobby")
-	r.out.waitFor(t, "lobby-1  one\n")
-	g.add("u2", "lobby-2", "lobby", "first\nsecond\n", "")
-	g.events <- `{"type":"INSTANCE_STATE_CHANGED","instanceId":"lobby-2","uid":"u2","group":"lobby","newState":"STARTING"}`
-	r.out.waitFor(t, "lobby-2  first\nlobby-2  second\n")
-	g.add("u1", "lobby-1", "lobby", "one\n", crashed)
-	r.err.waitFor(t, "lobby-1: ended: CRASHED, exit code 3, it crashed\n")
-	r.stop()
-	if err := <-r.result; !errors.Is(err, context.Canceled) {
+	g := consoletest.New(t)
+	g.Add("u1", "lobby-1", "lobby", "one\n", "")
+	r := g.Launch(t, live.Commands, "", "logs", "-f", "--group", "lobby")
+	r.Out.WaitFor(t, "lobby-1  one\n")
+	g.Add("u2", "lobby-2", "lobby", "first\nsecond\n", "")
+	g.Events <- `{"type":"INSTANCE_STATE_CHANGED","instanceId":"lobby-2","uid":"u2","group":"lobby","newState":"STARTING"}`
+	r.Out.WaitFor(t, "lobby-2  first\nlobby-2  second\n")
+	g.Add("u1", "lobby-1", "lobby", "one\n", crashed)
+	r.Err.WaitFor(t, "lobby-1: ended: CRASHED, exit code 3, it crashed\n")
+	r.Stop()
+	if err := <-r.Result; !errors.Is(err, context.Canceled) {
 		t.Errorf("ended with %v", err)
 	}
 }
@@ -120,31 +120,19 @@ func TestEvents(t *testing.T) {
 		"":     "INSTANCE_STATE_CHANGED    lobby-1           RUNNING → CRASHED  it crashed  reason=ProcessExited\n",
 		"json": `{"id":"10","type":"INSTANCE_STATE_CHANGED","instanceId":"lobby-1","oldState":"RUNNING","newState":"CRASHED","reason":"ProcessExited","message":"it crashed"}` + "\n",
 	} {
-		g := newGateway(t)
-		r := g.launch(t, "", "events", "-o", format)
-		g.events <- `{"type":"INSTANCE_STATE_CHANGED","instanceId":"lobby-1","oldState":"RUNNING","newState":"CRASHED","reason":"ProcessExited","message":"it crashed"}`
-		r.out.waitFor(t, want)
-		r.stop()
-		if err := <-r.result; !errors.Is(err, context.Canceled) {
+		g := consoletest.New(t)
+		r := g.Launch(t, live.Commands, "", "events", "-o", format)
+		g.Events <- `{"type":"INSTANCE_STATE_CHANGED","instanceId":"lobby-1","oldState":"RUNNING","newState":"CRASHED","reason":"ProcessExited","message":"it crashed"}`
+		r.Out.WaitFor(t, want)
+		r.Stop()
+		if err := <-r.Result; !errors.Is(err, context.Canceled) {
 			t.Errorf("ended with %v", err)
 		}
 	}
 }
 
 func TestALogOfANodeIsFollowed(t *testing.T) {
-	g := newGateway(t)
-	r := g.launch(t, "", "logs", "node", "node-1", "-f")
-	r.out.waitFor(t, "a/b: disk is full: no space path=/data\n")
-}
-
-func TestAScriptTypesItsLines(t *testing.T) {
-	g := newGateway(t)
-	g.add("u1", "lobby-1", "lobby", "before\n", "")
-	r := g.launch(t, "say one\nsay two\n", "attach", "lobby-1")
-	if err := <-r.result; err != nil {
-		t.Error(err)
-	}
-	if got := r.out.String(); got != "you typed say one\nyou typed say two\n" {
-		t.Errorf("printed %q", got)
-	}
+	g := consoletest.New(t)
+	r := g.Launch(t, live.Commands, "", "logs", "node", "node-1", "-f")
+	r.Out.WaitFor(t, "a/b: disk is full: no space path=/data\n")
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
-	"github.com/orreryhq/orrery/cli/internal/exit"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
@@ -54,7 +53,7 @@ orrery logs system --level WARN`,
 	})
 	o.selection.flags(a, cmd)
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.follow, "follow", "f", false, "go on and print new lines")
+	flags.BoolVarP(&o.follow, "follow", "f", false, "print new lines too, until the server ends")
 	flags.IntVarP(&o.lines, "lines", "n", defaultLines, "`number` of lines to begin with, counted from the end; -1 prints all")
 	flags.StringVar(&o.since, "since", "", "only lines from this `time` on, for example 10m, 7d or 2026-01-31T15:04:05Z")
 	flags.StringVar(&o.until, "until", "", "only lines up to this `time`")
@@ -167,7 +166,7 @@ func namedLogs(ctx context.Context, a *app.App, client *orrery.Client, o logsOpt
 	}
 	for _, i := range found {
 		if err := printStored(ctx, client, o, i.uid, 0, out.named(i.name)); err != nil {
-			return exit.Hint(err, exit.HintOf(err))
+			return err
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"hash/fnv"
 	"regexp"
-	"strconv"
 	"sync"
 	"time"
 
@@ -97,13 +96,4 @@ func (p *printer) flush() error {
 		p.err = p.out.Flush()
 	}
 	return p.err
-}
-
-// grouped returns a number with commas: 1,234,567.
-func grouped(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }

@@ -131,7 +131,7 @@ func (s *selection) groups(ctx context.Context, client *orrery.Client) (map[stri
 	return groups, nil
 }
 
-// labelConditions are conditions on labels, all of which must hold.
+// labelConditions select groups that meet all of them.
 type labelConditions []labelCondition
 
 type labelCondition struct {

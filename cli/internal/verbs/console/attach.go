@@ -1,4 +1,5 @@
-package live
+// Package console has the command that opens the console of a server.
+package console
 
 import (
 	"bufio"
@@ -26,16 +27,19 @@ type attachOptions struct {
 }
 
 const (
-	// automaticLines stands for interactiveLines on a terminal, and none elsewhere.
+	// automaticLines means interactiveLines on a terminal, and none elsewhere.
 	automaticLines   = -1
 	interactiveLines = 50
 	// defaultLinger is how long a script waits for output after its last line.
 	defaultLinger = time.Second
 	// restartTimeout is how long a session waits for a server that ended to start again.
 	restartTimeout = time.Minute
+	// maxTyped is the longest line of standard input, in bytes.
+	maxTyped = 1 << 20
 )
 
-func attach(a *app.App) *cobra.Command {
+// Command returns the command attach.
+func Command(a *app.App) *cobra.Command {
 	o := attachOptions{lines: automaticLines}
 	cmd := command.New(a, command.Spec{
 		Use: "attach [instance] NAME", Aliases: []string{"console"},
@@ -86,7 +90,8 @@ func runAttach(ctx context.Context, a *app.App, name string, o attachOptions) er
 	if err != nil {
 		return err
 	}
-	s := &session{a: a, client: client, instance: instanceOf(row), options: o}
+	s := &session{a: a, client: client, options: o}
+	s.is(row)
 	in, inOK := a.In.(*os.File)
 	out, outOK := a.Out.(*os.File)
 	if a.Interactive && a.Width > 0 && inOK && outOK {
@@ -175,7 +180,7 @@ func (s *session) script(ctx context.Context) error {
 	go func() {
 		defer close(lines)
 		in := bufio.NewScanner(s.a.In)
-		in.Buffer(nil, maxLine)
+		in.Buffer(nil, maxTyped)
 		for in.Scan() {
 			select {
 			case lines <- in.Text():
@@ -187,7 +192,7 @@ func (s *session) script(ctx context.Context) error {
 			leave(fmt.Errorf("cannot read standard input: %w", in.Err()))
 		}
 	}()
-	s.onSent = func() {
+	s.onSent = func(ctx context.Context) {
 		timer := time.NewTimer(s.options.linger)
 		defer timer.Stop()
 		select {

@@ -1,4 +1,4 @@
-package live_test
+package console_test
 
 import (
 	"os"
@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
+	"github.com/orreryhq/orrery/cli/internal/consoletest"
 	"github.com/orreryhq/orrery/cli/internal/tmuxtest"
 )
 
 func TestAttachInATerminal(t *testing.T) {
-	g := newGateway(t)
-	g.add("u1", "lobby-1", "lobby", "[12:00:00 INFO]: Done\n", "")
+	g := consoletest.New(t)
+	g.Add("u1", "lobby-1", "lobby", "[12:00:00 INFO]: Done\n", "")
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(config, []byte("current: test\ncontexts: [{name: test, servers: [\""+g.URL+"\"]}]\n"), 0o600); err != nil {
@@ -25,16 +26,13 @@ func TestAttachInATerminal(t *testing.T) {
 	term.WaitFor("you typed say hello")
 	term.Press("half a li")
 	term.WaitFor("half a li")
-	g.mu.Lock()
-	output := g.output["u1"]
-	g.mu.Unlock()
-	g.add("u1", "lobby-1", "lobby", output+"[12:00:01 INFO]: printed meanwhile\n", "")
+	g.Print("u1", "[12:00:01 INFO]: printed meanwhile\n")
 	golden.Equal(t, "attach-typing.txt", term.WaitFor("printed meanwhile"))
 	term.Press("C-u")
 	term.Press("Up")
 	golden.Equal(t, "attach-history.txt", term.WaitFor("meanwhile\n> say hello"))
 	for range 2 {
-		if line := <-g.typed; line != "say hello" {
+		if line := <-g.Typed; line != "say hello" {
 			t.Errorf("typed %q", line)
 		}
 		term.Press("Enter")

@@ -1,14 +1,16 @@
-package live
+package console
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/terminal"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/tidwall/gjson"
@@ -18,21 +20,28 @@ import (
 type session struct {
 	a      *app.App
 	client *orrery.Client
-	instance
-	options attachOptions
+	// name, uid and group are those of the instance.
+	name, uid, group string
+	options          attachOptions
 	// out and notes get whole lines: those of the server, and those about it.
 	out, notes io.Writer
 	colours    bool
 	// words learn from the output; nil if nothing is completed.
 	words *terminal.Words
 	// onSent is called after the last line was sent; it may be nil.
-	onSent func()
+	onSent func(ctx context.Context)
 
 	// mu guards current, which is nil while the instance does not run.
 	mu      sync.Mutex
 	current *orrery.Attachment
 	// writing guards out.
 	writing sync.Mutex
+}
+
+// is sets the instance of the session.
+func (s *session) is(row output.Row) {
+	s.name = gjson.GetBytes(row, "id").String()
+	s.uid, s.group = gjson.GetBytes(row, "uid").String(), gjson.GetBytes(row, "group").String()
 }
 
 // run shows the console and sends lines until the session ends. It returns nil if the user left.
@@ -90,6 +99,9 @@ func (s *session) use(attachment *orrery.Attachment) {
 	s.current = attachment
 }
 
+// maxBatch is how many bytes of output are written at once.
+const maxBatch = 64 << 10
+
 // ended is how a console ended, and the offset after its last line.
 type ended struct {
 	*orrery.ConsoleEnd
@@ -118,7 +130,7 @@ func (s *session) show(attachment *orrery.Attachment) (end ended, err error) {
 			if s.words != nil {
 				s.words.Learn(terminal.Clean(e.Line))
 			}
-			if len(batch) > 0 && len(text) < printBuffer {
+			if len(batch) > 0 && len(text) < maxBatch {
 				continue // the input line is drawn again after each write
 			}
 		}
@@ -132,14 +144,14 @@ func (s *session) show(attachment *orrery.Attachment) (end ended, err error) {
 		text = text[:0]
 		switch e.Kind {
 		case orrery.ConsoleSuppressed:
-			s.note("%s", suppressedText(e))
+			s.note("%s", SkippedText(e))
 		case orrery.ConsoleWaiting:
 			s.note("waiting: %s", e.Message)
 		case orrery.ConsoleRefused:
 			s.note("not typed: %s", e.Message)
 		case orrery.ConsoleEnded:
 			end.ConsoleEnd = e.End
-			s.note("%s %s", s.name, endText(e.End))
+			s.note("%s %s", s.name, EndText(e.End))
 		case orrery.ConsoleOutput:
 		}
 	}
@@ -164,7 +176,7 @@ func (s *session) send(ctx context.Context, lines <-chan string) {
 		case line, ok := <-lines:
 			if !ok {
 				if s.onSent != nil {
-					s.onSent()
+					s.onSent(ctx)
 				}
 				return
 			}
@@ -208,13 +220,13 @@ func (s *session) awaitRestart(ctx context.Context, end ended) (*int64, error) {
 	}
 	for err == nil {
 		row, _, getErr := app.Get(waiting, s.client, kinds.Get("instance"), "", s.name)
-		if getErr == nil && !isOver(gjson.GetBytes(row, "state").String()) {
-			next, offset := instanceOf(row), end.offset
-			if next.uid != s.uid {
-				offset = 0 // another instance, with another log
+		if getErr == nil && !kinds.IsOver(gjson.GetBytes(row, "state").String()) {
+			offset, other := end.offset, gjson.GetBytes(row, "uid").String() != s.uid
+			if other {
+				offset = 0 // it has another log
 			}
-			if next.uid != s.uid || gjson.GetBytes(row, "generation").Int() > end.Generation {
-				s.instance = next
+			if other || gjson.GetBytes(row, "generation").Int() > end.Generation {
+				s.is(row)
 				return &offset, nil
 			}
 		}
@@ -247,4 +259,39 @@ func (s *session) write(to io.Writer, lines []byte) error {
 	defer s.writing.Unlock()
 	_, err := to.Write(lines)
 	return err
+}
+
+// SkippedText returns the note about output that was skipped.
+func SkippedText(e orrery.ConsoleEvent) string {
+	switch e.Suppressed {
+	case 0:
+		return e.Message
+	case 1:
+		return "1 line skipped: the server prints faster than 1 MiB/s"
+	}
+	return grouped(e.Suppressed) + " lines skipped: the server prints faster than 1 MiB/s"
+}
+
+// EndText returns the note about the end of an instance.
+func EndText(end *orrery.ConsoleEnd) string {
+	if end.State == "" {
+		return "ended: " + end.Message
+	}
+	text := "ended: " + end.State
+	if end.ExitCode != nil {
+		text += fmt.Sprintf(", exit code %d", *end.ExitCode)
+	}
+	if end.Message != "" {
+		text += ", " + end.Message
+	}
+	return text
+}
+
+// grouped returns a number with commas: 1,234,567.
+func grouped(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }

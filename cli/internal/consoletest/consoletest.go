@@ -1,4 +1,5 @@
-package live_test
+// Package consoletest has a gateway with instances that print, and runs commands against it.
+package consoletest
 
 import (
 	"bytes"
@@ -18,12 +19,11 @@ import (
 	"github.com/coder/websocket"
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/settings"
-	"github.com/orreryhq/orrery/cli/internal/verbs/live"
 	"github.com/spf13/cobra"
 )
 
-// gateway has instances with output, and speaks the part of the API that the commands of this package use.
-type gateway struct {
+// Gateway has instances with output, and speaks the part of the API that shows it.
+type Gateway struct {
 	*httptest.Server
 	mu sync.Mutex
 	// instances are the JSON objects by uid, in the order of order. output has their lines.
@@ -32,20 +32,21 @@ type gateway struct {
 	output    map[string]string
 	// ending has the data of the end event of those that have ended.
 	ending map[string]string
-	// typed gets what was typed, and what the server answers to it. events are streamed.
-	typed  chan string
-	events chan string
 	// cut closes consoles after this many lines, once.
 	cut int
+	// Typed gets what was typed. Events are streamed.
+	Typed  chan string
+	Events chan string
 	// changed is closed when output is added.
 	changed chan struct{}
 }
 
-func newGateway(t *testing.T) *gateway {
+// New returns a Gateway without instances.
+func New(t *testing.T) *Gateway {
 	t.Helper()
-	g := &gateway{
+	g := &Gateway{
 		instances: map[string]string{}, output: map[string]string{}, ending: map[string]string{},
-		typed: make(chan string, 16), events: make(chan string), changed: make(chan struct{}),
+		Typed: make(chan string, 16), Events: make(chan string), changed: make(chan struct{}),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/instances", g.list)
@@ -78,8 +79,8 @@ func newGateway(t *testing.T) *gateway {
 	return g
 }
 
-// add adds an instance. Without an end it runs.
-func (g *gateway) add(uid, name, group, output, end string) {
+// Add adds an instance, or changes it. Without an end it runs.
+func (g *Gateway) Add(uid, name, group, output, end string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	state := "RUNNING"
@@ -95,7 +96,23 @@ func (g *gateway) add(uid, name, group, output, end string) {
 	g.changed = make(chan struct{})
 }
 
-func (g *gateway) list(w http.ResponseWriter, r *http.Request) {
+// Print adds lines to the output of an instance.
+func (g *Gateway) Print(uid, lines string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.output[uid] += lines
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// Cut closes the next console after that many lines.
+func (g *Gateway) Cut(lines int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cut = lines
+}
+
+func (g *Gateway) list(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var found []string
@@ -108,7 +125,7 @@ func (g *gateway) list(w http.ResponseWriter, r *http.Request) {
 }
 
 // uid returns the newest instance of a uid or name.
-func (g *gateway) uid(r *http.Request) string {
+func (g *Gateway) uid(r *http.Request) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	found := ""
@@ -120,7 +137,7 @@ func (g *gateway) uid(r *http.Request) string {
 	return found
 }
 
-func (g *gateway) get(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	uid := g.uid(r)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,7 +150,7 @@ func (g *gateway) get(w http.ResponseWriter, r *http.Request) {
 }
 
 // next waits for output after an offset. It returns the end once there is no more.
-func (g *gateway) next(r *http.Request, uid string, offset int) (output, end string) {
+func (g *Gateway) next(r *http.Request, uid string, offset int) (output, end string) {
 	for {
 		g.mu.Lock()
 		output, end = g.output[uid], g.ending[uid]
@@ -151,7 +168,7 @@ func (g *gateway) next(r *http.Request, uid string, offset int) (output, end str
 }
 
 // start returns the offset that a request begins at.
-func (g *gateway) start(r *http.Request, uid string) int {
+func (g *Gateway) start(r *http.Request, uid string) int {
 	if at := r.URL.Query().Get("offset"); at != "" {
 		offset, _ := strconv.Atoi(at)
 		return offset
@@ -166,7 +183,7 @@ func (g *gateway) start(r *http.Request, uid string) int {
 	return len(g.output[uid]) - len(strings.Join(lines[max(len(lines)-count, 0):], ""))
 }
 
-func (g *gateway) console(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) console(w http.ResponseWriter, r *http.Request) {
 	uid := g.uid(r)
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprintf(w, "event: connected\ndata: {\"instanceId\":%q}\n\n", uid)
@@ -193,7 +210,7 @@ func (g *gateway) console(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (g *gateway) history(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) history(w http.ResponseWriter, r *http.Request) {
 	q, uid := r.URL.Query(), g.uid(r)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -222,7 +239,7 @@ func (g *gateway) history(w http.ResponseWriter, r *http.Request) {
 }
 
 // raw sends the output in parts of ten bytes.
-func (g *gateway) raw(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) raw(w http.ResponseWriter, r *http.Request) {
 	uid := g.uid(r)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -232,7 +249,7 @@ func (g *gateway) raw(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, g.output[uid][offset:end])
 }
 
-func (g *gateway) attach(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) attach(w http.ResponseWriter, r *http.Request) {
 	uid := g.uid(r)
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
@@ -250,12 +267,8 @@ func (g *gateway) attach(w http.ResponseWriter, r *http.Request) {
 			if err != nil {
 				return
 			}
-			g.typed <- string(line)
-			g.mu.Lock()
-			g.output[uid] += "you typed " + string(line) + "\n"
-			close(g.changed)
-			g.changed = make(chan struct{})
-			g.mu.Unlock()
+			g.Typed <- string(line)
+			g.Print(uid, "you typed "+string(line)+"\n")
 		}
 	}()
 	offset := g.start(r, uid)
@@ -272,13 +285,13 @@ func (g *gateway) attach(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (g *gateway) stream(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprint(w, "event: connected\ndata: {\"latestSequence\":9,\"clusterId\":\"c\"}\n\n")
 	for n := 10; ; n++ {
 		_ = http.NewResponseController(w).Flush()
 		select {
-		case data := <-g.events:
+		case data := <-g.Events:
 			fmt.Fprintf(w, "event: message\nid: %d\ndata: %s\n\n", n, data)
 		case <-r.Context().Done():
 			return
@@ -286,16 +299,16 @@ func (g *gateway) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// output is a buffer that a test may read while a command writes.
-type output struct {
+// Output is a buffer that a test may read while a command writes.
+type Output struct {
 	mu      sync.Mutex
 	buffer  bytes.Buffer
 	changed chan struct{}
 }
 
-func newOutput() *output { return &output{changed: make(chan struct{}, 1)} }
+func newOutput() *Output { return &Output{changed: make(chan struct{}, 1)} }
 
-func (o *output) Write(p []byte) (int, error) {
+func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	select {
@@ -305,7 +318,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.buffer.Write(p)
 }
 
-func (o *output) String() string {
+func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buffer.String()
@@ -314,8 +327,8 @@ func (o *output) String() string {
 // patience is how long a command may take on a loaded machine.
 const patience = 2 * time.Minute
 
-// waitFor waits until the output has a text.
-func (o *output) waitFor(t *testing.T, text string) {
+// WaitFor waits until the output has a text.
+func (o *Output) WaitFor(t *testing.T, text string) {
 	t.Helper()
 	deadline := time.After(patience)
 	for !strings.Contains(o.String(), text) {
@@ -327,34 +340,37 @@ func (o *output) waitFor(t *testing.T, text string) {
 	}
 }
 
-// running is a command that runs.
-type running struct {
-	out, err *output
-	stop     context.CancelFunc
-	result   chan error
+// Commands returns the commands that a test runs.
+type Commands func(a *app.App) []*cobra.Command
+
+// Running is a command that runs.
+type Running struct {
+	Out, Err *Output
+	Stop     context.CancelFunc
+	Result   chan error
 }
 
-// launch runs a command with a standard input that is not a terminal.
-func (g *gateway) launch(t *testing.T, in string, args ...string) *running {
+// Launch runs a command with a standard input that is not a terminal.
+func (g *Gateway) Launch(t *testing.T, commands Commands, in string, args ...string) *Running {
 	t.Helper()
-	r := &running{out: newOutput(), err: newOutput(), result: make(chan error, 1)}
+	r := &Running{Out: newOutput(), Err: newOutput(), Result: make(chan error, 1)}
 	env := map[string]string{"ORRERY_SERVER": g.URL, "ORRERY_TOKEN": "token"}
-	a := &app.App{In: strings.NewReader(in), Out: r.out, Err: r.err, Env: func(name string) string { return env[name] }, Settings: settings.New(t.TempDir()+"/config.yaml", nil)}
+	a := &app.App{In: strings.NewReader(in), Out: r.Out, Err: r.Err, Env: func(name string) string { return env[name] }, Settings: settings.New(t.TempDir()+"/config.yaml", nil)}
 	root := &cobra.Command{Use: "orrery", SilenceErrors: true, SilenceUsage: true}
 	root.PersistentFlags().StringVarP(&a.Flags.Output, "output", "o", "", "")
-	root.AddCommand(live.Commands(a)...)
+	root.AddCommand(commands(a)...)
 	root.SetArgs(args)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	r.stop = cancel
-	go func() { r.result <- root.ExecuteContext(ctx) }()
+	r.Stop = cancel
+	go func() { r.Result <- root.ExecuteContext(ctx) }()
 	return r
 }
 
-// run runs a command to its end.
-func (g *gateway) run(t *testing.T, args ...string) (stdout, stderr string, err error) {
+// Run runs a command to its end.
+func (g *Gateway) Run(t *testing.T, commands Commands, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	r := g.launch(t, "", args...)
-	err = <-r.result
-	return r.out.String(), r.err.String(), err
+	r := g.Launch(t, commands, "", args...)
+	err = <-r.Result
+	return r.Out.String(), r.Err.String(), err
 }
