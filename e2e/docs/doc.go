@@ -9,6 +9,7 @@
 //	sh notest: reason  is not run
 //	text output        what the block above prints; … stands for any text, and lines
 //	                   of the real output may be missing here
+//	go                 is compiled
 //
 // A command block with another info string, or with none, fails the test.
 package docs

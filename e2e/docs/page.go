@@ -18,7 +18,7 @@ type Block struct {
 
 // notRun are the info strings of blocks without commands.
 var notRun = map[string]bool{
-	"json": true, "yaml": true, "ini": true, "toml": true, "text": true, "http": true, "promql": true, "mermaid": true,
+	"go": true, "json": true, "yaml": true, "ini": true, "toml": true, "text": true, "http": true, "promql": true, "mermaid": true,
 }
 
 var reason = regexp.MustCompile(`^sh notest: \S`)
