@@ -262,7 +262,7 @@ var redrawResult = regexp.MustCompile(`BenchmarkRedraw\S*\s+\d+\s+(\d+) ns/op`)
 
 // measureTop measures how long orrery top needs for a redraw with ten thousand instances.
 func (c *cliBench) measureTop(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkRedraw$", "-benchtime", "50x", "./cli/internal/top")
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkRedraw$", "-benchtime", "50x", "./cli/internal/verbs/top")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

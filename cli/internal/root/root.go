@@ -12,7 +12,6 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/output"
-	"github.com/orreryhq/orrery/cli/internal/top"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
 	"github.com/orreryhq/orrery/cli/internal/verbs/console"
@@ -29,6 +28,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/shell"
 	"github.com/orreryhq/orrery/cli/internal/verbs/starting"
 	"github.com/orreryhq/orrery/cli/internal/verbs/templates"
+	"github.com/orreryhq/orrery/cli/internal/verbs/top"
 	"github.com/spf13/cobra"
 )
 
@@ -47,7 +47,6 @@ func sections(a *app.App) []section {
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 		{"diagnose", "Find out what is wrong and why", slices.Concat(diagnosis.Commands(a), doctor.Commands(a))},
 		{"content", "Change what instances are made of", slices.Concat(templates.Commands(a), content.Commands(a))},
-		{"live", "Follow what happens", append(live.Commands(a), top.Command(a))},
 		{"live", "Follow what happens", append(live.Commands(a), console.Command(a), top.Command(a))},
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
-	"github.com/orreryhq/orrery/cli/internal/consoletest"
+	"github.com/orreryhq/orrery/cli/internal/clitest/consoletest"
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/verbs/console"
 	"github.com/spf13/cobra"

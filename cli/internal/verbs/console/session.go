@@ -11,7 +11,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
-	"github.com/orreryhq/orrery/cli/internal/terminal"
+	"github.com/orreryhq/orrery/cli/internal/output/terminal"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/tidwall/gjson"
 )

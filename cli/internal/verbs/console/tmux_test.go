@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/orreryhq/orrery/cli/internal/clitest/consoletest"
 	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
-	"github.com/orreryhq/orrery/cli/internal/consoletest"
-	"github.com/orreryhq/orrery/cli/internal/tmuxtest"
+	"github.com/orreryhq/orrery/cli/internal/clitest/tmuxtest"
 )
 
 func TestAttachInATerminal(t *testing.T) {

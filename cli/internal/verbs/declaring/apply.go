@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
-	"github.com/orreryhq/orrery/cli/internal/objects"
+	"github.com/orreryhq/orrery/cli/internal/manifest/objects"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"

@@ -11,7 +11,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
-	"github.com/orreryhq/orrery/cli/internal/objects"
+	"github.com/orreryhq/orrery/cli/internal/manifest/objects"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/verbs/creating"
 	"github.com/spf13/cobra"

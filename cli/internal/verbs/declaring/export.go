@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
-	"github.com/orreryhq/orrery/cli/internal/objects"
+	"github.com/orreryhq/orrery/cli/internal/manifest/objects"
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
 )

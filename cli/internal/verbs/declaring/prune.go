@@ -10,7 +10,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
-	"github.com/orreryhq/orrery/cli/internal/objects"
+	"github.com/orreryhq/orrery/cli/internal/manifest/objects"
 	orrery "github.com/orreryhq/orrery/sdk"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
-	"github.com/orreryhq/orrery/cli/internal/objects"
+	"github.com/orreryhq/orrery/cli/internal/manifest/objects"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	orrery "github.com/orreryhq/orrery/sdk"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/output"
-	"github.com/orreryhq/orrery/cli/internal/terminal"
+	"github.com/orreryhq/orrery/cli/internal/output/terminal"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
-	"github.com/orreryhq/orrery/cli/internal/terminal"
+	"github.com/orreryhq/orrery/cli/internal/output/terminal"
 	"github.com/orreryhq/orrery/cli/internal/verbs/console"
 	orrery "github.com/orreryhq/orrery/sdk"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orreryhq/orrery/cli/internal/consoletest"
+	"github.com/orreryhq/orrery/cli/internal/clitest/consoletest"
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/verbs/live"
 )

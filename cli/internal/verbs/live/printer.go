@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
-	"github.com/orreryhq/orrery/cli/internal/terminal"
+	"github.com/orreryhq/orrery/cli/internal/output/terminal"
 )
 
 // printBuffer is how many bytes are written at once at most.

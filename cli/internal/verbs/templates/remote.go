@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"strconv"
 
-	"github.com/orreryhq/orrery/cli/internal/filetree"
+	"github.com/orreryhq/orrery/cli/internal/verbs/templates/filetree"
 	orrery "github.com/orreryhq/orrery/sdk"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
-	"github.com/orreryhq/orrery/cli/internal/filetree"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/verbs/templates/filetree"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )

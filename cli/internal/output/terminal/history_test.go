@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/orreryhq/orrery/cli/internal/terminal"
+	"github.com/orreryhq/orrery/cli/internal/output/terminal"
 )
 
 func open(t *testing.T, path string) *terminal.History {

@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
-	"github.com/orreryhq/orrery/cli/internal/terminal"
+	"github.com/orreryhq/orrery/cli/internal/output/terminal"
 	"github.com/orreryhq/orrery/cli/internal/verbs/console"
 	"github.com/orreryhq/orrery/cli/internal/verbs/live"
 	orrery "github.com/orreryhq/orrery/sdk"

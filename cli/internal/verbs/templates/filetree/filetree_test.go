@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 	"github.com/orreryhq/orrery/cli/internal/exit"
-	"github.com/orreryhq/orrery/cli/internal/filetree"
+	"github.com/orreryhq/orrery/cli/internal/verbs/templates/filetree"
 )
 
 // directory returns a directory with files, whose names end with / if they are directories.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
-	"github.com/orreryhq/orrery/cli/internal/tmuxtest"
+	"github.com/orreryhq/orrery/cli/internal/clitest/tmuxtest"
 )
 
 // gateway answers like the recorded one, and streams the events that the test sends.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/orreryhq/orrery/cli/internal/terminal"
+	"github.com/orreryhq/orrery/cli/internal/output/terminal"
 )
 
 func TestAppendClean(t *testing.T) {

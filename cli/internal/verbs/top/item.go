@@ -5,7 +5,7 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
-	"github.com/orreryhq/orrery/cli/internal/terminal"
+	"github.com/orreryhq/orrery/cli/internal/output/terminal"
 	"github.com/tidwall/gjson"
 )
 
