@@ -181,8 +181,10 @@ func (a *App) Context(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, a.Flags.Timeout)
 }
 
-// Notef prints a line for people to standard error.
-func (a *App) Notef(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }
+// Notef prints a line for people to standard error, without control characters.
+func (a *App) Notef(format string, args ...any) {
+	fmt.Fprintln(a.Err, output.Clean(fmt.Sprintf(format, args...)))
+}
 
 // Report prints what a command did: the sentence, or with -o json and the like the answer of the server.
 func (a *App) Report(answer any, format string, args ...any) error {
@@ -191,8 +193,7 @@ func (a *App) Report(answer any, format string, args ...any) error {
 		return err
 	}
 	if printer.Format.ForPeople() || answer == nil {
-		_, err := fmt.Fprintf(a.Out, format+"\n", args...)
-		return err
+		return a.Linef(format, args...)
 	}
 	row, err := Row(answer)
 	if err != nil {

@@ -77,6 +77,8 @@ func CodeOf(err error) int {
 		return OK
 	case IsBrokenPipe(err):
 		return sigPipeQuiet
+	case errors.Is(err, orrery.ErrUnavailable), errors.Is(err, orrery.ErrUnreachable):
+		return Unavailable // before TimedOut: timeouts of connections match context.DeadlineExceeded too
 	case errors.Is(err, context.DeadlineExceeded):
 		return TimedOut
 	case errors.Is(err, context.Canceled):
@@ -85,8 +87,6 @@ func CodeOf(err error) int {
 		return Denied
 	case errors.Is(err, orrery.ErrNotFound):
 		return NotFound
-	case errors.Is(err, orrery.ErrUnavailable), errors.Is(err, orrery.ErrUnreachable):
-		return Unavailable
 	case errors.Is(err, orrery.ErrConflict), errors.Is(err, orrery.ErrPreconditionFailed):
 		return Conflict
 	}

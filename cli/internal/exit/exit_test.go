@@ -25,6 +25,7 @@ func TestCodeOf(t *testing.T) {
 		{"412", &orrery.Error{Status: 412}, exit.Conflict},
 		{"503", &orrery.Error{Status: 503}, exit.Unavailable},
 		{"no gateway", &orrery.UnreachableError{Err: errors.New("x")}, exit.Unavailable},
+		{"a gateway that does not accept connections", &orrery.UnreachableError{Err: context.DeadlineExceeded}, exit.Unavailable},
 		{"the end of --timeout", fmt.Errorf("x: %w", context.DeadlineExceeded), exit.TimedOut},
 		{"Ctrl-C", fmt.Errorf("x: %w", context.Canceled), exit.Interrupted},
 	} {

@@ -118,12 +118,12 @@ func Run(ctx context.Context, a *app.App, args []string) int {
 	if exit.IsBrokenPipe(err) {
 		return code // the reader has what it wanted
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if code == exit.TimedOut && a.Flags.Timeout > 0 && errors.Is(err, context.DeadlineExceeded) {
 		err = exit.With(exit.TimedOut, fmt.Errorf("not finished within --timeout %s", a.Flags.Timeout), exit.HintOf(err))
 	}
-	fmt.Fprintf(a.Err, "orrery: %v\n", err)
+	a.Notef("orrery: %v", err)
 	if hint := exit.HintOf(err); hint != "" {
-		fmt.Fprintf(a.Err, "  %s\n", hint)
+		a.Notef("  %s", hint)
 	}
 	return code
 }

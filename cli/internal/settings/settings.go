@@ -114,13 +114,11 @@ func (s *Store) Change(ctx context.Context, change func(*File) error) error {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return fmt.Errorf("cannot create the directory for settings: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
-	lock := flock.New(s.path + ".lock")
-	if _, err := lock.TryLockContext(ctx, 20*time.Millisecond); err != nil {
-		return fmt.Errorf("cannot lock the settings in %s: %w", s.path, err)
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
 	}
-	defer lock.Unlock()
+	defer unlock()
 	file, err := s.Read()
 	if err != nil {
 		return err
@@ -129,6 +127,23 @@ func (s *Store) Change(ctx context.Context, change func(*File) error) error {
 		return err
 	}
 	return s.write(file)
+}
+
+// lock waits until no other program changes the settings.
+func (s *Store) lock(ctx context.Context) (unlock func() error, err error) {
+	waiting, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	lock := flock.New(s.path + ".lock")
+	_, err = lock.TryLockContext(waiting, 20*time.Millisecond)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("another program has locked the settings in %s for more than %s; end it and try again", s.path, lockTimeout)
+	case err != nil:
+		return nil, fmt.Errorf("cannot lock the settings in %s: %w", s.path, err)
+	}
+	return lock.Unlock, nil
 }
 
 // write replaces the file in one step, so that a reader never sees half of it.

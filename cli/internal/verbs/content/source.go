@@ -172,8 +172,12 @@ func changeSource(ctx context.Context, a *app.App, name string, dryRun bool, f f
 	if dryRun {
 		request.Query = map[string][]string{"dryRun": {"true"}}
 	}
+	if dryRun {
+		defer a.NoteDryRun()
+	}
 	var written json.RawMessage
-	return written, client.Call(ctx, request, &written)
+	err = client.Call(ctx, request, &written)
+	return written, err
 }
 
 // credential is a credential of a source and the flags that give it.

@@ -73,7 +73,7 @@ func (e *editing) document(values objects.Fields) *manifest.Document {
 }
 
 // header is at the top of what the editor shows.
-const header = `# Change the objects.Fields, save, and leave the editor. A field that you remove gets its default.
+const header = `# Change the fields, save, and leave the editor. A field that you remove gets its default.
 # Without a change nothing happens. Lines that begin with # are left out.
 `
 
