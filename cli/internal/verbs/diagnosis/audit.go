@@ -84,7 +84,7 @@ func (o *auditOptions) check(now time.Time) error {
 		if t.text == "" {
 			continue
 		}
-		at, err := parseTime(t.flag, t.text, now)
+		at, err := command.ParseTime(t.flag, t.text, now)
 		if err != nil {
 			return err
 		}

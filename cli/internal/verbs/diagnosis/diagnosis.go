@@ -3,8 +3,6 @@ package diagnosis
 
 import (
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
@@ -14,37 +12,6 @@ import (
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{problems(a), explain(a), simulate(a), history(a), audit(a)}
-}
-
-// day is a unit that time.ParseDuration does not know.
-const day = 24 * time.Hour
-
-// parseTime returns a time that is given as RFC 3339, as a date, or as an age such as 90m or 7d.
-func parseTime(flag, text string, now time.Time) (time.Time, error) {
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at, nil
-	}
-	if at, err := time.ParseInLocation(time.DateOnly, text, time.Local); err == nil {
-		return at, nil
-	}
-	if age, err := time.ParseDuration(text); err == nil && age >= 0 {
-		return now.Add(-age), nil
-	}
-	if days, ok := cutDays(text); ok {
-		return now.Add(-time.Duration(days) * day), nil
-	}
-	return time.Time{}, command.UsageError("for example 1h, 7d, 2026-01-31 or 2026-01-31T15:04:05Z", "%s %q is not a time", flag, text)
-}
-
-// maxDays bounds ages in days: a century.
-const maxDays = 36_500
-
-func cutDays(text string) (int, bool) {
-	if len(text) < 2 || text[len(text)-1] != 'd' {
-		return 0, false
-	}
-	days, err := strconv.Atoi(text[:len(text)-1])
-	return days, err == nil && days >= 0 && days <= maxDays
 }
 
 // numberFlag declares -n.

@@ -141,7 +141,7 @@ func changeTitle(e orrery.HistoryEntry) string {
 // showObjectAt prints an object as it was.
 func showObjectAt(ctx context.Context, a *app.App, client *orrery.Client, kind *kinds.Kind, name, at string) error {
 	if _, err := strconv.ParseInt(at, 10, 64); err != nil {
-		moment, err := parseTime("--at", at, time.Now())
+		moment, err := command.ParseTime("--at", at, time.Now())
 		if err != nil {
 			return err
 		}
