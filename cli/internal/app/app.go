@@ -4,12 +4,12 @@ package app
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/exit"
@@ -76,20 +76,6 @@ func New() (*App, error) {
 	return a, nil
 }
 
-// Version returns the version of this program.
-func Version() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "dev"
-}
-
-// version is set by the linker.
-var version string
-
 // defaultServer is where a standalone listens.
 const defaultServer = "http://127.0.0.1:8080"
 
@@ -104,14 +90,14 @@ type Target struct {
 
 // Target returns the server of the flags, the environment or the settings, in this order.
 func (a *App) Target() (Target, error) {
-	if server := first(a.Flags.Server, a.Env("ORRERY_SERVER")); server != "" {
+	if server := cmp.Or(a.Flags.Server, a.Env("ORRERY_SERVER")); server != "" {
 		return Target{Servers: []string{server}}, nil
 	}
 	file, err := a.Settings.Read()
 	if err != nil {
 		return Target{}, err
 	}
-	name := first(a.Flags.Context, a.Env("ORRERY_CONTEXT"), file.Current)
+	name := cmp.Or(a.Flags.Context, a.Env("ORRERY_CONTEXT"), file.Current)
 	if name == "" {
 		return Target{Servers: []string{defaultServer}}, nil
 	}
@@ -120,15 +106,6 @@ func (a *App) Target() (Target, error) {
 		return Target{}, exit.With(exit.NotFound, fmt.Errorf("there is no context %q", name), DidYouMean(name, file.Names(), "orrery context list shows the contexts"))
 	}
 	return Target{Context: name, Servers: c.Servers, Group: c.Group}, nil
-}
-
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 // Client returns a client of the target with the login of the context, or with the token in ORRERY_TOKEN.

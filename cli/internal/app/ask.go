@@ -2,6 +2,7 @@ package app
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -40,7 +41,7 @@ func (a *App) Ask(question, fallback, flag string) (string, error) {
 	}
 	fmt.Fprintf(a.Err, "%s: ", question)
 	answer, err := a.readLine()
-	return first(strings.TrimSpace(answer), fallback), err
+	return cmp.Or(strings.TrimSpace(answer), fallback), err
 }
 
 // AskSecret asks for a text that is not shown.

@@ -1,11 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -37,6 +39,17 @@ func (a *App) Edit(ctx context.Context, name string, content []byte) ([]byte, er
 	return edited, os.RemoveAll(filepath.Dir(path))
 }
 
+// EditText lets the user change the content of a file in an editor. It returns nil, and says so, if the
+// text stayed the same.
+func (a *App) EditText(ctx context.Context, file, content string) ([]byte, error) {
+	edited, err := a.Edit(ctx, path.Base(file), []byte(content))
+	if err == nil && string(edited) == content {
+		a.Notef("%s was not changed", file)
+		return nil, nil
+	}
+	return edited, err
+}
+
 // KeepText stores a text that the user wrote and that could not be used, and says where it is.
 func (a *App) KeepText(name string, content []byte) {
 	path, err := writeTemporary(name, content)
@@ -63,7 +76,7 @@ func writeTemporary(name string, content []byte) (string, error) {
 // runEditor returns when the editor has ended. The context does not end it, because that would lose
 // what was not saved.
 func (a *App) runEditor(ctx context.Context, path string) error {
-	editor := first(a.Env("VISUAL"), a.Env("EDITOR"), defaultEditor())
+	editor := cmp.Or(a.Env("VISUAL"), a.Env("EDITOR"), defaultEditor())
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", editor+` "$@"`, editor, path)
 	if runtime.GOOS == "windows" {
 		words := strings.Fields(editor)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -85,7 +86,7 @@ func read(ctx context.Context, client *orrery.Client, path string, query url.Val
 func rowsOf(body []byte, kind *kinds.Kind) []output.Row {
 	data := gjson.ParseBytes(body)
 	if !data.IsArray() {
-		data = data.Get(first(kind.Data, "data"))
+		data = data.Get(cmp.Or(kind.Data, "data"))
 	}
 	var rows []output.Row
 	data.ForEach(func(_, value gjson.Result) bool {

@@ -14,24 +14,13 @@ func Each(ctx context.Context, a *app.App, names []string, act func(name string)
 	if len(names) == 1 {
 		return act(names[0])
 	}
-	code := exit.OK
+	var failures Failures
 	for i, name := range names {
 		err := act(name)
-		if err == nil {
-			continue
-		}
-		if ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil {
 			return exit.Hint(err, fmt.Sprintf("done: %d of %d; not done: %s and the names after it", i, len(names), name))
 		}
-		a.Notef("%s: %v", name, err)
-		if found := exit.CodeOf(err); code == exit.OK || code == found {
-			code = found
-		} else {
-			code = exit.Failed
-		}
+		failures.Add(a, name, err)
 	}
-	if code == exit.OK {
-		return nil
-	}
-	return exit.With(code, ErrSomeFailed, "")
+	return failures.Err()
 }

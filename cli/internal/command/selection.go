@@ -201,9 +201,12 @@ func (f *Failures) Err() error {
 	return exit.With(f.code, fmt.Errorf("%w: %d of %d", ErrSomeFailed, f.failed, f.total), "")
 }
 
-// BulkError returns the failure of one object in the answer to a request about several.
-func BulkError(detail *orrery.ErrorDetail, message string) error {
-	if detail == nil {
+// BulkError returns the failure of one object in the answer to a request about several; nil if ok.
+func BulkError(ok bool, detail *orrery.ErrorDetail, message string) error {
+	switch {
+	case ok:
+		return nil
+	case detail == nil:
 		return errors.New(message)
 	}
 	return &orrery.Error{Status: int(detail.Status), Code: detail.Code, Message: strings.TrimSuffix(detail.Message, ".")}

@@ -59,14 +59,18 @@ const (
 	ServiceData = "/var/lib/orrery"
 )
 
+// Dirs returns where to look for the data of a standalone: in dir, or in the usual places if dir is empty.
+func Dirs(dir string) []string {
+	if dir != "" {
+		return []string{dir}
+	}
+	return []string{DefaultData, ServiceData}
+}
+
 // FindReady returns the standalone whose data directory is dir, or in one of the usual places if dir is empty. The
 // result is nil without one.
 func FindReady(dir string) (*Ready, error) {
-	dirs := []string{dir}
-	if dir == "" {
-		dirs = []string{DefaultData, ServiceData}
-	}
-	for _, d := range dirs {
+	for _, d := range Dirs(dir) {
 		found, err := ReadReady(d)
 		switch {
 		case err == nil:

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
-	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
 	orrery "github.com/orreryhq/orrery/sdk"
@@ -191,8 +190,7 @@ func (r Remote) WriterOf(ctx context.Context, ref Ref, live *Object, field strin
 		return writerOfObject(live)
 	}
 	var history json.RawMessage
-	path := "/api/v1/history/" + url.PathEscape(ref.Kind.HistoryName) + "/" + url.PathEscape(ref.Name)
-	if err := r.Client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: path}, &history); err != nil {
+	if err := r.Client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: ref.Kind.HistoryPath(ref.Name)}, &history); err != nil {
 		return writerOfObject(live) // a caller may see the object and not its history
 	}
 	top := manifest.TopField(field)
@@ -218,15 +216,8 @@ func writerOfObject(live *Object) Writer {
 
 // Existing returns an object that must exist. The error suggests similar names.
 func (r Remote) Existing(ctx context.Context, ref Ref) (*Object, error) {
-	live, err := r.Get(ctx, ref)
-	if err != nil || live != nil {
-		return live, err
-	}
-	names, err := app.Names(ctx, r.Client, ref.Kind, "")
-	if err != nil {
-		return nil, err
-	}
-	return nil, exit.With(exit.NotFound, fmt.Errorf("there is no %s %q", ref.Kind.Name, ref.Name), app.DidYouMean(ref.Name, names, "orrery get "+ref.Kind.Plural+" lists them"))
+	live, err := r.send(ctx, orrery.Request{Method: http.MethodGet, Path: ref.path()})
+	return live, app.Suggest(ctx, r.Client, err, ref.Kind, "", ref.Name)
 }
 
 // WithoutDefaults returns the fields of a group that differ from their defaults. The server knows

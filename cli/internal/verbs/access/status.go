@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
@@ -185,15 +184,8 @@ func runVersion(ctx context.Context, a *app.App, clientOnly bool) error {
 		return err
 	}
 	answer["server"], answer["address"] = server.Version, client.Address()
-	if differ(app.Version(), server.Version) {
+	if app.VersionsDiffer(app.Version(), server.Version) {
 		a.Notef("the versions differ: one of them may lack what the other has")
 	}
 	return a.Report(answer, "client %s\nserver %s at %s", app.Version(), server.Version, client.Address())
-}
-
-// differ reports whether two versions are those of different releases. Programs that were not released have no
-// version to compare.
-func differ(client, server string) bool {
-	released := func(v string) bool { return strings.ContainsAny(v, "0123456789") }
-	return released(client) && released(server) && strings.TrimPrefix(client, "v") != strings.TrimPrefix(server, "v")
 }

@@ -68,11 +68,9 @@ func table[T any](a *app.App, columns []output.Column, results []T) error {
 	if err != nil {
 		return err
 	}
-	rows := make([]output.Row, len(results))
-	for i := range results {
-		if rows[i], err = app.Row(results[i]); err != nil {
-			return err
-		}
+	rows, err := app.Rows(results)
+	if err != nil {
+		return err
 	}
 	return printer.List(columns, "id", rows)
 }

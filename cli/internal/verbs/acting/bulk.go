@@ -49,12 +49,8 @@ func reportBulk(a *app.App, answer *orrery.BulkInstancesResponse, doing string) 
 	}
 	failed := &command.Failures{}
 	for _, result := range answer.Data {
-		if !result.OK {
-			failed.Add(a, result.ID, command.BulkError(result.Error, result.Message))
-			continue
-		}
-		failed.Add(a, result.ID, nil)
-		if !people {
+		failed.Add(a, result.ID, command.BulkError(result.OK, result.Error, result.Message))
+		if !people || !result.OK {
 			continue
 		}
 		if _, err := fmt.Fprintln(a.Out, output.OneLine(bulkSentence(result, doing))); err != nil {

@@ -227,11 +227,7 @@ func (r *instanceRun) show(results []orrery.BulkInstanceResult) error {
 		if result.Changed {
 			changes++
 		}
-		if !result.OK {
-			failed.Add(r.app, result.ID, command.BulkError(result.Error, result.Message))
-		} else {
-			failed.Add(r.app, result.ID, nil)
-		}
+		failed.Add(r.app, result.ID, command.BulkError(result.OK, result.Error, result.Message))
 	}
 	r.app.Notef("dry run: %s would change %d of %d instances", r.verb.name, changes, len(results))
 	return failed.Err()

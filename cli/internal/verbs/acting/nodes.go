@@ -246,16 +246,15 @@ func (r *nodeRun) report(ctx context.Context, answer *orrery.BulkNodesResponse) 
 	var failed command.Failures
 	var done []string
 	for _, result := range answer.Data {
+		failed.Add(r.app, result.ID, command.BulkError(result.OK, result.Error, result.Message))
 		if !result.OK {
-			failed.Add(r.app, result.ID, command.BulkError(result.Error, result.Message))
 			continue
 		}
-		failed.Add(r.app, result.ID, nil)
 		done = append(done, result.ID)
 		if !people {
 			continue
 		}
-		if _, err := fmt.Fprintln(r.app.Out, output.OneLine(r.bulkSentence(result))); err != nil {
+		if err := r.app.Linef("%s", output.OneLine(r.bulkSentence(result))); err != nil {
 			return err
 		}
 	}
@@ -307,11 +306,7 @@ func (r *nodeRun) show(results []orrery.BulkNodeResult) error {
 		if result.Changed {
 			changes++
 		}
-		if result.OK {
-			failed.Add(r.app, result.ID, nil)
-		} else {
-			failed.Add(r.app, result.ID, command.BulkError(result.Error, result.Message))
-		}
+		failed.Add(r.app, result.ID, command.BulkError(result.OK, result.Error, result.Message))
 	}
 	r.app.Notef("dry run: %s would change %d of %s", r.verb.name, changes, output.Counted(int64(len(results)), "node"))
 	return failed.Err()

@@ -3,6 +3,7 @@ package content
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -71,13 +72,9 @@ func showCache(a *app.App, printer output.Printer, cache *orrery.NodeCache) erro
 		a.Notef("the cache is empty")
 		return nil
 	}
-	var rows []output.Row
-	for _, r := range all {
-		row, err := app.Row(r)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row)
+	rows, err := app.Rows(all)
+	if err != nil {
+		return err
 	}
 	a.Notef("%s of %s used", kinds.Size(cache.TotalSizeBytes), kinds.Size(cache.LimitBytes))
 	return printer.List(cacheColumns, "name", rows)
@@ -140,17 +137,12 @@ var warmColumns = []output.Column{
 
 // printWarm prints the result of each template, and fails if one failed.
 func printWarm(a *app.App, node string, done *orrery.WarmNodeCacheResult) error {
-	failed := false
-	var rows []output.Row
-	for _, t := range done.Templates {
-		failed = failed || t.Error != ""
-		row, err := app.Row(t)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row)
+	failed := slices.ContainsFunc(done.Templates, func(t orrery.TemplateSyncResult) bool { return t.Error != "" })
+	rows, err := app.Rows(done.Templates)
+	if err != nil {
+		return err
 	}
-	err := a.Show(done, node, func(printer output.Printer) error {
+	err = a.Show(done, node, func(printer output.Printer) error {
 		if !failed && len(rows) > 0 {
 			a.Notef("node %s downloads them", node)
 		}

@@ -90,18 +90,14 @@ func (r *applier) confirmPrune(ctx context.Context) ([]*result, error) {
 
 // pruned names the objects for the question.
 func pruned(stale []*result) string {
-	const most = 3
 	var names []string
-	for _, res := range stale[:min(len(stale), most)] {
+	for _, res := range stale {
 		names = append(names, res.String())
 	}
 	if len(stale) == 1 {
 		return names[0]
 	}
-	if len(stale) > most {
-		names = append(names, "…")
-	}
-	return fmt.Sprintf("%d objects (%s)", len(stale), strings.Join(names, ", "))
+	return fmt.Sprintf("%d objects (%s)", len(stale), command.FirstNames(names))
 }
 
 // preview shows what deletions do. It is part of the output of a dry run, and otherwise of the question.

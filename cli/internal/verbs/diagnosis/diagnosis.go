@@ -2,8 +2,6 @@
 package diagnosis
 
 import (
-	"fmt"
-
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/spf13/cobra"
@@ -25,12 +23,4 @@ func checkNumber(n int) error {
 		return command.UsageError("for example -n 100", "-n %d: it must be at least 1", n)
 	}
 	return nil
-}
-
-// plural returns a number with a noun, for example 1 node or 3 nodes.
-func plural(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

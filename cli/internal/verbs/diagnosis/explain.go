@@ -135,7 +135,7 @@ func showLost(a *app.App, p output.Printer, lost []orrery.FilterResult) error {
 }
 
 func showPending(a *app.App, p output.Printer, w *orrery.PendingExplanation) error {
-	if err := a.Linef("\nit waits for a node: %s (%s looked at)", output.Commands(w.Message), plural(w.Nodes, "node")); err != nil {
+	if err := a.Linef("\nit waits for a node: %s (%s looked at)", output.Commands(w.Message), output.Counted(w.Nodes, "node")); err != nil {
 		return err
 	}
 	if err := showLost(a, p, w.Lost); err != nil {
@@ -162,7 +162,7 @@ func showPlacement(a *app.App, p output.Printer, placed *orrery.PlacementExplana
 	if here := now.Here; here != nil && !slices.ContainsFunc(candidates, func(c orrery.CandidateNode) bool { return c.Node == here.Node }) {
 		candidates = append(candidates, *here)
 	}
-	if err := showCandidates(a, p, fmt.Sprintf("how the %s would be ranked now", plural(now.Nodes, "node")), candidates); err != nil {
+	if err := showCandidates(a, p, fmt.Sprintf("how the %s would be ranked now", output.Counted(now.Nodes, "node")), candidates); err != nil {
 		return err
 	}
 	return sourceNote(a, now.Source, now.Note)

@@ -81,7 +81,7 @@ func (e *groupExplanation) addWaiting(ctx context.Context, client *orrery.Client
 
 func (e *groupExplanation) lines() []string {
 	lines := []string{fmt.Sprintf("group %s shall have %s: %d run, %d missing (minimum %d, %s)",
-		e.Name, plural(e.Scaling.Target, "instance"), e.RunningInstances, e.Scaling.Missing, e.MinInstances, maximum(e.MaxInstances))}
+		e.Name, output.Counted(e.Scaling.Target, "instance"), e.RunningInstances, e.Scaling.Missing, e.MinInstances, maximum(e.MaxInstances))}
 	held := e.holding()
 	for _, reason := range held {
 		lines = append(lines, "  "+reason)
@@ -159,7 +159,7 @@ func amount(q orrery.QuotaAmount) string {
 		parts = append(parts, cores(n))
 	}
 	if n := value(q.Instances); n > 0 {
-		parts = append(parts, plural(n, "instance"))
+		parts = append(parts, output.Counted(n, "instance"))
 	}
 	if len(parts) == 0 {
 		return "nothing"

@@ -39,7 +39,7 @@ func nodeLines(n *orrery.Node, now time.Time) []string {
 		lines = append(lines, "  it takes no new instances: orrery uncordon "+n.ID+" ends that")
 	}
 	if d := n.Drain; d != nil {
-		lines = append(lines, fmt.Sprintf("  it is being emptied (%s): %s with %s left; orrery undrain %s ends that", d.State, plural(d.RemainingInstances, "instance"), plural(d.Players, "player"), n.ID))
+		lines = append(lines, fmt.Sprintf("  it is being emptied (%s): %s with %s left; orrery undrain %s ends that", d.State, output.Counted(d.RemainingInstances, "instance"), output.Counted(d.Players, "player"), n.ID))
 	}
 	if n.Revoked != nil {
 		lines = append(lines, "  it may not join until "+kinds.Moment(n.Revoked.Until)+", by "+n.Revoked.By)
@@ -49,7 +49,7 @@ func nodeLines(n *orrery.Node, now time.Time) []string {
 	}
 	lines = append(lines,
 		fmt.Sprintf("host: %s %s, %s, agent %s", n.HostInfo.OSName, n.HostInfo.OSVersion, n.HostInfo.CPUModel, n.Version),
-		fmt.Sprintf("memory: %s of %s reserved by %s", kinds.Size(n.Reserved.MemoryMB<<20), kinds.Size(n.EffectiveCapacity.MemoryMB<<20), plural(n.InstanceCount, "instance")),
+		fmt.Sprintf("memory: %s of %s reserved by %s", kinds.Size(n.Reserved.MemoryMB<<20), kinds.Size(n.EffectiveCapacity.MemoryMB<<20), output.Counted(n.InstanceCount, "instance")),
 		fmt.Sprintf("cpu: %s of %s reserved", cores(n.Reserved.CPU), cores(n.EffectiveCapacity.CPU)),
 		fmt.Sprintf("disk: %s of %s free, %s reserved", kinds.Size(n.FreeDiskMB<<20), kinds.Size(n.TotalDiskMB<<20), kinds.Size(n.Reserved.DiskMB<<20)),
 	)

@@ -1,6 +1,8 @@
 package diagnosis
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestScoresNameTheLargestPartFirst(t *testing.T) {
 	got := score(map[string]float64{"cpu": 0.1, "memory": 0.4, "ports": 0.1, "total": 0.6})

@@ -145,11 +145,11 @@ func showSimulation(a *app.App, p output.Printer, s *orrery.Simulation) error {
 		}
 	}
 	for _, w := range s.Unfit {
-		if err := a.Linef("\n%s of group %s would wait: %s", plural(w.Instances, "instance"), w.Group, w.Message); err != nil {
+		if err := a.Linef("\n%s of group %s would wait: %s", output.Counted(w.Instances, "instance"), w.Group, w.Message); err != nil {
 			return err
 		}
 		for _, lost := range w.Lost {
-			if err := a.Linef("  %s excludes %s: %s", lost.Filter, plural(lost.Nodes, "node"), lost.Fix); err != nil {
+			if err := a.Linef("  %s excludes %s: %s", lost.Filter, output.Counted(lost.Nodes, "node"), lost.Fix); err != nil {
 				return err
 			}
 		}

@@ -192,7 +192,7 @@ func checkVersions(ctx context.Context, s *subject) (found findings) {
 			}
 		}
 	}
-	maps.DeleteFunc(holders, func(version string, _ []string) bool { return !released(version) })
+	maps.DeleteFunc(holders, func(version string, _ []string) bool { return !app.Released(version) })
 	if len(holders) < 2 {
 		found.add(ok, "", "all versions are the same")
 		return found

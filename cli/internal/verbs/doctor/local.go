@@ -14,9 +14,6 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/local"
 )
 
-// dataDirs are where the data of a standalone usually is.
-var dataDirs = []string{"data", "/var/lib/orrery"}
-
 // findStandalone returns the standalone whose data directory is dir, or in one of the usual places. One that
 // does not run has no process ID. It is nil if there is none.
 func findStandalone(dir string) (*local.Ready, error) {
@@ -26,11 +23,7 @@ func findStandalone(dir string) (*local.Ready, error) {
 		}
 		return found, nil
 	}
-	dirs := dataDirs
-	if dir != "" {
-		dirs = []string{dir}
-	}
-	for _, d := range dirs {
+	for _, d := range local.Dirs(dir) {
 		if info, err := os.Stat(filepath.Join(d, "etcd")); err == nil && info.IsDir() {
 			return &local.Ready{Data: d}, nil
 		}

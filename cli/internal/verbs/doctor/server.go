@@ -150,7 +150,7 @@ func judgeClock(found *findings, whose, other string, ahead time.Duration) {
 func checkVersion(_ context.Context, s *subject) (found findings) {
 	own := app.Version()
 	for _, r := range s.reached {
-		if differ(own, r.version) {
+		if app.VersionsDiffer(own, r.version) {
 			found.add(warn, "install the orrery of version "+r.version, "this program is version %s and %s is %s", own, r.address, r.version)
 		}
 	}
@@ -158,15 +158,6 @@ func checkVersion(_ context.Context, s *subject) (found findings) {
 		found.add(ok, "", "this program is version %s", own)
 	}
 	return found
-}
-
-// differ reports whether two versions are known and differ. Builds without a version do not.
-func differ(a, b string) bool {
-	return released(a) && released(b) && strings.TrimPrefix(a, "v") != strings.TrimPrefix(b, "v")
-}
-
-func released(version string) bool {
-	return version != "" && version != "dev" && version != "devel" && version != "(devel)"
 }
 
 func checkLogin(ctx context.Context, s *subject) (found findings) {

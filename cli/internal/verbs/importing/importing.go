@@ -58,10 +58,7 @@ func importFrom(a *app.App, system importer.System) *cobra.Command {
 
 Without --out it uploads the templates and applies the documents. It asks before, and may be repeated.`,
 		Example: strings.ReplaceAll("orrery import NAME --dry-run\norrery import NAME --out ./fleet", "NAME", system.Name+" "+importArguments[system.Name]),
-		Args:    command.Between(1, 1, system.Argument),
-		Complete: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return nil, cobra.ShellCompDirectiveDefault
-		},
+		Args:    command.Between(1, 1, system.Argument), Complete: command.LocalFiles,
 		Run: func(ctx context.Context, args []string) error { return runImport(ctx, a, system, args[0], o) },
 	})
 	flags := cmd.Flags()

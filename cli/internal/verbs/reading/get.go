@@ -108,11 +108,7 @@ func runGet(ctx context.Context, a *app.App, o getOptions, args []string) error 
 	if len(q.names) == 1 || q.kind.Singleton {
 		return q.printer.Object(q.kind.Columns, q.kind.NameField, rows[0])
 	}
-	if len(rows) == 0 && q.printer.Format.ForPeople() {
-		a.Notef("no %s found", q.kind.Plural)
-		return nil
-	}
-	return q.printer.List(q.kind.Columns, q.kind.NameField, rows)
+	return command.PrintRows(a, q.kind, rows)
 }
 
 func parseQuery(a *app.App, o getOptions, args []string) (*query, error) {

@@ -176,31 +176,12 @@ func rolloutHistory(a *app.App) *cobra.Command {
 		Use: "history [group] NAME", Short: "List the rollouts of a group, newest first",
 		Example: "orrery rollout history lobby",
 		Args:    command.Between(1, 2, "the name of a group"), Complete: command.CompleteTargets(a, "group"),
-		Run: func(ctx context.Context, args []string) error { return runRolloutHistory(ctx, a, args) },
+		Run: func(ctx context.Context, args []string) error {
+			_, name, err := command.One(args, "group")
+			if err != nil {
+				return err
+			}
+			return command.PrintPart(ctx, a, kinds.Get("deployment"), kinds.Get("group"), name, nil)
+		},
 	})
-}
-
-func runRolloutHistory(ctx context.Context, a *app.App, args []string) error {
-	_, name, err := command.One(args, "group")
-	if err != nil {
-		return err
-	}
-	client, err := a.Client()
-	if err != nil {
-		return err
-	}
-	kind := kinds.Get("deployment")
-	rows, err := app.List(ctx, client, kind, name, nil)
-	if err != nil {
-		return command.NotFound(ctx, client, err, "group", name)
-	}
-	printer, err := a.Printer()
-	if err != nil {
-		return err
-	}
-	if len(rows) == 0 && printer.Format.ForPeople() {
-		a.Notef("group %s has no rollout", name)
-		return nil
-	}
-	return printer.List(kind.Columns, kind.NameField, rows)
 }

@@ -228,13 +228,9 @@ func (p *push) show() error {
 
 // printChanges prints differences. An empty list is the sentence none for people.
 func printChanges(a *app.App, changes []filetree.Change, none string) error {
-	var rows []output.Row
-	for _, c := range changes {
-		row, err := app.Row(c)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row)
+	rows, err := app.Rows(changes)
+	if err != nil {
+		return err
 	}
 	printer, err := a.Printer()
 	if err != nil {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -165,25 +167,20 @@ func syncTemplates(ctx context.Context, a *app.App, pattern string, nodes []stri
 		return app.Suggest(ctx, client, err, kinds.Get("template"), "", pattern)
 	}
 	if len(done.Templates) == 0 && pattern != "*" {
-		names, _ := app.Names(ctx, client, kinds.Get("template"), "") // without names the hint is a general one
-		return exit.With(exit.NotFound, fmt.Errorf("there is no template %q", pattern), app.DidYouMean(pattern, names, "orrery get templates lists them"))
+		missing := &orrery.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("there is no template %q", pattern)}
+		return app.Suggest(ctx, client, missing, kinds.Get("template"), "", pattern)
 	}
 	return printSync(a, done)
 }
 
 // printSync prints the result of each node, and fails if a node failed.
 func printSync(a *app.App, done *orrery.TemplateSyncResponse) error {
-	var rows []output.Row
-	failed := false
-	for _, node := range done.Nodes {
-		failed = failed || node.Error != ""
-		row, err := app.Row(node)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row)
+	failed := slices.ContainsFunc(done.Nodes, func(n orrery.NodeSyncResult) bool { return n.Error != "" })
+	rows, err := app.Rows(done.Nodes)
+	if err != nil {
+		return err
 	}
-	err := a.Show(done, done.Pattern, func(output.Printer) error {
+	err = a.Show(done, done.Pattern, func(output.Printer) error {
 		if done.Message != "" {
 			a.Notef("%s", done.Message)
 		}

@@ -1,4 +1,4 @@
-package access
+package app
 
 import "testing"
 
@@ -13,7 +13,7 @@ func TestVersionsDiffer(t *testing.T) {
 		{"(devel)", "1.3.0", false},
 		{"1.2.0", "devel", false},
 	} {
-		if got := differ(c.client, c.server); got != c.want {
+		if got := VersionsDiffer(c.client, c.server); got != c.want {
 			t.Errorf("%s and %s: %v", c.client, c.server, got)
 		}
 	}
