@@ -32,10 +32,13 @@ func (a *App) diffLines(name string, diff []orrery.FieldChange) error {
 func (a *App) ShowGroupDryRun(d *orrery.GroupDryRun) error {
 	defer a.NoteDryRun()
 	return a.Show(d, d.Group, func(output.Printer) error {
-		if err := a.diffLines(d.Group, d.Diff); err != nil {
-			return err
+		effects := groupEffects(d)
+		if len(d.Diff) > 0 || len(effects) == 0 {
+			if err := a.diffLines(d.Group, d.Diff); err != nil {
+				return err
+			}
 		}
-		return a.Lines(groupEffects(d))
+		return a.Lines(effects)
 	})
 }
 
@@ -54,7 +57,11 @@ func groupEffects(d *orrery.GroupDryRun) []string {
 	if len(d.Stop) > 0 {
 		effects = append(effects, "would stop: "+strings.Join(d.Stop, ", "))
 	}
-	return append(effects, Notes(d.Notes)...)
+	effects = append(effects, Notes(d.Notes)...)
+	if d.Message != "" {
+		effects = append(effects, d.Message)
+	}
+	return effects
 }
 
 // Notes returns the notes of an answer as lines.

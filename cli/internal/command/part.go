@@ -57,7 +57,7 @@ func OnObject(ctx context.Context, a *app.App, kind, name string, act func(clien
 
 // DryRunFlag declares --dry-run.
 func DryRunFlag(cmd *cobra.Command, into *bool) {
-	cmd.Flags().BoolVar(into, "dry-run", false, "show what would be done, and do nothing")
+	cmd.Flags().BoolVar(into, "dry-run", false, "show what would happen and change nothing")
 }
 
 // CompleteFirst completes the first argument with names of a kind, and the others as then does; nil

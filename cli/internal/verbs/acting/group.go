@@ -21,7 +21,7 @@ func startGroup(ctx context.Context, r *instanceRun, name string) error {
 		if err != nil {
 			return app.Suggest(ctx, r.client, err, kinds.Get("group"), "", name)
 		}
-		return reportGroupDryRun(r.app, planned)
+		return r.app.ShowGroupDryRun(planned)
 	}
 	answer, err := r.client.StartGroup(ctx, name, body, nil)
 	if err != nil {
@@ -72,30 +72,6 @@ func printStarted(a *app.App, answer *orrery.StartResponse) error {
 		return table(a, kind.Columns, answer.Instances)
 	}
 	return report(a, kind, answer, answer, "")
-}
-
-// reportGroupDryRun prints what a change of a group would start and stop.
-func reportGroupDryRun(a *app.App, planned *orrery.GroupDryRun) error {
-	var lines []string
-	lines = append(lines, fmt.Sprintf("dry run: %s group %s", planned.Action, planned.Group))
-	if len(planned.Start) > 0 {
-		lines = append(lines, "would start: "+strings.Join(planned.Start, ", "))
-	}
-	if len(planned.Stop) > 0 {
-		lines = append(lines, "would stop: "+strings.Join(planned.Stop, ", "))
-	}
-	for _, p := range planned.Placements {
-		if p.Node != "" {
-			lines = append(lines, fmt.Sprintf("%s would run on %s", p.Name, p.Node))
-			continue
-		}
-		lines = append(lines, fmt.Sprintf("%s would wait: %s", p.Name, p.Message))
-	}
-	lines = append(lines, planned.Notes...)
-	if planned.Message != "" {
-		lines = append(lines, planned.Message)
-	}
-	return reportLines(a, kinds.Get("group"), planned, map[string]string{"name": planned.Group}, lines)
 }
 
 // restartGroup replaces the instances of a group one after another.

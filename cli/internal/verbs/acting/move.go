@@ -38,7 +38,7 @@ orrery move survival-1 --cancel`,
 	flags.DurationVar(&o.grace, "grace", time.Minute, "`time` that players have to leave; 0 stops it at once")
 	flags.StringVar(&o.message, "message", "", "why it moves, as a `text`")
 	flags.BoolVar(&o.cancel, "cancel", false, "cancel the move; the instance starts again where it was")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would happen and change nothing")
+	command.DryRunFlag(cmd, &o.dryRun)
 	flags.BoolVar(&o.wait, "wait", false, "wait until the move has ended")
 	command.CompleteFlag(cmd, "to", command.CompleteNames(a, "node"))
 	command.CompleteFlag(cmd, "grace", cobra.NoFileCompletions)

@@ -29,7 +29,7 @@ orrery revoke node-1 --days 30`,
 		Run: func(ctx context.Context, args []string) error { return runRevoke(ctx, a, o, args) },
 	})
 	cmd.Flags().IntVar(&o.days, "days", 0, "`number` of days; 0 is the default of the server")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would happen and change nothing")
+	command.DryRunFlag(cmd, &o.dryRun)
 	command.CompleteFlag(cmd, "days", cobra.NoFileCompletions)
 	return cmd
 }

@@ -39,7 +39,7 @@ orrery create api-token ci --expires 30d`,
 		},
 	})
 	fileFlag(cmd, &files)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would happen and change nothing")
+	command.DryRunFlag(cmd, &dryRun)
 	cmd.AddCommand(createGroup(a))
 	for _, name := range []string{"schedule", "overlay", "network", "quota", "role", "notice", "source"} {
 		cmd.AddCommand(createDocument(a, kinds.Get(name)))
@@ -114,7 +114,7 @@ type createOptions struct {
 // declare adds the flags that all kinds with documents have.
 func (o *createOptions) declare(cmd *cobra.Command, kind *kinds.Kind) {
 	cmd.Flags().StringArrayVar(&o.set, "set", nil, "set a field of the API: `field=value`; repeat it for more")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would happen and change nothing")
+	command.DryRunFlag(cmd, &o.dryRun)
 	command.CompleteFlag(cmd, "set", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var out []string
 		for _, name := range manifest.FieldNames(kind) {

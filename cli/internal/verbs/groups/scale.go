@@ -35,7 +35,7 @@ orrery scale lobby --to 0 --dry-run`,
 	})
 	flags := cmd.Flags()
 	flags.Int64Var(&o.to, "to", 0, "`number` of instances")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would start and stop, and change nothing")
+	command.DryRunFlag(cmd, &o.dryRun)
 	flags.BoolVar(&o.wait, "wait", false, "wait until that many are RUNNING")
 	command.CompleteFlag(cmd, "to", cobra.NoFileCompletions)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

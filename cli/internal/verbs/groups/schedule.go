@@ -59,7 +59,7 @@ orrery schedule run nightly --warn --dry-run`,
 		Run: func(ctx context.Context, args []string) error { return runSchedule(ctx, a, &body, dryRun, args[0]) },
 	})
 	command.OptionalBool(cmd.Flags(), &body.Warn, "warn", "send the warnings first, so that the action waits for them")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the steps, and do none")
+	command.DryRunFlag(cmd, &dryRun)
 	return cmd
 }
 
@@ -165,7 +165,7 @@ func noticeTest(a *app.App) *cobra.Command {
 		Args:    command.Between(1, 1, "the name of a notice"), Complete: command.CompleteNames(a, "notice"),
 		Run: func(ctx context.Context, args []string) error { return runNoticeTest(ctx, a, dryRun, args[0]) },
 	})
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the message, and send none")
+	command.DryRunFlag(cmd, &dryRun)
 	return cmd
 }
 

@@ -60,7 +60,7 @@ orrery allocate --group lobby -o jsonpath='{.port}'`,
 	command.OptionalSeconds(flags, &body.TTLSeconds, "ttl", "when it ends by itself, as a `duration`; otherwise on release")
 	command.OptionalText(flags, &body.Strategy, "strategy", "`strategy`: pack takes the fullest instance with room, spread the emptiest", nil)
 	command.OptionalText(flags, &body.Note, "note", "`text` to keep with it, such as the ID of a match", nil)
-	flags.BoolVar(&dryRun, "dry-run", false, "show which instance it would take, and take none")
+	command.DryRunFlag(cmd, &dryRun)
 	command.CompleteFlag(cmd, "group", command.CompleteNames(a, "group"))
 	command.CompleteFlag(cmd, "strategy", cobra.FixedCompletions([]string{"pack", "spread"}, cobra.ShellCompDirectiveNoFileComp))
 	command.NoCompletions(cmd)
@@ -136,7 +136,7 @@ func release(a *app.App) *cobra.Command {
 		Args:    command.Between(1, -1, "the ID of an allocation"), Complete: command.CompleteNames(a, "allocation"),
 		Run: func(ctx context.Context, ids []string) error { return runRelease(ctx, a, ids, dryRun) },
 	})
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check that they exist, and release none")
+	command.DryRunFlag(cmd, &dryRun)
 	return cmd
 }
 

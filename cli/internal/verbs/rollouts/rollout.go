@@ -49,7 +49,7 @@ orrery rollout start lobby --batch-size 5 --deadline 2m`,
 		},
 	})
 	flags := cmd.Flags()
-	flags.BoolVar(&dryRun, "dry-run", false, "show what would be replaced, and change nothing")
+	command.DryRunFlag(cmd, &dryRun)
 	flags.BoolVar(&wait, "wait", false, "wait until it has ended; fail if it fails")
 	strategyFlags(cmd, &body)
 	return cmd
