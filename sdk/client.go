@@ -307,17 +307,26 @@ func encode(body any) (*Content, error) {
 	}, nil
 }
 
+// codeUnderWay is the code of a refusal that says: the gateway still answers an earlier attempt with the
+// same idempotency key.
+const codeUnderWay = "UNDER_WAY"
+
 // retryable reports whether a request may be sent again after failure. POST carries an idempotency
 // key and GET changes nothing. Other methods are repeated only if the gateway did not act: a
 // repeated DELETE would answer 404, and a repeated If-Match 412.
 func retryable(method string, failure error) bool {
-	if errors.Is(failure, ErrUnavailable) {
+	repeatable := method == http.MethodGet || method == http.MethodHead || method == http.MethodPost
+	var refusal *Error
+	switch {
+	case errors.As(failure, &refusal) && refusal.Code == codeUnderWay:
 		return true
-	}
-	if !errors.Is(failure, ErrUnreachable) {
+	case refusal != nil && (refusal.Status == http.StatusBadGateway || refusal.Status == http.StatusGatewayTimeout):
+		return repeatable // a proxy answered: the gateway may have acted
+	case errors.Is(failure, ErrUnavailable):
+		return true
+	case !errors.Is(failure, ErrUnreachable):
 		return false
-	}
-	if method == http.MethodGet || method == http.MethodHead || method == http.MethodPost {
+	case repeatable:
 		return true
 	}
 	var dial *net.OpError

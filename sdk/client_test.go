@@ -119,6 +119,8 @@ func TestRepetition(t *testing.T) {
 		"GET until the last attempt":  {get, []http.HandlerFunc{answer(502, "")}, defaultAttempts, ErrUnavailable},
 		"POST after a lost answer":    {create, []http.HandlerFunc{lose, ok}, 2, nil},
 		"PUT after a lost answer":     {replace, []http.HandlerFunc{lose, ok}, 1, ErrUnreachable},
+		"POST while it is answered":   {create, []http.HandlerFunc{lose, answer(409, `{"error": {"code": "UNDER_WAY"}}`), ok}, 3, nil},
+		"PUT after 502":               {replace, []http.HandlerFunc{answer(502, ""), ok}, 1, ErrUnavailable},
 		"PUT after 429":               {replace, []http.HandlerFunc{answer(429, "{}"), ok}, 2, nil},
 		"DELETE after a lost answer":  {remove, []http.HandlerFunc{lose, ok}, 1, ErrUnreachable},
 		"a refusal":                   {get, []http.HandlerFunc{answer(404, refusal), ok}, 1, ErrNotFound},
