@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 
 	"charm.land/lipgloss/v2"
 	"github.com/tidwall/gjson"
@@ -73,7 +74,7 @@ func oneLine(text string) string {
 // OneLine returns text without characters that would break a line or steer a terminal.
 func OneLine(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"unicode"
 
 	"github.com/tidwall/gjson"
 )
@@ -11,10 +12,10 @@ import (
 // Clean removes control characters, which could steer a terminal, except line breaks and tabs.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || r >= ' ' && r != 0x7f && (r < 0x80 || r >= 0xa0) {
-			return r
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
 		}
-		return -1
+		return r
 	}, text)
 }
 

@@ -28,7 +28,7 @@ func Deleted() Condition {
 
 // Matches is true once the object has the fields that a filter asks for.
 func Matches(filter output.Filter) Condition {
-	return existing(func(_ context.Context, row output.Row) Step {
+	return Existing(func(_ context.Context, row output.Row) Step {
 		return Step{Done: filter.Matches(row), Text: StateText(row)}
 	})
 }
@@ -36,7 +36,7 @@ func Matches(filter output.Filter) Condition {
 // Running is true once the instance runs. It fails if the instance was stopped for good. An instance that crashed
 // counts as failed if crashIsFinal, or if it is frozen: otherwise its group replaces it under the same name.
 func Running(crashIsFinal bool) Condition {
-	return existing(func(_ context.Context, row output.Row) Step {
+	return Existing(func(_ context.Context, row output.Row) Step {
 		state, reason := gjson.GetBytes(row, "state").String(), gjson.GetBytes(row, "reason").String()
 		desired := gjson.GetBytes(row, "desired").String()
 		switch {
@@ -80,7 +80,7 @@ func Stopped(generation int64) Condition {
 
 // RolloutEnded is true once the deployment is complete. Any other end fails.
 func RolloutEnded() Condition {
-	return existing(func(_ context.Context, row output.Row) Step {
+	return Existing(func(_ context.Context, row output.Row) Step {
 		state := gjson.GetBytes(row, "state").String()
 		text := fmt.Sprintf("%s, %d of %d instances replaced", state, gjson.GetBytes(row, "updatedInstances").Int(), gjson.GetBytes(row, "totalInstances").Int())
 		if message := gjson.GetBytes(row, "message").String(); message != "" {
@@ -100,7 +100,7 @@ func RolloutEnded() Condition {
 
 // Drained is true once the node's drain is complete. It fails if the node is not being drained.
 func Drained() Condition {
-	return existing(func(_ context.Context, row output.Row) Step {
+	return Existing(func(_ context.Context, row output.Row) Step {
 		drain := gjson.GetBytes(row, "drain")
 		id := gjson.GetBytes(row, "id").String()
 		switch {
@@ -122,7 +122,7 @@ func Drained() Condition {
 
 // Online is true once the node's agent is connected and the node takes instances.
 func Online() Condition {
-	return existing(func(_ context.Context, row output.Row) Step {
+	return Existing(func(_ context.Context, row output.Row) Step {
 		return Step{Done: gjson.GetBytes(row, "status").String() == "ONLINE", Text: StateText(row)}
 	})
 }
@@ -130,7 +130,7 @@ func Online() Condition {
 // GroupReady is true once as many instances of the group run as it must have. It fails while the group is paused
 // after crashes or in maintenance, because then nothing starts.
 func GroupReady() Condition {
-	return existing(func(_ context.Context, row output.Row) Step {
+	return Existing(func(_ context.Context, row output.Row) Step {
 		name := gjson.GetBytes(row, "name").String()
 		have, least := gjson.GetBytes(row, "runningInstances").Int(), gjson.GetBytes(row, "minInstances").Int()
 		text := fmt.Sprintf("%d of %d instances run", have, least)
@@ -148,7 +148,7 @@ func GroupReady() Condition {
 
 // Moved is true once the move of an instance is done. Another end fails.
 func Moved(move string) Condition {
-	return existing(func(_ context.Context, row output.Row) Step {
+	return Existing(func(_ context.Context, row output.Row) Step {
 		m := gjson.GetBytes(row, "move")
 		id := gjson.GetBytes(row, "id").String()
 		step := m.Get("step").String()
@@ -171,8 +171,8 @@ func Moved(move string) Condition {
 	})
 }
 
-// existing fails if the object was deleted, and asks the condition otherwise.
-func existing(condition Condition) Condition {
+// Existing fails if the object was deleted, and asks the condition otherwise.
+func Existing(condition Condition) Condition {
 	return func(ctx context.Context, row output.Row) Step {
 		if row == nil {
 			return Step{Err: errDeleted}

@@ -3,6 +3,7 @@ package acting
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -11,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/progress"
+	"github.com/orreryhq/orrery/cli/internal/verbs/rollouts"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
@@ -134,6 +136,8 @@ func runWait(ctx context.Context, a *app.App, o *waitOptions, args []string) err
 		if o.group, err = command.GroupOf(a, kind, o.group); err != nil {
 			return err
 		}
+	case o.group != "":
+		return command.UsageError("leave --group out", "%s do not belong to a group that --group could name", kind.Plural)
 	}
 	client, err := a.Client()
 	if err != nil {
@@ -144,9 +148,11 @@ func runWait(ctx context.Context, a *app.App, o *waitOptions, args []string) err
 		t := progress.Target{Kind: kind, Group: o.group, Name: name, Until: g.until(kind)}
 		switch {
 		case g.name == "rollout" && kind.Name == "group":
-			if t, err = latestRollout(ctx, client, kind, t); err != nil {
+			revision, err := rollouts.Newest(ctx, client, name)
+			if err != nil {
 				return err
 			}
+			t.Kind, t.Group, t.Name = kinds.Get("deployment"), name, strconv.FormatInt(revision, 10)
 		case kind.Name == "instance" && (g.name == "running" || g.name == "ready"):
 			t.Until, t.Related = unlessPaused(client, t.Until), isCrashLoop
 		}
@@ -194,19 +200,6 @@ func goalOf(kind *kinds.Kind, text string) (goal, error) {
 		return goal{}, exit.With(exit.Usage, err, hint)
 	}
 	return goal{name: text, done: "has " + text, until: func(*kinds.Kind) progress.Condition { return progress.Matches(filter) }}, nil
-}
-
-// latestRollout returns the latest deployment of a group, which replaces the group as the target.
-func latestRollout(ctx context.Context, client *orrery.Client, kind *kinds.Kind, t progress.Target) (progress.Target, error) {
-	group := t.Name
-	page, err := client.ListDeployments(ctx, group, &orrery.ListDeploymentsParams{PageSize: 1})
-	if err != nil {
-		return progress.Target{}, app.Suggest(ctx, client, err, kind, "", group)
-	}
-	if len(page.Data) == 0 {
-		return progress.Target{}, exit.With(exit.NotFound, fmt.Errorf("group %s has no deployment", group), "orrery restart group "+group+" begins one")
-	}
-	return progress.Target{Kind: kinds.Get("deployment"), Group: group, Name: fmt.Sprint(page.Data[0].Revision), Until: t.Until}, nil
 }
 
 // waitAndPrint waits and prints a sentence for each object, or the objects for programs.

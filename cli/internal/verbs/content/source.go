@@ -96,7 +96,7 @@ func syncSource(ctx context.Context, a *app.App, client *orrery.Client, o syncOp
 		return a.Say(done, name, "source %s is being synchronized", name)
 	}
 	row, err := progress.One(ctx, a, client, progress.Options{
-		Targets: []progress.Target{{Kind: kinds.Get("source"), Name: name, Until: synchronized}}, Goal: "synchronized",
+		Targets: []progress.Target{{Kind: kinds.Get("source"), Name: name, Until: progress.Existing(synchronized)}}, Goal: "synchronized",
 		Afterwards: "the synchronization continues on the server", Refresh: sourceRefresh,
 	})
 	if err != nil {

@@ -86,7 +86,7 @@ func waitForNumber(ctx context.Context, a *app.App, client *orrery.Client, name 
 	_, err := progress.One(ctx, a, client, progress.Options{
 		Targets: []progress.Target{{
 			Kind: kinds.Get("group"), Name: name,
-			Until: func(_ context.Context, row output.Row) progress.Step { return hasNumber(name, want, row) },
+			Until: progress.Existing(func(_ context.Context, row output.Row) progress.Step { return hasNumber(name, want, row) }),
 		}},
 		Goal:       "scaled",
 		Afterwards: "the group is scaled and Orrery continues by itself; orrery explain group " + name + " says what holds it back",
@@ -104,8 +104,6 @@ func hasNumber(name string, want int64, row output.Row) progress.Step {
 	}
 	hint := ""
 	switch {
-	case row == nil:
-		return progress.Step{Err: exit.With(exit.NotFound, fmt.Errorf("group %s was deleted", name), "")}
 	case running == want:
 		return progress.Step{Done: true}
 	case running > want:

@@ -161,6 +161,11 @@ func newest(ctx context.Context, client *orrery.Client, group string, revision i
 	if revision != 0 {
 		return revision, nil
 	}
+	return Newest(ctx, client, group)
+}
+
+// Newest returns the revision of the newest rollout of a group.
+func Newest(ctx context.Context, client *orrery.Client, group string) (int64, error) {
 	page, err := client.ListDeployments(ctx, group, &orrery.ListDeploymentsParams{PageSize: 1})
 	if err != nil {
 		return 0, command.NotFound(ctx, client, err, "group", group)
