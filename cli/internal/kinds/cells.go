@@ -32,7 +32,8 @@ func mebibytes(f gjson.Result) string {
 	return Size(f.Int() << 20)
 }
 
-func bytes(f gjson.Result) string { return Size(f.Int()) }
+// SizeCell shows a number of bytes with a unit.
+func SizeCell(f gjson.Result) string { return Size(f.Int()) }
 
 // Size returns a number of bytes with a unit.
 func Size(n int64) string {
@@ -65,8 +66,8 @@ func milliseconds(f gjson.Result) string {
 	return Duration(time.Duration(f.Int()) * time.Millisecond)
 }
 
-// age shows how long ago a time was.
-func age(f gjson.Result) string {
+// AgeCell shows how long ago a time was.
+func AgeCell(f gjson.Result) string {
 	at, err := time.Parse(time.RFC3339, f.String())
 	if err != nil {
 		return ""
@@ -89,8 +90,8 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// moment shows a time in the local zone.
-func moment(f gjson.Result) string {
+// MomentCell shows a time in the local zone.
+func MomentCell(f gjson.Result) string {
 	at, err := time.Parse(time.RFC3339, f.String())
 	if err != nil || at.IsZero() {
 		return ""
@@ -116,13 +117,6 @@ func list(f gjson.Result) string {
 	}
 	return strings.Join(parts, ",")
 }
-
-// MomentCell and AgeCell are the moment and the age of a time, for columns outside the table of kinds.
-func MomentCell(f gjson.Result) string { return moment(f) }
-func AgeCell(f gjson.Result) string    { return age(f) }
-
-// SizeCell shows a number of bytes with a unit.
-func SizeCell(f gjson.Result) string { return bytes(f) }
 
 // VersionLength is how much of the digest of a version names it to the server.
 const VersionLength = 16
