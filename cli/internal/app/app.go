@@ -32,6 +32,8 @@ type App struct {
 	Flags Flags
 	// Interactive says that a person sits in front of In and Err.
 	Interactive bool
+	// Interrupted is closed by Ctrl-C; nil if that cannot happen.
+	Interrupted <-chan struct{}
 	// Width and Height are those of the terminal of Out; 0 if it is not a terminal.
 	Width, Height int
 

@@ -3,6 +3,7 @@ package app
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -56,8 +57,38 @@ func (a *App) AskSecret(question, flag string) (string, error) {
 		line, err := a.readLine()
 		return strings.TrimRight(line, "\r\n"), err
 	}
-	secret, err := term.ReadPassword(int(in.Fd()))
-	return string(secret), err
+	shown, err := term.GetState(int(in.Fd()))
+	if err != nil {
+		return "", err
+	}
+	secret, err := a.interruptible(func() (string, error) {
+		secret, err := term.ReadPassword(int(in.Fd()))
+		return string(secret), err
+	})
+	if errors.Is(err, context.Canceled) {
+		err = errors.Join(err, term.Restore(int(in.Fd()), shown))
+	}
+	return secret, err
+}
+
+// interruptible returns what read returns, or context.Canceled after Ctrl-C. Then the read, which nothing can cancel,
+// ends with the program.
+func (a *App) interruptible(read func() (string, error)) (string, error) {
+	type result struct {
+		text string
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := read()
+		done <- result{text, err}
+	}()
+	select {
+	case r := <-done:
+		return r.text, r.err
+	case <-a.Interrupted:
+		return "", context.Canceled
+	}
 }
 
 func (a *App) mayAsk(question, flag string) error {
@@ -72,7 +103,10 @@ func (a *App) readLine() (string, error) {
 	if a.lines == nil {
 		a.lines = bufio.NewReader(a.In)
 	}
-	line, err := a.lines.ReadString('\n')
+	line, err := a.interruptible(func() (string, error) { return a.lines.ReadString('\n') })
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintln(a.Err)
+	}
 	if errors.Is(err, io.EOF) && line != "" {
 		err = nil
 	}

@@ -105,6 +105,7 @@ orrery logs lobby-1 -f`,
 
 // Run runs the command in args and returns the exit code. It prints the error.
 func Run(ctx context.Context, a *app.App, args []string) int {
+	a.Interrupted = ctx.Done()
 	cmd := New(a)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
