@@ -3,6 +3,7 @@ package root_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +29,12 @@ func TestMain(m *testing.M) {
 		err = os.Chdir(dir)
 	}
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	// The tests mostly wait between attempts, so many of them run at once.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "32"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
