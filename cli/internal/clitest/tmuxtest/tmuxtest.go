@@ -104,6 +104,18 @@ func (term *Terminal) WaitFor(text string, without ...string) string {
 	}
 }
 
+// WaitForExit waits until the program has ended.
+func (term *Terminal) WaitForExit() {
+	term.t.Helper()
+	deadline := time.Now().Add(patience)
+	for strings.TrimSpace(term.tmux("list-panes", "-F", "#{pane_dead}")) != "1" {
+		if time.Now().After(deadline) {
+			term.t.Fatalf("the program has not ended:\n%s", term.Screen())
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
 func containsAny(text string, parts []string) bool {
 	for _, part := range parts {
 		if strings.Contains(text, part) {

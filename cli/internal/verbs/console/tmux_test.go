@@ -38,7 +38,7 @@ func TestAttachInATerminal(t *testing.T) {
 		term.Press("Enter")
 	}
 	term.Press("~.", "Enter")
-	term.WaitFor("Pane is dead")
+	term.WaitForExit()
 	content, err := os.ReadFile(filepath.Join(dir, "orrery", "history", "lobby@test"))
 	if err != nil || string(content) != "say hello\n" {
 		t.Errorf("the history is %q, %v", content, err)

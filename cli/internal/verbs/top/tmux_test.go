@@ -82,5 +82,5 @@ func TestTopInATerminal(t *testing.T) {
 	term.Press("1")
 	screen("nodes", "STATUS")
 	term.Press("q")
-	term.WaitFor("Pane is dead")
+	term.WaitForExit()
 }
