@@ -10,9 +10,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/clitest"
 	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/root"
@@ -43,12 +43,13 @@ func newTerminal(t *testing.T) *terminal {
 	return term
 }
 
+func TestMain(m *testing.M) { clitest.Main(m) }
+
 var temporary = regexp.MustCompile(`/\S*orrery-edit-\d+|127\.0\.0\.1:\d+`)
 
 // run runs a command and returns its exit code.
 func (term *terminal) run(args ...string) int {
 	term.t.Helper()
-	time.Local = time.UTC
 	var out, errs bytes.Buffer
 	a := &app.App{
 		In: strings.NewReader(term.stdin), Out: &out, Err: &errs, Env: func(name string) string { return term.env[name] },
