@@ -23,6 +23,7 @@ func TestCommandsPrintWhatTheyDid(t *testing.T) {
 		{Args: `scale arena`},
 		{Args: `scale arena --to -1`},
 		{Args: `scale --to 1`},
+		{Args: `scale`},
 		{Args: `scale arena b --to 1`},
 		{Args: `maintenance on --message soon --dry-run`},
 		{Args: `maintenance on --message soon --bypass Al`},

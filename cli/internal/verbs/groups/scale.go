@@ -31,8 +31,9 @@ as soon as they have no players.`,
 		Example: `orrery scale lobby --to 3
 orrery scale lobby --to 3 --wait
 orrery scale lobby --to 0 --dry-run`,
-		Args: command.Between(1, 2, "the name of a group"), Complete: command.CompleteTargets(a, "group"),
+		Complete: command.CompleteTargets(a, "group"),
 	})
+	cmd.Args = command.Between(1, 2, "the name of a group") // here, because New ignores it without Run
 	flags := cmd.Flags()
 	flags.Int64Var(&o.to, "to", 0, "`number` of instances")
 	command.DryRunFlag(cmd, &o.dryRun)
