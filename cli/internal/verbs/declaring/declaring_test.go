@@ -329,3 +329,38 @@ func TestInitGame(t *testing.T) {
 		t.Error("a second init overwrote files")
 	}
 }
+
+func TestEditKeepsWhatAConflictHeldBack(t *testing.T) {
+	for _, c := range []struct {
+		name, second string
+		want         int
+		min          string
+	}{
+		{"the text is left as it is", "", exit.Conflict, "9"},
+		{"the question is removed", `sed -i '/remove this line/d' "$1"`, exit.OK, "2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			term := newTerminal(t)
+			term.write("lobby.yaml", lobby)
+			term.run("apply", "-f", "lobby.yaml")
+			term.interactive = true
+			term.write("editor", "#!/bin/sh\nif [ -f seen ]; then "+c.second+"\nexit; fi\ntouch seen\nsed -i 's/^minInstances: .*/minInstances: 2/' \"$1\"\n")
+			term.env["EDITOR"] = "./editor"
+			changed := false
+			term.server.before = func(r *http.Request) {
+				if r.Method == http.MethodPatch && !changed {
+					changed = true
+					term.server.change("group/lobby", "bob", "group.update", `{"minInstances": 9}`)
+				}
+			}
+			if code := term.run("edit", "group", "lobby"); code != c.want {
+				t.Errorf("it ends with %d, want %d", code, c.want)
+			}
+			before := term.script.Len()
+			term.run("get", "group", "lobby", "-o", "jsonpath={.minInstances}")
+			if got := term.script.String()[before:]; !strings.Contains(got, "\n"+c.min+"\n") {
+				t.Errorf("minInstances: %q, want %s", got, c.min)
+			}
+		})
+	}
+}

@@ -42,6 +42,8 @@ type editing struct {
 	text     []byte
 	// failure is why the last text could not be applied.
 	failure error
+	// merged says that text has the changes of another writer too, and that nobody accepted it yet.
+	merged bool
 }
 
 func runEdit(ctx context.Context, a *app.App, args []string) error {
@@ -87,13 +89,16 @@ func (e *editing) round(ctx context.Context) (bool, error) {
 	}
 	text := withoutComments(edited)
 	same := bytes.Equal(bytes.TrimSpace(text), bytes.TrimSpace(withoutComments(e.text)))
+	if e.merged && !bytes.Equal(edited, shown) {
+		same = false // the user took out the line that asks
+	}
 	switch {
 	case same && e.failure != nil:
 		return false, e.giveUp(e.failure)
 	case same || len(bytes.TrimSpace(text)) == 0:
 		return false, e.app.Say(e.base.Fields, e.Name, "%s not changed", e.Ref)
 	}
-	e.text, e.comments, e.failure = text, nil, nil
+	e.text, e.comments, e.failure, e.merged = text, nil, nil, false
 	values, err := e.parse(text)
 	if err != nil {
 		return true, e.reopen(err)
@@ -194,7 +199,7 @@ func (e *editing) rebase(ctx context.Context, patch objects.Fields) (bool, error
 	for _, change := range objects.Changes(before, mine) {
 		yours[change.Field] = output.Change("you", change.From, change.To)
 	}
-	e.comments = []string{"Somebody changed it meanwhile. The text below has both changes; save something to apply it:"}
+	e.comments = []string{"Somebody changed it meanwhile, and the text below has both changes. To apply it as it is, remove this line:"}
 	for _, change := range objects.Changes(before, now) {
 		line := "  " + output.Change(change.Field, change.From, change.To)
 		if w := e.WriterOf(ctx, e.Ref, live, change.Field); w.By != "" {
@@ -209,6 +214,7 @@ func (e *editing) rebase(ctx context.Context, patch objects.Fields) (bool, error
 	if err != nil {
 		return false, e.giveUp(err)
 	}
-	e.base, e.text = live, text
+	e.base, e.text, e.merged = live, text, true
+	e.failure = exit.With(exit.Conflict, fmt.Errorf("%s was not changed: somebody else changed it meanwhile", e.Ref), "edit it again: orrery edit "+e.Kind.Name+" "+e.Name)
 	return true, nil
 }
