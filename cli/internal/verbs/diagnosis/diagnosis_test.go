@@ -15,6 +15,8 @@ func TestCommandsPrintWhatTheyDid(t *testing.T) {
 		{Args: `problems group`},
 		{Args: `problems nodes`},
 		{Args: `problems lobby`},
+		{Args: `problems arena`},
+		{Args: `problems aren`},
 		{Args: `problems -o json`},
 		{Args: `problems -o csv`},
 		{Args: `explain arena-1`},

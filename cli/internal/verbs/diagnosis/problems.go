@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	orrery "github.com/orreryhq/orrery/sdk"
@@ -52,6 +53,9 @@ func runProblems(ctx context.Context, a *app.App, watch bool, args []string) err
 		return err
 	}
 	rows, err := listProblems(ctx, client, args)
+	if err == nil && len(rows) == 0 && len(args) > 0 {
+		err = unknownName(ctx, client, args[0])
+	}
 	if err != nil {
 		return err
 	}
@@ -84,6 +88,26 @@ func listProblems(ctx context.Context, client *orrery.Client, args []string) ([]
 	return slices.DeleteFunc(rows, func(row output.Row) bool {
 		return gjson.GetBytes(row, "kind").String() != wanted && gjson.GetBytes(row, "name").String() != wanted
 	}), nil
+}
+
+// unknownName returns an error if a name without problems is neither a kind nor that of an object, so that nobody who
+// mistypes it reads that nothing is wrong. It returns nil if the user may not see enough to tell.
+func unknownName(ctx context.Context, client *orrery.Client, name string) error {
+	if kind := kinds.Find(name); kind != nil || slices.Contains(problemKinds, name) {
+		return nil
+	}
+	for _, kind := range []string{"group", "node", "instance", "source", "notice"} {
+		_, _, err := app.Get(ctx, client, kinds.Get(kind), "", name)
+		if !errors.Is(err, orrery.ErrNotFound) {
+			return nil // it exists, or nobody can tell
+		}
+	}
+	groups, err := app.Names(ctx, client, kinds.Get("group"), "")
+	if err != nil {
+		return err
+	}
+	err = fmt.Errorf("no problem is about %q, and there is no group, node, instance, source or notice of that name", name)
+	return exit.With(exit.NotFound, err, app.DidYouMean(name, groups, "orrery problems lists all problems"))
 }
 
 func printProblem(a *app.App, style output.Style, row output.Row) error {
