@@ -168,6 +168,15 @@ func notFound(kind *kinds.Kind, name string, names []string) error {
 	return exit.With(exit.NotFound, err, DidYouMean(name, names, fmt.Sprintf("orrery get %s lists them", kind.Plural)))
 }
 
+// Missing returns an error if there is no object of that name, and nil if there is one or nobody can tell.
+func Missing(ctx context.Context, client *orrery.Client, kind *kinds.Kind, name string) error {
+	names, err := Names(ctx, client, kind, "")
+	if err != nil || slices.Contains(names, name) {
+		return nil
+	}
+	return notFound(kind, name, names)
+}
+
 // Delete deletes one object and returns what the server answered; nil if it answered nothing. query may be nil. If the
 // name does not exist, the error names similar ones.
 func Delete(ctx context.Context, client *orrery.Client, kind *kinds.Kind, name string, query url.Values) (output.Row, error) {

@@ -1,8 +1,10 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -210,4 +212,25 @@ func BulkError(ok bool, detail *orrery.ErrorDetail, message string) error {
 		return errors.New(message)
 	}
 	return &orrery.Error{Status: int(detail.Status), Code: detail.Code, Message: strings.TrimSuffix(detail.Message, ".")}
+}
+
+// Missing turns the refusal of a request for selected objects into one that names what does not exist. Other errors stay
+// as they are.
+func (s *Selection) Missing(ctx context.Context, client *orrery.Client, err error) error {
+	var refusal *orrery.Error
+	if !errors.As(err, &refusal) || refusal.Status != http.StatusUnprocessableEntity {
+		return err
+	}
+	for _, group := range s.Groups {
+		if missing := app.Missing(ctx, client, kinds.Get("group"), group); missing != nil {
+			return missing
+		}
+	}
+	if s.Node == "" {
+		return err
+	}
+	if missing := app.Missing(ctx, client, kinds.Get("node"), s.Node); missing != nil {
+		return missing
+	}
+	return err
 }

@@ -164,7 +164,7 @@ func (r *instanceRun) bulk(ctx context.Context) error {
 	}
 	answer, err := r.client.UpdateInstancesInBulk(ctx, request, &orrery.UpdateInstancesInBulkParams{Parallel: s.Parallel})
 	if err != nil {
-		return unfinished(ctx, err)
+		return s.Missing(ctx, r.client, unfinished(ctx, err))
 	}
 	failed, err := reportBulk(r.app, answer, r.verb.doing)
 	if err != nil {
@@ -199,7 +199,7 @@ func (r *instanceRun) plan(ctx context.Context, request *orrery.BulkInstancesReq
 	}
 	planned, err := r.client.UpdateInstancesInBulkDryRun(ctx, request, &orrery.UpdateInstancesInBulkParams{Parallel: s.Parallel})
 	if err != nil {
-		return nil, false, err
+		return nil, false, s.Missing(ctx, r.client, err)
 	}
 	if len(planned.Data) == 0 {
 		r.app.Notef("no instance to %s", r.verb.name)
@@ -288,7 +288,7 @@ func (r *instanceRun) selected(ctx context.Context) ([]orrery.BulkInstanceResult
 	}
 	planned, err := r.client.UpdateInstancesInBulkDryRun(ctx, s.Instances(notEnded), &orrery.UpdateInstancesInBulkParams{Parallel: s.Parallel})
 	if err != nil {
-		return nil, err
+		return nil, s.Missing(ctx, r.client, err)
 	}
 	if !s.ByFlags() || r.verb.selects == nil {
 		return planned.Data, nil

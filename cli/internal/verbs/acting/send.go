@@ -124,7 +124,7 @@ func sendMany(ctx context.Context, a *app.App, client *orrery.Client, o *sendOpt
 	}
 	answer, err := client.UpdateInstancesInBulk(ctx, request, &orrery.UpdateInstancesInBulkParams{Parallel: o.selection.Parallel})
 	if err != nil {
-		return unfinished(ctx, err)
+		return o.selection.Missing(ctx, client, unfinished(ctx, err))
 	}
 	failed, err := reportBulk(a, answer, r.verb.doing)
 	if err != nil {

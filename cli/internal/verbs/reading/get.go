@@ -116,6 +116,9 @@ func parseQuery(a *app.App, o getOptions, args []string) (*query, error) {
 	if err != nil {
 		return nil, err
 	}
+	if flag := selects(kind, o); len(names) > 0 && flag != "" {
+		return nil, command.UsageError("leave out one of them", "names and %s cannot be combined", flag)
+	}
 	q := &query{kind: kind, names: names, group: o.group, sortBy: o.sortBy}
 	if q.printer, err = a.Printer(); err != nil {
 		return nil, err
@@ -133,6 +136,21 @@ func parseQuery(a *app.App, o getOptions, args []string) (*query, error) {
 	}
 	q.params, err = params(kind, o)
 	return q, err
+}
+
+// selects returns a flag of o that selects objects from a list, empty without one.
+func selects(kind *kinds.Kind, o getOptions) string {
+	switch {
+	case o.filter != "":
+		return "--filter"
+	case o.group != "" && !kind.InGroup():
+		return "--group"
+	case o.node != "":
+		return "--node"
+	case o.state != "":
+		return "--state"
+	}
+	return ""
 }
 
 // params returns the query parameters of flags that the list of the kind has.
@@ -172,6 +190,9 @@ func (q *query) rows(ctx context.Context, client *orrery.Client) ([]output.Row, 
 
 func (q *query) list(ctx context.Context, client *orrery.Client) ([]output.Row, error) {
 	all, err := app.List(ctx, client, q.kind, q.group, q.params)
+	if err == nil && len(all) == 0 {
+		err = q.missing(ctx, client)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -182,4 +203,16 @@ func (q *query) list(ctx context.Context, client *orrery.Client) ([]output.Row, 
 		}
 	}
 	return rows, output.Sort(rows, q.sortBy, nil)
+}
+
+// missing returns an error if the list is empty because there is no such group or node.
+func (q *query) missing(ctx context.Context, client *orrery.Client) error {
+	for _, flag := range []string{"group", "node"} {
+		if name := q.params.Get(flag); name != "" {
+			if err := app.Missing(ctx, client, kinds.Get(flag), name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

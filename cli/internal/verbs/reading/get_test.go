@@ -1,0 +1,46 @@
+package reading_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/orreryhq/orrery/cli/internal/clitest"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/verbs/reading"
+)
+
+func TestGetNamesWhatCannotBeFound(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/groups":
+			fmt.Fprint(w, `{"data":[{"name":"lobby"}],"total":1}`)
+		case "/api/v1/nodes":
+			fmt.Fprint(w, `{"data":[{"id":"node-1"}],"total":1}`)
+		case "/api/v1/instances":
+			fmt.Fprint(w, `{"data":[],"total":0}`)
+		default:
+			fmt.Fprint(w, `{"id":"lobby-1"}`)
+		}
+	}))
+	defer server.Close()
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"get instances --group lobby", exit.OK, "no instances found"},
+		{"get instances --group lobbi", exit.NotFound, "did you mean lobby?"},
+		{"get instances --node node-2", exit.NotFound, "did you mean node-1?"},
+		{"get instances lobby-1 --filter state=FAILED", exit.Usage, "names and --filter cannot be combined"},
+		{"get instances lobby-1 --node node-2", exit.Usage, "names and --node cannot be combined"},
+		{"get instances lobby-1", exit.OK, ""},
+	} {
+		got := clitest.Run(t, reading.Commands, server.URL, "", strings.Fields(c.args)...)
+		if got.Code != c.code || !strings.Contains(got.Err, c.says) {
+			t.Errorf("%s: %s; want code %d and %q", c.args, got, c.code, c.says)
+		}
+	}
+}
