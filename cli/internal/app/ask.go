@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/output"
 	"golang.org/x/term"
 )
 
@@ -20,7 +21,7 @@ func (a *App) Confirm(question, flag string) error {
 	if err := a.mayAsk(question, flag); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Err, "%s [y/N] ", question)
+	fmt.Fprintf(a.Err, "%s [y/N] ", output.Clean(question))
 	answer, err := a.readLine()
 	if err != nil {
 		return err
@@ -40,7 +41,7 @@ func (a *App) Ask(question, fallback, flag string) (string, error) {
 	if fallback != "" {
 		question += " [" + fallback + "]"
 	}
-	fmt.Fprintf(a.Err, "%s: ", question)
+	fmt.Fprintf(a.Err, "%s: ", output.Clean(question))
 	answer, err := a.readLine()
 	return cmp.Or(strings.TrimSpace(answer), fallback), err
 }
@@ -50,7 +51,7 @@ func (a *App) AskSecret(question, flag string) (string, error) {
 	if err := a.mayAsk(question, flag); err != nil {
 		return "", err
 	}
-	fmt.Fprintf(a.Err, "%s: ", question)
+	fmt.Fprintf(a.Err, "%s: ", output.Clean(question))
 	defer fmt.Fprintln(a.Err)
 	in, ok := a.In.(*os.File)
 	if !ok {

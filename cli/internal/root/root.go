@@ -122,9 +122,16 @@ func Run(ctx context.Context, a *app.App, args []string) int {
 	if code == exit.TimedOut && a.Flags.Timeout > 0 && errors.Is(err, context.DeadlineExceeded) {
 		err = exit.With(exit.TimedOut, fmt.Errorf("not finished within --timeout %s", a.Flags.Timeout), exit.HintOf(err))
 	}
-	a.Notef("orrery: %v", err)
-	if hint := exit.HintOf(err); hint != "" {
-		a.Notef("  %s", hint)
+	text, hint := err.Error(), exit.HintOf(err)
+	if strange := output.WithoutRequests(text); strange != text {
+		text = strange
+		if hint == "" {
+			hint = "check that an Orrery gateway answers there: orrery context list shows the servers you know"
+		}
+	}
+	a.Notef("orrery: %s", output.Commands(text))
+	if hint != "" {
+		a.Notef("  %s", output.Commands(hint))
 	}
 	return code
 }
