@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -50,7 +51,7 @@ func runUp(ctx context.Context, a *app.App, data string, demo bool, flags []stri
 		return err
 	}
 	if pid != 0 {
-		return alreadyUp(a, dir, pid)
+		return alreadyUp(ctx, a, dir, pid)
 	}
 	args, err := local.Command(dir, demo, flags)
 	if err != nil {
@@ -83,8 +84,9 @@ func runUp(ctx context.Context, a *app.App, data string, demo bool, flags []stri
 	return afterUp(ctx, a, dir, ready)
 }
 
-// alreadyUp says that a standalone runs. It is no error: what up is for is true.
-func alreadyUp(a *app.App, dir string, pid int) error {
+// alreadyUp says that a standalone runs, and logs in unless the user is logged in there. It is no error: what up is for
+// is true.
+func alreadyUp(ctx context.Context, a *app.App, dir string, pid int) error {
 	ready, err := local.ReadReady(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return exit.With(exit.Conflict, fmt.Errorf("process %d uses the data directory %s, but is not ready", pid, dir), "wait until it is ready or has ended; orrery down stops it")
@@ -92,7 +94,21 @@ func alreadyUp(a *app.App, dir string, pid int) error {
 	if err != nil {
 		return err
 	}
-	return a.Say(ready, ready.API, "Orrery runs already at %s, as process %d", ready.API, pid)
+	if err := a.Say(ready, ready.API, "Orrery runs already at %s, as process %d", ready.API, pid); err != nil {
+		return err
+	}
+	if target, err := a.Target(); err == nil && target.Context != "" && slices.Contains(target.Servers, ready.API) {
+		return nil
+	}
+	if _, err := os.Stat(ready.PasswordFile); err != nil {
+		a.Notef("it is not the current server: orrery login --data %s", dir)
+		return nil
+	}
+	if err := runLogin(ctx, a, loginOptions{data: dir, quiet: true}, nil); err != nil {
+		return exit.Explain(err, fmt.Sprintf("Orrery runs at %s, but the login failed", ready.API))
+	}
+	a.Notef("logged in to %s", ready.API)
+	return nil
 }
 
 // afterUp logs in and says what to do next.

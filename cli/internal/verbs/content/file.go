@@ -199,7 +199,7 @@ func wholeFile(ctx context.Context, client *orrery.Client, instance, file string
 // sayChanged prints what was done to a file, and warns if a template will replace it.
 func sayChanged(a *app.App, done *orrery.InstanceFileResponse, instance, format string, args ...any) error {
 	if done.ReplacedAtNextStart {
-		a.Notef("a template has %s too and replaces it when %s starts again", done.Path, instance)
+		a.Notef("if a template has %s, that of the template replaces it when %s starts again", done.Path, instance)
 	}
 	if done.DryRun {
 		format = "dry run: " + format
