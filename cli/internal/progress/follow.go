@@ -117,6 +117,7 @@ type follower struct {
 	mu      sync.Mutex
 	names   []string     // under mu: the names in events
 	changed map[int]bool // under mu: targets to read again
+	lost    error        // under mu: why there are no events now
 }
 
 func (f *follower) run(ctx context.Context) error {
@@ -166,13 +167,16 @@ func (f *follower) listen(ctx context.Context) error {
 	connected, failures := false, 0
 	options := orrery.EventsOptions{
 		Group:     f.group(),
-		OnConnect: func() { connected = true; f.markAll() },
+		OnConnect: func() { connected = true; f.setLost(nil); f.markAll() },
 		OnReconnect: func(err error) {
 			var refusal *orrery.Error
 			failures++
 			if !connected && (failures >= firstAttempts || errors.As(err, &refusal) && refusal.RetryAfter > 0) {
 				unreachable = err
 				cancel()
+			}
+			if connected {
+				f.setLost(err)
 			}
 		},
 	}
@@ -219,6 +223,14 @@ func (f *follower) markAll() {
 	for i := range f.options.Targets {
 		f.changed[i] = true
 	}
+	f.signal()
+}
+
+// setLost notes that there are no events until the server is reached again; nil ends that.
+func (f *follower) setLost(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lost = err
 	f.signal()
 }
 
@@ -346,7 +358,16 @@ func (f *follower) rename(i int, name string) {
 }
 
 // show shows how far the targets are.
-func (f *follower) show() { f.line.Show(f.summary()) }
+func (f *follower) show() {
+	f.mu.Lock()
+	lost := f.lost
+	f.mu.Unlock()
+	if lost == nil {
+		f.line.Show(f.summary())
+		return
+	}
+	f.line.Show("connection lost; it is tried again: " + lost.Error())
+}
 
 // summary describes the targets that are not finished.
 func (f *follower) summary() string {
@@ -375,6 +396,11 @@ func (f *follower) explain(ctx context.Context, err error) error {
 	hint := "nothing was read yet"
 	if last := f.summary(); last != "" {
 		hint = "the last state: " + last
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lost != nil {
+		hint += ", before the connection was lost"
 	}
 	if f.options.Afterwards != "" {
 		hint += "; " + f.options.Afterwards

@@ -160,3 +160,36 @@ func TestGivesUpIfTheServerRefusesEvents(t *testing.T) {
 		}
 	}
 }
+
+// writerFunc is an io.Writer.
+type writerFunc func(string)
+
+func (f writerFunc) Write(b []byte) (int, error) { f(string(b)); return len(b), nil }
+
+func TestSaysThatTheConnectionIsLost(t *testing.T) {
+	s := newServer(t, row("STARTING", ""))
+	ctx, cancel := context.WithCancel(bounded(t))
+	defer cancel()
+	said := ""
+	a := &app.App{Env: func(string) string { return "" }, Err: writerFunc(func(text string) {
+		if strings.Contains(text, "connection lost") {
+			said = text
+			cancel()
+		}
+	})}
+	client, err := orrery.New(orrery.Config{Addresses: []string{s.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = progress.One(ctx, a, client, progress.Options{
+		Targets: []progress.Target{{Kind: kinds.Get("instance"), Name: "lobby-1", Until: func(context.Context, output.Row) progress.Step {
+			_ = s.Listener.Close()
+			s.CloseClientConnections()
+			return progress.Step{Text: "STARTING"}
+		}}},
+		Goal: "running",
+	})
+	if said == "" || !strings.Contains(exit.HintOf(err), "before the connection was lost") {
+		t.Errorf("it said %q, and ended with %v, hint %q", said, err, exit.HintOf(err))
+	}
+}

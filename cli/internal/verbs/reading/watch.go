@@ -14,8 +14,15 @@ import (
 // watch prints the objects of a query, and then each one that an event is about. It reads the objects
 // after the stream has begun, so that no change is missed between the two.
 func watch(ctx context.Context, a *app.App, client *orrery.Client, q *query) error {
+	lost := false // both functions are called by one goroutine
 	events, stop, err := app.Watch(ctx, client, orrery.EventsOptions{
-		OnReconnect: func(err error) { a.Notef("connection lost: %v; reconnecting", err) },
+		OnConnect: func() { lost = false },
+		OnReconnect: func(err error) {
+			if !lost {
+				a.Notef("connection lost: %v; reconnecting", err)
+			}
+			lost = true
+		},
 	})
 	if err != nil {
 		return err
