@@ -168,7 +168,7 @@ func notFound(kind *kinds.Kind, name string, names []string) error {
 	return exit.With(exit.NotFound, err, DidYouMean(name, names, fmt.Sprintf("orrery get %s lists them", kind.Plural)))
 }
 
-// Missing returns an error if there is no object of that name, and nil if there is one or nobody can tell.
+// Missing returns an error if there is no object of that name, and nil if there is one or the names cannot be listed.
 func Missing(ctx context.Context, client *orrery.Client, kind *kinds.Kind, name string) error {
 	names, err := Names(ctx, client, kind, "")
 	if err != nil || slices.Contains(names, name) {

@@ -42,7 +42,7 @@ type editing struct {
 	text     []byte
 	// failure is why the last text could not be applied.
 	failure error
-	// merged says that text has the changes of another writer too, and that nobody accepted it yet.
+	// merged says that text has the changes of another writer too, and was not accepted yet.
 	merged bool
 }
 

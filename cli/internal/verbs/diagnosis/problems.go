@@ -90,8 +90,8 @@ func listProblems(ctx context.Context, client *orrery.Client, args []string) ([]
 	}), nil
 }
 
-// unknownName returns an error if a name without problems is neither a kind nor that of an object, so that nobody who
-// mistypes it reads that nothing is wrong. It returns nil if the user may not see enough to tell.
+// unknownName returns an error if a name without problems is neither a kind nor the name of an object: then it was
+// mistyped. It returns nil if the user may not see enough to tell.
 func unknownName(ctx context.Context, client *orrery.Client, name string) error {
 	if kind := kinds.Find(name); kind != nil || slices.Contains(problemKinds, name) {
 		return nil
@@ -99,7 +99,7 @@ func unknownName(ctx context.Context, client *orrery.Client, name string) error 
 	for _, kind := range []string{"group", "node", "instance", "source", "notice"} {
 		_, _, err := app.Get(ctx, client, kinds.Get(kind), "", name)
 		if !errors.Is(err, orrery.ErrNotFound) {
-			return nil // it exists, or nobody can tell
+			return nil // it exists, or the server does not tell
 		}
 	}
 	groups, err := app.Names(ctx, client, kinds.Get("group"), "")
