@@ -60,12 +60,7 @@ func serve(file string) error {
 // session starts the test program in a session of screen and returns its ports.
 func session(t *testing.T, name, dir string) (tcp, udp int) {
 	t.Helper()
-	if _, err := exec.LookPath("screen"); err != nil {
-		if os.Getenv("ORRERY_CI") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip("screen is not installed")
-	}
+	needScreen(t)
 	sockets := filepath.Join(t.TempDir(), "sockets")
 	if err := os.Mkdir(sockets, 0o700); err != nil {
 		t.Fatal(err)
@@ -143,10 +138,21 @@ func TestScreenImportsARunningSession(t *testing.T) {
 	}
 }
 
-func TestScreenNeedsASession(t *testing.T) {
-	if _, err := exec.LookPath("screen"); err != nil {
+// needScreen skips a test without screen, and fails it in CI.
+func needScreen(t *testing.T) {
+	t.Helper()
+	_, err := exec.LookPath("screen")
+	switch {
+	case err == nil:
+	case os.Getenv("ORRERY_CI") == "1":
+		t.Fatal(err)
+	default:
 		t.Skip("screen is not installed")
 	}
+}
+
+func TestScreenNeedsASession(t *testing.T) {
+	needScreen(t)
 	sockets := filepath.Join(t.TempDir(), "sockets")
 	if err := os.Mkdir(sockets, 0o700); err != nil {
 		t.Fatal(err)

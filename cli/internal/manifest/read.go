@@ -48,7 +48,7 @@ func Read(paths []string, stdin io.Reader) ([]Document, error) {
 	return documents, joined(mistakes)
 }
 
-// joined returns the first mistakes as one error, nil if there are none.
+// joined returns the first mistakes as one error, or nil without mistakes.
 func joined(mistakes []error) error {
 	if more := len(mistakes) - maxErrors; more > 0 {
 		mistakes = append(mistakes[:maxErrors:maxErrors], fmt.Errorf("and %d more mistakes", more))
