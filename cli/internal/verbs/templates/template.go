@@ -35,7 +35,7 @@ orrery template pull lobby
 orrery template edit lobby server.properties`,
 	})
 	cmd.AddCommand(
-		templatePush(a), templatePull(a), templateEdit(a), templateDiff(a), templateFiles(a), templateCat(a),
+		templatePush(a), templatePull(a), templateSave(a), templateEdit(a), templateDiff(a), templateFiles(a), templateCat(a),
 		templateVersions(a), templateRollback(a), templateSync(a), templateVariables(a), templateDraft(a),
 	)
 	return cmd
