@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
@@ -50,20 +52,24 @@ orrery notice disable discord`,
 
 func scheduleRun(a *app.App) *cobra.Command {
 	var body orrery.RunScheduleRequest
-	var dryRun bool
+	var wait, dryRun bool
 	cmd := command.New(a, command.Spec{
 		Use: "run NAME", Short: "Run a schedule now, also one that is turned off",
-		Example: `orrery schedule run nightly
+		Example: `orrery schedule run nightly --wait
 orrery schedule run nightly --warn --dry-run`,
 		Args: command.Between(1, 1, "the name of a schedule"), Complete: command.CompleteNames(a, "schedule"),
-		Run: func(ctx context.Context, args []string) error { return runSchedule(ctx, a, &body, dryRun, args[0]) },
+		Run: func(ctx context.Context, args []string) error {
+			return runSchedule(ctx, a, &body, wait, dryRun, args[0])
+		},
 	})
 	command.OptionalBool(cmd.Flags(), &body.Warn, "warn", "send the warnings first, so that the action waits for them")
+	cmd.Flags().BoolVar(&wait, "wait", false, "return when the run has ended, and fail unless it is COMPLETED")
 	command.DryRunFlag(cmd, &dryRun)
+	cmd.MarkFlagsMutuallyExclusive("wait", "dry-run")
 	return cmd
 }
 
-func runSchedule(ctx context.Context, a *app.App, body *orrery.RunScheduleRequest, dryRun bool, name string) error {
+func runSchedule(ctx context.Context, a *app.App, body *orrery.RunScheduleRequest, wait, dryRun bool, name string) error {
 	client, err := a.Client()
 	if err != nil {
 		return err
@@ -80,7 +86,69 @@ func runSchedule(ctx context.Context, a *app.App, body *orrery.RunScheduleReques
 	if err != nil {
 		return command.NotFound(ctx, client, err, "schedule", name)
 	}
+	if wait {
+		if run, err = awaitRun(ctx, a, client, name, run.Number); err != nil {
+			return err
+		}
+		return a.Say(run, fmt.Sprint(run.Number), "run %d of schedule %s is %s", run.Number, name, *run.Result)
+	}
 	return a.Say(run, fmt.Sprint(run.Number), "run %d of schedule %s started; orrery schedule history %s shows its end", run.Number, name, name)
+}
+
+// completed is the result of a run that did all that it should.
+const completed = "COMPLETED"
+
+// awaitRun follows a schedule until a run has ended, and returns that run. It fails if the run did not complete.
+func awaitRun(ctx context.Context, a *app.App, client *orrery.Client, name string, number int64) (*orrery.ScheduleRun, error) {
+	var ended *orrery.ScheduleRun
+	until := func(ctx context.Context, row output.Row) progress.Step {
+		var s orrery.Schedule
+		if err := json.Unmarshal(row, &s); err != nil {
+			return progress.Step{Err: err}
+		}
+		switch {
+		case s.Running != nil && s.Running.Number <= number, s.LastRun == nil, s.LastRun.Number < number:
+			return progress.Step{Text: fmt.Sprintf("run %d is in progress", number)}
+		case s.LastRun.Number == number:
+			ended = s.LastRun
+		default:
+			var err error
+			if ended, err = findRun(ctx, client, name, number); err != nil {
+				return progress.Step{Err: err}
+			}
+		}
+		if ended.Result == nil || *ended.Result != completed {
+			return progress.Step{Err: incomplete(name, ended)}
+		}
+		return progress.Step{Done: true}
+	}
+	_, err := progress.One(ctx, a, client, progress.Options{
+		Targets: []progress.Target{{Kind: kinds.Get("schedule"), Name: name, Until: progress.Existing(until)}}, Goal: "ended",
+		Afterwards: "the run continues on the server",
+	})
+	return ended, err
+}
+
+// findRun returns a run from the history of a schedule.
+func findRun(ctx context.Context, client *orrery.Client, name string, number int64) (*orrery.ScheduleRun, error) {
+	for run, err := range client.AllScheduleRuns(ctx, name, nil) {
+		if err != nil || run.Number == number {
+			return &run, err
+		}
+	}
+	return nil, exit.With(exit.Failed, fmt.Errorf("run %d of schedule %s is no longer in the history", number, name), "")
+}
+
+// incomplete is the error of a run that ended without doing all that it should.
+func incomplete(name string, run *orrery.ScheduleRun) error {
+	text := fmt.Sprintf("run %d of schedule %s ended", run.Number, name)
+	if run.Result != nil {
+		text += " as " + *run.Result
+	}
+	if run.Message != "" {
+		text += ": " + run.Message
+	}
+	return exit.With(exit.Failed, errors.New(text), "orrery schedule history "+name+" lists the last runs")
 }
 
 func steps(run orrery.ScheduleRun) []string {
