@@ -21,7 +21,7 @@ func catalogCommand(a *app.App) *cobra.Command {
 		Example: `orrery catalog list
 orrery catalog add paper 1.21.4 --url https://example.org/paper-1.21.4.jar --sha256 5ffef465eeeb5f2a3c23a24419d97c51afd7dbb4923ff42df9a3f58bba1ccfba`,
 	})
-	cmd.AddCommand(catalogList(a), catalogAdd(a), catalogRecommend(a), catalogRemove(a))
+	cmd.AddCommand(catalogList(a), catalogAdd(a), catalogSet(a), catalogRecommend(a), catalogRemove(a))
 	return cmd
 }
 
@@ -78,8 +78,28 @@ func completePlatforms(a *app.App) cobra.CompletionFunc {
 
 const platformAndVersion = "a platform and a version"
 
+// artifactFlags are the flags for the fields of a version.
+type artifactFlags struct{ url, sum, category, format *string }
+
+// declare adds the flags to a command.
+func (f *artifactFlags) declare(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	for _, flag := range []struct {
+		target      **string
+		name, usage string
+	}{
+		{&f.url, "url", "`URL` of the file"},
+		{&f.sum, "sha256", "`digest` of the file"},
+		{&f.category, "category", "`name` of the category, for example server or proxy"},
+		{&f.format, "config-format", "`name` of the format of the platform's configuration"},
+	} {
+		command.OptionalText(flags, flag.target, flag.name, flag.usage, nil)
+		command.CompleteFlag(cmd, flag.name, cobra.NoFileCompletions)
+	}
+}
+
 func catalogAdd(a *app.App) *cobra.Command {
-	var address, sum, category, format string
+	var f artifactFlags
 	cmd := command.New(a, command.Spec{
 		Use: "add PLATFORM VERSION --url URL", Short: "Add a version",
 		Long:    "Nodes download the file when an instance needs it. With --sha256 they refuse any other file.",
@@ -90,30 +110,54 @@ func catalogAdd(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body := &orrery.ArtifactFields{Version: &args[1], DownloadURL: &address}
-			for to, value := range map[**string]string{&body.SHA256: sum, &body.Category: category, &body.ConfigFormat: format} {
-				if value != "" {
-					*to = new(value)
-				}
-			}
-			added, err := client.CreateArtifact(ctx, args[0], body)
+			added, err := client.CreateArtifact(ctx, args[0], &orrery.ArtifactFields{
+				Version: &args[1], DownloadURL: f.url, SHA256: f.sum, Category: f.category, ConfigFormat: f.format,
+			})
 			if err != nil {
 				return err
 			}
 			return a.Say(added, args[1], "%s %s added", args[0], args[1])
 		},
 	})
-	flags := cmd.Flags()
-	flags.StringVar(&address, "url", "", "`URL` of the file")
-	flags.StringVar(&sum, "sha256", "", "`digest` of the file")
-	flags.StringVar(&category, "category", "", "`name` of the category, for example server or proxy")
-	flags.StringVar(&format, "config-format", "", "`name` of the format of the platform's configuration")
-	for _, flag := range []string{"url", "sha256", "category", "config-format"} {
-		command.CompleteFlag(cmd, flag, cobra.NoFileCompletions)
-	}
+	f.declare(cmd)
 	if err := cmd.MarkFlagRequired("url"); err != nil {
 		panic(err) // the flag is not declared
 	}
+	return cmd
+}
+
+func catalogSet(a *app.App) *cobra.Command {
+	var f artifactFlags
+	var version *string
+	cmd := command.New(a, command.Spec{
+		Use: "set PLATFORM VERSION", Short: "Change a version",
+		Long: `What no flag names stays as it is. Without --sha256, another --url gets the digest of the file that is downloaded from it.
+A version that groups name cannot be renamed.`,
+		Example: `orrery catalog set paper 1.21.4 --url https://example.org/paper-1.21.4-2.jar
+orrery catalog set paper 1.21.4 --rename 1.21.4-2`,
+		Args: command.Between(2, 2, platformAndVersion), Complete: completePlatforms(a),
+		Run: func(ctx context.Context, args []string) error {
+			patch := orrery.Patch{}
+			for field, value := range map[string]*string{"version": version, "downloadUrl": f.url, "sha256": f.sum, "category": f.category, "configFormat": f.format} {
+				if value != nil {
+					patch[field] = *value
+				}
+			}
+			if len(patch) == 0 {
+				return command.UsageError("orrery catalog set --help lists the flags", "no flag says what to change")
+			}
+			return onArtifact(ctx, a, args, func(client *orrery.Client) error {
+				done, err := client.UpdateArtifact(ctx, args[0], args[1], patch, nil)
+				if err != nil {
+					return err
+				}
+				return a.Say(done, done.Version, "%s %s changed", args[0], done.Version)
+			})
+		},
+	})
+	f.declare(cmd)
+	command.OptionalText(cmd.Flags(), &version, "rename", "new `name` of the version", nil)
+	command.CompleteFlag(cmd, "rename", cobra.NoFileCompletions)
 	return cmd
 }
 
