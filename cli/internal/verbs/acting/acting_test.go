@@ -202,6 +202,7 @@ var transcripts = map[string][]string{
 		"delete instance lobby-1",
 		"delete lobby-1",
 		"delete player alice",
+		"delete artifact 1.21.4",
 		"delete group --all",
 		"delete group lobby --discard-data",
 	},

@@ -78,7 +78,11 @@ func deleteTargets(o *deleteOptions, args []string) (*kinds.Kind, []string, erro
 		return nil, nil, err
 	}
 	if !kind.Deletable {
-		return nil, nil, command.UsageError("the kinds that can be deleted are "+strings.Join(kinds.Names(deletable), ", "), "%s cannot be deleted", kind.Plural)
+		hint := "the kinds that can be deleted are " + strings.Join(kinds.Names(deletable), ", ")
+		if kind.Name == "artifact" {
+			hint = "orrery catalog rm PLATFORM VERSION removes a version from the catalog"
+		}
+		return nil, nil, command.UsageError(hint, "%s cannot be deleted", kind.Plural)
 	}
 	switch {
 	case o.selection.ByFlags() && kind.Name != "instance":
