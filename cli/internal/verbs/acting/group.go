@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/progress"
@@ -16,6 +17,16 @@ import (
 func startGroup(ctx context.Context, r *instanceRun, name string) error {
 	count := int64(r.options.count)
 	body := &orrery.StartRequest{Count: &count}
+	for _, argument := range r.options.variables {
+		key, value, ok := strings.Cut(argument, "=")
+		if !ok || key == "" {
+			return command.UsageError("for example --var MAP=desert", "--var %q is not KEY=VALUE", argument)
+		}
+		if body.Variables == nil {
+			body.Variables = map[string]string{}
+		}
+		body.Variables[key] = value
+	}
 	if r.options.selection.DryRun {
 		planned, err := r.client.StartGroupDryRun(ctx, name, body, nil)
 		if err != nil {

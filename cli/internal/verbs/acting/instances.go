@@ -52,6 +52,7 @@ type instanceOptions struct {
 	wait        bool
 	count       int
 	discardData bool
+	variables   []string
 }
 
 func instanceCommand(a *app.App, v instanceVerb) *cobra.Command {
@@ -72,7 +73,9 @@ func instanceCommand(a *app.App, v instanceVerb) *cobra.Command {
 	if v.name == "start" {
 		cmd.Flags().IntVar(&o.count, "count", 1, "start this `number` of instances; only with group")
 		cmd.Flags().BoolVar(&o.discardData, "discard-data", false, "start one without its data, if its node was deleted")
+		cmd.Flags().StringArrayVar(&o.variables, "var", nil, "`KEY=VALUE` of a variable with the scope INSTANCE, for this start; only with group; repeat it for more")
 		command.CompleteFlag(cmd, "count", cobra.NoFileCompletions)
+		command.CompleteFlag(cmd, "var", cobra.NoFileCompletions)
 	}
 	return cmd
 }
@@ -99,6 +102,8 @@ func runInstances(ctx context.Context, a *app.App, v instanceVerb, o *instanceOp
 		return command.UsageError("", "%s group takes the name of one group", v.name)
 	case kind.Name != "group" && o.count > 1:
 		return command.UsageError("orrery start group NAME --count "+fmt.Sprint(o.count), "--count needs the name of a group")
+	case kind.Name != "group" && len(o.variables) > 0:
+		return command.UsageError("orrery start group NAME --var KEY=VALUE", "--var needs the name of a group")
 	case o.discardData && len(names) != 1:
 		return command.UsageError("", "--discard-data needs the name of one instance")
 	}

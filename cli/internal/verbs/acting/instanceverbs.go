@@ -17,6 +17,7 @@ templates and the settings of its group. One that runs is not changed. start gro
 			example: `orrery start lobby-1
 orrery start lobby-1 lobby-2 --wait --timeout 2m
 orrery start group lobby --count 2
+orrery start group lobby --var MAP=desert
 orrery start --group lobby --yes`,
 			one: func(ctx context.Context, run *instanceRun, name string) (*orrery.InstanceActionResponse, error) {
 				return run.client.StartInstance(ctx, name, &orrery.StartInstanceParams{DiscardData: run.options.discardData})
