@@ -83,6 +83,7 @@ func locations(f gjson.Result) string {
 type variableOptions struct {
 	typ, scope, visibility, description string
 	required                            bool
+	bounds                              orrery.VariableValidation
 	dryRun                              bool
 }
 
@@ -92,9 +93,10 @@ func variablesSet(a *app.App) *cobra.Command {
 	cmd = command.New(a, command.Spec{
 		Use: "set NAME KEY=DEFAULT...", Short: "Define variables of a template, or change their defaults",
 		Long: `KEY alone defines a variable without a default. Other variables stay as they are. The flags are for all variables that
-are named. Secrets do not belong here: the command line is stored in the history of the shell. See orrery secret set.`,
+are named; a flag for a bound replaces that bound only. Secrets do not belong here: the command line is stored in the history of the shell. See orrery secret set.`,
 		Example: `orrery template variables set lobby motd="Welcome" --description "shown in the server list"
-orrery template variables set lobby slots=20 --type INT --dry-run`,
+orrery template variables set lobby slots=20 --type INT --min 1 --max 100 --dry-run
+orrery template variables set lobby map=hub --scope INSTANCE --regex '[a-z0-9-]+'`,
 		Args: command.Between(2, -1, "the name of a template, and KEY=DEFAULT"), Complete: completeVariables(a),
 		Run: func(ctx context.Context, args []string) error {
 			return onTemplate(ctx, a, args[0], func(client *orrery.Client) error {
@@ -113,11 +115,15 @@ orrery template variables set lobby slots=20 --type INT --dry-run`,
 	flags.StringVar(&o.visibility, "visibility", "", "`role` that sees the value; empty shows it to everyone who sees the template")
 	flags.StringVar(&o.description, "description", "", "`text` for people")
 	flags.BoolVar(&o.required, "required", false, "an instance needs a value")
+	command.OptionalText(flags, &o.bounds.Regex, "regex", "`expression` (RE2) that the whole value must match", nil)
+	command.OptionalNumber(flags, &o.bounds.Min, "min", "smallest `number` of an INT, or of characters of a text")
+	command.OptionalNumber(flags, &o.bounds.Max, "max", "largest `number` of an INT, or of characters of a text")
+	flags.StringSliceVar(&o.bounds.EnumValues, "values", nil, "`values` of an ENUM, separated by commas")
 	command.DryRunFlag(cmd, &o.dryRun)
 	command.CompleteFlag(cmd, "type", cobra.FixedCompletions([]string{"STRING", "TEXT", "INT", "BOOL", "ENUM", "SECRET"}, cobra.ShellCompDirectiveNoFileComp))
 	command.CompleteFlag(cmd, "scope", cobra.FixedCompletions([]string{"TEMPLATE", "GROUP", "INSTANCE"}, cobra.ShellCompDirectiveNoFileComp))
 	command.CompleteFlag(cmd, "visibility", command.CompleteNames(a, "role"))
-	command.CompleteFlag(cmd, "description", cobra.NoFileCompletions)
+	command.NoCompletions(cmd)
 	return cmd
 }
 
@@ -146,7 +152,27 @@ func define(all []orrery.VariableFields, arg string, o variableOptions, changed 
 	if changed("required") {
 		v.Required = &o.required
 	}
+	bound(v, o.bounds)
 	return all
+}
+
+// bound sets the bounds that are given.
+func bound(v *orrery.VariableFields, given orrery.VariableValidation) {
+	if v.Validation == nil {
+		v.Validation = &orrery.VariableValidation{}
+	}
+	if given.Regex != nil {
+		v.Validation.Regex = given.Regex
+	}
+	if given.Min != nil {
+		v.Validation.Min = given.Min
+	}
+	if given.Max != nil {
+		v.Validation.Max = given.Max
+	}
+	if given.EnumValues != nil {
+		v.Validation.EnumValues = given.EnumValues
+	}
 }
 
 func variablesRemove(a *app.App) *cobra.Command {
