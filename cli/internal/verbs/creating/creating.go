@@ -23,6 +23,7 @@ func Commands(a *app.App) []*cobra.Command {
 
 func createUser(a *app.App) *cobra.Command {
 	var role, passwordFile, email string
+	var dryRun bool
 	cmd := command.New(a, command.Spec{
 		Use: "user NAME --role ROLE", Short: "Create a user",
 		Long: "It asks for the password, unless --password-file has it.",
@@ -45,9 +46,17 @@ orrery create user bob --role VIEWER --email bob@a.example --password-file bob.t
 			if email != "" {
 				request.Email = &email
 			}
-			user, err := client.CreateUser(ctx, request)
+			create := client.CreateUser
+			if dryRun {
+				create = client.CreateUserDryRun
+			}
+			user, err := create(ctx, request)
 			if err != nil {
 				return err
+			}
+			if dryRun {
+				defer a.NoteDryRun()
+				return a.Say(user, user.Username, "user %s would be created with the role %s", user.Username, user.Role)
 			}
 			return a.Say(user, user.Username, "user %s created with the role %s", user.Username, user.Role)
 		},
@@ -56,6 +65,7 @@ orrery create user bob --role VIEWER --email bob@a.example --password-file bob.t
 	flags.StringVar(&role, "role", "", "`role` of the user")
 	flags.StringVar(&passwordFile, "password-file", "", "`file` with the password; - is standard input")
 	flags.StringVar(&email, "email", "", "`address` for messages")
+	command.DryRunFlag(cmd, &dryRun)
 	command.CompleteFlag(cmd, "role", command.CompleteNames(a, "role"))
 	command.CompleteFlag(cmd, "email", cobra.NoFileCompletions)
 	return cmd
@@ -175,6 +185,7 @@ orrery create join-token node-2 --ttl 15m`,
 
 func createTemplate(a *app.App) *cobra.Command {
 	var description, platform string
+	var dryRun bool
 	cmd := command.New(a, command.Spec{
 		Use: "template NAME", Short: "Create a template without files",
 		Example: `orrery create template lobby --description 'World and plugins of the lobby'
@@ -192,6 +203,14 @@ orrery create template games/duels`,
 			if err != nil {
 				return err
 			}
+			if dryRun {
+				would, err := client.CreateTemplateDryRun(ctx, request)
+				if err != nil {
+					return err
+				}
+				defer a.NoteDryRun()
+				return a.Say(would, would.Template.Name, "template %s would be created", would.Template.Name)
+			}
 			template, err := client.CreateTemplate(ctx, request)
 			if err != nil {
 				return err
@@ -202,6 +221,7 @@ orrery create template games/duels`,
 	flags := cmd.Flags()
 	flags.StringVar(&description, "description", "", "`text` that says what it is for")
 	flags.StringVar(&platform, "platform", "", "server `software` that it is for")
+	command.DryRunFlag(cmd, &dryRun)
 	command.NoCompletions(cmd)
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"reflect"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -23,14 +24,17 @@ func enabling(a *app.App, kind string, fields reflect.Type) []*cobra.Command {
 		if !on {
 			verb, short = "disable", "Turn off "
 		}
-		cmds = append(cmds, command.New(a, command.Spec{
+		t := toggle{kind: kinds.Get(kind), fields: fields, on: on}
+		cmd := command.New(a, command.Spec{
 			Use: verb + " NAME...", Short: short + kinds.Get(kind).Plural,
 			Example: "orrery " + kind + " " + verb + " nightly",
 			Args:    command.Between(1, -1, "the name of one of the "+kinds.Get(kind).Plural), Complete: command.CompleteNames(a, kind),
 			Run: func(ctx context.Context, names []string) error {
-				return runEnable(ctx, a, toggle{kinds.Get(kind), fields, on}, names)
+				return runEnable(ctx, a, t, names)
 			},
-		}))
+		})
+		command.DryRunFlag(cmd, &t.dryRun)
+		cmds = append(cmds, cmd)
 	}
 	return cmds
 }
@@ -40,6 +44,8 @@ type toggle struct {
 	kind   *kinds.Kind
 	fields reflect.Type
 	on     bool
+	// dryRun asks the server what would change.
+	dryRun bool
 }
 
 func runEnable(ctx context.Context, a *app.App, t toggle, names []string) error {
@@ -56,8 +62,20 @@ func runEnable(ctx context.Context, a *app.App, t toggle, names []string) error 
 		if err != nil {
 			return command.NotFound(ctx, client, err, t.kind.Name, name)
 		}
+		if t.dryRun {
+			return showToggle(a, answer, name)
+		}
 		return a.Say(answer, name, "%s %s %s", t.kind.Name, name, done)
 	})
+}
+
+// showToggle prints the answer to a dry run.
+func showToggle(a *app.App, answer json.RawMessage, name string) error {
+	var would struct{ Diff []orrery.FieldChange }
+	if err := json.Unmarshal(answer, &would); err != nil {
+		return err
+	}
+	return a.ShowDiff(answer, name, would.Diff)
 }
 
 // set changes the field enabled. A server that cannot change single fields of the kind gets the whole
@@ -65,6 +83,9 @@ func runEnable(ctx context.Context, a *app.App, t toggle, names []string) error 
 func (t toggle) set(ctx context.Context, client *orrery.Client, name string) (json.RawMessage, error) {
 	var answer json.RawMessage
 	request := orrery.Request{Method: http.MethodPatch, Path: t.kind.ObjectPath("", name), Body: orrery.Patch{"enabled": t.on}}
+	if t.dryRun {
+		request.Query = url.Values{"dryRun": {"true"}}
+	}
 	err := client.Call(ctx, request, &answer)
 	var refusal *orrery.Error
 	if !errors.As(err, &refusal) || refusal.Status != http.StatusMethodNotAllowed {

@@ -43,6 +43,7 @@ func TestCommandsPrintWhatTheyDid(t *testing.T) {
 		{Args: `schedule history nightly`},
 		{Args: `schedule history nightly -o name`},
 		{Args: `schedule disable nightly`},
+		{Args: `schedule disable nightly --dry-run`},
 		{Args: `notice disable hook`},
 		{Args: `notice test hook`},
 		{Args: `notice test hook --dry-run`},

@@ -305,11 +305,28 @@ func templateDraft(a *app.App) *cobra.Command {
 		Use: "draft", Short: "Show, publish or discard your unpublished changes of a template",
 		Example: "orrery template draft show lobby",
 	})
+	show := command.New(a, draftSpec(a, "show", "List the files that your draft changes", func(ctx context.Context, client *orrery.Client, name string) error {
+		draft, err := client.GetTemplateDraft(ctx, name)
+		if err != nil {
+			return noDraft(err, name)
+		}
+		return printChanges(a, changesOf(draft.Files), "the draft changes no file")
+	}))
+	cmd.AddCommand(draftPublish(a), show, draftDiscard(a))
+	return cmd
+}
+
+func draftPublish(a *app.App) *cobra.Command {
 	var message string
-	publish := command.New(a, draftSpec(a, "publish", "Publish your draft as a version", func(ctx context.Context, client *orrery.Client, name string) error {
+	var dryRun bool
+	cmd := command.New(a, draftSpec(a, "publish", "Publish your draft as a version", func(ctx context.Context, client *orrery.Client, name string) error {
 		body := &orrery.PublishTemplateDraftRequest{}
 		if message != "" {
 			body.Message = &message
+		}
+		if dryRun {
+			would, err := client.PublishTemplateDraftDryRun(ctx, name, body, nil)
+			return showDraft(a, would, err, name, "publishing the draft would change no file")
 		}
 		done, err := client.PublishTemplateDraft(ctx, name, body, nil)
 		if err != nil {
@@ -317,23 +334,35 @@ func templateDraft(a *app.App) *cobra.Command {
 		}
 		return a.Say(done, name, "template %s is at version %s", name, kinds.Version(done.Hash))
 	}))
-	publish.Flags().StringVarP(&message, "message", "m", "", "`text` that describes the version")
-	command.CompleteFlag(publish, "message", cobra.NoFileCompletions)
-	cmd.AddCommand(publish,
-		command.New(a, draftSpec(a, "show", "List the files that your draft changes", func(ctx context.Context, client *orrery.Client, name string) error {
-			draft, err := client.GetTemplateDraft(ctx, name)
-			if err != nil {
-				return noDraft(err, name)
-			}
-			return printChanges(a, changesOf(draft.Files), "the draft changes no file")
-		})),
-		command.New(a, draftSpec(a, "discard", "Discard your draft", func(ctx context.Context, client *orrery.Client, name string) error {
-			if err := client.DeleteTemplateDraft(ctx, name, nil); err != nil {
-				return noDraft(err, name)
-			}
-			return a.Report(map[string]any{"id": name}, "the draft of template %s is discarded", name)
-		})))
+	cmd.Flags().StringVarP(&message, "message", "m", "", "`text` that describes the version")
+	command.DryRunFlag(cmd, &dryRun)
+	command.CompleteFlag(cmd, "message", cobra.NoFileCompletions)
 	return cmd
+}
+
+func draftDiscard(a *app.App) *cobra.Command {
+	var dryRun bool
+	cmd := command.New(a, draftSpec(a, "discard", "Discard your draft", func(ctx context.Context, client *orrery.Client, name string) error {
+		if dryRun {
+			would, err := client.DeleteTemplateDraftDryRun(ctx, name, nil)
+			return showDraft(a, would, err, name, "the draft changes no file")
+		}
+		if err := client.DeleteTemplateDraft(ctx, name, nil); err != nil {
+			return noDraft(err, name)
+		}
+		return a.Report(map[string]any{"id": name}, "the draft of template %s is discarded", name)
+	}))
+	command.DryRunFlag(cmd, &dryRun)
+	return cmd
+}
+
+// showDraft prints the answer to a dry run about a draft.
+func showDraft(a *app.App, would *orrery.TemplateEditDryRun, err error, name, none string) error {
+	if err != nil {
+		return noDraft(err, name)
+	}
+	defer a.NoteDryRun()
+	return printChanges(a, changesOf(would.Files), none)
 }
 
 func draftSpec(a *app.App, verb, what string, act func(context.Context, *orrery.Client, string) error) command.Spec {
