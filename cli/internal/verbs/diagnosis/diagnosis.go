@@ -9,7 +9,7 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{problems(a), explain(a), simulate(a), history(a), audit(a)}
+	return []*cobra.Command{problems(a), explain(a), simulate(a), history(a), audit(a), share(a)}
 }
 
 // numberFlag declares -n.

@@ -42,5 +42,11 @@ func TestCommandsPrintWhatTheyDid(t *testing.T) {
 		{Args: `audit`},
 		{Args: `audit -n 2 -o name`},
 		{Args: `audit --since yesterday`},
+		{Args: `share console arena-1 --lines 200 --expires 1h`},
+		{Args: `share console arena-1 -o name`},
+		{Args: `share console arena-0`},
+		{Args: `share system --level WARN --once=false --private`},
+		{Args: `share node`},
+		{Args: `share revoke 7k2m9xq4`},
 	})
 }
