@@ -4,38 +4,77 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
 )
 
 func describe(a *app.App) *cobra.Command {
 	var group string
+	var composition, resolved bool
 	cmd := command.New(a, command.Spec{
 		Use: "describe KIND NAME...", Aliases: []string{"inspect", "show"},
 		Short: "Show everything about one object",
+		Long: `--composition shows what an instance is made of: its layers with their hashes, variables, environment, patches and ports.
+--resolved shows a group with the fields that it inherits from its parents; "sources" has the group that sets each one.`,
 		Example: `orrery describe instance lobby-1
-orrery describe group lobby`,
+orrery describe instance lobby-1 --composition
+orrery describe group lobby
+orrery describe group lobby --resolved`,
 		Args:     command.Between(1, -1, "a kind and a name, for example instance lobby-1"),
 		Complete: command.CompleteKindThenNames(a, nil),
 		Run: func(ctx context.Context, args []string) error {
-			return runDescribe(ctx, a, getOptions{group: group}, args)
+			var v view
+			switch {
+			case composition:
+				v.kind, v.path, v.flag = "instance", "/composition", "--composition"
+			case resolved:
+				v.kind, v.path, v.flag = "group", "/resolved", "--resolved"
+			}
+			return runDescribe(ctx, a, getOptions{group: group}, v, args)
 		},
 	})
+	cmd.Flags().BoolVar(&composition, "composition", false, "show what an instance is made of")
+	cmd.Flags().BoolVar(&resolved, "resolved", false, "show a group with the fields that it inherits")
+	cmd.MarkFlagsMutuallyExclusive("composition", "resolved")
 	cmd.Flags().StringVar(&group, "group", "", "the `group`, for kinds that belong to one")
 	command.CompleteFlag(cmd, "group", command.CompleteNames(a, "group"))
 	return cmd
 }
 
-func runDescribe(ctx context.Context, a *app.App, o getOptions, args []string) error {
+// view is another way in which the API shows an object of a kind. The zero value is the object itself.
+type view struct{ kind, path, flag string }
+
+// rows returns the objects of a query in this view.
+func (v view) rows(ctx context.Context, client *orrery.Client, q *query) ([]output.Row, error) {
+	if v.path == "" {
+		return q.rows(ctx, client)
+	}
+	rows := make([]output.Row, len(q.names))
+	for i, name := range q.names {
+		err := client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: q.kind.ObjectPath("", name) + v.path}, &rows[i])
+		if err != nil {
+			return nil, app.Suggest(ctx, client, err, q.kind, "", name)
+		}
+	}
+	return rows, nil
+}
+
+func runDescribe(ctx context.Context, a *app.App, o getOptions, v view, args []string) error {
 	q, err := parseQuery(a, o, args)
 	if err != nil {
 		return err
+	}
+	if v.kind != "" && v.kind != q.kind.Name {
+		return command.UsageError("leave it out", "%s is for %s, not for %s", v.flag, kinds.Get(v.kind).Plural, q.kind.Plural)
 	}
 	if len(q.names) == 0 && !q.kind.Singleton {
 		return command.UsageError("orrery get "+q.kind.Plural+" lists the names", "describe needs the name of a %s", q.kind.Name)
@@ -44,7 +83,7 @@ func runDescribe(ctx context.Context, a *app.App, o getOptions, args []string) e
 	if err != nil {
 		return err
 	}
-	rows, err := q.rows(ctx, client)
+	rows, err := v.rows(ctx, client, q)
 	if err != nil {
 		return err
 	}

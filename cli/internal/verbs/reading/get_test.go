@@ -44,3 +44,38 @@ func TestGetNamesWhatCannotBeFound(t *testing.T) {
 		}
 	}
 }
+
+func TestDescribeShowsAViewOfAnObject(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/instances/lobby-1/composition":
+			fmt.Fprint(w, `{"instance":"lobby-1","layers":[{"name":"base"},{"name":"lobby"}]}`)
+		case "/api/v1/groups/lobby/resolved":
+			fmt.Fprint(w, `{"group":{"name":"lobby","command":"exec cat"},"sources":{"command":"parent"}}`)
+		case "/api/v1/groups":
+			fmt.Fprint(w, `{"data":[{"name":"lobby"}],"total":1}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"error":{"code":"NOT_FOUND","message":"it does not exist","status":404}}`)
+		}
+	}))
+	defer server.Close()
+	for _, c := range []struct {
+		args string
+		code int
+		out  string
+		says string
+	}{
+		{"describe instance lobby-1 --composition", exit.OK, "instance: lobby-1\nlayers:\n  - name: base\n  - name: lobby\n", ""},
+		{"describe instance lobby-1 --composition -o jsonpath={.layers[*].name}", exit.OK, "base\nlobby\n", ""},
+		{"describe group lobby --resolved", exit.OK, "group:\n  name:    lobby\n  command: exec cat\nsources:\n  command: parent\n", ""},
+		{"describe group loby --resolved", exit.NotFound, "", "did you mean lobby?"},
+		{"describe group lobby --composition", exit.Usage, "", "--composition is for instances, not for groups"},
+		{"describe group lobby --composition --resolved", exit.Usage, "", "describe --help"},
+	} {
+		got := clitest.Run(t, reading.Commands, server.URL, "", strings.Fields(c.args)...)
+		if got.Code != c.code || got.Out != c.out || !strings.Contains(got.Err, c.says) {
+			t.Errorf("%s: %s; want code %d, %q and %q", c.args, got, c.code, c.out, c.says)
+		}
+	}
+}
