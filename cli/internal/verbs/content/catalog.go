@@ -131,8 +131,8 @@ func catalogSet(a *app.App) *cobra.Command {
 	var version *string
 	cmd := command.New(a, command.Spec{
 		Use: "set PLATFORM VERSION", Short: "Change a version",
-		Long: `What no flag names stays as it is. Without --sha256, another --url gets the digest of the file that is downloaded from it.
-A version that groups name cannot be renamed.`,
+		Long: `Fields without a flag stay as they are. Without --sha256, another --url gets the digest of the file that is downloaded
+from it. A version that groups name cannot be renamed.`,
 		Example: `orrery catalog set paper 1.21.4 --url https://example.org/paper-1.21.4-2.jar
 orrery catalog set paper 1.21.4 --rename 1.21.4-2`,
 		Args: command.Between(2, 2, platformAndVersion), Complete: completePlatforms(a),

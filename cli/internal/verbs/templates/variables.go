@@ -93,7 +93,8 @@ func variablesSet(a *app.App) *cobra.Command {
 	cmd = command.New(a, command.Spec{
 		Use: "set NAME KEY=DEFAULT...", Short: "Define variables of a template, or change their defaults",
 		Long: `KEY alone defines a variable without a default. Other variables stay as they are. The flags are for all variables that
-are named; a flag for a bound replaces that bound only. Secrets do not belong here: the command line is stored in the history of the shell. See orrery secret set.`,
+are named; a flag for a bound replaces that bound only. Secrets do not belong here: the command line is stored in the history
+of the shell. See orrery secret set.`,
 		Example: `orrery template variables set lobby motd="Welcome" --description "shown in the server list"
 orrery template variables set lobby slots=20 --type INT --min 1 --max 100 --dry-run
 orrery template variables set lobby map=hub --scope INSTANCE --regex '[a-z0-9-]+'`,
