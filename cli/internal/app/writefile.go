@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
+	"github.com/orreryhq/orrery/cli/internal/atomicfile"
 	"github.com/orreryhq/orrery/cli/internal/exit"
 )
 
@@ -18,15 +18,5 @@ func WriteFile(name string, content []byte, force bool) error {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(name), ".orrery-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temporary.Name())
-	_, err = temporary.Write(content)
-	err = errors.Join(err, temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), name)
-	}
-	return err
+	return atomicfile.Write(name, content)
 }

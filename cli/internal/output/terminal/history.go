@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/atomicfile"
 )
 
 // maxHistory is how many lines a History keeps.
@@ -52,16 +54,7 @@ func OpenHistory(path string) (*History, error) {
 
 // rewrite replaces the file in one step.
 func (h *History) rewrite() error {
-	f, err := os.CreateTemp(filepath.Dir(h.path), ".history-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("cannot shorten the history: %w", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(strings.Join(h.lines, "\n") + "\n")
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), h.path)
-	}
-	if err != nil {
+	if err := atomicfile.Write(h.path, []byte(strings.Join(h.lines, "\n")+"\n")); err != nil {
 		return fmt.Errorf("cannot shorten the history: %w", err)
 	}
 	return nil
