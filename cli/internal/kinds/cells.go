@@ -110,14 +110,6 @@ func short(f gjson.Result) string {
 	return s[:min(len(s), shortLength)]
 }
 
-func list(f gjson.Result) string {
-	var parts []string
-	for _, element := range f.Array() {
-		parts = append(parts, element.String())
-	}
-	return strings.Join(parts, ",")
-}
-
 // VersionLength is how much of the digest of a version names it to the server.
 const VersionLength = 16
 

@@ -105,9 +105,9 @@ var all = []*Kind{
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
 			{Header: "LOBBY", Path: "lobbyGroup"},
-			{Header: "PROXIES", Path: "proxyGroups", Text: list},
-			{Header: "MEMBERS", Path: "memberGroups", Text: list},
-			{Header: "FALLBACKS", Path: "fallbackGroups", Text: list},
+			{Header: "PROXIES", Path: "proxyGroups"},
+			{Header: "MEMBERS", Path: "memberGroups"},
+			{Header: "FALLBACKS", Path: "fallbackGroups"},
 			{Header: "DESCRIPTION", Path: "description", Wide: true},
 		},
 	},
@@ -134,7 +134,7 @@ var all = []*Kind{
 			{Header: "ACTIVE", Path: "active"},
 			{Header: "ENABLED", Path: "enabled"},
 			{Header: "CRON", Path: "cron"},
-			{Header: "GROUPS", Path: "affectedGroups", Text: list},
+			{Header: "GROUPS", Path: "affectedGroups"},
 			{Header: "NEXT START", Path: "nextStart", Text: MomentCell},
 			{Header: "UNTIL", Path: "activeUntil", Text: MomentCell},
 		},
@@ -203,9 +203,9 @@ var all = []*Kind{
 		Type: reflect.TypeFor[orrery.Secret](),
 		Columns: []output.Column{
 			{Header: "NAME", Path: "name"},
-			{Header: "KEYS", Path: "keys", Text: list},
+			{Header: "KEYS", Path: "keys"},
 			{Header: "VERSION", Path: "version"},
-			{Header: "USED BY", Path: "usedBy", Text: list},
+			{Header: "USED BY", Path: "usedBy"},
 			{Header: "UPDATED", Path: "updatedAt", Text: AgeCell},
 		},
 	},
@@ -282,7 +282,7 @@ var all = []*Kind{
 			{Header: "NAME", Path: "name"},
 			{Header: "BUILT IN", Path: "builtIn"},
 			{Header: "USERS", Path: "userCount"},
-			{Header: "PERMISSIONS", Path: "permissions", Text: list},
+			{Header: "PERMISSIONS", Path: "permissions"},
 		},
 	},
 	{
@@ -296,7 +296,7 @@ var all = []*Kind{
 			{Header: "KIND", Path: "kind"},
 			{Header: "EXPIRES", Path: "expiresAt", Text: MomentCell},
 			{Header: "LAST USED", Path: "lastUsedAt", Text: AgeCell},
-			{Header: "SCOPES", Path: "scopes", Text: list},
+			{Header: "SCOPES", Path: "scopes"},
 		},
 	},
 	{
@@ -359,7 +359,7 @@ var all = []*Kind{
 		Columns: []output.Column{
 			{Header: "ENABLED", Path: "enabled"},
 			{Header: "MESSAGE", Path: "message"},
-			{Header: "BYPASS", Path: "bypass", Text: list},
+			{Header: "BYPASS", Path: "bypass"},
 		},
 	},
 	{
@@ -378,7 +378,7 @@ var all = []*Kind{
 		Columns: []output.Column{
 			{Header: "NAME", Path: "username"},
 			{Header: "ROLE", Path: "role"},
-			{Header: "PERMISSIONS", Path: "permissions", Text: list},
+			{Header: "PERMISSIONS", Path: "permissions"},
 		},
 	},
 }

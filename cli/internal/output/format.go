@@ -218,7 +218,7 @@ func (p Printer) csv(columns []Column, rows []Row) error {
 	}
 	for _, row := range rows {
 		for i, c := range columns {
-			record[i] = gjson.GetBytes(row, c.Path).String()
+			record[i] = plain(gjson.GetBytes(row, c.Path))
 		}
 		_ = w.Write(record)
 	}

@@ -54,13 +54,28 @@ func cellsOf(columns []Column, row Row) []string {
 	out := make([]string, len(columns))
 	for i, c := range columns {
 		field := gjson.GetBytes(row, c.Path)
-		text := field.String()
+		text := plain(field)
 		if c.Text != nil {
 			text = c.Text(field)
 		}
 		out[i] = oneLine(text)
 	}
 	return out
+}
+
+// plain returns the text of a field; that of a list of simple values is them with commas between.
+func plain(field gjson.Result) string {
+	if !field.IsArray() {
+		return field.String()
+	}
+	var parts []string
+	for _, element := range field.Array() {
+		if element.IsObject() || element.IsArray() {
+			return field.String()
+		}
+		parts = append(parts, element.String())
+	}
+	return strings.Join(parts, ",")
 }
 
 // oneLine is OneLine for a cell: an empty text is a dash.
