@@ -13,8 +13,6 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/doctor"
 )
 
-func TestMain(m *testing.M) { clitest.Main(m) }
-
 func TestDoctorSaysWhatToFix(t *testing.T) {
 	clitest.Golden(t, doctor.Commands, []clitest.Case{
 		{Args: `doctor`},

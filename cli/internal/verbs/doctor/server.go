@@ -8,12 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/exit"
-	"github.com/orreryhq/orrery/cli/internal/kinds"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/tidwall/gjson"
 )
@@ -41,7 +39,9 @@ func (s *subject) checkServer(ctx context.Context, found *findings, address stri
 	begun := time.Now()
 	response, err := client.Do(ctx, orrery.Request{Method: http.MethodGet, Path: "/api/v1/system/version"})
 	if err != nil {
-		found.add(fail, unreachableFix(err), "%s: %v", address, timedOut(err))
+		if !addCertificateError(found, address, err) {
+			found.add(fail, unreachableFix(err), "%s: %v", address, timedOut(err))
+		}
 		return
 	}
 	defer response.Body.Close()
@@ -74,9 +74,6 @@ func timedOut(err error) error {
 }
 
 func unreachableFix(err error) string {
-	if strings.Contains(err.Error(), "x509") {
-		return "renew the certificate of the server, or add its authority to those that this machine trusts"
-	}
 	if hint := exit.HintOf(err); hint != "" {
 		return hint
 	}
@@ -95,9 +92,6 @@ func (s *subject) checkReady(ctx context.Context, found *findings, client *orrer
 	}
 }
 
-// renewBefore is how long before its end a certificate should have been renewed.
-const renewBefore = 14 * 24 * time.Hour
-
 func checkTLS(found *findings, address string, response *http.Response) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -109,12 +103,7 @@ func checkTLS(found *findings, address string, response *http.Response) {
 		}
 		return
 	}
-	end := response.TLS.PeerCertificates[0].NotAfter
-	if left := time.Until(end); left < renewBefore {
-		found.add(warn, "renew the certificate", "the certificate of %s ends in %s", address, kinds.Duration(left))
-		return
-	}
-	found.add(ok, "", "the certificate of %s is valid until %s", address, kinds.Moment(end))
+	judgeCertificate(found, address, response.TLS.PeerCertificates)
 }
 
 const (
