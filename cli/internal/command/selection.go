@@ -54,7 +54,7 @@ func (s *Selection) commonFlags(cmd *cobra.Command, plural string) {
 	flags.BoolVar(&s.All, "all", false, "all "+plural)
 	flags.BoolVarP(&s.Yes, "yes", "y", false, "do not ask")
 	DryRunFlag(cmd, &s.DryRun)
-	flags.IntVar(&s.Parallel, "parallel", 0, "act on this `number` of "+plural+" at once; 0 is the default of the server")
+	Number(flags, &s.Parallel, "parallel", 0, "act on this `number` of "+plural+" at once; 0 is the default of the server")
 	CompleteFlag(cmd, "selector", cobra.NoFileCompletions)
 	CompleteFlag(cmd, "parallel", cobra.NoFileCompletions)
 }

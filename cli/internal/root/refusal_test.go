@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/root"
 	"github.com/orreryhq/orrery/cli/internal/settings"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // TestMain runs the tests in an empty directory, because some examples write files.
@@ -83,6 +85,40 @@ func examples(t *testing.T) []example {
 	}
 	walk(root.New(&app.App{Env: func(string) string { return "" }}))
 	return all
+}
+
+func TestNoNumberAndNoDurationIsNegative(t *testing.T) {
+	walkFlags(root.New(&app.App{Env: func(string) string { return "" }}), func(path string, f *pflag.Flag) {
+		name, _ := pflag.UnquoteUsage(f)
+		isCount := slices.Contains([]string{"number", "days", "bytes", "percent", "duration", "time", "int", "float"}, name) ||
+			slices.Contains([]string{"int", "int64", "duration", "number", "float64"}, f.Value.Type())
+		if !isCount || f.Value.Type() == "string" { // a command checks that by itself
+			return
+		}
+		for _, text := range []string{"-7", "-7s", "-0.5", "NaN", "", "x"} {
+			if f.Value.Set(text) == nil {
+				t.Errorf("%s accepts --%s=%q", path, f.Name, text)
+			}
+		}
+	})
+}
+
+// walkFlags calls visit for each flag of a command and the commands below it.
+func walkFlags(cmd *cobra.Command, visit func(path string, f *pflag.Flag)) {
+	each := func(f *pflag.Flag) { visit(cmd.CommandPath(), f) }
+	cmd.Flags().VisitAll(each)
+	cmd.PersistentFlags().VisitAll(each)
+	for _, child := range cmd.Commands() {
+		walkFlags(child, visit)
+	}
+}
+
+func TestANegativeTimeoutIsAnErrorOfUsage(t *testing.T) {
+	var stderr bytes.Buffer
+	a := &app.App{In: strings.NewReader(""), Out: io.Discard, Err: &stderr, Env: func(string) string { return "" }, Settings: settings.New(filepath.Join(t.TempDir(), "config.yaml"), nil)}
+	if code := root.Run(t.Context(), a, []string{"get", "me", "--timeout", "-1s"}); code != exit.Usage || !strings.Contains(stderr.String(), "--timeout") {
+		t.Errorf("exit code %d, %s", code, stderr.String())
+	}
 }
 
 // target returns the command that the arguments select.

@@ -88,7 +88,7 @@ orrery logs lobby-1 -f`,
 	flags.StringVarP(&a.Flags.Output, "output", "o", "", "`format`: "+strings.Join(output.Formats, ", "))
 	flags.BoolVar(&a.Flags.NoInput, "no-input", false, "fail instead of asking")
 	flags.BoolVar(&a.Flags.NoHeaders, "no-headers", false, "print tables without headings")
-	flags.DurationVar(&a.Flags.Timeout, "timeout", 0, "give up after this `duration`, for example 30s; 0 never does")
+	command.Duration(flags, &a.Flags.Timeout, "timeout", "give up after this `duration`, for example 30s; 0 never does")
 	command.CompleteFlag(root, "output", cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp))
 	command.CompleteFlag(root, "context", access.CompleteContexts(a))
 	command.CompleteFlag(root, "server", cobra.NoFileCompletions)

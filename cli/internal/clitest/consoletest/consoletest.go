@@ -18,6 +18,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/settings"
 	"github.com/spf13/cobra"
 )
@@ -357,6 +358,7 @@ func (g *Gateway) Launch(t *testing.T, commands Commands, in string, args ...str
 	env := map[string]string{"ORRERY_SERVER": g.URL, "ORRERY_TOKEN": "token"}
 	a := &app.App{In: strings.NewReader(in), Out: r.Out, Err: r.Err, Env: func(name string) string { return env[name] }, Settings: settings.New(t.TempDir()+"/config.yaml", nil)}
 	root := &cobra.Command{Use: "orrery", SilenceErrors: true, SilenceUsage: true}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(exit.Usage, err, "") })
 	root.PersistentFlags().StringVarP(&a.Flags.Output, "output", "o", "", "")
 	root.AddCommand(commands(a)...)
 	root.SetArgs(args)

@@ -71,7 +71,8 @@ func instanceCommand(a *app.App, v instanceVerb) *cobra.Command {
 		cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until they are "+v.goal)
 	}
 	if v.name == "start" {
-		cmd.Flags().IntVar(&o.count, "count", 1, "start this `number` of instances; only with group")
+		o.count = 1
+		command.Number(cmd.Flags(), &o.count, "count", 1, "start this `number` of instances; only with group")
 		cmd.Flags().BoolVar(&o.discardData, "discard-data", false, "start one without its data, if its node was deleted")
 		cmd.Flags().StringArrayVar(&o.variables, "var", nil, "`KEY=VALUE` of a variable with the scope INSTANCE, for this start; only with group; repeat it for more")
 		command.CompleteFlag(cmd, "count", cobra.NoFileCompletions)

@@ -21,7 +21,7 @@ type moveOptions struct {
 }
 
 func move(a *app.App) *cobra.Command {
-	o := &moveOptions{}
+	o := &moveOptions{grace: time.Minute}
 	cmd := command.New(a, command.Spec{
 		Use: "move [instance] NAME [--to NODE | --cancel]", Short: "Move a static instance with its data to another node",
 		Long: `The instance stops, its directory is copied and verified, and it starts on the other node. Without --to the scheduler
@@ -35,7 +35,7 @@ orrery move survival-1 --cancel`,
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.to, "to", "", "`node` that it moves to")
-	flags.DurationVar(&o.grace, "grace", time.Minute, "`time` that players have to leave; 0 stops it at once")
+	command.Duration(flags, &o.grace, "grace", "`time` that players have to leave; 0 stops it at once")
 	flags.StringVar(&o.message, "message", "", "why it moves, as a `text`")
 	flags.BoolVar(&o.cancel, "cancel", false, "cancel the move; the instance starts again where it was")
 	command.DryRunFlag(cmd, &o.dryRun)
@@ -52,8 +52,6 @@ func runMove(ctx context.Context, a *app.App, o *moveOptions, args []string) err
 		return err
 	}
 	switch {
-	case o.grace < 0:
-		return command.UsageError("", "--grace must not be negative")
 	case o.cancel && o.to != "":
 		return command.UsageError("leave out one of them", "--to and --cancel cannot be combined")
 	case o.wait && (o.cancel || o.dryRun):

@@ -135,7 +135,7 @@ func nodeCommand(a *app.App, v nodeVerb) *cobra.Command {
 		return cmd
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&o.grace, "grace", 0, "`time` that instances may keep their players; 0 is the default of the server")
+	command.Duration(flags, &o.grace, "grace", "`time` that instances may keep their players; 0 is the default of the server")
 	flags.StringVar(&o.kickMessage, "kick-message", "", "`text` for the players that are still there then")
 	flags.BoolVar(&o.shutdown, "shutdown", false, "also shut the agent down when the node is empty")
 	flags.BoolVar(&o.wait, "wait", false, "wait until they are empty")

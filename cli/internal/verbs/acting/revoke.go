@@ -28,7 +28,7 @@ orrery revoke node-1 --days 30`,
 		Args: command.Between(1, 2, "the name of a node"), Complete: command.CompleteTargets(a, "node"),
 		Run: func(ctx context.Context, args []string) error { return runRevoke(ctx, a, o, args) },
 	})
-	cmd.Flags().IntVar(&o.days, "days", 0, "`number` of days; 0 is the default of the server")
+	command.Number(cmd.Flags(), &o.days, "days", 0, "`number` of days; 0 is the default of the server")
 	command.DryRunFlag(cmd, &o.dryRun)
 	command.CompleteFlag(cmd, "days", cobra.NoFileCompletions)
 	return cmd
@@ -38,9 +38,6 @@ func runRevoke(ctx context.Context, a *app.App, o *revokeOptions, args []string)
 	_, name, err := command.One(args, "node")
 	if err != nil {
 		return err
-	}
-	if o.days < 0 {
-		return command.UsageError("", "--days must not be negative")
 	}
 	client, err := a.Client()
 	if err != nil {

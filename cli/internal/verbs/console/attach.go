@@ -40,7 +40,7 @@ const (
 
 // Command returns the command attach.
 func Command(a *app.App) *cobra.Command {
-	o := attachOptions{lines: automaticLines}
+	o := attachOptions{lines: automaticLines, linger: defaultLinger}
 	cmd := command.New(a, command.Spec{
 		Use: "attach [instance] NAME", Aliases: []string{"console"},
 		Short: "Open the console of a server, to read and to type",
@@ -65,9 +65,9 @@ orrery console lobby-1 -n 0 --once`,
 		},
 	})
 	flags := cmd.Flags()
-	flags.IntVarP(&o.lines, "lines", "n", automaticLines, "`number` of stored lines to begin with; -1 means 50 on a terminal and none elsewhere")
+	command.NumberP(flags, &o.lines, "lines", "n", automaticLines, "`number` of stored lines to begin with; -1 means 50 on a terminal and none elsewhere")
 	flags.BoolVar(&o.once, "once", false, "end with the server, instead of waiting for it to start again")
-	flags.DurationVar(&o.linger, "linger", defaultLinger, "without a terminal: `duration` to print output after the last line")
+	command.Duration(flags, &o.linger, "linger", "without a terminal: `duration` to print output after the last line")
 	command.CompleteFlag(cmd, "lines", cobra.NoFileCompletions)
 	command.CompleteFlag(cmd, "linger", cobra.NoFileCompletions)
 	return cmd
@@ -79,9 +79,6 @@ func Attach(ctx context.Context, a *app.App, name string) error {
 }
 
 func runAttach(ctx context.Context, a *app.App, name string, o attachOptions) error {
-	if o.lines < automaticLines {
-		return command.UsageError("-n 0 prints none", "-n must be a number of lines, not %d", o.lines)
-	}
 	client, err := a.Client()
 	if err != nil {
 		return err

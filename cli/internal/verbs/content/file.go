@@ -148,7 +148,7 @@ orrery file cat lobby-1 logs/latest.log --tail 4096`,
 			})
 		},
 	})
-	cmd.Flags().IntVar(&tail, "tail", 0, "print only the last `bytes` of the file")
+	command.Number(cmd.Flags(), &tail, "tail", 1, "print only the last `bytes` of the file")
 	command.CompleteFlag(cmd, "tail", cobra.NoFileCompletions)
 	return cmd
 }

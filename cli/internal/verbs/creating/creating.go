@@ -148,7 +148,7 @@ func parseExpiry(text string) (*int64, error) {
 }
 
 func createJoinToken(a *app.App) *cobra.Command {
-	var ttl string
+	var ttl *string
 	cmd := command.New(a, command.Spec{
 		Use: "join-token NODE", Short: "Create a token with which an agent joins as a node",
 		Long: "Standard output has the token and nothing else. It is shown only now. -o name prints its id instead.",
@@ -156,10 +156,7 @@ func createJoinToken(a *app.App) *cobra.Command {
 orrery create join-token node-2 --ttl 15m`,
 		Args: command.Between(1, 1, "the name of the node that will join"),
 		Run: func(ctx context.Context, args []string) error {
-			request := &orrery.CreateJoinTokenRequest{NodeID: args[0]}
-			if ttl != "" {
-				request.TTL = &ttl
-			}
+			request := &orrery.CreateJoinTokenRequest{NodeID: args[0], TTL: ttl}
 			client, err := a.Client()
 			if err != nil {
 				return err
@@ -178,7 +175,7 @@ orrery create join-token node-2 --ttl 15m`,
 			})
 		},
 	})
-	cmd.Flags().StringVar(&ttl, "ttl", "", "`duration` that it is valid, such as 15m, 12h or 7d; at most 30d")
+	command.OptionalText(cmd.Flags(), &ttl, "ttl", "`duration` that it is valid, such as 15m, 12h or 7d; at most 30d", command.ParseDuration)
 	command.CompleteFlag(cmd, "ttl", cobra.NoFileCompletions)
 	return cmd
 }

@@ -209,8 +209,8 @@ orrery create group bot --command './bot --port %PORT%' --memory 256M --min 1 --
 	flags.StringVar(&g.command, "command", "", "`command` line to run")
 	flags.StringVar(&g.memory, "memory", "", "memory of an instance, as a `size` such as 512M or 2G")
 	flags.StringVar(&g.platform, "platform", "", "server software, as the catalog `names` it")
-	flags.Int64Var(&g.least, "min", 0, "`number` of instances to keep running")
-	flags.Int64Var(&g.most, "max", 0, "highest `number` of instances; 0 is no limit")
+	command.Number(flags, &g.least, "min", 0, "`number` of instances to keep running")
+	command.Number(flags, &g.most, "max", 0, "highest `number` of instances; 0 is no limit")
 	flags.StringArrayVar(&g.templates, "template", nil, "`template` to apply; repeat it for more, in their order")
 	for _, name := range []string{"command", "memory", "platform", "min", "max"} {
 		command.CompleteFlag(cmd, name, cobra.NoFileCompletions)

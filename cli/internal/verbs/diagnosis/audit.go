@@ -74,9 +74,6 @@ func runAudit(ctx context.Context, a *app.App, o auditOptions) error {
 
 // check sets the times of the request.
 func (o *auditOptions) check(now time.Time) error {
-	if err := checkNumber(o.number); err != nil {
-		return err
-	}
 	for _, t := range []struct {
 		flag, text string
 		into       *string

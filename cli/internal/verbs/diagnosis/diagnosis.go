@@ -14,13 +14,7 @@ func Commands(a *app.App) []*cobra.Command {
 
 // numberFlag declares -n.
 func numberFlag(cmd *cobra.Command, target *int, fallback int, what string) {
-	cmd.Flags().IntVarP(target, "number", "n", fallback, "`number` of "+what+" to show, the newest ones")
+	*target = fallback
+	command.NumberP(cmd.Flags(), target, "number", "n", 1, "`number` of "+what+" to show, the newest ones")
 	command.CompleteFlag(cmd, "number", cobra.NoFileCompletions)
-}
-
-func checkNumber(n int) error {
-	if n < 1 {
-		return command.UsageError("for example -n 100", "-n %d: it must be at least 1", n)
-	}
-	return nil
 }

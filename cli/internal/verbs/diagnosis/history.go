@@ -52,9 +52,6 @@ func runHistory(ctx context.Context, a *app.App, number int, at string, args []s
 	if !hasHistory(kind) {
 		return command.UsageError("the kinds are "+strings.Join(kinds.Names(hasHistory), ", ")+"; orrery audit has all changes", "%s have no history", kind.Plural)
 	}
-	if err := checkNumber(number); err != nil {
-		return err
-	}
 	client, err := a.Client()
 	if err != nil {
 		return err

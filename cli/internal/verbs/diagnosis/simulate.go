@@ -32,7 +32,7 @@ orrery simulate move survival-1 --to node-2`,
 }
 
 func simulatePlace(a *app.App) *cobra.Command {
-	var count int64
+	count := int64(1)
 	cmd := command.New(a, command.Spec{
 		Use: "place [group] NAME --count NUMBER", Short: "Show where new instances of a group would go",
 		Example: "orrery simulate place lobby --count 5",
@@ -47,7 +47,7 @@ func simulatePlace(a *app.App) *cobra.Command {
 			})
 		},
 	})
-	cmd.Flags().Int64Var(&count, "count", 1, "`number` of instances")
+	command.Number(cmd.Flags(), &count, "count", 1, "`number` of instances")
 	command.CompleteFlag(cmd, "count", cobra.NoFileCompletions)
 	return cmd
 }

@@ -86,15 +86,21 @@ func crashLines(c *orrery.CrashDetail) [][]string {
 
 func crashTrends(a *app.App) *cobra.Command {
 	var params orrery.GetCrashTrendsParams
+	var window *string
 	cmd := command.New(a, command.Spec{
 		Use: "trends", Short: "Show how many crashes there were over time",
 		Example: `orrery crash trends
 orrery crash trends --window 7d --group lobby`,
-		Run: func(ctx context.Context, _ []string) error { return runCrashTrends(ctx, a, &params) },
+		Run: func(ctx context.Context, _ []string) error {
+			if window != nil {
+				params.Window = *window
+			}
+			return runCrashTrends(ctx, a, &params)
+		},
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&params.Window, "window", "", "how far to look back, as a `duration` such as 24h or 7d; at most 30d")
-	flags.IntVar(&params.Buckets, "buckets", 0, "`number` of parts of the window")
+	command.OptionalText(flags, &window, "window", "how far to look back, as a `duration` such as 24h or 7d; at most 30d", command.ParseDuration)
+	command.Number(flags, &params.Buckets, "buckets", 1, "`number` of parts of the window")
 	flags.StringVar(&params.Group, "group", "", "only crashes of this `group`")
 	flags.StringVar(&params.Instance, "instance", "", "only crashes of this `instance`")
 	flags.StringVar(&params.Node, "node", "", "only crashes on this `node`")

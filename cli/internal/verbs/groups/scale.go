@@ -35,12 +35,12 @@ orrery scale lobby --to 0 --dry-run`,
 	})
 	cmd.Args = command.Between(1, 2, "the name of a group") // here, because New ignores it without Run
 	flags := cmd.Flags()
-	flags.Int64Var(&o.to, "to", 0, "`number` of instances")
+	command.Number(flags, &o.to, "to", 0, "`number` of instances")
 	command.DryRunFlag(cmd, &o.dryRun)
 	flags.BoolVar(&o.wait, "wait", false, "wait until that many are RUNNING")
 	command.CompleteFlag(cmd, "to", cobra.NoFileCompletions)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !cmd.Flags().Changed("to") || o.to < 0 {
+		if !cmd.Flags().Changed("to") {
 			return command.UsageError("for example: orrery scale "+args[len(args)-1]+" --to 3", "--to takes the number of instances, 0 or more")
 		}
 		ctx, cancel := a.Context(cmd.Context())

@@ -28,7 +28,7 @@ type logsOptions struct {
 }
 
 func logs(a *app.App) *cobra.Command {
-	var o logsOptions
+	o := logsOptions{lines: defaultLines}
 	cmd := command.New(a, command.Spec{
 		Use:   "logs [instance] NAME... | node NODE | system",
 		Short: "Print what servers wrote, and follow it",
@@ -54,7 +54,7 @@ orrery logs system --level WARN`,
 	o.selection.flags(a, cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.follow, "follow", "f", false, "print new lines too, until the server ends")
-	flags.IntVarP(&o.lines, "lines", "n", defaultLines, "`number` of lines to begin with, counted from the end; -1 prints all")
+	command.NumberP(flags, &o.lines, "lines", "n", -1, "`number` of lines to begin with, counted from the end; -1 prints all")
 	flags.StringVar(&o.since, "since", "", "only lines from this `time` on, for example 10m, 7d or 2026-01-31T15:04:05Z")
 	flags.StringVar(&o.until, "until", "", "only lines up to this `time`")
 	flags.StringVar(&o.grep, "grep", "", "only lines that match this `expression` (RE2)")
@@ -94,9 +94,6 @@ func runLogs(ctx context.Context, a *app.App, o logsOptions, args []string) erro
 
 // parse checks the flags and sets the parsed values.
 func (o *logsOptions) parse(now time.Time) (err error) {
-	if o.lines < -1 {
-		return command.UsageError("-n -1 prints all lines", "-n must be a number of lines, not %d", o.lines)
-	}
 	for _, flag := range []struct {
 		name, text string
 		into       *time.Time

@@ -120,7 +120,7 @@ func (c control) command(a *app.App) *cobra.Command {
 }
 
 func revisionFlag(cmd *cobra.Command, target *int64) {
-	cmd.Flags().Int64Var(target, "revision", 0, "`number` of the rollout; the default is the newest")
+	command.Number(cmd.Flags(), target, "revision", 1, "`number` of the rollout; the default is the newest")
 	command.CompleteFlag(cmd, "revision", cobra.NoFileCompletions)
 }
 
