@@ -37,6 +37,8 @@ func TestOutput(t *testing.T) {
 		"role set VIEWER --remove groups.veiw",
 		"role set VIEWER --add groups.update --remove groups.view",
 		"passwd",
+		"status",
+		"status -o json",
 	} {
 		cases = append(cases, clitest.Case{Args: args})
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
@@ -35,8 +36,29 @@ type summary struct {
 	Problems *int64 `json:"problems"`
 }
 
-// notPermitted stands for a part that the user may not see.
-const notPermitted = "{}"
+// counted are the kinds of objects that status counts, with the permissions to list them.
+var counted = []struct{ kind, permission string }{
+	{"node", "nodes.view"}, {"group", "groups.view"}, {"instance", "instances.view"}, {"player", "players.view"},
+}
+
+// count returns how many objects there are of each kind in counted that the user may list.
+func count(ctx context.Context, client *orrery.Client) (json.RawMessage, error) {
+	counts := map[string]int64{}
+	for _, c := range counted {
+		kind := kinds.Get(c.kind)
+		var page struct {
+			Total int64 `json:"total"`
+		}
+		err := client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: kind.ListPath(""), Query: url.Values{"pageSize": {"1"}}}, &page)
+		switch {
+		case err == nil:
+			counts[kind.Plural] = page.Total
+		case !errors.Is(err, orrery.ErrDenied):
+			return nil, err
+		}
+	}
+	return json.Marshal(counts)
+}
 
 func runStatus(ctx context.Context, a *app.App) error {
 	client, err := a.Client()
@@ -59,10 +81,14 @@ func runStatus(ctx context.Context, a *app.App) error {
 	} {
 		err := client.Call(ctx, orrery.Request{Method: http.MethodGet, Path: part.path}, part.into)
 		if part.mayBeDenied && errors.Is(err, orrery.ErrDenied) {
-			*part.into = json.RawMessage(notPermitted)
 			continue
 		}
 		if err != nil {
+			return err
+		}
+	}
+	if s.Overview == nil {
+		if s.Overview, err = count(ctx, client); err != nil {
 			return err
 		}
 	}
@@ -90,44 +116,31 @@ func runStatus(ctx context.Context, a *app.App) error {
 }
 
 func statusLines(s summary, paint func(string) string) [][]string {
-	overview := func(path string) gjson.Result { return gjson.GetBytes(s.Overview, path) }
-	problems := "you may not see them all"
+	problems := notPermitted("groups.view")
 	if s.Problems != nil {
 		problems = fmt.Sprint(*s.Problems)
 	}
-	return [][]string{
+	lines := [][]string{
 		{"server", s.Server},
 		{"version", s.Version},
 		{"logged in as", s.User},
 		{"health", paint(gjson.GetBytes(s.Readiness, "status").String())},
-		{"nodes", text(overview("nodes"))},
-		{"groups", text(overview("groups"))},
-		{"instances", text(overview("instances"))},
-		{"players", text(overview("players"))},
-		{"problems", problems},
 	}
+	for _, c := range counted {
+		plural := kinds.Get(c.kind).Plural
+		total := gjson.GetBytes(s.Overview, plural)
+		text := total.String()
+		if !total.Exists() {
+			text = notPermitted(c.permission)
+		}
+		lines = append(lines, []string{plural, text})
+	}
+	return append(lines, []string{"problems", problems})
 }
 
-// text shows an object of counters as "online 1, total 1".
-func text(counters gjson.Result) string {
-	if !counters.Exists() {
-		return "you may not see this"
-	}
-	if !counters.IsObject() {
-		return counters.String()
-	}
-	line := ""
-	counters.ForEach(func(name, value gjson.Result) bool {
-		if value.IsObject() || value.IsArray() {
-			return true
-		}
-		if line != "" {
-			line += ", "
-		}
-		line += name.String() + " " + value.String()
-		return true
-	})
-	return line
+// notPermitted stands for what the user may not see.
+func notPermitted(permission string) string {
+	return "you may not see them: that needs the permission " + permission
 }
 
 // shownProblems is how many problems status shows.
@@ -171,7 +184,7 @@ func versionCommand(a *app.App) *cobra.Command {
 func runVersion(ctx context.Context, a *app.App, clientOnly bool) error {
 	answer := map[string]any{"client": app.Version()}
 	if clientOnly {
-		return a.Report(answer, "client %s", app.Version())
+		return a.Say(answer, app.Version(), "client %s", app.Version())
 	}
 	client, err := a.Client()
 	if err != nil {
@@ -187,5 +200,5 @@ func runVersion(ctx context.Context, a *app.App, clientOnly bool) error {
 	if app.VersionsDiffer(app.Version(), server.Version) {
 		a.Notef("the versions differ: one of them may lack what the other has")
 	}
-	return a.Report(answer, "client %s\nserver %s at %s", app.Version(), server.Version, client.Address())
+	return a.Say(answer, app.Version(), "client %s\nserver %s at %s", app.Version(), server.Version, client.Address())
 }
