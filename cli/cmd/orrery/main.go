@@ -3,13 +3,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
-	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/root"
 )
 
@@ -20,10 +18,5 @@ func run() int {
 	defer stop()
 	// A second Ctrl-C ends the program at once.
 	context.AfterFunc(ctx, stop)
-	a, err := app.New()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "orrery:", err)
-		return exit.Failed
-	}
-	return root.Run(ctx, a, os.Args[1:])
+	return root.Run(ctx, app.New(), os.Args[1:])
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/exit"
@@ -57,25 +58,23 @@ type Flags struct {
 }
 
 // New returns the App of this process.
-func New() (*App, error) {
-	path, err := settings.DefaultPath(os.Getenv)
-	if err != nil {
-		return nil, err
-	}
+func New() *App {
 	var keyring settings.Keyring
 	if os.Getenv("DBUS_SESSION_BUS_ADDRESS") != "" || hasNativeKeyring {
 		keyring = settings.DesktopKeyring{}
 	}
 	a := &App{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Settings: settings.New(path, keyring),
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Getenv, Settings: settings.New(settings.DefaultPath(os.Getenv), keyring),
 		Interactive: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
 	}
+	a.Settings.Warn = func(text string) { a.Notef("warning: %s", text) }
 	if term.IsTerminal(int(os.Stdout.Fd())) {
+		var err error
 		if a.Width, a.Height, err = term.GetSize(int(os.Stdout.Fd())); err != nil || a.Width <= 0 {
 			a.Width, a.Height = 80, 24
 		}
 	}
-	return a, nil
+	return a
 }
 
 // defaultServer is where a standalone listens.
@@ -83,7 +82,7 @@ const defaultServer = "http://127.0.0.1:8080"
 
 // Target is the server that a command talks to.
 type Target struct {
-	// Context is the name of the context; empty if --server or ORRERY_SERVER chose the server.
+	// Context is the name of the context whose login is used; empty without one.
 	Context string
 	Servers []string
 	// Group is the group that the context names for --group.
@@ -92,23 +91,47 @@ type Target struct {
 
 // Target returns the server of the flags, the environment or the settings, in this order.
 func (a *App) Target() (Target, error) {
-	if server := cmp.Or(a.Flags.Server, a.Env("ORRERY_SERVER")); server != "" {
-		return Target{Servers: []string{server}}, nil
+	server := a.Flags.Server
+	if server == "" && a.Flags.Context == "" {
+		server = a.Env("ORRERY_SERVER")
+	}
+	if server != "" && a.Env("ORRERY_TOKEN") != "" {
+		return Target{Servers: []string{server}}, nil // a script, which needs no settings
 	}
 	file, err := a.Settings.Read()
 	if err != nil {
 		return Target{}, err
 	}
-	name := cmp.Or(a.Flags.Context, a.Env("ORRERY_CONTEXT"), file.Current)
+	if server != "" && a.Flags.Context == "" {
+		return targetAt(server, file.With(server, a.Env("ORRERY_CONTEXT"), file.Current)), nil
+	}
+	name := cmp.Or(a.ChosenContext(), file.Current)
 	if name == "" {
 		return Target{Servers: []string{defaultServer}}, nil
 	}
 	c := file.Find(name)
-	if c == nil {
+	switch {
+	case c == nil:
 		return Target{}, exit.With(exit.NotFound, fmt.Errorf("there is no context %q", name), DidYouMean(name, file.Names(), "orrery context list shows the contexts"))
+	case server != "":
+		return targetAt(server, c), nil
+	case len(c.Servers) == 0:
+		return Target{}, exit.With(exit.Usage, fmt.Errorf("the context %s has no servers", name), "orrery context set "+name+" --server-url http://HOST:8080")
 	}
 	return Target{Context: name, Servers: c.Servers, Group: c.Group}, nil
 }
+
+// targetAt returns a server with the login of a context; without one if c is nil.
+func targetAt(server string, c *settings.Context) Target {
+	target := Target{Servers: []string{server}}
+	if c != nil {
+		target.Context, target.Group = c.Name, c.Group
+	}
+	return target
+}
+
+// ChosenContext returns the name of the context that --context or ORRERY_CONTEXT chooses; empty without them.
+func (a *App) ChosenContext() string { return cmp.Or(a.Flags.Context, a.Env("ORRERY_CONTEXT")) }
 
 // Client returns a client of the target with the login of the context, or with the token in ORRERY_TOKEN.
 func (a *App) Client() (*orrery.Client, error) {
@@ -121,21 +144,43 @@ func (a *App) Client() (*orrery.Client, error) {
 
 // ClientOf returns a client of a target.
 func (a *App) ClientOf(target Target) (*orrery.Client, error) {
-	config := orrery.Config{Addresses: target.Servers, UserAgent: "orrery/" + Version()}
-	switch token := a.Env("ORRERY_TOKEN"); {
-	case token != "":
-		config.Credentials = orrery.StaticToken(token)
-	case target.Context != "":
-		anonymous, err := orrery.New(config)
-		if err != nil {
-			return nil, exit.With(exit.Usage, err, "")
-		}
-		config.Credentials = a.Settings.Credentials(target.Context, func(ctx context.Context, refreshToken string) (*settings.Login, error) {
-			return refresh(ctx, anonymous, refreshToken)
-		})
+	if token := strings.TrimSpace(a.Env("ORRERY_TOKEN")); token != "" {
+		return newClient(target, orrery.StaticToken(token))
 	}
-	client, err := orrery.New(config)
+	return a.ContextClient(target)
+}
+
+// ContextClient returns a client of a target with the login of its context, also if there is an ORRERY_TOKEN.
+func (a *App) ContextClient(target Target) (*orrery.Client, error) {
+	anonymous, err := newClient(target, nil)
+	if err != nil || target.Context == "" {
+		return anonymous, err
+	}
+	return newClient(target, a.Settings.Credentials(target.Context, func(ctx context.Context, refreshToken string) (*settings.Login, error) {
+		return refresh(ctx, anonymous, refreshToken)
+	}))
+}
+
+func newClient(target Target, credentials orrery.Credentials) (*orrery.Client, error) {
+	client, err := orrery.New(orrery.Config{Addresses: target.Servers, UserAgent: "orrery/" + Version(), Credentials: credentials})
 	return client, exit.With(exit.Usage, err, "")
+}
+
+// HintOf returns the next step after an error, like exit.HintOf, and names the server to log in to.
+func (a *App) HintOf(err error) string {
+	hint := exit.HintOf(err)
+	if !errors.Is(err, orrery.ErrUnauthenticated) {
+		return hint
+	}
+	target, err := a.Target()
+	if err != nil {
+		return hint
+	}
+	logIn := exit.LogIn + " " + strings.Join(target.Servers, " ")
+	if a.Env("ORRERY_TOKEN") != "" {
+		logIn = "ORRERY_TOKEN is not valid there: set it to an API token of that server, or unset it and " + logIn
+	}
+	return strings.Replace(hint, exit.LogIn, logIn, 1)
 }
 
 // Printer returns the printer of -o.

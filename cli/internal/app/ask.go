@@ -69,7 +69,7 @@ func (a *App) AskSecret(question, flag string) (string, error) {
 	if errors.Is(err, context.Canceled) {
 		err = errors.Join(err, term.Restore(int(in.Fd()), shown))
 	}
-	return secret, err
+	return secret, ended(err)
 }
 
 // interruptible returns what read returns, or context.Canceled after Ctrl-C. Then the read, which nothing can cancel,
@@ -111,7 +111,15 @@ func (a *App) readLine() (string, error) {
 	if errors.Is(err, io.EOF) && line != "" {
 		err = nil
 	}
-	return line, err
+	return line, ended(err)
+}
+
+// ended returns err, and says in words that the input ended without an answer.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) {
+		return exit.With(exit.Failed, errors.New("the input ended without an answer; nothing was changed"), "")
+	}
+	return err
 }
 
 // stdinLimit bounds what is read from standard input.

@@ -16,6 +16,8 @@ func (a *App) Show(answer any, name string, people func(output.Printer) error) e
 	switch {
 	case printer.Format.ForPeople():
 		return people(printer)
+	case printer.Format.Name == "name" && name == "":
+		return nil // it has no name: that it succeeded is all
 	case printer.Format.Name == "name":
 		_, err := fmt.Fprintln(a.Out, name)
 		return err

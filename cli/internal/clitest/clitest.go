@@ -115,7 +115,7 @@ func Run(t *testing.T, commands func(*app.App) []*cobra.Command, server, in stri
 	err := root.ExecuteContext(context.Background())
 	if err != nil {
 		fmt.Fprintf(&errors, "orrery: %v\n", err)
-		if hint := exit.HintOf(err); hint != "" {
+		if hint := a.HintOf(err); hint != "" {
 			fmt.Fprintf(&errors, "  %s\n", hint)
 		}
 	}

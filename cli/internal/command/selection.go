@@ -189,7 +189,7 @@ func (f *Failures) Add(a *app.App, name string, err error) {
 	}
 	f.failed, f.code = f.failed+1, code
 	a.Notef("%s: %v", name, err)
-	if hint := exit.HintOf(err); hint != "" {
+	if hint := a.HintOf(err); hint != "" {
 		a.Notef("  %s", hint)
 	}
 }

@@ -93,6 +93,9 @@ func CodeOf(err error) int {
 	return Failed
 }
 
+// LogIn is the next step after a login that is missing or has ended.
+const LogIn = "log in: orrery login"
+
 // HintOf returns the next step after err; empty if none is known.
 func HintOf(err error) string {
 	var hinted *Error
@@ -104,7 +107,7 @@ func HintOf(err error) string {
 	var refusal *orrery.Error
 	switch {
 	case errors.Is(err, orrery.ErrUnauthenticated):
-		return "log in: orrery login"
+		return LogIn
 	case errors.Is(err, orrery.ErrDenied):
 		return "see what you may do: orrery get me"
 	case errors.Is(err, orrery.ErrUnreachable):

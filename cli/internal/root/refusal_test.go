@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,7 +116,7 @@ func walkFlags(cmd *cobra.Command, visit func(path string, f *pflag.Flag)) {
 
 func TestANegativeTimeoutIsAnErrorOfUsage(t *testing.T) {
 	var stderr bytes.Buffer
-	a := &app.App{In: strings.NewReader(""), Out: io.Discard, Err: &stderr, Env: func(string) string { return "" }, Settings: settings.New(filepath.Join(t.TempDir(), "config.yaml"), nil)}
+	a := &app.App{In: strings.NewReader(""), Out: io.Discard, Err: &stderr, Env: func(string) string { return "" }, Settings: settings.New("", nil)}
 	if code := root.Run(t.Context(), a, []string{"get", "me", "--timeout", "-1s"}); code != exit.Usage || !strings.Contains(stderr.String(), "--timeout") {
 		t.Errorf("exit code %d, %s", code, stderr.String())
 	}
@@ -166,7 +167,7 @@ func run(t *testing.T, ctx context.Context, server string, args ...string) (code
 		In: strings.NewReader(""), Out: &out, Err: &err, Env: func(name string) string { return env[name] },
 		Settings: settings.New(filepath.Join(t.TempDir(), "config.yaml"), nil),
 	}
-	change := a.Settings.Change(ctx, func(file *settings.File) error {
+	change := a.Settings.Change(t.Context(), func(file *settings.File) error {
 		login := &settings.Login{Token: "token"}
 		file.Current = "local"
 		file.Contexts = []settings.Context{{Name: "local", Servers: []string{server}, Login: login}, {Name: "production", Servers: []string{server}}}
@@ -332,6 +333,44 @@ var exampleFiles = []struct{ suffix, content string }{
 	{".properties", "motd=hello\n"},
 	{".zip", "PK\x05\x06" + strings.Repeat("\x00", 18)},
 	{"token", "token\n"},
+}
+
+// expiring is a gateway that accepts a login until the first stream was open. Then it closes the stream.
+func expiring(t *testing.T) string {
+	var expired atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const object = `{"id":"lobby-1","uid":"u1","group":"lobby","node":"node-1","state":"STARTING","generation":1}`
+		switch {
+		case expired.Load() || r.URL.Path == "/api/v1/auth/refresh":
+			refuse(http.StatusUnauthorized, "UNAUTHORIZED")(w, r)
+		case strings.HasSuffix(r.URL.Path, "/stream"), strings.HasSuffix(r.URL.Path, "/console"):
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "event: connected\ndata: {\"latestSequence\":1,\"clusterId\":\"c\",\"instanceId\":\"u1\"}\n\n")
+			expired.Store(true)
+		case strings.HasSuffix(r.URL.Path, "/lobby-1"), strings.HasSuffix(r.URL.Path, "/lobby-2"):
+			fmt.Fprint(w, object)
+		default:
+			fmt.Fprintf(w, `{"data":[%s],"total":1}`, object)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestALoginThatEndsInALongCommand(t *testing.T) {
+	for _, line := range []string{
+		"wait instance lobby-1 --for running", "get instances --watch", "get instance lobby-1 --watch", "events", "events -o json",
+		"logs lobby-1 -f", "logs lobby-1 lobby-2 -f", "logs --group lobby -f", "logs node node-1 -f", "rollout status lobby --watch", "restart lobby-1 --wait",
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			server := expiring(t)
+			code, stdout, stderr := run(t, t.Context(), server, strings.Fields(line)...)
+			if code != exit.Denied || !strings.Contains(stderr, "log in: orrery login "+server) {
+				t.Errorf("exit code %d, want %d\n%s\n%s", code, exit.Denied, stdout, stderr)
+			}
+		})
+	}
 }
 
 func TestCtrlCEndsEveryExample(t *testing.T) {

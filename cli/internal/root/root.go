@@ -67,7 +67,8 @@ It reads these variables of the environment:
   VISUAL, EDITOR   editor of the edit commands
   NO_COLOR         disables colours if it is not empty
 
-A flag is stronger than a variable, and ORRERY_SERVER is stronger than a context.`,
+A flag is stronger than a variable, and ORRERY_SERVER is stronger than ORRERY_CONTEXT. If a context has the server that you
+choose, its login is used.`,
 		Example: `orrery login
 orrery get instances
 orrery logs lobby-1 -f`,
@@ -122,7 +123,7 @@ func Run(ctx context.Context, a *app.App, args []string) int {
 	if code == exit.TimedOut && a.Flags.Timeout > 0 && errors.Is(err, context.DeadlineExceeded) {
 		err = exit.With(exit.TimedOut, fmt.Errorf("not finished within --timeout %s", a.Flags.Timeout), exit.HintOf(err))
 	}
-	text, hint := err.Error(), exit.HintOf(err)
+	text, hint := err.Error(), a.HintOf(err)
 	if strange := output.WithoutRequests(text); strange != text {
 		text = strange
 		if hint == "" {

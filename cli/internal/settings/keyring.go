@@ -24,7 +24,10 @@ const (
 	keyringTimeout = time.Second
 )
 
-var errKeyringTimeout = errors.New("the keyring did not answer within a second")
+var (
+	errKeyringTimeout = errors.New("the keyring did not answer within a second")
+	errNoKeyring      = errors.New("there is no desktop session")
+)
 
 // Set stores a login.
 func (DesktopKeyring) Set(key string, login *Login) error {

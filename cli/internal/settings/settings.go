@@ -8,14 +8,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
-	"go.yaml.in/yaml/v3"
+	"github.com/orreryhq/orrery/cli/internal/atomicfile"
+	"github.com/orreryhq/orrery/cli/internal/exit"
+	"go.yaml.in/yaml/v4"
 )
 
 // Context is a named server with the login of one user.
@@ -31,6 +38,30 @@ type Context struct {
 	Login *Login `yaml:"login,omitempty"`
 	// Keyring says that the keyring has the login.
 	Keyring bool `yaml:"keyring,omitempty"`
+	// Data is the data directory of the standalone on this machine that the context is for; empty if it is for another
+	// server.
+	Data string `yaml:"data,omitempty"`
+}
+
+// Has reports whether a URL is that of one of the servers.
+func (c *Context) Has(server string) bool {
+	return slices.ContainsFunc(c.Servers, func(s string) bool { return canonical(s) == canonical(server) })
+}
+
+// canonical returns a URL in the form in which equal ones are the same text.
+func canonical(server string) string {
+	u, err := url.Parse(server)
+	if err != nil {
+		return server
+	}
+	host := strings.ToLower(u.Host)
+	switch strings.ToLower(u.Scheme) {
+	case "http":
+		host = strings.TrimSuffix(host, ":80")
+	case "https":
+		host = strings.TrimSuffix(host, ":443")
+	}
+	return strings.ToLower(u.Scheme) + "://" + host + strings.TrimRight(u.Path, "/")
 }
 
 // Login holds the tokens of a login.
@@ -64,45 +95,111 @@ func (f *File) Names() []string {
 	return names
 }
 
+// With returns the context that has a server, or nil. If several have it, the first name in preferred that is one of
+// them counts, otherwise the first context.
+func (f *File) With(server string, preferred ...string) *Context {
+	for _, name := range preferred {
+		if c := f.Find(name); c != nil && c.Has(server) {
+			return c
+		}
+	}
+	i := slices.IndexFunc(f.Contexts, func(c Context) bool { return c.Has(server) })
+	if i < 0 {
+		return nil
+	}
+	return &f.Contexts[i]
+}
+
 // Store reads and writes the settings file. Programs that run at the same time do not lose each
 // other's changes.
 type Store struct {
+	// Warn is called with what the user should know about the settings, once for each text. It may be nil.
+	Warn func(text string)
+
 	path    string
 	keyring Keyring
+
+	mu     sync.Mutex
+	warned []string // under mu: the texts so far
 }
 
-// New returns the Store of a file. keyring may be nil.
+// New returns the Store of a file. If path is empty there are no settings, and they cannot be changed. keyring may be nil.
 func New(path string, keyring Keyring) *Store { return &Store{path: path, keyring: keyring} }
 
-// DefaultPath returns the path of the settings file of the user.
-func DefaultPath(env func(string) string) (string, error) {
+func (s *Store) warn(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Warn == nil || slices.Contains(s.warned, text) {
+		return
+	}
+	s.warned = append(s.warned, text)
+	s.Warn(text)
+}
+
+// DefaultPath returns the path of the settings file of the user; empty if the user has no directory for it.
+func DefaultPath(env func(string) string) string {
 	if path := env("ORRERY_CONFIG"); path != "" {
-		return path, nil
+		return path
 	}
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("cannot find the directory for settings: %w; set ORRERY_CONFIG to a file", err)
+		return ""
 	}
-	return filepath.Join(dir, "orrery", "config.yaml"), nil
+	return filepath.Join(dir, "orrery", "config.yaml")
 }
 
 // Path returns the path of the file.
 func (s *Store) Path() string { return s.path }
 
-// Read returns the settings; empty ones if there is no file.
+// Read returns the settings; empty ones if there is no file. It warns if others can read the tokens in it.
 func (s *Store) Read() (*File, error) {
+	file, err := s.read()
+	if err != nil || !file.hasTokens() || runtime.GOOS == "windows" { // there the mode says nothing about others
+		return file, err
+	}
+	if info, err := os.Stat(s.path); err == nil && info.Mode().Perm()&0o077 != 0 {
+		s.warn("others can read the tokens in " + s.path + ": chmod 600 " + s.path)
+	}
+	return file, nil
+}
+
+func (f *File) hasTokens() bool {
+	return slices.ContainsFunc(f.Contexts, func(c Context) bool { return c.Login != nil })
+}
+
+func (s *Store) read() (*File, error) {
 	file := &File{}
+	if s.path == "" {
+		return file, nil
+	}
 	content, err := os.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return file, nil
 	}
 	if err == nil {
-		err = yaml.Unmarshal(content, file)
+		err = decode(content, file)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the settings in %s: %w", s.path, err)
+		return nil, exit.Hint(fmt.Errorf("cannot read the settings in %s: %w", s.path, err), "correct the file, or move it away and log in again")
 	}
 	return file, nil
+}
+
+// decode decodes the settings. The error has the place, but no value, which may be a token.
+func decode(content []byte, file *File) error {
+	err := yaml.Unmarshal(content, file)
+	var mistake *yaml.LoadError
+	switch {
+	case errors.Is(err, io.EOF): // it is empty
+		return nil
+	case !errors.As(err, &mistake):
+		return err
+	}
+	text := mistake.Message
+	if mistake.Stage == yaml.ConstructorStage {
+		text = "a value has the wrong type"
+	}
+	return fmt.Errorf("line %d, column %d: %s", mistake.Mark.Line, mistake.Mark.Column, text)
 }
 
 // lockTimeout bounds how long a change waits for that of another program.
@@ -111,6 +208,9 @@ const lockTimeout = 20 * time.Second
 // Change calls change with the current settings and writes what it left. Other programs wait
 // meanwhile. It writes nothing if change fails.
 func (s *Store) Change(ctx context.Context, change func(*File) error) error {
+	if s.path == "" {
+		return errors.New("the directory for settings is not known: set HOME, or set ORRERY_CONFIG to a file")
+	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return fmt.Errorf("cannot create the directory for settings: %w", err)
 	}
@@ -119,7 +219,7 @@ func (s *Store) Change(ctx context.Context, change func(*File) error) error {
 		return err
 	}
 	defer unlock()
-	file, err := s.Read()
+	file, err := s.read() // without a warning: what it writes, only the user can read
 	if err != nil {
 		return err
 	}
@@ -152,17 +252,7 @@ func (s *Store) write(file *File) error {
 	if err != nil {
 		return err
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(s.path), ".config-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("cannot write the settings: %w", err)
-	}
-	defer os.Remove(temporary.Name())
-	_, err = temporary.Write(content)
-	err = errors.Join(err, temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), s.path)
-	}
-	if err != nil {
+	if err := atomicfile.Write(s.path, content); err != nil {
 		return fmt.Errorf("cannot write the settings in %s: %w", s.path, err)
 	}
 	return nil
@@ -186,13 +276,18 @@ func (s *Store) DropLogin(c *Context) {
 
 // LoginOf returns the login of a context; nil without one.
 func (s *Store) LoginOf(c *Context) *Login {
-	if c.Keyring && s.keyring != nil {
-		if login, err := s.keyring.Get(s.key(c)); err == nil {
+	if !c.Keyring {
+		return c.Login
+	}
+	err := errNoKeyring
+	if s.keyring != nil {
+		var login *Login
+		if login, err = s.keyring.Get(s.key(c)); err == nil {
 			return login
 		}
-		return nil
 	}
-	return c.Login
+	s.warn(fmt.Sprintf("the login of context %s is in the keyring of the desktop, which cannot be read here: %v", c.Name, err))
+	return nil
 }
 
 // key names a login in the keyring. Settings in other files have other logins.

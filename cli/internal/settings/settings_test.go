@@ -98,15 +98,105 @@ func TestProgramsThatChangeTheFileAtOnceLoseNothing(t *testing.T) {
 	}
 }
 
-func TestABrokenFileIsNamed(t *testing.T) {
+func TestABrokenFileIsNamedWithThePlace(t *testing.T) {
+	for content, want := range map[string]string{
+		"contexts: [\n":                   "line 2, column 1: ",
+		"current: a\ncontexts:\n\t- x\n":  "line 3, column 1: ",
+		"contexts:\n  - login: s3cret\n":  "line 2, column 12: a value has the wrong type",
+		"contexts: s3cret\n":              "line 1, column 11: a value has the wrong type",
+		"contexts:\n  - name: [s3cret]\n": "line 2, column 11: a value has the wrong type",
+	} {
+		p := path(t)
+		with(t, settings.New(p, nil), settings.Login{})
+		if err := os.WriteFile(p, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := settings.New(p, nil).Read()
+		if err == nil || !strings.Contains(err.Error(), p+": "+want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: got %v, want %q", content, err, want)
+		}
+	}
+}
+
+func TestAnEmptyFileHasNoContexts(t *testing.T) {
+	for _, content := range []string{"", "# nothing\n", "---\n", "null\n"} {
+		p := path(t)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o700), os.WriteFile(p, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if file := read(t, settings.New(p, nil)); len(file.Contexts) != 0 {
+			t.Errorf("%q: got %v", content, file)
+		}
+	}
+}
+
+func TestTokensThatOthersCanReadAreReportedOnce(t *testing.T) {
 	p := path(t)
-	with(t, settings.New(p, nil), settings.Login{})
-	if err := os.WriteFile(p, []byte("contexts: [\n"), 0o600); err != nil {
+	with(t, settings.New(p, nil), settings.Login{Token: "t"})
+	if err := os.Chmod(p, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, err := settings.New(p, nil).Read()
-	if err == nil || !strings.Contains(err.Error(), p) || !strings.Contains(err.Error(), "line") {
+	var warnings []string
+	store := settings.New(p, nil)
+	store.Warn = func(text string) { warnings = append(warnings, text) }
+	for range 2 {
+		read(t, store)
+	}
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "chmod 600 "+p) {
+		t.Errorf("the warnings are %q", warnings)
+	}
+	if err := store.Change(t.Context(), func(*settings.File) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(p); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("after a change: mode %v, %v", info.Mode(), err)
+	}
+}
+
+func TestAFileWithoutTokensMayBeRead(t *testing.T) {
+	p := path(t)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o700), os.WriteFile(p, []byte("current: a\ncontexts:\n- name: a\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	store := settings.New(p, nil)
+	store.Warn = func(text string) { t.Errorf("a warning: %s", text) }
+	read(t, store)
+}
+
+func TestWithoutADirectoryThereAreNoSettings(t *testing.T) {
+	store := settings.New("", nil)
+	if file := read(t, store); len(file.Contexts) != 0 {
+		t.Errorf("got %v", file)
+	}
+	err := store.Change(t.Context(), func(*settings.File) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "ORRERY_CONFIG") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheContextWithAServer(t *testing.T) {
+	file := &settings.File{Contexts: []settings.Context{
+		{Name: "local", Servers: []string{"http://127.0.0.1:8080"}},
+		{Name: "production", Servers: []string{"https://a.example", "https://b.example/"}},
+		{Name: "alice", Servers: []string{"https://b.example"}},
+	}}
+	for _, c := range []struct{ server, preferred, want string }{
+		{"http://127.0.0.1:8080/", "", "local"},
+		{"HTTPS://A.example:443", "", "production"},
+		{"https://b.example", "", "production"},
+		{"https://b.example", "alice", "alice"},
+		{"https://b.example", "local", "production"},
+		{"http://b.example", "", ""},
+		{"http://127.0.0.1:8081", "local", ""},
+		{"https://b.example.evil", "", ""},
+	} {
+		got := ""
+		if found := file.With(c.server, c.preferred); found != nil {
+			got = found.Name
+		}
+		if got != c.want {
+			t.Errorf("%s, preferred %q: got %q, want %q", c.server, c.preferred, got, c.want)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/clitest"
 	"github.com/orreryhq/orrery/cli/internal/exit"
@@ -50,6 +51,8 @@ type gateway struct {
 	*httptest.Server
 	// tokens are the Authorization headers of requests for the own user.
 	tokens []string
+	// ended are the tokens that were logged out.
+	ended []string
 }
 
 func newGateway(t *testing.T) *gateway {
@@ -68,6 +71,13 @@ func newGateway(t *testing.T) *gateway {
 	})
 	mux.HandleFunc("POST /api/v1/auth/change-password", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"token":"t2","refreshToken":"r2","expiresInSeconds":3600,"status":"ok"}`)
+	})
+	mux.HandleFunc("POST /api/v1/auth/logout", func(w http.ResponseWriter, r *http.Request) {
+		g.ended = append(g.ended, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET /api/v1/system/version", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"version":"1.2.3"}`)
 	})
 	mux.HandleFunc("GET /api/v1/auth/me", func(w http.ResponseWriter, r *http.Request) {
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -158,6 +168,192 @@ func TestLoginToAStandaloneNeedsNoTyping(t *testing.T) {
 	m.expect(m.run("get", "me", "-o", "name"), exit.OK, "admin\n")
 	if got := strings.Join(g.tokens, " "); got != "t1" {
 		t.Errorf("the tokens sent are %q", got)
+	}
+}
+
+func TestEachStandaloneHasAContext(t *testing.T) {
+	first, second, m := newGateway(t), newGateway(t), newTerminal(t)
+	one, two := dataOf(t, first.URL, "right"), dataOf(t, second.URL, "right")
+	m.expect(m.run("login", "--data", one), exit.OK, "(context local)")
+	m.expect(m.run("login", "--data", two), exit.OK, "(context local-2)", "the current context is now local-2", "orrery context use local\n")
+	m.expect(m.run("login", "--data", one), exit.OK, "(context local)")
+	m.expect(m.run("login", second.URL, "--username", "admin", "--password-file", filepath.Join(two, "admin-password")), exit.OK, "(context local-2)")
+	third := newGateway(t) // a restart with another port
+	moved := dataOf(t, third.URL, "right")
+	if err := os.Rename(filepath.Join(moved, "ready.json"), filepath.Join(one, "ready.json")); err != nil {
+		t.Fatal(err)
+	}
+	m.expect(m.run("login", "--data", one), exit.OK, "logged in to "+third.URL+" as admin (context local)")
+	if list := m.run("context", "list"); len(strings.Split(strings.TrimSpace(list.Out), "\n")) != 3 {
+		t.Errorf("the contexts are\n%s", list)
+	}
+}
+
+func TestALoginAtAServerWithSeveralContexts(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	m.know("admins", g.URL, nil)
+	m.know("others", g.URL+"/", nil)
+	err := m.settings.Change(t.Context(), func(file *settings.File) error { file.Find("admins").Username = "admin"; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.in = "right\n"
+	m.expect(m.run("login", g.URL, "--username", "admin"), exit.OK, "(context admins)")
+	m.expect(m.run("login", "--context", "others", "--username", "admin"), exit.OK, "(context others)")
+	m.expect(m.run("login", g.URL, "--username", "admin", "--name", "third"), exit.OK, "(context third)")
+	m.env["ORRERY_CONTEXT"] = "others"
+	m.expect(m.run("login", "--username", "admin"), exit.OK, "(context others)")
+	m.expect(m.run("login", g.URL, "--username", "admin", "--name", "third"), exit.OK, "commands still use the context others")
+}
+
+func TestThePasswordOfAStandaloneGoesToNoOtherServer(t *testing.T) {
+	g, other, m := newGateway(t), newGateway(t), newTerminal(t)
+	t.Chdir(t.TempDir())
+	if err := os.Symlink(dataOf(t, g.URL, "right"), "data"); err != nil {
+		t.Fatal(err)
+	}
+	const asks = "username: there is no terminal to ask on"
+	m.expect(m.run("login", "--server", other.URL), exit.Usage, asks)
+	m.know("other", other.URL, nil)
+	m.expect(m.run("login", "--context", "other"), exit.Usage, asks)
+	m.env["ORRERY_SERVER"] = other.URL
+	m.expect(m.run("login"), exit.Usage, asks)
+	m.expect(m.run("login", "--data", "data", "--server", other.URL), exit.Usage, "--data cannot be combined")
+	m.expect(m.run("login", other.URL, "--data", "data"), exit.Usage, "--data cannot be combined")
+	m.expect(m.run("login", "--data", "data"), exit.OK, "logged in to "+g.URL)
+}
+
+func TestAServerThatIsThatOfAContextUsesItsLogin(t *testing.T) {
+	g, other, m := newGateway(t), newGateway(t), newTerminal(t)
+	m.know("first", g.URL, &settings.Login{Token: "of-first"})
+	m.know("second", "http://127.0.0.1:1", &settings.Login{Token: "of-second"})
+	m.expect(m.run("get", "me", "-o", "name", "--server", g.URL+"/"), exit.OK, "admin")
+	m.env["ORRERY_SERVER"] = g.URL
+	m.expect(m.run("get", "me", "-o", "name"), exit.OK, "admin")
+	m.expect(m.run("get", "me", "--context", "second"), exit.Unavailable, "cannot reach http://127.0.0.1:1")
+	m.env["ORRERY_SERVER"] = other.URL
+	m.expect(m.run("get", "me"), exit.Denied, "log in: orrery login "+other.URL)
+	m.expect(m.run("get", "me", "-o", "name", "--server", other.URL, "--context", "first"), exit.OK, "admin")
+	if got := strings.Join(g.tokens, " ") + "; " + strings.Join(other.tokens, " "); got != "of-first of-first;  of-first" {
+		t.Errorf("the tokens sent are %q", got)
+	}
+}
+
+func TestUpLogsInAgain(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	data := dataOf(t, g.URL, "right")
+	lock := flock.New(filepath.Join(data, "lock"))
+	if err := lock.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Unlock()
+	if err := os.WriteFile(filepath.Join(data, "lock"), []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	up := []string{"up", "--data", data}
+	m.expect(m.run(up...), exit.OK, "runs already at", "logged in to "+g.URL)
+	if again := m.run(up...); strings.Contains(again.String(), "logged in") {
+		t.Errorf("it logs in although the user is logged in:\n%s", again)
+	}
+	m.expect(m.run("logout"), exit.OK, "logged out of local")
+	m.expect(m.run(up...), exit.OK, "logged in to "+g.URL)
+	m.expect(m.run("get", "me", "-o", "name"), exit.OK, "admin")
+	m.know("other", "http://127.0.0.1:1", &settings.Login{Token: "t"})
+	m.expect(m.run(up...), exit.OK, "the current context is now local", "logged in to "+g.URL)
+	m.expect(m.run("logout"), exit.OK, "logged out of local")
+	if err := os.Remove(filepath.Join(data, "admin-password")); err != nil {
+		t.Fatal(err)
+	}
+	m.expect(m.run(up...), exit.OK, "you are not logged in there: orrery login --data "+data)
+}
+
+func TestLogoutEndsTheLoginOfTheContext(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	m.know("local", g.URL, &settings.Login{Token: "stored"})
+	m.env["ORRERY_TOKEN"] = "from-env"
+	m.expect(m.run("logout"), exit.OK, "logged out of local")
+	if got := strings.Join(g.ended, " "); got != "stored" {
+		t.Errorf("the tokens that ended are %q", got)
+	}
+}
+
+func TestInputThatIsNoPassword(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	for content, want := range map[string]int{"right": exit.OK, "right\n": exit.OK, "right\r\n": exit.OK, "": exit.Usage, "\n": exit.Usage, "wrong\n": exit.Denied} {
+		secret := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(secret, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := m.run("login", g.URL, "--username", "admin", "--password-file", secret); r.Code != want {
+			t.Errorf("%q: exit code %d, want %d\n%s", content, r.Code, want, r)
+		}
+	}
+	m.in = "admin\n" // and then the end of the input
+	m.expect(m.run("login", g.URL), exit.Failed, "the input ended without an answer")
+	for _, token := range []string{"", "two words", "token\nof two lines"} {
+		m.in = token
+		r := m.run("login", g.URL, "--token-file", "-")
+		m.expect(r, exit.Usage, "has no API token")
+		if strings.Contains(r.String(), "words") || strings.Contains(r.String(), "lines") {
+			t.Errorf("the token is shown:\n%s", r)
+		}
+	}
+}
+
+func TestSettingsThatCannotBeUsed(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	m.in = "right\n"
+	m.settings = settings.New("", nil)
+	m.expect(m.run("login", g.URL, "--username", "admin"), exit.Failed, "is not stored", "ORRERY_CONFIG")
+	m.env["ORRERY_SERVER"], m.env["ORRERY_TOKEN"] = g.URL, " from-env\r\n"
+	m.expect(m.run("get", "me", "-o", "name"), exit.OK, "admin")
+	broken := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(broken, []byte("contexts: [\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.settings = settings.New(broken, nil)
+	m.expect(m.run("get", "me", "-o", "name"), exit.OK, "admin")
+	clear(m.env)
+	for _, args := range [][]string{{"get", "me"}, {"get", "me", "--server", g.URL}, {"logout"}, {"context", "list"}, {"login", g.URL, "--username", "admin"}} {
+		r := m.run(args...)
+		m.expect(r, exit.Failed, broken, "line 2, column 1", "move it away")
+		if strings.Contains(r.Err, "password") {
+			t.Errorf("%v asks for a password first:\n%s", args, r)
+		}
+	}
+	blocked := filepath.Join(broken, "orrery", "config.yaml") // below a file there is no directory
+	m.settings = settings.New(blocked, nil)
+	m.expect(m.run("login", g.URL, "--username", "admin"), exit.Failed, "config.yaml")
+}
+
+func TestVersionInFormatsForPrograms(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	m.expect(m.run("version", "--client", "-o", "name"), exit.OK, app.Version()+"\n")
+	m.expect(m.run("version", "--server", g.URL, "-o", "name"), exit.OK, app.Version()+"\n")
+	m.expect(m.run("version", "--server", g.URL, "-o", "jsonpath=server"), exit.OK, "1.2.3\n")
+	if r := m.run("down", "--data", t.TempDir(), "-o", "name"); r.Code != exit.OK || r.Out != "" {
+		t.Errorf("down -o name prints %s", r)
+	}
+}
+
+func TestContextsWithSeveralServers(t *testing.T) {
+	m := newTerminal(t)
+	m.know("production", "https://a.example", nil)
+	m.expect(m.run("context", "set", "production", "--server-url", "https://a.example", "--server-url", "b.example"), exit.OK, "changed")
+	m.expect(m.run("context", "list"), exit.OK, "https://a.example,http://b.example")
+}
+
+func TestContextChangesThatMakeNoSense(t *testing.T) {
+	m := newTerminal(t)
+	m.know("one", "https://a.example", &settings.Login{Token: "of-one"})
+	m.know("two", "https://b.example", nil)
+	m.expect(m.run("context", "set", "two", "--rename", "one"), exit.Conflict, `there is a context "one" already`)
+	m.expect(m.run("context", "set", "two"), exit.Usage, "nothing to change")
+	m.expect(m.run("context", "set", "two", "--server-url", "ftp://b.example"), exit.Usage, "ftp://b.example")
+	m.expect(m.run("context", "set", "two", "--rename", "two"), exit.OK, "changed")
+	m.expect(m.run("context", "delete", "two"), exit.OK, "no context is the current one")
+	if file, err := m.settings.Read(); err != nil || len(file.Contexts) != 1 || file.Contexts[0].Login.Token != "of-one" {
+		t.Errorf("the settings are %+v, %v", file, err)
 	}
 }
 

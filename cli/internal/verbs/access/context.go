@@ -80,14 +80,13 @@ func listContexts(a *app.App) error {
 }
 
 // change changes the context of that name, which must exist.
-func change(ctx context.Context, a *app.App, name string, f func(*settings.File, *settings.Context)) error {
+func change(ctx context.Context, a *app.App, name string, f func(*settings.File, *settings.Context) error) error {
 	return a.Settings.Change(ctx, func(file *settings.File) error {
 		c := file.Find(name)
 		if c == nil {
 			return exit.With(exit.NotFound, fmt.Errorf("there is no context %q", name), app.DidYouMean(name, file.Names(), "orrery context list shows the contexts"))
 		}
-		f(file, c)
-		return nil
+		return f(file, c)
 	})
 }
 
@@ -108,7 +107,7 @@ func contextUse(a *app.App) *cobra.Command {
 		Local: true, Example: "orrery context use local",
 		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
 		Run: func(ctx context.Context, args []string) error {
-			if err := change(ctx, a, args[0], func(file *settings.File, _ *settings.Context) { file.Current = args[0] }); err != nil {
+			if err := change(ctx, a, args[0], func(file *settings.File, _ *settings.Context) error { file.Current = args[0]; return nil }); err != nil {
 				return err
 			}
 			return a.Report(map[string]any{"id": args[0]}, "the current context is %s", args[0])
@@ -126,16 +125,28 @@ func contextSet(a *app.App) *cobra.Command {
 orrery context set production --server-url https://a.example --server-url https://b.example`,
 		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
 		Run: func(ctx context.Context, args []string) error {
-			err := change(ctx, a, args[0], func(file *settings.File, c *settings.Context) {
+			if len(servers) == 0 && rename == "" && !cmd.Flags().Changed("group") {
+				return command.UsageError("pass --server-url, --group or --rename", "nothing to change")
+			}
+			for i, server := range servers {
+				servers[i] = withScheme(server)
+			}
+			if len(servers) > 0 {
+				if _, err := a.ContextClient(app.Target{Servers: servers}); err != nil {
+					return err
+				}
+			}
+			err := change(ctx, a, args[0], func(file *settings.File, c *settings.Context) error {
 				if len(servers) > 0 {
 					c.Servers = servers
 				}
 				if cmd.Flags().Changed("group") {
 					c.Group = group
 				}
-				if rename != "" {
-					renameContext(a, file, c, rename)
+				if rename == "" || rename == c.Name {
+					return nil
 				}
+				return renameContext(a, file, c, rename)
 			})
 			if err != nil {
 				return err
@@ -151,7 +162,10 @@ orrery context set production --server-url https://a.example --server-url https:
 }
 
 // renameContext gives a context another name. The login in the keyring moves with it.
-func renameContext(a *app.App, file *settings.File, c *settings.Context, name string) {
+func renameContext(a *app.App, file *settings.File, c *settings.Context, name string) error {
+	if file.Find(name) != nil {
+		return exit.With(exit.Conflict, fmt.Errorf("there is a context %q already", name), "choose another name, or orrery context delete "+name)
+	}
 	login := a.Settings.LoginOf(c)
 	a.Settings.DropLogin(c)
 	if file.Current == c.Name {
@@ -159,6 +173,7 @@ func renameContext(a *app.App, file *settings.File, c *settings.Context, name st
 	}
 	c.Name = name
 	a.Settings.SetLogin(c, login)
+	return nil
 }
 
 func contextDelete(a *app.App) *cobra.Command {
@@ -168,15 +183,20 @@ func contextDelete(a *app.App) *cobra.Command {
 		Local: true, Example: "orrery context delete local",
 		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
 		Run: func(ctx context.Context, args []string) error {
-			err := change(ctx, a, args[0], func(file *settings.File, c *settings.Context) {
+			wasCurrent := false
+			err := change(ctx, a, args[0], func(file *settings.File, c *settings.Context) error {
 				a.Settings.DropLogin(c)
-				if file.Current == c.Name {
+				if wasCurrent = file.Current == c.Name; wasCurrent {
 					file.Current = ""
 				}
 				file.Contexts = slices.DeleteFunc(file.Contexts, func(c settings.Context) bool { return c.Name == args[0] })
+				return nil
 			})
 			if err != nil {
 				return err
+			}
+			if wasCurrent {
+				a.Notef("no context is the current one now: orrery context use NAME")
 			}
 			return a.Report(map[string]any{"id": args[0]}, "context %s deleted", args[0])
 		},

@@ -1,12 +1,14 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,7 +34,8 @@ func login(a *app.App) *cobra.Command {
 		Long: `Without a URL it looks for a standalone on this machine: it reads ready.json in --data, in ./data or
 in /var/lib/orrery, and the file with the password of the first user if it may. Several URLs are gateways of one cluster.
 
-The login is stored as a context: orrery context list shows all of them.`,
+The login is stored as a context, which becomes the current one: orrery context list shows all of them. A login at a server
+that has a context replaces the login there.`,
 		Example: `orrery login
 orrery login http://10.0.0.5:8080 --username alice --password-file secret
 orrery login https://a.example https://b.example --name production`,
@@ -43,31 +46,26 @@ orrery login https://a.example https://b.example --name production`,
 	flags.StringVarP(&o.username, "username", "u", "", "`name` of the user")
 	flags.StringVar(&o.passwordFile, "password-file", "", "`file` with the password; - is standard input")
 	flags.StringVar(&o.tokenFile, "token-file", "", "`file` with an API token to use instead of a password; - is standard input")
-	flags.StringVar(&o.name, "name", "", "`name` of the context; the default is the host")
+	flags.StringVar(&o.name, "name", "", "`name` of the context; the default is that of the server, or the host")
 	flags.StringVar(&o.data, "data", "", "data `directory` of a standalone on this machine")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing when it succeeds")
 	return cmd
 }
 
 func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string) error {
+	if _, err := a.Settings.Read(); err != nil {
+		return err // before it asks for a password
+	}
+	where, err := destinationOf(a, o, servers)
+	if err != nil {
+		return err
+	}
 	password := ""
-	if len(servers) == 0 {
-		found, err := local.FindReady(o.data)
-		if err != nil {
-			return err
-		}
-		if servers, err = defaultServers(a, found); err != nil {
-			return err
-		}
-		if found != nil && o.passwordFile == "" && o.tokenFile == "" && (o.username == "" || o.username == found.User) {
-			o.username = found.User
-			password = passwordOf(a, found)
-		}
+	if found := where.local; found != nil && o.passwordFile == "" && o.tokenFile == "" && (o.username == "" || o.username == found.User) {
+		o.username = found.User
+		password = passwordOf(a, found)
 	}
-	for i, server := range servers {
-		servers[i] = withScheme(server)
-	}
-	client, err := a.ClientOf(app.Target{Servers: servers})
+	client, err := a.ContextClient(app.Target{Servers: where.servers})
 	if err != nil {
 		return err
 	}
@@ -75,33 +73,123 @@ func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string)
 	if err != nil {
 		return err
 	}
-	name := contextName(o.name, servers[0])
+	var name, before string
 	err = a.Settings.Change(ctx, func(file *settings.File) error {
-		c := file.Find(name)
-		if c == nil {
-			file.Contexts = append(file.Contexts, settings.Context{Name: name})
-			c = file.Find(name)
-		}
-		c.Servers, c.Username = servers, username
+		c := where.context(file, cmp.Or(o.name, a.Flags.Context), a.Env("ORRERY_CONTEXT"), username)
+		c.Servers, c.Username, c.Data = where.servers, username, where.data()
 		a.Settings.SetLogin(c, newLogin)
-		file.Current = name
+		name, before, file.Current = c.Name, file.Current, c.Name
 		return nil
 	})
-	if err != nil || o.quiet {
-		return err
+	if err != nil {
+		return exit.Explain(fmt.Errorf("the login at %s is not stored: %w", where, err), "set ORRERY_CONFIG to a file that you may write")
 	}
-	return a.Report(map[string]any{"id": name, "servers": servers, "username": username},
-		"logged in to %s as %s (context %s)", strings.Join(servers, ", "), username, name)
+	noteCurrent(a, name, before)
+	if o.quiet {
+		return nil
+	}
+	return a.Report(map[string]any{"id": name, "servers": where.servers, "username": username}, "logged in to %s as %s (context %s)", where, username, name)
 }
 
-// defaultServers returns the servers of a login without a URL: those of the standalone on this machine, or
-// those of the current context, whose login may have ended.
-func defaultServers(a *app.App, found *local.Ready) ([]string, error) {
-	if found != nil && a.Flags.Server == "" && a.Flags.Context == "" {
-		return []string{found.API}, nil
+// noteCurrent says that a login changed the current context, and which context commands use if it is another one.
+func noteCurrent(a *app.App, name, before string) {
+	if used := a.Env("ORRERY_CONTEXT"); used != "" && used != name {
+		a.Notef("commands still use the context %s, because ORRERY_CONTEXT is set", used)
+		return
+	}
+	if before != "" && before != name {
+		a.Notef("the current context is now %s; back to the one before: orrery context use %s", name, before)
+	}
+}
+
+// destination is what a login is for.
+type destination struct {
+	servers []string
+	// local is the standalone on this machine; nil for another server.
+	local *local.Ready
+}
+
+// String returns the servers with commas between.
+func (d destination) String() string { return strings.Join(d.servers, ", ") }
+
+// data returns the data directory of the standalone; empty for another server.
+func (d destination) data() string {
+	if d.local == nil {
+		return ""
+	}
+	return d.local.Data
+}
+
+// destinationOf returns the servers of the arguments, otherwise those that flags or the environment choose, otherwise the
+// standalone on this machine, otherwise those of the current context, whose login may have ended.
+func destinationOf(a *app.App, o loginOptions, servers []string) (d destination, err error) {
+	switch {
+	case o.data != "" && (len(servers) > 0 || a.Flags.Server != ""):
+		return d, command.UsageError("leave out one of them", "--data cannot be combined with the URL of a server")
+	case len(servers) > 0:
+		for _, server := range servers {
+			d.servers = append(d.servers, withScheme(server))
+		}
+		return d, nil
+	}
+	chosen := a.Flags.Server != "" || a.Env("ORRERY_SERVER") != "" || a.ChosenContext() != ""
+	if o.data != "" || !chosen {
+		if d.local, err = local.FindReady(o.data); err != nil {
+			return d, err
+		}
+	}
+	if d.local != nil {
+		d.servers = []string{d.local.API}
+		if d.local.Data, err = filepath.Abs(d.local.Data); err != nil {
+			return d, err
+		}
+		return d, nil
 	}
 	target, err := a.Target()
-	return slices.Clone(target.Servers), err
+	d.servers = slices.Clone(target.Servers)
+	return d, err
+}
+
+// context returns the context to store a login in. It is the one that is named, otherwise the one with the same data
+// directory or server, of the same user if there are several, otherwise a new one.
+func (d destination) context(file *settings.File, named, preferred, username string) *settings.Context {
+	if named == "" {
+		if c := d.known(file, preferred, username); c != nil {
+			return c
+		}
+		named = freeName(file, hostName(d.servers[0]))
+	}
+	if file.Find(named) == nil {
+		file.Contexts = append(file.Contexts, settings.Context{Name: named})
+	}
+	return file.Find(named)
+}
+
+func (d destination) known(file *settings.File, preferred, username string) *settings.Context {
+	var sameUser []string
+	for i, c := range file.Contexts {
+		if d.local != nil && c.Data == d.local.Data {
+			return &file.Contexts[i]
+		}
+		if c.Username == username {
+			sameUser = append(sameUser, c.Name)
+		}
+	}
+	for _, server := range d.servers {
+		if c := file.With(server, slices.Concat([]string{preferred}, sameUser, []string{file.Current})...); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// freeName returns a name that no context has: name, or name-2 and so on.
+func freeName(file *settings.File, name string) string {
+	free := name
+	for n := 2; file.Find(free) != nil; n++ {
+		free = fmt.Sprintf("%s-%d", name, n)
+	}
+	return free
 }
 
 // passwordOf returns the password that a standalone wrote for its first user; empty if it is gone.
@@ -130,6 +218,9 @@ func authenticate(ctx context.Context, a *app.App, client *orrery.Client, o logi
 			return nil, "", err
 		}
 	}
+	if password == "" {
+		return nil, "", command.UsageError("", "the password is empty")
+	}
 	newLogin, err := app.LogIn(ctx, client, o.username, password)
 	if errors.Is(err, orrery.ErrUnauthenticated) {
 		err = exit.Hint(err, "check the name and the password")
@@ -142,6 +233,9 @@ func withToken(ctx context.Context, a *app.App, client *orrery.Client, file stri
 	token, err := a.ReadSecret(file, "", "")
 	if err != nil {
 		return nil, "", err
+	}
+	if len(strings.Fields(token)) != 1 {
+		return nil, "", command.UsageError("it must have the token and nothing else", "%s has no API token", file)
 	}
 	var me struct {
 		Username string `json:"username"`
@@ -161,11 +255,8 @@ func withScheme(server string) string {
 	return "http://" + server
 }
 
-// contextName returns the name of the context for a server.
-func contextName(name, server string) string {
-	if name != "" {
-		return name
-	}
+// hostName returns the name of a new context for a server: local for one on this machine, otherwise its host.
+func hostName(server string) string {
 	u, err := url.Parse(server)
 	if err != nil || u.Hostname() == "" {
 		return server
@@ -194,7 +285,7 @@ func runLogout(ctx context.Context, a *app.App) error {
 	if target.Context == "" {
 		return command.UsageError("log in first: orrery login", "there is no context to log out of")
 	}
-	client, err := a.ClientOf(target)
+	client, err := a.ContextClient(target)
 	if err != nil {
 		return err
 	}

@@ -97,28 +97,48 @@ func alreadyUp(ctx context.Context, a *app.App, dir string, pid int) error {
 	if err := a.Say(ready, ready.API, "Orrery runs already at %s, as process %d", ready.API, pid); err != nil {
 		return err
 	}
-	if target, err := a.Target(); err == nil && target.Context != "" && slices.Contains(target.Servers, ready.API) {
-		return nil
+	loggedIn, err := logInAt(ctx, a, ready)
+	if err == nil && !loggedIn {
+		a.Notef("you are not logged in there: orrery login --data %s", dir)
+	}
+	return err
+}
+
+// logInAt logs in at a standalone, unless commands use it already with a login that is accepted. It returns false if the
+// password is not in its file.
+func logInAt(ctx context.Context, a *app.App, ready *local.Ready) (bool, error) {
+	if accepted(ctx, a, ready.API) {
+		return true, nil
 	}
 	if _, err := os.Stat(ready.PasswordFile); err != nil {
-		a.Notef("it is not the current server: orrery login --data %s", dir)
-		return nil
+		return false, nil
 	}
-	if err := runLogin(ctx, a, loginOptions{data: dir, quiet: true}, nil); err != nil {
-		return exit.Explain(err, fmt.Sprintf("Orrery runs at %s, but the login failed", ready.API))
+	if err := runLogin(ctx, a, loginOptions{data: ready.Data, quiet: true}, nil); err != nil {
+		return false, exit.Explain(err, fmt.Sprintf("Orrery runs at %s, but the login failed", ready.API))
 	}
 	a.Notef("logged in to %s", ready.API)
-	return nil
+	return true, nil
+}
+
+// accepted reports whether commands use a server with a login that it accepts.
+func accepted(ctx context.Context, a *app.App, server string) bool {
+	target, err := a.Target()
+	if err != nil || !slices.Contains(target.Servers, server) {
+		return false
+	}
+	client, err := a.ClientOf(target)
+	if err != nil {
+		return false
+	}
+	_, err = client.GetCurrentUser(ctx)
+	return err == nil
 }
 
 // afterUp logs in and says what to do next.
 func afterUp(ctx context.Context, a *app.App, dir string, ready *local.Ready) error {
-	loggedIn := false
-	if _, err := os.Stat(ready.PasswordFile); err == nil {
-		if err := runLogin(ctx, a, loginOptions{data: dir, quiet: true}, nil); err != nil {
-			return exit.Explain(err, fmt.Sprintf("Orrery runs at %s, but the login failed", ready.API))
-		}
-		loggedIn = true
+	loggedIn, err := logInAt(ctx, a, ready)
+	if err != nil {
+		return err
 	}
 	return a.Show(ready, ready.API, func(output.Printer) error {
 		lines := []string{fmt.Sprintf("Orrery runs at %s, as process %d", ready.API, ready.PID), "its log is " + local.Log(dir), "next:"}

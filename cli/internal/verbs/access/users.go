@@ -87,7 +87,7 @@ func storeLogin(ctx context.Context, a *app.App, login *settings.Login) error {
 	if err != nil || target.Context == "" || a.Env("ORRERY_TOKEN") != "" {
 		return err
 	}
-	return change(ctx, a, target.Context, func(_ *settings.File, c *settings.Context) { a.Settings.SetLogin(c, login) })
+	return change(ctx, a, target.Context, func(_ *settings.File, c *settings.Context) error { a.Settings.SetLogin(c, login); return nil })
 }
 
 func userPassword(a *app.App) *cobra.Command {

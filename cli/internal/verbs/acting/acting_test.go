@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/output"
+	"github.com/orreryhq/orrery/cli/internal/settings"
 	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
 	"github.com/spf13/cobra"
 )
@@ -77,7 +78,8 @@ func (r *replay) run(t *testing.T, answer string, args ...string) string {
 	var out, errs bytes.Buffer
 	a := &app.App{
 		In: strings.NewReader(answer), Out: &out, Err: &errs, Interactive: answer != "",
-		Env: func(name string) string { return map[string]string{"ORRERY_SERVER": r.URL, "TERM": "dumb"}[name] },
+		Env:      func(name string) string { return map[string]string{"ORRERY_SERVER": r.URL, "TERM": "dumb"}[name] },
+		Settings: settings.New("", nil),
 	}
 	root := &cobra.Command{Use: "orrery", SilenceErrors: true, SilenceUsage: true}
 	root.PersistentFlags().StringVarP(&a.Flags.Output, "output", "o", "", "")

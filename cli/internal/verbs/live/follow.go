@@ -246,15 +246,15 @@ func (c *crowd) add(i instance) {
 	}()
 }
 
-// remove takes an instance that ended out. Unless it was alone, its failure is a note, and only that of the context
-// or of standard output is returned.
+// remove takes an instance that ended out. Unless it was alone, its failure is a note, and only that of the login,
+// of the context or of standard output is returned.
 func (c *crowd) remove(r result, alone bool) error {
 	delete(c.running, r.uid)
 	c.offsets[r.uid] = r.offset
 	switch {
 	case r.err == nil:
 		return nil
-	case alone, c.ctx.Err() != nil, c.out.flush() != nil:
+	case alone, errors.Is(r.err, orrery.ErrUnauthenticated), c.ctx.Err() != nil, c.out.flush() != nil:
 		return r.err
 	}
 	c.notes.say(r.name, r.err.Error())
