@@ -35,6 +35,8 @@ type Spec struct {
 	// Following says that the command runs until it is stopped. FollowFlags are flags that make it do so.
 	Following   bool
 	FollowFlags []string
+	// OnlyText says that the command prints a text that has no other format, so it takes no -o.
+	OnlyText bool
 	// Run runs the command; nil if it only has subcommands.
 	Run func(ctx context.Context, args []string) error
 }
@@ -65,7 +67,7 @@ func New(a *app.App, spec Spec) *cobra.Command {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	if spec.Run != nil {
-		cmd.Args = withFlags(cmd.Args)
+		cmd.Args = withFlags(a, spec.OnlyText, cmd.Args)
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := a.Context(cmd.Context())
 			defer cancel()
@@ -78,10 +80,16 @@ func New(a *app.App, spec Spec) *cobra.Command {
 	return cmd
 }
 
-// withFlags checks required flags and flags that exclude each other before the arguments. Otherwise cobra does so later,
-// with an error that is not one of usage.
-func withFlags(args cobra.PositionalArgs) cobra.PositionalArgs {
+// withFlags checks -o, required flags and flags that exclude each other before the arguments, so before the command does
+// something. Otherwise cobra does so later, with an error that is not one of usage.
+func withFlags(a *app.App, onlyText bool, args cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, values []string) error {
+		if _, err := a.Printer(); err != nil {
+			return err
+		}
+		if onlyText && a.Flags.Output != "" {
+			return UsageError("leave -o out", "%s prints a text that has no other format", cmd.CommandPath())
+		}
 		for _, err := range []error{cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()} {
 			if err != nil {
 				return exit.With(exit.Usage, err, "see "+cmd.CommandPath()+" --help")

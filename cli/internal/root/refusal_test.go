@@ -104,6 +104,22 @@ func TestNoNumberAndNoDurationIsNegative(t *testing.T) {
 	})
 }
 
+func TestAFormatThatMakesNoSenseIsRefusedBeforeAnythingIsDone(t *testing.T) {
+	asked := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("the server was asked: %s %s", r.Method, r.URL.Path)
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(asked.Close)
+	for _, line := range []string{
+		"stop lobby-1 -o table-x", "logout -o xml", "create user bob --role VIEWER -o yml", "get instances -o jsonpath=[",
+		"logs lobby-1 -o json", "attach lobby-1 -o yaml", "file cat lobby-1 motd.txt -o name", "template cat lobby motd.txt -o csv", "top -o json", "events -o csv",
+	} {
+		if code, _, stderr := run(t, t.Context(), asked.URL, strings.Fields(line)...); code != exit.Usage || !strings.Contains(stderr, "-o") {
+			t.Errorf("orrery %s: exit code %d, want %d\n%s", line, code, exit.Usage, stderr)
+		}
+	}
+}
+
 // walkFlags calls visit for each flag of a command and the commands below it.
 func walkFlags(cmd *cobra.Command, visit func(path string, f *pflag.Flag)) {
 	each := func(f *pflag.Flag) { visit(cmd.CommandPath(), f) }

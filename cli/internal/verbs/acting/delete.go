@@ -53,9 +53,6 @@ func runDelete(ctx context.Context, a *app.App, o *deleteOptions, args []string)
 	if err != nil {
 		return err
 	}
-	if _, err := a.Printer(); err != nil {
-		return err
-	}
 	client, err := a.Client()
 	if err != nil {
 		return err

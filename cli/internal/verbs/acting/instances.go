@@ -108,9 +108,6 @@ func runInstances(ctx context.Context, a *app.App, v instanceVerb, o *instanceOp
 	case o.discardData && len(names) != 1:
 		return command.UsageError("", "--discard-data needs the name of one instance")
 	}
-	if _, err := a.Printer(); err != nil {
-		return err
-	}
 	client, err := a.Client()
 	if err != nil {
 		return err

@@ -57,9 +57,6 @@ func runMove(ctx context.Context, a *app.App, o *moveOptions, args []string) err
 	case o.wait && (o.cancel || o.dryRun):
 		return command.UsageError("leave out --wait", "--wait waits for a move that begins now")
 	}
-	if _, err := a.Printer(); err != nil {
-		return err
-	}
 	client, err := a.Client()
 	if err != nil {
 		return err

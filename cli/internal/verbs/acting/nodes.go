@@ -164,9 +164,6 @@ func runNodes(ctx context.Context, a *app.App, v nodeVerb, o *nodeOptions, args 
 	if o.grace != 0 && o.grace < time.Second {
 		return command.UsageError("", "--grace must be at least 1s")
 	}
-	if _, err := a.Printer(); err != nil {
-		return err
-	}
 	client, err := a.Client()
 	if err != nil {
 		return err

@@ -60,9 +60,6 @@ func runSend(ctx context.Context, a *app.App, o *sendOptions, args []string) err
 	case o.via == "rcon" && (o.selection.ByFlags() || o.selection.DryRun):
 		return command.UsageError("", "--via rcon needs the name of one instance")
 	}
-	if _, err := a.Printer(); err != nil {
-		return err
-	}
 	client, err := a.Client()
 	if err != nil {
 		return err

@@ -56,6 +56,7 @@ orrery console lobby-1 -n 0 --once`,
 		Args:      command.Between(1, 2, "the name of a server"),
 		Complete:  command.CompleteTargets(a, "instance"),
 		Following: true,
+		OnlyText:  true,
 		Run: func(ctx context.Context, args []string) error {
 			_, name, err := command.One(args, "instance")
 			if err != nil {

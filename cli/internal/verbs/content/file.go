@@ -123,7 +123,7 @@ const (
 func fileCat(a *app.App) *cobra.Command {
 	var tail int
 	cmd := command.New(a, command.Spec{
-		Use: "cat INSTANCE FILE", Short: "Print a text file of an instance",
+		Use: "cat INSTANCE FILE", Short: "Print a text file of an instance", OnlyText: true,
 		Long: "At most 1 MiB is printed. Values of secrets are shown as ***.",
 		Example: `orrery file cat lobby-1 server.properties
 orrery file cat lobby-1 logs/latest.log --tail 4096`,

@@ -49,6 +49,7 @@ orrery logs system --level WARN`,
 		Complete:    command.CompleteTargets(a, "instance", "node"),
 		Args:        command.Between(0, -1, ""),
 		FollowFlags: []string{"-f", "--follow"},
+		OnlyText:    true,
 		Run:         func(ctx context.Context, args []string) error { return runLogs(ctx, a, o, args) },
 	})
 	o.selection.flags(a, cmd)

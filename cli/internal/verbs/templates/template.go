@@ -244,7 +244,7 @@ func templateCat(a *app.App) *cobra.Command {
 	var version string
 	var draft bool
 	cmd := command.New(a, command.Spec{
-		Use: "cat NAME FILE", Short: "Print a file of a template",
+		Use: "cat NAME FILE", Short: "Print a file of a template", OnlyText: true,
 		Example: "orrery template cat lobby server.properties",
 		Args:    command.Between(2, 2, "the name of a template and a file of it"), Complete: command.CompleteFirst(a, "template", nil),
 		Run: func(ctx context.Context, args []string) error {

@@ -26,6 +26,7 @@ func Command(a *app.App) *cobra.Command {
 Memory and players change with the reports of the nodes and with what servers report themselves.`,
 		Example:   "orrery top",
 		Following: true,
+		OnlyText:  true,
 		Run:       func(ctx context.Context, _ []string) error { return run(ctx, a) },
 	})
 }
