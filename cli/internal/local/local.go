@@ -135,7 +135,11 @@ func Running(dir string) (int, error) {
 	if free {
 		return 0, lock.Unlock()
 	}
-	return strconv.Atoi(strings.TrimSpace(string(content)))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil || pid <= 0 {
+		return 0, exit.With(exit.Conflict, fmt.Errorf("a process uses the data directory %s, but its id is not in %s", dir, filepath.Join(dir, lockFile)), "try again in a moment; otherwise: fuser "+filepath.Join(dir, lockFile))
+	}
+	return pid, nil
 }
 
 // Start starts a program in the background, and returns when it is ready. Its output is appended to a log in

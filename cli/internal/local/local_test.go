@@ -150,6 +150,14 @@ func TestRunningIsWhoHoldsTheLock(t *testing.T) {
 	if pid, err := local.Running(dir); pid != 4711 || err != nil {
 		t.Errorf("while it is locked: %d, %v", pid, err)
 	}
+	for _, content := range []string{"", "garbage", "-1", "0"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if pid, err := local.Running(dir); pid != 0 || exit.CodeOf(err) != exit.Conflict || !strings.Contains(exit.HintOf(err), "fuser") {
+			t.Errorf("a lock with %q: %d, %v", content, pid, err)
+		}
+	}
 }
 
 func TestFindReady(t *testing.T) {

@@ -286,7 +286,7 @@ func (s *Store) LoginOf(c *Context) *Login {
 			return login
 		}
 	}
-	s.warn(fmt.Sprintf("the login of context %s is in the keyring of the desktop, which cannot be read here: %v", c.Name, err))
+	s.warn(fmt.Sprintf("the login of context %s is in the keyring of the desktop, which cannot be read here: %v; a new login here is stored in %s", c.Name, err, s.path))
 	return nil
 }
 
