@@ -1,7 +1,10 @@
 package apigateway
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -397,4 +400,92 @@ func (s *site) remembered() cluster.Operation {
 		s.t.Fatalf("remembered %+v: %v", all, err)
 	}
 	return all[0]
+}
+
+// lost sends a request and loses the connection when the answer begins.
+func (s *site) lost(method, path, body string, header ...string) {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.token)
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		return deaf{c}, err
+	}}}
+	if resp, err := client.Do(req); err == nil {
+		_ = resp.Body.Close()
+		s.t.Fatalf("%s %s is answered with %d, and its answer was to be lost", method, path, resp.StatusCode)
+	}
+}
+
+// deaf is a connection that ends when an answer begins.
+type deaf struct{ net.Conn }
+
+func (c deaf) Read(p []byte) (int, error) {
+	_, _ = c.Conn.Read(p)
+	_ = c.Close()
+	return 0, io.ErrUnexpectedEOF
+}
+
+func TestAChangeWhoseAnswerIsLostIsNotRefusedWhenItIsSentAgain(t *testing.T) {
+	t.Parallel()
+	a := newSite(t)
+	b := second(t, a)
+	const path = "/api/v1/groups/arena"
+	a.group("arena", nil)
+	eventually(t, b, "GET", path, 200)
+	for _, c := range []struct {
+		method, body       string
+		status, withoutKey int
+	}{
+		{"PUT", `{"name":"arena","maxInstances":7}`, 200, 412},
+		{"PATCH", `{"maxInstances":8}`, 200, 412},
+		{"DELETE", ``, 204, 404},
+	} {
+		tag := a.do("GET", path, nil).want(200).header.Get("ETag")
+		before := a.revision()
+		a.lost(c.method, path, c.body, "If-Match", tag, keyed, c.method)
+		if len(a.moved(before)) == 0 {
+			t.Errorf("%s: nothing was changed", c.method)
+		}
+		before = a.revision()
+		for _, s := range []*site{b, a} {
+			again := s.do(c.method, path, c.body, "If-Match", tag, keyed, c.method).want(c.status)
+			if again.header.Get("Idempotency-Replayed") != "true" {
+				t.Errorf("%s: it is carried out again", c.method)
+			}
+		}
+		a.do(c.method, path, c.body, "If-Match", tag).want(c.withoutKey)
+		if keys := a.moved(before); len(keys) > 0 {
+			t.Errorf("%s: sent again, it moved the store: %v", c.method, keys)
+		}
+	}
+}
+
+func TestAChangeOfUnknownOutcomeIsReportedAsDoneWhenItIsSentAgain(t *testing.T) {
+	t.Parallel()
+	etcd := storetest.Start(t)
+	faulty, faults := etcd.Faulty(t)
+	if _, err := faulty.Join(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	s := newSiteOn(t, etcd, func(cfg *Config) { cfg.Store = faulty })
+	s.token = s.login("admin", adminPassword)
+	s.group("arena", nil)
+	const path, body = "/api/v1/groups/arena", `{"name":"arena","maxInstances":7}`
+	tag := s.do("GET", path, nil).want(200).header.Get("ETag")
+	faults.LoseAnswer(keys.Groups().String(), true)
+	s.do("PUT", path, body, "If-Match", tag, keyed, "k").want(503)
+	faults.Heal()
+	s.do("PUT", path, body, "If-Match", tag, keyed, "k").want(409).is("error.code", "UNDER_WAY")
+	op := s.remembered()
+	op.At = time.Now().Add(-time.Hour)
+	s.commit(store.Replace(keys.Operation(op.ID), op, op.ModRev))
+	s.do("PUT", path, body, "If-Match", tag, keyed, "k").want(409).is("error.code", "ALREADY_DONE").naming("group.update of group arena")
+	s.do("GET", path, nil).want(200).is("maxInstances", 7)
 }

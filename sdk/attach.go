@@ -279,7 +279,7 @@ func (a *Attachment) dial(ctx context.Context, attempts int) (*socket, error) {
 	s := &socket{}
 	s.listening, ctx = a.client.listen(ctx)
 	request := a.position.request("/attach")
-	_, err := a.client.try(ctx, request.Method, attempts, func(address *url.URL, token string) (*http.Response, error) {
+	_, err := a.client.try(ctx, attempts, func(address *url.URL, token string) (*http.Response, error) {
 		s.address = address
 		return s.shake(ctx, request, token)
 	})

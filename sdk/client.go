@@ -150,7 +150,7 @@ func (c *Client) Call(ctx context.Context, request Request, into any) error {
 		err = json.NewDecoder(response.Body).Decode(into)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: the answer was cut or is not JSON: %w", request.Method, request.Path, err)
+		return fmt.Errorf("%s: %w: %w", asked(request.Method, request.Path), ErrAnswer, err)
 	}
 	if t, ok := into.(tagged); ok {
 		t.setETag(response.Header.Get("ETag"))
@@ -167,17 +167,17 @@ type tagged interface{ setETag(tag string) }
 func (c *Client) Do(ctx context.Context, request Request) (*http.Response, error) {
 	body, err := encode(request.Body)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", request.Method, request.Path, err)
+		return nil, fmt.Errorf("%s: %w", asked(request.Method, request.Path), err)
 	}
 	header := request.Header.Clone()
 	if header == nil {
 		header = http.Header{}
 	}
-	if request.Method == http.MethodPost && header.Get("Idempotency-Key") == "" {
+	if !reads(request.Method) && header.Get("Idempotency-Key") == "" {
 		header.Set("Idempotency-Key", cryptorand.Text())
 	}
 	request.Header = header
-	return c.try(ctx, request.Method, c.maxAttempts, func(address *url.URL, token string) (*http.Response, error) {
+	return c.try(ctx, c.maxAttempts, func(address *url.URL, token string) (*http.Response, error) {
 		return c.send(ctx, address, request, body, token)
 	})
 }
@@ -186,7 +186,7 @@ func (c *Client) Do(ctx context.Context, request Request) (*http.Response, error
 type roundTrip func(address *url.URL, token string) (*http.Response, error)
 
 // try makes attempts until one is answered with a status below 400.
-func (c *Client) try(ctx context.Context, method string, attempts int, send roundTrip) (*http.Response, error) {
+func (c *Client) try(ctx context.Context, attempts int, send roundTrip) (*http.Response, error) {
 	token, err := c.token(ctx, "")
 	if err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (c *Client) try(ctx context.Context, method string, attempts int, send roun
 				continue
 			}
 		}
-		if !retryable(method, failure) || attempt >= attempts {
+		if !retryable(failure) || attempt >= most(attempts, failure) {
 			return nil, failure
 		}
 		if err := pause(ctx, failure, attempt); err != nil {
@@ -307,30 +307,35 @@ func encode(body any) (*Content, error) {
 	}, nil
 }
 
-// codeUnderWay is the code of a refusal that says: the gateway still answers an earlier attempt with the
-// same idempotency key.
-const codeUnderWay = "UNDER_WAY"
+const (
+	// codeUnderWay is the code of a refusal that says: a gateway still answers an earlier attempt with
+	// the same idempotency key.
+	codeUnderWay = "UNDER_WAY"
+	// underWayAttempts is how many more attempts such refusals allow. Gateways give the code for 10 s
+	// after an attempt whose gateway died.
+	underWayAttempts = 15
+)
 
-// retryable reports whether a request may be sent again after failure. POST carries an idempotency
-// key and GET changes nothing. Other methods are repeated only if the gateway did not act: a
-// repeated DELETE would answer 404, and a repeated If-Match 412.
-func retryable(method string, failure error) bool {
-	repeatable := method == http.MethodGet || method == http.MethodHead || method == http.MethodPost
+// most returns how often a request is sent at most, if failure is the last answer.
+func most(attempts int, failure error) int {
 	var refusal *Error
-	switch {
-	case errors.As(failure, &refusal) && refusal.Code == codeUnderWay:
-		return true
-	case refusal != nil && (refusal.Status == http.StatusBadGateway || refusal.Status == http.StatusGatewayTimeout):
-		return repeatable // a proxy answered: the gateway may have acted
-	case errors.Is(failure, ErrUnavailable):
-		return true
-	case !errors.Is(failure, ErrUnreachable):
-		return false
-	case repeatable:
+	if attempts > 1 && errors.As(failure, &refusal) && refusal.Code == codeUnderWay {
+		return attempts + underWayAttempts
+	}
+	return attempts
+}
+
+// reads reports whether requests with a method change nothing. All others carry an idempotency key,
+// so that each request may be sent again.
+func reads(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+// retryable reports whether a request may be sent again after failure.
+func retryable(failure error) bool {
+	var refusal *Error
+	if errors.As(failure, &refusal) && refusal.Code == codeUnderWay {
 		return true
 	}
-	var dial *net.OpError
-	return errors.As(failure, &dial) && dial.Op == "dial"
+	return errors.Is(failure, ErrUnavailable) || errors.Is(failure, ErrUnreachable)
 }
 
 const (

@@ -104,6 +104,7 @@ func TestNewRefusesAddresses(t *testing.T) {
 func TestRepetition(t *testing.T) {
 	ok := answer(200, `{"name": "lobby"}`)
 	busy := answer(503, `{}`, "Retry-After", "1")
+	underWay := answer(409, `{"error": {"code": "UNDER_WAY"}}`)
 	get := func(c *Client) error { _, err := c.GetGroup(t.Context(), "lobby"); return err }
 	create := func(c *Client) error { _, err := c.CreateGroup(t.Context(), &GroupFields{}); return err }
 	replace := func(c *Client) error { _, err := c.ReplaceGroup(t.Context(), "lobby", &GroupFields{}, nil); return err }
@@ -118,11 +119,12 @@ func TestRepetition(t *testing.T) {
 		"GET after a lost answer":     {get, []http.HandlerFunc{lose, ok}, 2, nil},
 		"GET until the last attempt":  {get, []http.HandlerFunc{answer(502, "")}, defaultAttempts, ErrUnavailable},
 		"POST after a lost answer":    {create, []http.HandlerFunc{lose, ok}, 2, nil},
-		"PUT after a lost answer":     {replace, []http.HandlerFunc{lose, ok}, 1, ErrUnreachable},
-		"POST while it is answered":   {create, []http.HandlerFunc{lose, answer(409, `{"error": {"code": "UNDER_WAY"}}`), ok}, 3, nil},
-		"PUT after 502":               {replace, []http.HandlerFunc{answer(502, ""), ok}, 1, ErrUnavailable},
+		"PUT after a lost answer":     {replace, []http.HandlerFunc{lose, ok}, 2, nil},
+		"POST while it is answered":   {create, []http.HandlerFunc{lose, underWay, ok}, 3, nil},
+		"PUT while it is answered":    {replace, append(slices.Repeat([]http.HandlerFunc{underWay}, defaultAttempts), ok), defaultAttempts + 1, nil},
+		"PUT after 502":               {replace, []http.HandlerFunc{answer(502, ""), ok}, 2, nil},
 		"PUT after 429":               {replace, []http.HandlerFunc{answer(429, "{}"), ok}, 2, nil},
-		"DELETE after a lost answer":  {remove, []http.HandlerFunc{lose, ok}, 1, ErrUnreachable},
+		"DELETE after a lost answer":  {remove, []http.HandlerFunc{lose, ok}, 2, nil},
 		"a refusal":                   {get, []http.HandlerFunc{answer(404, refusal), ok}, 1, ErrNotFound},
 		"a pause that is too long":    {get, []http.HandlerFunc{answer(503, "{}", "Retry-After", "3600"), ok}, 1, ErrUnavailable},
 		"a conflict of the condition": {replace, []http.HandlerFunc{answer(412, "{}")}, 1, ErrPreconditionFailed},
@@ -142,11 +144,24 @@ func TestRepetition(t *testing.T) {
 				if r.body != got[0].body || r.header.Get("Idempotency-Key") != got[0].header.Get("Idempotency-Key") {
 					t.Errorf("the repeated request differs: %+v, first %+v", r, got[0])
 				}
-				if (r.method == http.MethodPost) != (r.header.Get("Idempotency-Key") != "") {
+				if (r.method != http.MethodGet) != (r.header.Get("Idempotency-Key") != "") {
 					t.Errorf("%s has the idempotency key %q", r.method, r.header.Get("Idempotency-Key"))
 				}
 			}
 		})
+	}
+}
+
+func TestARequestUnderWayIsSentMoreOften(t *testing.T) {
+	underWay, other := &Error{Status: http.StatusConflict, Code: codeUnderWay}, &Error{Status: http.StatusServiceUnavailable}
+	for _, c := range []struct {
+		attempts int
+		failure  error
+		want     int
+	}{{4, underWay, 4 + underWayAttempts}, {4, other, 4}, {1, underWay, 1}} {
+		if got := most(c.attempts, c.failure); got != c.want {
+			t.Errorf("after %v a request is sent %d times, want %d", c.failure, got, c.want)
+		}
 	}
 }
 
@@ -241,7 +256,7 @@ func TestRejectedTokenIsRenewedOnce(t *testing.T) {
 	}
 }
 
-func TestCutAnswerNamesThePath(t *testing.T) {
+func TestCutAnswerSaysWhatWasAsked(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"cut":       answer(200, `{"name": "lob`, "Content-Length", "100"),
 		"not JSON":  answer(200, "<html>"),
@@ -251,8 +266,8 @@ func TestCutAnswerNamesThePath(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGateway(t, handler)
 			_, err := client(t, g.URL).GetGroup(t.Context(), "lobby")
-			if err == nil || !strings.Contains(err.Error(), "GET /api/v1/groups/lobby") {
-				t.Errorf("GetGroup returns %v, want an error that names the path", err)
+			if !errors.Is(err, ErrAnswer) || !strings.HasPrefix(err.Error(), "reading groups/lobby: the answer was cut or is not JSON: ") {
+				t.Errorf("GetGroup returns %v, want an error that says what was asked", err)
 			}
 		})
 	}
@@ -286,7 +301,7 @@ func TestRefusals(t *testing.T) {
 		"of a proxy": {
 			answer(400, "<html><body>Bad request</body></html>", "Content-Type", "text/html"),
 			Error{Status: 400, Method: "GET", Path: "/api/v1/groups/x"},
-			"GET /api/v1/groups/x: 400 Bad Request",
+			"reading groups/x: the server answered 400 Bad Request",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,8 +2,8 @@
 //
 // New returns a Client of one or more gateways. It has a method for every operation of the
 // OpenAPI description, with the types of the description. Requests are retried when a gateway
-// cannot be reached or asks for a pause, and creating requests carry an idempotency key, so that a
-// retry has no second effect.
+// cannot be reached or asks for a pause, and requests that change something carry an idempotency key,
+// so that a retry has no second effect.
 //
 //	client, err := orrery.New(orrery.Config{
 //		Addresses:   []string{"http://127.0.0.1:8080"},

@@ -29,6 +29,9 @@ var (
 	ErrUnavailable = errors.New("not available now")
 	// ErrUnreachable means that no gateway answered.
 	ErrUnreachable = errors.New("no gateway answered")
+	// ErrAnswer means that an answer cannot be read. If the request was to change something, it may
+	// have done so.
+	ErrAnswer = errors.New("the answer was cut or is not JSON")
 )
 
 // Error is the answer of a gateway that refused a request.
@@ -53,7 +56,23 @@ func (e *Error) Error() string {
 	if e.Message != "" {
 		return e.Message
 	}
-	return fmt.Sprintf("%s %s: %d %s", e.Method, e.Path, e.Status, http.StatusText(e.Status))
+	return fmt.Sprintf("%s: the server answered %d %s", asked(e.Method, e.Path), e.Status, http.StatusText(e.Status))
+}
+
+// asked says in words what a request asks for.
+func asked(method, path string) string {
+	what := strings.TrimPrefix(path, "/api/v1/")
+	switch method {
+	case http.MethodGet, http.MethodHead:
+		return "reading " + what
+	case http.MethodPut:
+		return "writing " + what
+	case http.MethodPatch:
+		return "changing " + what
+	case http.MethodDelete:
+		return "deleting " + what
+	}
+	return "asking for " + what
 }
 
 // Is reports whether target is the sentinel of the status.

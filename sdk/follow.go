@@ -128,7 +128,7 @@ func (l *listening) open(ctx context.Context, request Request) (*http.Response, 
 		request.Header = http.Header{}
 	}
 	request.Header.Set("Accept", "text/event-stream")
-	response, err := l.client.try(ctx, request.Method, 1, func(address *url.URL, token string) (*http.Response, error) {
+	response, err := l.client.try(ctx, 1, func(address *url.URL, token string) (*http.Response, error) {
 		l.address = address
 		return l.client.send(ctx, address, request, nil, token)
 	})

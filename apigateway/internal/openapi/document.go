@@ -158,7 +158,7 @@ func completed(p string, item object, tagName string, alias bool) object {
 		if method == "get" && strings.HasSuffix(p, "}") && op["x-later"] != true { // a single object has an ETag
 			responses["304"] = object{"$ref": "#/components/responses/Same"}
 		}
-		if open, said := op["security"].([]any); method == "post" && (!said || len(open) > 0) {
+		if open, said := op["security"].([]any); method != "get" && (!said || len(open) > 0) {
 			given, _ := op["parameters"].([]any)
 			op["parameters"] = append(slices.Clip(given), object{"$ref": "#/components/parameters/IdempotencyKey"})
 		}

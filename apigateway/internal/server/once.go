@@ -35,9 +35,9 @@ const undoneKey = "orrery.undone"
 // keptHeaders are the response headers that are stored.
 var keptHeaders = []string{"Content-Type", "Location", "ETag", "Warning", "Deprecation", headerRevision}
 
-// once executes a POST with an Idempotency-Key only once, over all gateways. The change and the key
-// are stored in one transaction, the response right after. The template service remembers template
-// changes itself; see Asked.
+// once executes a request with an Idempotency-Key only once, over all gateways. GET ignores the key.
+// The change and the key are stored in one transaction, the response right after. The template service
+// remembers template changes itself; see Asked.
 func (s *Server) once(c *gin.Context) {
 	key := c.GetHeader(headerIdempotencyKey)
 	if key == "" || c.FullPath() == "" {
@@ -47,7 +47,7 @@ func (s *Server) once(c *gin.Context) {
 		Fail(c, &errs.Error{Kind: errs.Malformed, Field: headerIdempotencyKey, Message: fmt.Sprintf("must be at most %d printable ASCII characters", maxKey)})
 		return
 	}
-	if c.Request.Method != http.MethodPost || DryRun(c) || Actor(c).User == "" || s.routeOf(c).Body.Raw {
+	if !changes(c.Request.Method) || DryRun(c) || Actor(c).User == "" || s.routeOf(c).Body.Raw {
 		return
 	}
 	body, ok := whole(c)
