@@ -1,8 +1,13 @@
 package apigateway
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,5 +71,64 @@ func TestARefusedWebSocketIsToldWhyInTheEnvelopeOfItsPath(t *testing.T) {
 		s.do("GET", path, nil, with("Origin", "https://b.example")...).want(403).naming("origin")
 		s.do("GET", path, nil, with("Sec-WebSocket-Version", "12")...).want(400).naming("13")
 		s.do("GET", path, nil, with("Sec-WebSocket-Key", "short")...).want(400).naming("Sec-WebSocket-Key")
+	}
+}
+
+// frame returns a masked text frame that announces size bytes of payload, with the payload sent.
+func frame(final bool, size int, payload string) []byte {
+	b := []byte{0x01, 0xfe, byte(size >> 8), byte(size), 0, 0, 0, 0} // the mask changes nothing
+	if final {
+		b[0] |= 0x80
+	}
+	return append(b, payload...)
+}
+
+func TestALineThatIsCutIsNotTyped(t *testing.T) {
+	t.Parallel()
+	const whole, cuts = "say whole", 5
+	var a *agent
+	t.Cleanup(func() { // after the gateway has ended, which waits for its consoles
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if want := slices.Repeat([]string{whole}, cuts); !slices.Equal(a.typed, want) {
+			t.Errorf("typed %.100q, want %q", a.typed, want)
+		}
+	})
+	s := newSite(t)
+	a = s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	lobby := s.inside("lobby", "node-1")
+	long := strings.Repeat("x", 600)
+	sent := [][]byte{
+		frame(true, 30, ""),
+		frame(true, 30, "stop when all"),
+		frame(true, 600, long[:512]), // as much as is read at once
+		frame(false, 9, "stop when"),
+		{0x81},
+	}
+	if len(sent) != cuts {
+		t.Fatalf("%d cuts", len(sent))
+	}
+	for _, part := range sent {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, err = fmt.Fprintf(conn, "GET /api/v1/services/%s/attach HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n", lobby.id, s.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(conn)
+		if status, err := in.ReadString('\n'); err != nil || !strings.Contains(status, "101") {
+			t.Fatalf("%q %v", status, err)
+		}
+		if _, err := conn.Write(append(frame(true, len(whole), whole), part...)); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, in) // until the gateway has ended the connection
 	}
 }

@@ -3,6 +3,8 @@ package socket
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -90,8 +92,26 @@ type upgradeWriter struct {
 
 // Hijack takes over the connection.
 func (w *upgradeWriter) Hijack() (c net.Conn, rw *bufio.ReadWriter, err error) {
-	w.conn, rw, err = w.ResponseWriter.Hijack()
+	if c, rw, err = w.ResponseWriter.Hijack(); err == nil {
+		w.conn = upgraded{c}
+	}
 	return w.conn, rw, err
+}
+
+// errDisconnected means that the client has ended the connection.
+var errDisconnected = errors.New("the client has disconnected")
+
+// upgraded is a connection that ends with errDisconnected. The WebSocket library takes io.EOF
+// within a message for the end of the message, and would return a part of it as the whole.
+type upgraded struct{ net.Conn }
+
+// Read reads.
+func (c upgraded) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errDisconnected
+	}
+	return n, err
 }
 
 // WriteHeader sends the status of an upgrade and records that of an error.
