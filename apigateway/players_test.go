@@ -191,14 +191,12 @@ func TestInvalidPlayerIsRefused(t *testing.T) {
 	lobby := s.inside("lobby", "node-1")
 	for _, id := range []string{"steve", "069a79f4-44e9-4726-a5be-fca90e38aaf", "069a79f444e9-4726-a5be-fca90e38aaf5"} {
 		s.do("GET", "/api/v1/players/"+id, nil).want(400).naming("UUID")
-		s.do("GET", "/api/v1/players/"+id+"/journey", nil).want(400)
 		lobby.say("/api/plugin/player-join", `{"uuid":"`+id+`","name":"Steve"}`).want(400).naming("uuid")
 		lobby.say("/api/plugin/player-leave", `{"uuid":"`+id+`"}`).want(400).naming("uuid")
 	}
 	lobby.say("/api/plugin/player-join", `{"uuid":"`+string(steve)+`"}`).want(422).naming("name")
 	lobby.say("/api/plugin/player-join", `{"uuid":"`+string(steve)+`","name":"`+strings.Repeat("x", 65)+`"}`).want(422).naming("name")
 	lobby.say("/api/plugin/player-join", `{"uuid":"`+string(steve)+`","name":"x","edition":"`+strings.Repeat("x", 17)+`"}`).want(422).naming("edition")
-	s.do("GET", "/api/v1/players/"+string(steve)+"/journey", nil).want(503).is("error.code", "CAPABILITY_UNAVAILABLE")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.beats) != 0 {

@@ -16,7 +16,6 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store/view"
-	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // Config holds what the handlers need.
@@ -47,7 +46,6 @@ func (a *API) Routes() []server.Route {
 	return server.Under("/api/v1/players",
 		server.Get("", server.Needs(auth.PlayersView), a.listPlayers),
 		server.Get("/:uuid", server.Needs(auth.PlayersView), a.getPlayer),
-		server.Get("/:uuid/journey", server.Needs(auth.PlayersView), a.journey),
 		server.Post("/:uuid/transfer", server.Needs(auth.PlayersTransfer), a.transfer),
 	)
 }
@@ -86,18 +84,6 @@ func (a *API) getPlayer(c *gin.Context) {
 	if p, ok := a.player(c); ok {
 		c.JSON(http.StatusOK, playerOf(a.cfg.Operations.Snapshot(), p))
 	}
-}
-
-// journey is part of PrexorCloud's API. Orrery does not store where players have been.
-func (a *API) journey(c *gin.Context) {
-	if _, err := players.ParsePlayerID(c.Param("uuid")); err != nil {
-		server.Fail(c, err)
-		return
-	}
-	server.Refuse(c, wire.Reply{
-		Status: http.StatusServiceUnavailable, Code: "CAPABILITY_UNAVAILABLE",
-		Message: "player history is not stored: follow the events PLAYER_CONNECTED, PLAYER_TRANSFER and PLAYER_DISCONNECTED instead",
-	})
 }
 
 // transfer sends a player to another instance through the player's proxy.

@@ -1,5 +1,5 @@
 // Package notimplemented has the routes of features that do not exist yet. Lists are empty, single
-// objects are not found, and actions are refused with 501 NOT_IMPLEMENTED.
+// objects are not found, and actions and histories are refused with 501 NOT_IMPLEMENTED.
 //
 // To implement a feature, remove its routes here.
 package notimplemented
@@ -17,7 +17,7 @@ import (
 )
 
 // Routes returns all routes.
-func Routes() []server.Route { return slices.Concat(backups(), membership(), modules()) }
+func Routes() []server.Route { return slices.Concat(backups(), membership(), modules(), journeys()) }
 
 func backups() []server.Route {
 	manage := server.Needs(auth.BackupsManage)
@@ -84,6 +84,12 @@ func modules() []server.Route {
 	)
 }
 
+// journeys are where players have been. No service stores it.
+func journeys() []server.Route {
+	return []server.Route{server.Get("/api/v1/players/:uuid/journey", server.Needs(auth.PlayersView),
+		notImplemented("the instances where a player was", "follow the events PLAYER_CONNECTED, PLAYER_TRANSFER and PLAYER_DISCONNECTED"))}
+}
+
 // ofTarget sends a response that repeats the target of the request.
 func ofTarget(c *gin.Context, out gin.H) {
 	if target := c.Query("target"); target != "" {
@@ -92,7 +98,7 @@ func ofTarget(c *gin.Context, out gin.H) {
 	c.JSON(http.StatusOK, out)
 }
 
-// notImplemented refuses an action and says what to do instead.
+// notImplemented refuses a request and says what to do instead.
 func notImplemented(what, instead string) gin.HandlerFunc {
 	message := "not implemented yet: " + what + "; " + instead
 	return func(c *gin.Context) {
