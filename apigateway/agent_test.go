@@ -119,7 +119,7 @@ func (s *site) node(id fleet.NodeID, capacity fleet.Resources) *agent {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if r.URL.Query().Get("prefix") == "none" {
-			wire.Encode(w, wire.Internal, "", errs.New(errs.NotFound, "the instance has no none"))
+			wire.Encode(w, wire.Internal, "", errs.New(errs.NotFound, "none does not exist in the instance's directory"))
 			return
 		}
 		_, _ = w.Write(a.saved)
@@ -245,7 +245,7 @@ func (a *agent) serveEdits(mux *http.ServeMux) {
 			return
 		}
 		if e.Op == client.FileRestore && e.Version != "v1" {
-			wire.Encode(w, wire.Internal, "", &errs.Error{Kind: errs.NotFound, Field: "version", Message: "there is no such version"})
+			wire.Encode(w, wire.Internal, "", &errs.Error{Kind: errs.NotFound, Field: "version", Message: "does not exist"})
 			return
 		}
 		a.mu.Lock()

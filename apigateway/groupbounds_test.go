@@ -28,7 +28,7 @@ func TestBoundsThatCameLaterBlockNoChangeOfOtherThings(t *testing.T) {
 	s.do("PATCH", "/api/v1/groups/base", `{"maintenanceMessage":"\u001b"}`).want(422).naming("maintenanceMessage")
 	s.do("PATCH", "/api/v1/groups/lobby", `{"maintenance":true}`).want(200).is("maintenance", true)
 	s.do("PATCH", "/api/v1/groups/lobby", `{"jvmArgs":["\u001b"]}`).want(422).naming("jvmArgs[0]")
-	s.do("POST", "/api/v1/groups", `{"name":"arena","parent":"base"}`).want(422).naming("with what arena inherits it would not be valid: jvmArgs[0]")
+	s.do("POST", "/api/v1/groups", `{"name":"arena","parent":"base"}`).want(422).naming("gives arena a value that is not valid there: jvmArgs[0]")
 	s.do("POST", "/api/v1/groups/base/scale", `{"targetInstances":100001}`).want(422).naming("targetInstances")
 	s.do("POST", "/api/v1/groups/base/scale", `{"targetInstances":1}`).want(200)
 	s.do("PATCH", "/api/v1/groups/base", `{"motds":["hi"],"jvmArgs":["-Da=b"]}`).want(200)

@@ -29,7 +29,7 @@ func (r PasswordReset) tell(log *slog.Logger, now func() settings.Settings) func
 
 // letter returns the text of the mail.
 func (r PasswordReset) letter(u account.User, token string, life time.Duration) string {
-	how := "Send this token as POST /api/v1/auth/password-reset/complete, with the new password:\n\n" + token
+	how := "Send this token with the new password:\n\n" + token
 	if page, err := url.Parse(r.URL); r.URL != "" && err == nil {
 		query := page.Query()
 		query.Set("token", token)

@@ -217,9 +217,9 @@ func checkUser(name string) error {
 	account, err := confine.Lookup(name)
 	switch {
 	case err != nil:
-		return errs.Field("instance-user", "the user %q does not exist on this host: add it, or name another", name)
+		return errs.Field("instance-user", "%q is no user of this host: add it, or name another", name)
 	case os.Geteuid() != 0 && account.UID != os.Geteuid():
-		return errs.Field("instance-user", "only an agent that runs as root can run instances as user %q: start the agent as root, or clear instance-user", name)
+		return errs.Field("instance-user", "%q cannot be used, because the agent does not run as root: start it as root, or clear instance-user", name)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (p Policy) check(ctx context.Context, host string, a netip.Addr) error {
 	if host != what {
 		what = fmt.Sprintf("%s (%s)", what, host)
 	}
-	return errs.New(errs.Denied, "%s is %s, which is blocked by default: an administrator can add the host or its network to %s (POST /api/v1/cluster/config)",
+	return errs.New(errs.Denied, "%s is %s, which is blocked by default: an administrator can add the host or its network to the setting %s of the cluster",
 		what, Kind(a), Setting)
 }
 

@@ -86,9 +86,9 @@ func (w TokenWish) scopes(owner Identity) ([]Permission, error) {
 		field := fmt.Sprintf("scopes[%d]", n)
 		switch {
 		case !Known(p):
-			return nil, errs.Field(field, "there is no such permission: GET /api/v1/roles/%s lists nearly all of them", RoleAdmin)
+			return nil, errs.Field(field, "%q is no permission: the role %s has nearly all of them (orrery describe role %[2]s)", validate.Clip(string(p)), RoleAdmin)
 		case w.Public && !slices.Contains(public, p):
-			return nil, errs.Field(field, "a PUBLIC token only reads: it cannot have %s", p)
+			return nil, errs.Field(field, "%s is not for a PUBLIC token, which only reads", p)
 		case !owner.Can(p):
 			return nil, errs.New(errs.Denied, "you do not have the permission %s: leave it out", p)
 		}

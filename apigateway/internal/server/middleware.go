@@ -91,7 +91,7 @@ func checkQuery(c *gin.Context) {
 			return
 		}
 		if name != "dryRun" && strings.EqualFold(name, "dryRun") { // otherwise the change would be carried out
-			Fail(c, &errs.Error{Kind: errs.Malformed, Message: "write the parameter as dryRun=true: nothing was changed", Field: "dryRun"})
+			Fail(c, &errs.Error{Kind: errs.Malformed, Message: "must be written with these capitals, as dryRun=true: nothing was changed", Field: "dryRun"})
 			return
 		}
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/starting"
 	"github.com/orreryhq/orrery/cli/internal/verbs/templates"
 	"github.com/orreryhq/orrery/cli/internal/verbs/top"
+	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
 )
 
@@ -124,15 +125,18 @@ func Run(ctx context.Context, a *app.App, args []string) int {
 		err = exit.With(exit.TimedOut, fmt.Errorf("not finished within --timeout %s", a.Flags.Timeout), exit.HintOf(err))
 	}
 	text, hint := err.Error(), a.HintOf(err)
-	if strange := output.WithoutRequests(text); strange != text {
-		text = strange
-		if hint == "" {
-			hint = "check that an Orrery gateway answers there: orrery context list shows the servers you know"
-		}
+	if hint == "" && strange(err) {
+		hint = "check that an Orrery gateway answers there: orrery context list shows the servers you know"
 	}
-	a.Notef("orrery: %s", output.Commands(text))
+	a.Notef("orrery: %s", text)
 	if hint != "" {
-		a.Notef("  %s", output.Commands(hint))
+		a.Notef("  %s", hint)
 	}
 	return code
+}
+
+// strange reports whether err is an answer that Orrery does not give.
+func strange(err error) bool {
+	var refusal *orrery.Error
+	return errors.Is(err, orrery.ErrAnswer) || errors.As(err, &refusal) && refusal.Code == "" && refusal.Message == ""
 }

@@ -425,7 +425,7 @@ func TestABadNodeIsBlamedAndPausesLaterWhileThereIsAnother(t *testing.T) {
 func TestAPauseSaysWhyUntilWhenAndHowToEndIt(t *testing.T) {
 	s := loops(t)
 	end := s.crashLoop(t, at(0))
-	for _, part := range []string{"paused after 3 crashes since ", "the last was ", " on alive: ", s.loop.PausedUntil.UTC().Format(time.RFC3339), "POST /api/v1/groups/g/crash-loop/reset"} {
+	for _, part := range []string{"paused after 3 crashes since ", "the last was ", " on alive: ", s.loop.PausedUntil.UTC().Format(time.RFC3339), "orrery crash reset g"} {
 		if text := s.loop.Text(s.loop.PausedUntil); !strings.Contains(text, part) {
 			t.Errorf("until %v: it does not say %q: %s", end, part, text)
 		}

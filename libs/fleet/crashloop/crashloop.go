@@ -44,7 +44,7 @@ func (l *Loop) Text(until time.Time) string {
 			text += "; " + more
 		}
 	}
-	return text + fmt.Sprintf("; GET /api/v1/crashes?group=%s shows their last lines; no instance starts automatically until %s; to end the pause, change the group or send POST /api/v1/groups/%s/crash-loop/reset",
+	return text + fmt.Sprintf("; to see their last lines: orrery get crashes --group %s; no instance starts automatically until %s; to end the pause, change the group, or reset it: orrery crash reset %s",
 		l.Group, until.UTC().Format(time.RFC3339), l.Group)
 }
 

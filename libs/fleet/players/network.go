@@ -100,7 +100,7 @@ func (n Network) Validate() []error {
 		p.Check(!seen[list+"/"+string(named.Group)], named.Field, "contains %s twice", validate.Clip(string(named.Group)))
 		seen[list+"/"+string(named.Group)], groups[named.Group] = true, true
 	}
-	p.Check(len(groups) <= MaxNetworkGroups, "memberGroups", "a network may refer to at most %d different groups in all its fields, but this one refers to %d", MaxNetworkGroups, len(groups))
+	p.Check(len(groups) <= MaxNetworkGroups, "memberGroups", "and the other fields may refer to at most %d different groups together, but refer to %d", MaxNetworkGroups, len(groups))
 	return p.List
 }
 

@@ -55,7 +55,7 @@ func (r Rules) Stored() Rules {
 
 // WokenBy says what wakes an instance, in a sentence.
 func (r Rules) WokenBy() string {
-	users := "an allocation, a transfer or POST /api/v1/instances/ID/wake wakes it"
+	users := "an allocation, a transfer or a user wakes it (orrery wake)"
 	switch r.Wakes() {
 	case WakeOnJoin:
 		return "a player who joins, " + users

@@ -21,7 +21,7 @@ func selectInstances(all map[fleet.InstanceID]driver.Live, s client.Stop) ([]fle
 		}
 	}
 	if ways != 1 {
-		return nil, errs.Field("instances", "say what to stop: instances, a group, or all; exactly one of the three")
+		return nil, errs.Field("instances", "or a group or all must be given: say what to stop by exactly one of the three")
 	}
 	var missing []string
 	for _, id := range s.Instances {

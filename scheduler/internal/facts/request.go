@@ -58,7 +58,7 @@ func serves(snap *view.Snapshot, id fleet.NodeID) bool {
 // dataLost is the verdict on a static instance whose data was on a deleted node.
 func dataLost(i *fleet.Instance) *place.Unfit {
 	return &place.Unfit{Reason: fleet.ReasonDataLost, Message: fmt.Sprintf(
-		"its data was on node %s, which was deleted: it starts with its data once that node joins again with its data directory; to start it without, POST /api/v1/services/%s/start?discardData=true",
+		"its data was on node %s, which was deleted: it starts with its data once that node joins again with its data directory; to start it without the data: orrery start instance %s --discard-data",
 		i.DataNode(), i.Intent.Name)}
 }
 

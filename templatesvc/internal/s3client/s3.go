@@ -87,7 +87,7 @@ func ErrorOf(err error) error {
 	case err == nil:
 		return nil
 	case r.Code == minio.NoSuchBucket:
-		return &errs.Error{Kind: errs.Invalid, Field: "bucket", Message: "the S3 server has no such bucket", Err: err}
+		return &errs.Error{Kind: errs.Invalid, Field: "bucket", Message: "does not exist on the S3 server", Err: err}
 	case r.Code == minio.AccessDenied, r.StatusCode == http.StatusForbidden, r.StatusCode == http.StatusUnauthorized:
 		return &errs.Error{Kind: errs.Denied, Message: what + " refuses the keys: check the access key, the secret key and their permissions", Err: err}
 	case r.StatusCode == http.StatusNotFound:

@@ -114,7 +114,7 @@ func (a *API) writeFile(c *gin.Context, status, at string, body io.Reader) {
 	}
 	done, err := a.cfg.Operations.WriteFile(c.Request.Context(), server.Actor(c), c.Param("id"), w, body)
 	if w.Only && errs.Is(err, errs.AlreadyExists) {
-		err = &txn.MovedError{What: at + " already exists, and If-None-Match: * does not replace it"}
+		err = &txn.MovedError{What: at + " already exists, and the request is to create it only (If-None-Match): read it, then change it"}
 	}
 	if err != nil {
 		failFile(c, err)
@@ -209,7 +209,7 @@ func (a *API) restoreInstanceFile(c *gin.Context) {
 		return
 	}
 	if b.Version == "" {
-		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "version", Message: "is missing: GET files/versions lists them"})
+		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "version", Message: "is missing: name one of the stored versions of the file (orrery file versions)"})
 		return
 	}
 	if discard, ok := discards(c); ok {

@@ -106,7 +106,7 @@ func pausedGroups(s *view.Snapshot, now time.Time) (out []problem) {
 		}
 		out = append(out, problem{
 			Severity: critical, Kind: "group", Name: string(name), Reason: string(fleet.ReasonCrashLoop), Message: loop.Text(until),
-			Fix: "read the last lines of its crashes, and change the group or its template; or reset the pause", Since: &loop.PausedAt, Count: loop.Crashes,
+			Fix: "read the last lines of its crashes, and change the group or its template; or end the pause: orrery crash reset " + string(loop.Group), Since: &loop.PausedAt, Count: loop.Crashes,
 		})
 	}
 	return out
@@ -151,7 +151,7 @@ func waitingInstances(s *view.Snapshot) (out []problem) {
 			at[key] = n
 			out = append(out, problem{
 				Severity: critical, Kind: "group", Name: string(i.Intent.Group), Reason: string(p.Reason), Message: p.Message,
-				Fix: "GET /api/v1/services/" + i.Intent.Name + "/explain says what would help", Since: &p.At,
+				Fix: "see what would help: orrery explain instance " + i.Intent.Name, Since: &p.At,
 			})
 		}
 		out[n].Count++
@@ -261,7 +261,7 @@ func failingNotices(s *view.Snapshot) (out []problem) {
 		}
 		out = append(out, problem{
 			Severity: warning, Kind: "notice", Name: name, Reason: "NoticeFailing", Message: fmt.Sprintf("%d attempts in a row failed: %s", st.Failures, st.LastError),
-			Fix: "POST /api/v1/notices/" + name + "/test tries it again; correct the URL, or turn the notice off", Since: &st.FailingSince,
+			Fix: "correct the URL and try it (orrery notice test " + name + "), or turn the notice off", Since: &st.FailingSince,
 		})
 	}
 	return out

@@ -27,7 +27,7 @@ func (a *API) simulate(c *gin.Context) {
 		return
 	}
 	if q.Place != nil && q.Place.Spec != nil {
-		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "place.spec", Message: "is not accepted here: use ?dryRun=true on the group to simulate a change"})
+		server.Fail(c, &errs.Error{Kind: errs.Malformed, Field: "place.spec", Message: "is not accepted here: to try a change of the group, make it as a dry run (orrery diff)"})
 		return
 	}
 	if err := q.Validate(); err != nil {

@@ -38,7 +38,7 @@ func (a *API) draft(c *gin.Context, ref content.TemplateRef) (d content.Template
 		return err
 	})
 	if errs.Is(err, errs.NotFound) {
-		return d, errs.New(errs.NotFound, "you have no draft of this template: edit it with ?rehash=false first")
+		return d, errs.New(errs.NotFound, "you have no draft of this template: edit the template as a draft first (orrery template edit --draft)")
 	}
 	return d, err
 }

@@ -127,7 +127,7 @@ func (a *API) putContent(c *gin.Context) {
 	done, ok := a.edit(c, ch, "write "+path, func(ctx context.Context) (client.Edited, error) {
 		done, err := a.cfg.Templates.PutFile(ctx, ch, only, strings.NewReader(*b.Content))
 		if only && errs.Is(err, errs.AlreadyExists) {
-			err = &txn.MovedError{What: path + " already exists, and If-None-Match: * does not replace it"}
+			err = &txn.MovedError{What: path + " already exists, and the request is to create it only (If-None-Match): read it, then change it"}
 		}
 		return done, err
 	})

@@ -90,7 +90,7 @@ func (c *call) node() (*fleet.Node, error) {
 	if n, ok := c.snapshot.Nodes.Get(c.Node); ok {
 		return n, nil
 	}
-	return nil, errs.New(errs.Invalid, "this gateway has no node of its own: send the command to a node, as POST /api/cluster/nodes/<id>/command")
+	return nil, errs.New(errs.Invalid, "this gateway has no node of its own: send the command to a node")
 }
 
 func nodeInfo(_ context.Context, c *call) error {

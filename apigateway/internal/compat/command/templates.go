@@ -80,7 +80,7 @@ func because(text string) string {
 func download(ctx context.Context, c *call) error {
 	err := c.cfg.Sources.Sync(ctx, c.By, c.arg(0), "")
 	if errs.Is(err, errs.NotFound) {
-		return errs.New(errs.NotFound, "there is no source of templates %s: name one as GET /api/v1/template-sources shows it", clip(c.arg(0)))
+		return errs.New(errs.NotFound, "there is no source of templates %s: orrery get sources lists them", clip(c.arg(0)))
 	}
 	if err != nil {
 		return err

@@ -212,7 +212,7 @@ func Holders(s *view.Snapshot) map[string]int {
 func giveRole(c *txn.Change, s *view.Snapshot, name string, may []account.Permission) error {
 	role, ok := auth.RoleOf(s, name)
 	if !ok {
-		return errs.Field("role", "there is no role %s", txn.Clip(name))
+		return errs.Field("role", "%s does not exist: name a role that orrery get roles lists", txn.Clip(name))
 	}
 	if p, ok := beyond(may, role.Permissions); ok {
 		return errs.New(errs.Denied, "you cannot give the role %s: it has the permission %s, which you lack", name, p)

@@ -220,7 +220,7 @@ func allows(j deployment.Joined, do Control) error {
 	}
 	switch {
 	case !j.Active():
-		return refuse("has ended as %s: start another one with POST /api/v1/groups/%s/deploy", j.State(), j.Group)
+		return refuse("has ended as %s: start another one: orrery rollout start %s", j.State(), j.Group)
 	case do == Pause && j.Paused:
 		return refuse("is paused already")
 	case do == Resume && !j.Paused && j.State() == deployment.Paused:

@@ -247,7 +247,7 @@ func ancestry(s *view.Snapshot, name fleet.GroupName, spec fleet.GroupSpec) (pro
 			return
 		}
 		if whole := inherited(s, g, ancestors); len(whole) > 0 {
-			problems = append(problems, errs.Field("parent", "with what %s inherits it would not be valid: %s %s", g.Name, errs.FieldOf(whole[0]), errs.MessageOf(whole[0])))
+			problems = append(problems, errs.Field("parent", "gives %s a value that is not valid there: %s %s", g.Name, errs.FieldOf(whole[0]), errs.MessageOf(whole[0])))
 		}
 	}
 	check(next)

@@ -136,7 +136,7 @@ func unmoved(s *view.Snapshot, i *fleet.Instance) error {
 func (o *Instances) placed(ref string) (*fleet.Instance, error) {
 	i, err := o.Find(ref)
 	if err == nil && i.Node() == "" {
-		err = &errs.Error{Kind: errs.NotFound, Field: "path", Message: "instance " + i.Intent.Name + " has no files before it was placed on a node"}
+		err = &errs.Error{Kind: errs.NotFound, Field: "path", Message: "does not exist: instance " + i.Intent.Name + " has no files until it is placed on a node"}
 	}
 	return i, err
 }

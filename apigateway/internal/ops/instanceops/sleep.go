@@ -40,7 +40,7 @@ func (o *Instances) SleepInstance(ctx context.Context, by txn.Actor, ref string,
 func (o *Instances) WakeInstance(ctx context.Context, by txn.Actor, ref string, dryRun bool) (Outcome, error) {
 	return o.onInstance(ctx, by, ref, rehearsed(dryRun, func(s *view.Snapshot, i *fleet.Instance) (*txn.Change, error) {
 		if i.Terminal() || i.Intent.Desired == fleet.DesiredStopped {
-			return nil, errs.New(errs.Conflict, "instance %s %s: start it with POST /api/v1/instances/%s/start", i.Intent.Name, i.State().Text(), i.Intent.Name)
+			return nil, errs.New(errs.Conflict, "instance %s %s: start it instead: orrery start instance %s", i.Intent.Name, i.State().Text(), i.Intent.Name)
 		}
 		if _, err := groupops.Find(s, i.Intent.Group); err != nil {
 			return nil, err

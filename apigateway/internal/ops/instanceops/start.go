@@ -209,7 +209,7 @@ func names(made []fleet.Intent) string {
 func roomFor(s *view.Snapshot, g *fleet.Group, count int) error {
 	limit, what := s.Overlaid(g).Spec.Scaling.Max, "maxInstances"
 	if limit != g.Spec.Scaling.Max {
-		what = "the maxInstances of an overlay, see GET /api/v1/events/active"
+		what = "the maxInstances of an active overlay (orrery get overlays)"
 	}
 	if n := len(g.Spec.Static.InstanceNames); g.Spec.Static.Enabled && n > 0 && (limit == 0 || n < limit) {
 		limit, what = n, "the number of staticInstanceNames"

@@ -202,10 +202,10 @@ func movable(s *view.Snapshot, i *fleet.Instance) error {
 // receives returns an error when a node cannot be the target of an instance's move now.
 func receives(s *view.Snapshot, i *fleet.Instance, node fleet.NodeID) error {
 	if _, ok := s.Nodes.Get(node); !ok {
-		return errs.Field("node", "there is no node %s", txn.Clip(string(node)))
+		return errs.Field("node", "%s does not exist: name a node that orrery get nodes lists", txn.Clip(string(node)))
 	}
 	if node == i.Node() {
-		return errs.Field("node", "instance %s is on node %s already: name another one", i.Intent.Name, node)
+		return errs.Field("node", "%s has instance %s already: name another one", node, i.Intent.Name)
 	}
 	d, _ := s.NodesDesired.Get(node)
 	_, alive := s.NodeSessions.Get(node)

@@ -77,7 +77,7 @@ func hasData(s *view.Snapshot, node fleet.NodeID, data []StaticData) error {
 		asOf = ", as reported at " + r.At.Format(time.RFC3339)
 	}
 	return errs.New(errs.Conflict,
-		"node %s has data of %s%s: %s. Deleting the node gives it up: send discardData=true if that is wanted, or start the node's agent again to keep the data",
+		"node %s has data of %s%s: %s. Deleting the node gives it up: ask for that with discardData=true (orrery delete node %[1]s --discard-data), or start the node's agent again to keep the data",
 		node, txn.Count(len(data), "static instance"), asOf, listed(data))
 }
 

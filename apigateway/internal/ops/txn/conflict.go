@@ -64,9 +64,9 @@ func CheckRevision(what string, want, have int64) error {
 	case want == 0, want == have, want == Present && have != 0, want == Absent && have == 0:
 		return nil
 	case want == Present:
-		return &MovedError{What: "there is no " + what + ", and If-Match demands that it exists: leave If-Match out to create it"}
+		return &MovedError{What: what + " does not exist, and the request is to change an existing one only (If-Match): read it again, or create it"}
 	case want == Absent:
-		return &MovedError{What: what + " already exists, and If-None-Match: * does not replace it", Have: have}
+		return &MovedError{What: what + " already exists, and the request is to create it only (If-None-Match): read it, then change it", Have: have}
 	}
 	return &MovedError{What: what, Want: want, Have: have}
 }

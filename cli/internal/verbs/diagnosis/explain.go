@@ -59,7 +59,7 @@ func explainInstance(ctx context.Context, a *app.App, client *orrery.Client, nam
 		return otherKind(ctx, client, command.NotFound(ctx, client, err, "instance", name), name)
 	}
 	return a.Show(e, e.ID, func(p output.Printer) error {
-		if err := a.Linef("%s is %s: %s", e.ID, e.State, output.Commands(e.Message)); err != nil {
+		if err := a.Linef("%s is %s: %s", e.ID, e.State, e.Message); err != nil {
 			return err
 		}
 		if err := a.Linef("group %s, uid %s, run %d, reason %s", e.Group, e.UID, e.Generation, e.Reason); err != nil {
@@ -135,7 +135,7 @@ func showLost(a *app.App, p output.Printer, lost []orrery.FilterResult) error {
 }
 
 func showPending(a *app.App, p output.Printer, w *orrery.PendingExplanation) error {
-	if err := a.Linef("\nit waits for a node: %s (%s looked at)", output.Commands(w.Message), output.Counted(w.Nodes, "node")); err != nil {
+	if err := a.Linef("\nit waits for a node: %s (%s looked at)", w.Message, output.Counted(w.Nodes, "node")); err != nil {
 		return err
 	}
 	if err := showLost(a, p, w.Lost); err != nil {

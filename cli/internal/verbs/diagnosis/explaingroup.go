@@ -116,10 +116,10 @@ func (e *groupExplanation) holding() []string {
 		held = append(held, fmt.Sprintf("it is paused until %s after %s: orrery crash reset %s ends the pause", kinds.Moment(e.CrashLoop.PausedUntil), crashes(e.CrashLoop.Crashes), e.Name))
 	}
 	if by := e.Scaling.HeldBy; by != nil {
-		held = append(held, output.Commands(by.Message)+" ("+by.Reason+")")
+		held = append(held, by.Message+" ("+by.Reason+")")
 	}
 	if e.Message != "" {
-		held = append(held, output.Commands(e.Message))
+		held = append(held, e.Message)
 	}
 	return held
 }

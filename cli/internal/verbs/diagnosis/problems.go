@@ -112,7 +112,7 @@ func unknownName(ctx context.Context, client *orrery.Client, name string) error 
 
 func printProblem(a *app.App, style output.Style, row output.Row) error {
 	p := gjson.ParseBytes(row)
-	line := fmt.Sprintf("%s %s: %s", p.Get("kind"), p.Get("name"), output.Commands(p.Get("message").String()))
+	line := fmt.Sprintf("%s %s: %s", p.Get("kind"), p.Get("name"), p.Get("message").String())
 	if since := kinds.AgeCell(p.Get("since")); since != "" {
 		line += " (since " + since + ")"
 	}
@@ -120,7 +120,7 @@ func printProblem(a *app.App, style output.Style, row output.Row) error {
 	if _, err := fmt.Fprintf(a.Out, "%s %s\n", style.State(output.Clean(fmt.Sprintf("%-8s", severity))), output.Clean(line)); err != nil {
 		return err
 	}
-	if fix := output.Commands(p.Get("fix").String()); fix != "" {
+	if fix := p.Get("fix").String(); fix != "" {
 		return a.Linef("         %s", fix)
 	}
 	return nil

@@ -55,7 +55,7 @@ type finding struct {
 type findings []finding
 
 func (f *findings) add(result, fix, format string, args ...any) {
-	*f = append(*f, finding{Result: result, Fix: output.Commands(fix), Message: output.Clean(output.Commands(fmt.Sprintf(format, args...)))})
+	*f = append(*f, finding{Result: result, Fix: fix, Message: output.Clean(fmt.Sprintf(format, args...))})
 }
 
 // need is what a check cannot do without.

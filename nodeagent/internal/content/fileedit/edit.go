@@ -312,7 +312,7 @@ func (p Place) existing(o client.FileEdit) (*target, error) {
 		return nil, err
 	}
 	if at.info == nil {
-		err = pathError(errs.NotFound, "the instance has no %s", clip(name))
+		err = pathError(errs.NotFound, "%s does not exist in the instance's directory", clip(name))
 	} else {
 		err = at.compare(o.IfMatch)
 	}
@@ -379,7 +379,7 @@ func (p Place) find(name string, follow, create bool) (_ *target, err error) {
 	}
 	root, err := os.OpenRoot(p.Dir)
 	if err != nil {
-		return nil, pathError(errs.NotFound, "the instance has no directory now")
+		return nil, pathError(errs.NotFound, "does not exist: the instance has no directory now")
 	}
 	t := &target{root: root}
 	defer func() {
@@ -405,7 +405,7 @@ func (p Place) find(name string, follow, create bool) (_ *target, err error) {
 		return nil, files.OpenError(name, err)
 	}
 	if t.path = path.Join(dir, t.base); files.IsAgentPath(t.path) {
-		return nil, pathError(errs.NotFound, "the instance has no %s", clip(name))
+		return nil, pathError(errs.NotFound, "%s does not exist in the instance's directory", clip(name))
 	}
 	fi, err := root.Lstat(t.path)
 	switch {

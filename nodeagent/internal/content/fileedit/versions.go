@@ -367,7 +367,7 @@ func (e *Editor) Versions(p Place, name string) (client.FileVersions, error) {
 func (e *Editor) restore(ctx context.Context, p Place, o client.FileEdit) (done client.FileChange, err error) {
 	v := e.find(p, o.Version)
 	if v == nil {
-		return done, &errs.Error{Kind: errs.NotFound, Field: "version", Message: "there is no such version: list the versions of the file; they are kept for a day, and the oldest ones are removed earlier when there are too many"}
+		return done, &errs.Error{Kind: errs.NotFound, Field: "version", Message: "does not exist: list the versions of the file; they are kept for a day, and the oldest ones are removed earlier when there are too many"}
 	}
 	if v.Dir {
 		return e.restoreDir(p, v, o)

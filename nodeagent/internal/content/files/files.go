@@ -180,7 +180,7 @@ func (v Viewer) open(name string) (*os.File, fs.FileInfo, error) {
 	}
 	root, err := os.OpenRoot(v.Dir)
 	if err != nil {
-		return nil, nil, pathError(errs.NotFound, "the instance has no directory now")
+		return nil, nil, pathError(errs.NotFound, "does not exist: the instance has no directory now")
 	}
 	defer root.Close()
 	return v.openIn(root, name)
@@ -193,7 +193,7 @@ func CheckPath(name string) error {
 	case len(name) > maxPath, strings.ContainsRune(name, 0), !filepath.IsLocal(normalize(name)):
 		return pathError(errs.Invalid, "%q is not a path inside the instance's directory", clip(name))
 	case IsAgentPath(normalize(name)):
-		return pathError(errs.NotFound, "the instance has no %s", clip(name))
+		return pathError(errs.NotFound, "%s does not exist in the instance's directory", clip(name))
 	}
 	return nil
 }
@@ -263,7 +263,7 @@ func (v Viewer) openIn(root *os.Root, name string) (*os.File, fs.FileInfo, error
 	case err != nil:
 		err = OpenError(name, err)
 	case hidden:
-		err = pathError(errs.NotFound, "the instance has no %s", clip(name))
+		err = pathError(errs.NotFound, "%s does not exist in the instance's directory", clip(name))
 	default:
 		return f, fi, nil
 	}
@@ -305,7 +305,7 @@ func OpenError(name string, err error) error {
 	var refused syscall.Errno
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return pathError(errs.NotFound, "the instance has no %s", clip(name))
+		return pathError(errs.NotFound, "%s does not exist in the instance's directory", clip(name))
 	case errors.Is(err, unix.ELOOP), !errors.As(err, &refused):
 		return &errs.Error{Kind: errs.Invalid, Field: "path", Message: "leads out of the instance's directory: " + clip(name), Err: err}
 	}

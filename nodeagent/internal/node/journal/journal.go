@@ -111,7 +111,7 @@ func Open(dir, boot string, newUUID func() string) (*Journal, error) {
 		_ = lock.Close()
 		return nil, &errs.Error{
 			Op: "journal.Open", Kind: errs.Conflict, Field: "data",
-			Message: fmt.Sprintf("another agent runs on the data directory %s: stop it or use another directory", dir),
+			Message: fmt.Sprintf("%s is used by another agent: stop it or use another directory", dir),
 		}
 	}
 	j := &Journal{dir: filepath.Join(dir, "journal"), lock: lock, sizes: map[fleet.InstanceID]int{}}

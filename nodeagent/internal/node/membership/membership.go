@@ -361,7 +361,7 @@ func (m *Member) checkRevoked(ctx context.Context) error {
 	case err != nil:
 		return errs.Wrap("membership.checkRevoked", err)
 	}
-	return errs.New(errs.Unavailable, "node %s was revoked by %s and may not join before %s: an operator allows it with POST /api/v1/nodes/%s/unrevoke-cert",
+	return errs.New(errs.Unavailable, "node %s was revoked by %s and may not join before %s: an operator allows it earlier: orrery unrevoke node %s",
 		m.cfg.Record.ID, revoked.By, revoked.Until.Format(time.RFC3339), m.cfg.Record.ID)
 }
 
@@ -396,7 +396,7 @@ func (m *Member) predecessor(ctx context.Context) (epoch int64, err error) {
 // otherAgent is the error for a session that another agent renews.
 func otherAgent(s fleet.NodeSession, record fleet.Node) error {
 	return &errs.Error{Op: "membership.join", Kind: errs.Conflict, Field: "node", Message: fmt.Sprintf(
-		"another agent, on a copy of this data directory, runs as node %s (host %s, since %s): stop it, or use an empty directory and another node id for this one; running instances are left alone",
+		"%s is run by another agent, on a copy of this data directory (host %s, since %s): stop it, or use an empty directory and another node id for this one; running instances are left alone",
 		s.Node, record.Host.Hostname, s.StartedAt.Format(time.RFC3339))}
 }
 
@@ -457,7 +457,7 @@ func (m *Member) update(ctx context.Context, fence store.Fence, change func(*fle
 
 func foreignID(id fleet.NodeID, old fleet.Node) error {
 	return &errs.Error{Op: "membership.join", Kind: errs.Conflict, Field: "node", Message: fmt.Sprintf(
-		"the node id %s belongs to another data directory (host %s, joined %s): choose another id. Only if that node is gone for good, delete it first, which gives up the data of its static instances. This lists them: curl -sS -X DELETE -H \"Authorization: Bearer $TOKEN\" \"$API/api/v1/nodes/%s?dryRun=true\"",
+		"%s belongs to another data directory (host %s, joined %s): choose another id. Only if that node is gone for good, delete it first, which gives up the data of its static instances. To list them: orrery delete node %s --dry-run",
 		id, old.Host.Hostname, old.JoinedAt.Format(time.RFC3339), id)}
 }
 

@@ -100,7 +100,7 @@ func local(ctx context.Context, r sources.Request, dir string) (*sources.Holding
 		dir += "/.git"
 	}
 	if _, err := os.Stat(dir + "/HEAD"); err != nil {
-		return nil, &errs.Error{Kind: errs.Invalid, Field: "url", Message: "no repository is found at the URL's path on this replica's disk", Err: err}
+		return nil, &errs.Error{Kind: errs.Invalid, Field: "url", Message: "leads to no repository on this replica's disk", Err: err}
 	}
 	objects := open(dir)
 	commit, err := localCommit(r.Source, objects)
@@ -138,13 +138,13 @@ func localCommit(s content.TemplateSource, objects *filesystem.Storage) (plumbin
 func noRef(s content.TemplateSource) error {
 	switch {
 	case s.Branch != "":
-		return errs.Field("branch", "the repository has no branch %s: was it deleted or renamed?", s.Branch)
+		return errs.Field("branch", "%s does not exist in the repository: was it deleted or renamed?", s.Branch)
 	case s.Tag != "":
-		return errs.Field("tag", "the repository has no tag %s", s.Tag)
+		return errs.Field("tag", "%s does not exist in the repository", s.Tag)
 	case s.Commit != "":
-		return errs.Field("commit", "the repository has no commit %s that a branch leads to", s.Commit)
+		return errs.Field("commit", "%s is no commit that a branch of the repository leads to", s.Commit)
 	}
-	return errs.Field("branch", "the repository has no default branch: name one")
+	return errs.Field("branch", "is missing: name one, because the repository has no default branch")
 }
 
 // broken returns the error for received data that cannot be read.

@@ -175,13 +175,13 @@ func TestAServerThatRefusesOrHangsIsToldInBoundedTime(t *testing.T) {
 		want string
 	}{
 		"a wrong token":                       {server.URL + "/r.git", content.SourceCredentials{Token: "wrong"}, errs.Denied, "refuses the credentials"},
-		"no such repository":                  {server.URL + "/none.git", token, errs.Invalid, "knows no repository there"},
-		"no repository at all":                {page.URL, token, errs.Invalid, "no Git repository answers there"},
+		"no such repository":                  {server.URL + "/none.git", token, errs.Invalid, "leads to no repository: "},
+		"no repository at all":                {page.URL, token, errs.Invalid, "leads to no Git repository"},
 		"nobody listens":                      {"http://127.0.0.1:1/r.git", token, errs.Unavailable, "cannot be reached"},
 		"it accepts and says nothing":         {"http://" + silent.Addr().String() + "/r.git", token, errs.Unavailable, "does not answer in time"},
 		"it stops in the middle":              {half(false).URL + "/r.git", token, errs.Unavailable, "does not answer in time"},
 		"it breaks off in the middle":         {half(true).URL + "/r.git", token, errs.Unavailable, "not whole"},
-		"nothing at the path on the own disk": {"file:///does/not/exist", token, errs.Invalid, "no repository is found"},
+		"nothing at the path on the own disk": {"file:///does/not/exist", token, errs.Invalid, "leads to no repository"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			by := sources.Dialer{Egress: egresstest.Loopback()}
@@ -197,7 +197,7 @@ func TestAServerThatRefusesOrHangsIsToldInBoundedTime(t *testing.T) {
 func TestAnEmptyRepositoryIsToldAsSuch(t *testing.T) {
 	r := newRepository(t)
 	got, _, err := fetch(t, content.TemplateSource{URL: r.serve().URL + "/r.git", Template: one}, token, "")
-	refused(t, got, err, errs.Invalid, "the repository is empty")
+	refused(t, got, err, errs.Invalid, "leads to an empty repository")
 }
 
 func TestTheCatalogIsDeclaredBesideTemplatesAllOrNone(t *testing.T) {

@@ -167,7 +167,7 @@ func decodeRefs(r io.Reader) (*packp.AdvRefs, error) {
 	err := refs.Decode(io.LimitReader(r, maxRefs))
 	switch {
 	case errors.Is(err, packp.ErrEmptyAdvRefs):
-		return nil, errs.Field("url", "the repository is empty: push something to it")
+		return nil, errs.Field("url", "leads to an empty repository: push something to it")
 	case err != nil:
 		return nil, sources.Unreachable(what, err)
 	}

@@ -40,7 +40,7 @@ func hold(ctx context.Context, s content.TemplateSource, objects storer.EncodedO
 	root, err := commit.Tree()
 	if err == nil && s.Path != "" {
 		if root, err = root.Tree(s.Path); errors.Is(err, object.ErrDirectoryNotFound) {
-			return nil, errs.Field("path", "the repository has no directory %s at %s", s.Path, hash)
+			return nil, errs.Field("path", "%s is no directory of the repository at %s", s.Path, hash)
 		}
 	}
 	if err != nil {

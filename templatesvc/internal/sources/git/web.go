@@ -56,7 +56,7 @@ func (w *web) do(ctx context.Context, method, path string, body []byte) (*http.R
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return nil, errs.New(errs.Denied, "%s refuses the credentials (%s): look at user and token", what, resp.Status)
 	case http.StatusNotFound:
-		return nil, errs.Field("url", "%s knows no repository there, or hides it from these credentials (%s)", what, resp.Status)
+		return nil, errs.Field("url", "leads to no repository: %s does not know it, or hides it from these credentials (%s)", what, resp.Status)
 	}
 	return nil, errs.New(errs.Unavailable, "%s answers %s: look at the URL and the server", what, resp.Status)
 }
@@ -70,7 +70,7 @@ func (w *web) refs(ctx context.Context) (*packp.AdvRefs, error) {
 	}
 	defer resp.Body.Close()
 	if resp.Header.Get("Content-Type") != "application/x-git-upload-pack-advertisement" {
-		return nil, errs.Field("url", "no Git repository answers there, but %q: give the URL that git clone takes", resp.Header.Get("Content-Type"))
+		return nil, errs.Field("url", "leads to no Git repository, but to %q: give the URL that git clone takes", resp.Header.Get("Content-Type"))
 	}
 	final := *resp.Request.URL
 	final.RawQuery = ""
