@@ -7,12 +7,8 @@ import (
 	orrery "github.com/orreryhq/orrery/sdk"
 )
 
-// NoteDryRun says on standard error that a dry run changed nothing.
-func (a *App) NoteDryRun() { a.Notef("dry run: nothing was changed") }
-
 // ShowDiff prints the changes of a dry run.
 func (a *App) ShowDiff(answer any, name string, diff []orrery.FieldChange) error {
-	defer a.NoteDryRun()
 	return a.Show(answer, name, func(output.Printer) error { return a.diffLines(name, diff) })
 }
 
@@ -30,7 +26,6 @@ func (a *App) diffLines(name string, diff []orrery.FieldChange) error {
 
 // ShowGroupDryRun prints what would change in a group and its instances.
 func (a *App) ShowGroupDryRun(d *orrery.GroupDryRun) error {
-	defer a.NoteDryRun()
 	return a.Show(d, d.Group, func(output.Printer) error {
 		effects := groupEffects(d)
 		if len(d.Diff) > 0 || len(effects) == 0 {

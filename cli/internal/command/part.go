@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"net/url"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -55,9 +56,17 @@ func OnObject(ctx context.Context, a *app.App, kind, name string, act func(clien
 	return nil
 }
 
-// DryRunFlag declares --dry-run.
-func DryRunFlag(cmd *cobra.Command, into *bool) {
+// DryRunFlag declares --dry-run. A run with it ends with a note on standard error, unless it fails as a whole.
+func DryRunFlag(a *app.App, cmd *cobra.Command, into *bool) {
 	cmd.Flags().BoolVar(into, "dry-run", false, "show what would happen and change nothing")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		if *into && (err == nil || errors.Is(err, ErrSomeFailed)) {
+			a.Notef("dry run: nothing was changed")
+		}
+		return err
+	}
 }
 
 // CompleteFirst completes the first argument with names of a kind, and the others as then does; nil

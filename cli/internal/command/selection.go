@@ -38,22 +38,22 @@ func (s *Selection) InstanceFlags(a *app.App, cmd *cobra.Command) {
 	flags.StringVarP(&s.Labels, "selector", "l", "", "instances of groups with these `labels`, for example mode=duels,region!=us or 'mode in (duels, skywars)'")
 	flags.StringSliceVar(&s.Groups, "group", nil, "instances of this `group`; several are separated by commas")
 	flags.StringVar(&s.Node, "node", "", "instances on this `node`")
-	s.commonFlags(cmd, "instances")
+	s.commonFlags(a, cmd, "instances")
 	CompleteFlag(cmd, "group", CompleteNames(a, "group"))
 	CompleteFlag(cmd, "node", CompleteNames(a, "node"))
 }
 
 // NodeFlags declares the flags that select nodes.
-func (s *Selection) NodeFlags(cmd *cobra.Command) {
+func (s *Selection) NodeFlags(a *app.App, cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&s.Labels, "selector", "l", "", "nodes with these `labels`, for example zone=a,!gpu or 'zone in (a, b)'")
-	s.commonFlags(cmd, "nodes")
+	s.commonFlags(a, cmd, "nodes")
 }
 
-func (s *Selection) commonFlags(cmd *cobra.Command, plural string) {
+func (s *Selection) commonFlags(a *app.App, cmd *cobra.Command, plural string) {
 	flags := cmd.Flags()
 	flags.BoolVar(&s.All, "all", false, "all "+plural)
 	flags.BoolVarP(&s.Yes, "yes", "y", false, "do not ask")
-	DryRunFlag(cmd, &s.DryRun)
+	DryRunFlag(a, cmd, &s.DryRun)
 	Number(flags, &s.Parallel, "parallel", 0, "act on this `number` of "+plural+" at once; 0 is the default of the server")
 	CompleteFlag(cmd, "selector", cobra.NoFileCompletions)
 	CompleteFlag(cmd, "parallel", cobra.NoFileCompletions)

@@ -50,7 +50,7 @@ func userSet(a *app.App) *cobra.Command {
 	})
 	cmd.Flags().StringVar(&role, "role", "", "`name` of the role")
 	cmd.Flags().StringVar(&email, "email", "", "`address` for password resets; empty removes it")
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	command.CompleteFlag(cmd, "role", command.CompleteNames(a, "role"))
 	command.CompleteFlag(cmd, "email", cobra.NoFileCompletions)
 	return cmd
@@ -74,7 +74,6 @@ func updateUser(ctx context.Context, a *app.App, name string, patch orrery.Patch
 			user.Token, user.RefreshToken = "", ""
 		}
 		if dryRun {
-			a.NoteDryRun()
 			return a.Say(user, name, "user %s would change", name)
 		}
 		return a.Say(user, name, done, name)
@@ -250,7 +249,7 @@ func roleSet(a *app.App) *cobra.Command {
 	})
 	cmd.Flags().StringSliceVar(&add, "add", nil, "`permissions` to add, separated by commas")
 	cmd.Flags().StringSliceVar(&remove, "remove", nil, "`permissions` to remove, separated by commas")
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	command.CompleteFlag(cmd, "add", cobra.NoFileCompletions)
 	command.CompleteFlag(cmd, "remove", cobra.NoFileCompletions)
 	return cmd
@@ -281,7 +280,6 @@ func setRole(ctx context.Context, a *app.App, client *orrery.Client, name string
 		return err
 	}
 	if dryRun {
-		a.NoteDryRun()
 		return a.Say(done, name, "role %s would have %d permissions", name, len(done.Permissions))
 	}
 	return a.Say(done, name, "role %s has %d permissions", name, len(done.Permissions))

@@ -211,7 +211,7 @@ func (d *deletion) explain(ctx context.Context, err error, id string) error {
 
 // dryRun shows what a deletion would do. For a kind without a dry run it only reads the object.
 func (d *deletion) dryRun(ctx context.Context, name, id string) (any, []string, error) {
-	lines := []string{fmt.Sprintf("dry run: %s %s would be deleted", d.kind.Name, name)}
+	lines := []string{fmt.Sprintf("%s %s would be deleted", d.kind.Name, name)}
 	if d.kind.NoDeleteDryRun {
 		row, _, err := app.Get(ctx, d.client, d.kind, "", id)
 		return row, lines, err

@@ -92,7 +92,7 @@ func restartGroup(ctx context.Context, r *instanceRun, name string) error {
 		if err != nil {
 			return app.Suggest(ctx, r.client, err, kinds.Get("group"), "", name)
 		}
-		lines := []string{fmt.Sprintf("dry run: a rolling restart of group %s would replace %s", name, output.Counted(int64(len(planned.Replace)), "instance"))}
+		lines := []string{fmt.Sprintf("a rolling restart of group %s would replace %s", name, output.Counted(int64(len(planned.Replace)), "instance"))}
 		for _, i := range planned.Replace {
 			lines = append(lines, fmt.Sprintf("%s with %s: %s", i.ID, output.Counted(i.Players, "player"), i.Reason))
 		}

@@ -224,15 +224,10 @@ func (r *instanceRun) show(results []orrery.BulkInstanceResult) error {
 	if err := table(r.app, plannedInstances, results); err != nil {
 		return err
 	}
-	changes := 0
 	var failed command.Failures
 	for _, result := range results {
-		if result.Changed {
-			changes++
-		}
 		failed.Add(r.app, result.ID, command.BulkError(result.OK, result.Error, result.Message))
 	}
-	r.app.Notef("dry run: %s would change %d of %d instances", r.verb.name, changes, len(results))
 	return failed.Err()
 }
 
@@ -263,11 +258,7 @@ func (r *instanceRun) each(ctx context.Context) error {
 		return nil
 	}
 	if s.DryRun {
-		if err := table(r.app, selectedInstances, results); err != nil {
-			return err
-		}
-		r.app.Notef("dry run: %s would act on %d instances", r.verb.name, len(results))
-		return nil
+		return table(r.app, selectedInstances, results)
 	}
 	var names []string
 	for _, result := range results {

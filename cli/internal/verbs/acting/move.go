@@ -38,7 +38,7 @@ orrery move survival-1 --cancel`,
 	command.Duration(flags, &o.grace, "grace", "`time` that players have to leave; 0 stops it at once")
 	flags.StringVar(&o.message, "message", "", "why it moves, as a `text`")
 	flags.BoolVar(&o.cancel, "cancel", false, "cancel the move; the instance starts again where it was")
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	flags.BoolVar(&o.wait, "wait", false, "wait until the move has ended")
 	command.CompleteFlag(cmd, "to", command.CompleteNames(a, "node"))
 	command.CompleteFlag(cmd, "grace", cobra.NoFileCompletions)
@@ -87,7 +87,7 @@ func beginMove(ctx context.Context, a *app.App, client *orrery.Client, o *moveOp
 	about := fmt.Sprintf("instance %s from %s to %s: %s, %s", answer.InstanceID, answer.From, answer.To, kinds.Size(answer.Bytes), output.Counted(answer.Players, "player"))
 	lines := []string{"moving " + about}
 	if o.dryRun {
-		lines = append([]string{"dry run: would move " + about}, answer.Steps...)
+		lines = append([]string{"would move " + about}, answer.Steps...)
 	}
 	if err := reportLines(a, kinds.Get("instance"), answer, map[string]string{"id": answer.InstanceID}, lines); err != nil || !o.wait || answer.Move == nil {
 		return err
@@ -112,7 +112,7 @@ func cancelMove(ctx context.Context, a *app.App, client *orrery.Client, o *moveO
 	}
 	text := fmt.Sprintf("the move of instance %s to %s is cancelled: %s", answer.InstanceID, answer.Move.To, answer.Outlook)
 	if o.dryRun {
-		text = fmt.Sprintf("dry run: would cancel the move of instance %s to %s: %s", answer.InstanceID, answer.Move.To, answer.Outlook)
+		text = fmt.Sprintf("would cancel the move of instance %s to %s: %s", answer.InstanceID, answer.Move.To, answer.Outlook)
 	}
 	return report(a, kinds.Get("instance"), answer, map[string]string{"id": answer.InstanceID}, text)
 }

@@ -130,7 +130,7 @@ func nodeCommand(a *app.App, v nodeVerb) *cobra.Command {
 		Args: cobra.ArbitraryArgs, Complete: command.CompleteTargets(a, "node"),
 		Run: func(ctx context.Context, args []string) error { return runNodes(ctx, a, v, o, args) },
 	})
-	o.selection.NodeFlags(cmd)
+	o.selection.NodeFlags(a, cmd)
 	if v.name != "drain" {
 		return cmd
 	}
@@ -298,14 +298,9 @@ func (r *nodeRun) show(results []orrery.BulkNodeResult) error {
 		return err
 	}
 	var failed command.Failures
-	changes := 0
 	for _, result := range results {
-		if result.Changed {
-			changes++
-		}
 		failed.Add(r.app, result.ID, command.BulkError(result.OK, result.Error, result.Message))
 	}
-	r.app.Notef("dry run: %s would change %d of %s", r.verb.name, changes, output.Counted(int64(len(results)), "node"))
 	return failed.Err()
 }
 

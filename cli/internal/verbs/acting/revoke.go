@@ -29,7 +29,7 @@ orrery revoke node-1 --days 30`,
 		Run: func(ctx context.Context, args []string) error { return runRevoke(ctx, a, o, args) },
 	})
 	command.Number(cmd.Flags(), &o.days, "days", 0, "`number` of days; 0 is the default of the server")
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	command.CompleteFlag(cmd, "days", cobra.NoFileCompletions)
 	return cmd
 }
@@ -50,7 +50,7 @@ func runRevoke(ctx context.Context, a *app.App, o *revokeOptions, args []string)
 	if o.dryRun {
 		planned, failure := client.RevokeNodeDryRun(ctx, name, params)
 		if answer, err = planned, failure; err == nil {
-			left, text = planned.Left, "dry run: node %s would be revoked; it runs %s"
+			left, text = planned.Left, "node %s would be revoked; it runs %s"
 		}
 	} else {
 		done, failure := client.RevokeNode(ctx, name, params)

@@ -197,14 +197,14 @@ func wholeFile(ctx context.Context, client *orrery.Client, instance, file string
 }
 
 // sayChanged prints what was done to a file, and warns if a template will replace it.
-func sayChanged(a *app.App, done *orrery.InstanceFileResponse, instance, format string, args ...any) error {
+func sayChanged(a *app.App, done *orrery.InstanceFileResponse, instance, what, did string) error {
 	if done.ReplacedAtNextStart {
 		a.Notef("if a template has %s, that of the template replaces it when %s starts again", done.Path, instance)
 	}
 	if done.DryRun {
-		format = "dry run: " + format
+		did = "would be " + did
 	}
-	return a.Say(done, done.Path, format, args...)
+	return a.Say(done, done.Path, "%s of %s %s", what, instance, did)
 }
 
 func filePut(a *app.App) *cobra.Command {
@@ -242,7 +242,7 @@ func putFile(ctx context.Context, a *app.App, client *orrery.Client, instance, l
 	if err != nil {
 		return exit.Explain(err, target+" of "+instance+" was not changed")
 	}
-	return sayChanged(a, done, instance, "%s of %s written (%s)", done.Path, instance, kinds.Size(done.SizeBytes))
+	return sayChanged(a, done, instance, done.Path, "written ("+kinds.Size(done.SizeBytes)+")")
 }
 
 func fileEdit(a *app.App) *cobra.Command {
@@ -272,7 +272,7 @@ func editFile(ctx context.Context, a *app.App, client *orrery.Client, instance, 
 		a.KeepText(path.Base(file), edited)
 		return err
 	}
-	return sayChanged(a, done, instance, "%s of %s written (%s)", done.Path, instance, kinds.Size(done.SizeBytes))
+	return sayChanged(a, done, instance, done.Path, "written ("+kinds.Size(done.SizeBytes)+")")
 }
 
 func fileRemove(a *app.App) *cobra.Command {
@@ -297,12 +297,12 @@ func fileRemove(a *app.App) *cobra.Command {
 					if err != nil {
 						return err
 					}
-					return sayChanged(a, done, args[0], "%s of %s deleted", done.Path, args[0])
+					return sayChanged(a, done, args[0], done.Path, "deleted")
 				})
 			})
 		},
 	})
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	cmd.Flags().BoolVar(&forget, "forget", false, "do not keep the content for a day")
 	return cmd
 }
@@ -324,12 +324,12 @@ func fileMkdir(a *app.App) *cobra.Command {
 					if err != nil {
 						return err
 					}
-					return sayChanged(a, done, args[0], "directory %s of %s made", done.Path, args[0])
+					return sayChanged(a, done, args[0], "directory "+done.Path, "made")
 				})
 			})
 		},
 	})
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
 }
 
@@ -349,11 +349,11 @@ func fileMove(a *app.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return sayChanged(a, done, args[0], "%s of %s is now %s", done.From, args[0], done.Path)
+				return sayChanged(a, done, args[0], done.From, "renamed to "+done.Path)
 			})
 		},
 	})
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
 }
 
@@ -398,11 +398,11 @@ func fileRestore(a *app.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return sayChanged(a, done, args[0], "%s of %s restored (%s)", done.Path, args[0], kinds.Size(done.SizeBytes))
+				return sayChanged(a, done, args[0], done.Path, "restored ("+kinds.Size(done.SizeBytes)+")")
 			})
 		},
 	})
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
 }
 

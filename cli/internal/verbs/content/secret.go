@@ -51,7 +51,7 @@ orrery secret set mail --from-file user=user.txt --from-file password=password.t
 	flags.StringArrayVar(&o.fromFile, "from-file", nil, "`KEY=FILE` with the value of a key; repeat it for more")
 	flags.StringArrayVar(&o.ask, "key", nil, "`name` of a key whose value is asked for; repeat it for more")
 	flags.BoolVar(&o.replace, "replace", false, "also drop keys that are not given")
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	cmd.MarkFlagsMutuallyExclusive("value-file", "from-file")
 	cmd.MarkFlagsMutuallyExclusive("value-file", "key")
 	command.CompleteFlag(cmd, "key", cobra.NoFileCompletions)
@@ -151,7 +151,7 @@ func secretRemove(a *app.App) *cobra.Command {
 			})
 		},
 	})
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
 }
 

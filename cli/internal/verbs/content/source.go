@@ -1,6 +1,7 @@
 package content
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -135,11 +136,11 @@ func sourcePause(a *app.App, verb, short string, paused bool) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.Say(done, name, "source %s %sd", name, verb)
+				return a.Say(done, name, "source %s %sd", name, wouldBe(dryRun)+verb)
 			})
 		},
 	})
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
 }
 
@@ -172,12 +173,17 @@ func changeSource(ctx context.Context, a *app.App, name string, dryRun bool, f f
 	if dryRun {
 		request.Query = map[string][]string{"dryRun": {"true"}}
 	}
-	if dryRun {
-		defer a.NoteDryRun()
-	}
 	var written json.RawMessage
 	err = client.Call(ctx, request, &written)
 	return written, err
+}
+
+// wouldBe returns the words before a participle in a dry run; nothing otherwise.
+func wouldBe(dryRun bool) string {
+	if dryRun {
+		return "would be "
+	}
+	return ""
 }
 
 // credential is a credential of a source and the flags that give it.
@@ -214,7 +220,7 @@ orrery source set-credentials plugins --user git --ssh-key-file id_ed25519 --web
 			if err != nil {
 				return err
 			}
-			return a.Say(done, args[0], "the credentials of source %s are set", args[0])
+			return a.Say(done, args[0], "the credentials of source %s %sset", args[0], cmp.Or(wouldBe(dryRun), "are "))
 		},
 	})
 	flags := cmd.Flags()
@@ -223,7 +229,7 @@ orrery source set-credentials plugins --user git --ssh-key-file id_ed25519 --web
 		flags.StringVar(&all[i].value, all[i].flag, "", all[i].usage+"; - is standard input")
 	}
 	flags.BoolVar(&replace, "replace", false, "also drop credentials that are not given")
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	command.CompleteFlag(cmd, "user", cobra.NoFileCompletions)
 	return cmd
 }

@@ -55,7 +55,6 @@ orrery create user bob --role VIEWER --email bob@a.example --password-file bob.t
 				return err
 			}
 			if dryRun {
-				defer a.NoteDryRun()
 				return a.Say(user, user.Username, "user %s would be created with the role %s", user.Username, user.Role)
 			}
 			return a.Say(user, user.Username, "user %s created with the role %s", user.Username, user.Role)
@@ -65,7 +64,7 @@ orrery create user bob --role VIEWER --email bob@a.example --password-file bob.t
 	flags.StringVar(&role, "role", "", "`role` of the user")
 	flags.StringVar(&passwordFile, "password-file", "", "`file` with the password; - is standard input")
 	flags.StringVar(&email, "email", "", "`address` for messages")
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	command.CompleteFlag(cmd, "role", command.CompleteNames(a, "role"))
 	command.CompleteFlag(cmd, "email", cobra.NoFileCompletions)
 	return cmd
@@ -205,7 +204,6 @@ orrery create template games/duels`,
 				if err != nil {
 					return err
 				}
-				defer a.NoteDryRun()
 				return a.Say(would, would.Template.Name, "template %s would be created", would.Template.Name)
 			}
 			template, err := client.CreateTemplate(ctx, request)
@@ -218,7 +216,7 @@ orrery create template games/duels`,
 	flags := cmd.Flags()
 	flags.StringVar(&description, "description", "", "`text` that says what it is for")
 	flags.StringVar(&platform, "platform", "", "server `software` that it is for")
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	command.NoCompletions(cmd)
 	return cmd
 }

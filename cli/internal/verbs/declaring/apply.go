@@ -60,7 +60,7 @@ orrery apply -f group.yaml --prune --yes`,
 	})
 	fileFlag(cmd, &o.files)
 	flags := cmd.Flags()
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	flags.BoolVar(&o.force, "force", false, "overwrite what other writers changed")
 	flags.BoolVar(&o.wait, "wait", false, "wait until the groups have their instances running")
 	flags.BoolVar(&o.prune, "prune", false, "delete objects that were applied and are in no document any more")

@@ -39,7 +39,7 @@ orrery create api-token ci --expires 30d`,
 		},
 	})
 	fileFlag(cmd, &files)
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	cmd.AddCommand(createGroup(a))
 	for _, name := range []string{"schedule", "overlay", "network", "quota", "role", "notice", "source"} {
 		cmd.AddCommand(createDocument(a, kinds.Get(name)))
@@ -112,9 +112,9 @@ type createOptions struct {
 }
 
 // declare adds the flags that all kinds with documents have.
-func (o *createOptions) declare(cmd *cobra.Command, kind *kinds.Kind) {
+func (o *createOptions) declare(a *app.App, cmd *cobra.Command, kind *kinds.Kind) {
 	cmd.Flags().StringArrayVar(&o.set, "set", nil, "set a field of the API: `field=value`; repeat it for more")
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	command.CompleteFlag(cmd, "set", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var out []string
 		for _, name := range manifest.FieldNames(kind) {
@@ -170,7 +170,7 @@ func createDocument(a *app.App, kind *kinds.Kind) *cobra.Command {
 		Args:    command.Between(1, 1, "the name of the new "+kind.Name),
 		Run:     func(ctx context.Context, args []string) error { return o.run(ctx, a, kind, args[0], nil) },
 	})
-	o.declare(cmd, kind)
+	o.declare(a, cmd, kind)
 	return cmd
 }
 
@@ -216,7 +216,7 @@ orrery create group bot --command './bot --port %PORT%' --memory 256M --min 1 --
 		command.CompleteFlag(cmd, name, cobra.NoFileCompletions)
 	}
 	command.CompleteFlag(cmd, "template", command.CompleteNames(a, "template"))
-	o.declare(cmd, kind)
+	o.declare(a, cmd, kind)
 	return cmd
 }
 

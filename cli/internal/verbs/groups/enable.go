@@ -33,7 +33,7 @@ func enabling(a *app.App, kind string, fields reflect.Type) []*cobra.Command {
 				return runEnable(ctx, a, t, names)
 			},
 		})
-		command.DryRunFlag(cmd, &t.dryRun)
+		command.DryRunFlag(a, cmd, &t.dryRun)
 		cmds = append(cmds, cmd)
 	}
 	return cmds

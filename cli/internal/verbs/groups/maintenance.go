@@ -46,7 +46,7 @@ func maintenanceSwitch(a *app.App, on bool) *cobra.Command {
 		Args:    command.Between(0, 2, "group and its name"), Complete: completeGroupWord(a),
 		Run: func(ctx context.Context, args []string) error { return runMaintenance(ctx, a, o, args) },
 	})
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	if on {
 		command.OptionalText(cmd.Flags(), &o.message, "message", "`text` for players; the default is the one it has", nil)
 		cmd.Flags().StringArrayVar(&o.bypass, "bypass", nil, "`name` of a player who may join; repeat it for more. The default is the list it has")

@@ -23,7 +23,8 @@ type scaleOptions struct {
 
 func scale(a *app.App) *cobra.Command {
 	var o scaleOptions
-	cmd := command.New(a, command.Spec{
+	var cmd *cobra.Command
+	cmd = command.New(a, command.Spec{
 		Use:   "scale [group] NAME --to NUMBER",
 		Short: "Set how many instances of a group run",
 		Long: `It sets the minimum of the group, and its maximum if that is lower. Surplus instances stop, youngest first,
@@ -31,22 +32,19 @@ as soon as they have no players.`,
 		Example: `orrery scale lobby --to 3
 orrery scale lobby --to 3 --wait
 orrery scale lobby --to 0 --dry-run`,
-		Complete: command.CompleteTargets(a, "group"),
+		Args: command.Between(1, 2, "the name of a group"), Complete: command.CompleteTargets(a, "group"),
+		Run: func(ctx context.Context, args []string) error {
+			if !cmd.Flags().Changed("to") {
+				return command.UsageError("for example: orrery scale "+args[len(args)-1]+" --to 3", "--to takes the number of instances, 0 or more")
+			}
+			return runScale(ctx, a, o, args)
+		},
 	})
-	cmd.Args = command.Between(1, 2, "the name of a group") // here, because New ignores it without Run
 	flags := cmd.Flags()
 	command.Number(flags, &o.to, "to", 0, "`number` of instances")
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	flags.BoolVar(&o.wait, "wait", false, "wait until that many are RUNNING")
 	command.CompleteFlag(cmd, "to", cobra.NoFileCompletions)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !cmd.Flags().Changed("to") {
-			return command.UsageError("for example: orrery scale "+args[len(args)-1]+" --to 3", "--to takes the number of instances, 0 or more")
-		}
-		ctx, cancel := a.Context(cmd.Context())
-		defer cancel()
-		return runScale(ctx, a, o, args)
-	}
 	return cmd
 }
 

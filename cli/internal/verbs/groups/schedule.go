@@ -64,7 +64,7 @@ orrery schedule run nightly --warn --dry-run`,
 	})
 	command.OptionalBool(cmd.Flags(), &body.Warn, "warn", "send the warnings first, so that the action waits for them")
 	cmd.Flags().BoolVar(&wait, "wait", false, "return when the run has ended, and fail unless it is COMPLETED")
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	cmd.MarkFlagsMutuallyExclusive("wait", "dry-run")
 	return cmd
 }
@@ -79,7 +79,6 @@ func runSchedule(ctx context.Context, a *app.App, body *orrery.RunScheduleReques
 		if err != nil {
 			return command.NotFound(ctx, client, err, "schedule", name)
 		}
-		defer a.NoteDryRun()
 		return a.Show(d, name, func(output.Printer) error { return a.Lines(steps(d.Run)) })
 	}
 	run, err := client.RunSchedule(ctx, name, body)
@@ -233,7 +232,7 @@ func noticeTest(a *app.App) *cobra.Command {
 		Args:    command.Between(1, 1, "the name of a notice"), Complete: command.CompleteNames(a, "notice"),
 		Run: func(ctx context.Context, args []string) error { return runNoticeTest(ctx, a, dryRun, args[0]) },
 	})
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
 }
 
@@ -251,7 +250,6 @@ func runNoticeTest(ctx context.Context, a *app.App, dryRun bool, name string) er
 		if err != nil {
 			return err
 		}
-		defer a.NoteDryRun()
 		return a.Say(d, name, "%s", row)
 	}
 	test, err := client.TestNotice(ctx, name)

@@ -63,7 +63,7 @@ Without --out it uploads the templates and applies the documents. It asks before
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.out, "out", "", "write the documents and templates into this `directory`, to review them, and apply nothing")
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	flags.BoolVar(&o.force, "force", false, "overwrite what other writers changed since an earlier import")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	return cmd

@@ -60,7 +60,7 @@ orrery allocate --group lobby -o jsonpath='{.port}'`,
 	command.OptionalSeconds(flags, &body.TTLSeconds, "ttl", "when it ends by itself, as a `duration`; otherwise on release")
 	command.OptionalText(flags, &body.Strategy, "strategy", "`strategy`: pack takes the fullest instance with room, spread the emptiest", nil)
 	command.OptionalText(flags, &body.Note, "note", "`text` to keep with it, such as the ID of a match", nil)
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	command.CompleteFlag(cmd, "group", command.CompleteNames(a, "group"))
 	command.CompleteFlag(cmd, "strategy", cobra.FixedCompletions([]string{"pack", "spread"}, cobra.ShellCompDirectiveNoFileComp))
 	command.NoCompletions(cmd)
@@ -87,7 +87,6 @@ func runAllocate(ctx context.Context, a *app.App, body *orrery.AllocationRequest
 		if err != nil {
 			return noRoom(ctx, client, body, err)
 		}
-		defer a.NoteDryRun()
 		return a.Say(d, d.InstanceID, "would allocate %s", claimed(d.Slots, d.InstanceID))
 	}
 	allocation, err := client.CreateAllocation(ctx, body)
@@ -136,7 +135,7 @@ func release(a *app.App) *cobra.Command {
 		Args:    command.Between(1, -1, "the ID of an allocation"), Complete: command.CompleteNames(a, "allocation"),
 		Run: func(ctx context.Context, ids []string) error { return runRelease(ctx, a, ids, dryRun) },
 	})
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
 }
 

@@ -112,7 +112,7 @@ func (c control) command(a *app.App) *cobra.Command {
 	cmd := command.New(a, spec)
 	flags := cmd.Flags()
 	revisionFlag(cmd, &o.revision)
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	if c.starts {
 		flags.BoolVar(&o.wait, "wait", false, "wait until it has ended; fail if it fails")
 	}

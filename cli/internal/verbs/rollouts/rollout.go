@@ -49,7 +49,7 @@ orrery rollout start lobby --batch-size 5 --deadline 2m`,
 		},
 	})
 	flags := cmd.Flags()
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	flags.BoolVar(&wait, "wait", false, "wait until it has ended; fail if it fails")
 	strategyFlags(cmd, &body)
 	return cmd
@@ -137,7 +137,6 @@ var replaceColumns = []output.Column{
 }
 
 func showDeployDryRun(a *app.App, d *orrery.DeployDryRun) error {
-	defer a.NoteDryRun()
 	return a.Show(d, d.Group, func(p output.Printer) error {
 		if len(d.Replace) == 0 {
 			return a.Lines(append([]string{"no instance of group " + d.Group + " would be replaced"}, app.Notes(d.Notes)...))

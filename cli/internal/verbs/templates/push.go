@@ -56,7 +56,7 @@ orrery template push lobby ./lobby --exclude '*.log' --dry-run`,
 	flags := cmd.Flags()
 	flags.StringVarP(&o.Message, "message", "m", "", "`text` that describes the version")
 	flags.StringArrayVar(&o.Exclude, "exclude", nil, "leave out files whose name or path matches this `pattern`; repeat it for more")
-	command.DryRunFlag(cmd, &o.DryRun)
+	command.DryRunFlag(a, cmd, &o.DryRun)
 	command.CompleteFlag(cmd, "message", cobra.NoFileCompletions)
 	command.CompleteFlag(cmd, "exclude", cobra.NoFileCompletions)
 	return cmd
@@ -155,7 +155,6 @@ func (p *push) create(ctx context.Context) error {
 			return err
 		}
 		p.a.Notef("template %s would be created", p.name)
-		defer p.a.NoteDryRun()
 		return printChanges(p.a, changesOf(would.Files), "the directory has no files")
 	}
 	made, err := p.client.ImportTemplate(ctx, form)
@@ -222,7 +221,6 @@ var changeColumns = []output.Column{
 
 // show prints what a push would do.
 func (p *push) show() error {
-	defer p.a.NoteDryRun()
 	return printChanges(p.a, p.plan.Changes, "template "+p.name+" has this content already")
 }
 

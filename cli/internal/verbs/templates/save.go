@@ -38,7 +38,7 @@ orrery template save lobby-1 lobby --path plugins/Essentials`,
 		},
 	})
 	cmd.Flags().StringVar(&o.path, "path", "", "save only files below this `directory` of the instance")
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	command.CompleteFlag(cmd, "path", cobra.NoFileCompletions)
 	return cmd
 }
@@ -64,7 +64,6 @@ func runSave(ctx context.Context, a *app.App, client *orrery.Client, o saveOptio
 		a.Notef("left out: %s", skipped)
 	}
 	if o.dryRun {
-		defer a.NoteDryRun()
 		return printChanges(a, changesOf(done.Files), fmt.Sprintf("nothing would change: %s have the content of the template", output.Counted(done.Unchanged, "file")))
 	}
 	return a.Say(done, o.template, "template %s is at version %s: %s of %s saved, %d unchanged",

@@ -89,7 +89,7 @@ orrery template rollback lobby 7b1acdba6af048c2`,
 			return onTemplate(ctx, a, args[0], func(client *orrery.Client) error { return rollback(ctx, a, client, args, dryRun) })
 		},
 	})
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
 }
 
@@ -103,7 +103,6 @@ func rollback(ctx context.Context, a *app.App, client *orrery.Client, args []str
 		if err != nil {
 			return err
 		}
-		defer a.NoteDryRun()
 		return printChanges(a, changesOf(would.Files), "nothing would change")
 	}
 	done, err := client.RollbackTemplate(ctx, args[0], body, nil)
@@ -141,7 +140,7 @@ orrery template sync --all --node node-1 --dry-run`,
 	flags := cmd.Flags()
 	flags.StringArrayVar(&nodes, "node", nil, "`name` of a node; repeat it for more; the default is all nodes")
 	flags.BoolVar(&all, "all", false, "all templates")
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	command.CompleteFlag(cmd, "node", command.CompleteNames(a, "node"))
 	return cmd
 }
@@ -335,7 +334,7 @@ func draftPublish(a *app.App) *cobra.Command {
 		return a.Say(done, name, "template %s is at version %s", name, kinds.Version(done.Hash))
 	}))
 	cmd.Flags().StringVarP(&message, "message", "m", "", "`text` that describes the version")
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	command.CompleteFlag(cmd, "message", cobra.NoFileCompletions)
 	return cmd
 }
@@ -352,7 +351,7 @@ func draftDiscard(a *app.App) *cobra.Command {
 		}
 		return a.Report(map[string]any{"id": name}, "the draft of template %s is discarded", name)
 	}))
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
 }
 
@@ -361,7 +360,6 @@ func showDraft(a *app.App, would *orrery.TemplateEditDryRun, err error, name, no
 	if err != nil {
 		return noDraft(err, name)
 	}
-	defer a.NoteDryRun()
 	return printChanges(a, changesOf(would.Files), none)
 }
 

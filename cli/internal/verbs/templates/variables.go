@@ -120,7 +120,7 @@ orrery template variables set lobby map=hub --scope INSTANCE --regex '[a-z0-9-]+
 	command.OptionalNumber(flags, &o.bounds.Min, "min", "smallest `number` of an INT, or of characters of a text")
 	command.OptionalNumber(flags, &o.bounds.Max, "max", "largest `number` of an INT, or of characters of a text")
 	flags.StringSliceVar(&o.bounds.EnumValues, "values", nil, "`values` of an ENUM, separated by commas")
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	command.CompleteFlag(cmd, "type", cobra.FixedCompletions([]string{"STRING", "TEXT", "INT", "BOOL", "ENUM", "SECRET"}, cobra.ShellCompDirectiveNoFileComp))
 	command.CompleteFlag(cmd, "scope", cobra.FixedCompletions([]string{"TEMPLATE", "GROUP", "INSTANCE"}, cobra.ShellCompDirectiveNoFileComp))
 	command.CompleteFlag(cmd, "visibility", command.CompleteNames(a, "role"))
@@ -190,7 +190,7 @@ func variablesRemove(a *app.App) *cobra.Command {
 			})
 		},
 	})
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
 }
 
