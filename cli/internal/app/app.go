@@ -210,21 +210,5 @@ func (a *App) Notef(format string, args ...any) {
 	fmt.Fprintln(a.Err, output.Clean(fmt.Sprintf(format, args...)))
 }
 
-// Report prints what a command did: the sentence, or with -o json and the like the answer of the server.
-func (a *App) Report(answer any, format string, args ...any) error {
-	printer, err := a.Printer()
-	if err != nil {
-		return err
-	}
-	if printer.Format.ForPeople() || answer == nil {
-		return a.Linef(format, args...)
-	}
-	row, err := Row(answer)
-	if err != nil {
-		return err
-	}
-	return printer.Object(nil, "id", row)
-}
-
 // errNoTerminal is why a question was not asked.
 var errNoTerminal = errors.New("there is no terminal to ask on")

@@ -11,7 +11,7 @@ func TestNotesAndReportsHaveNoControlCharacters(t *testing.T) {
 	var out, notes bytes.Buffer
 	a := &app.App{Out: &out, Err: &notes, Env: func(string) string { return "" }}
 	a.Notef("there is no group %s", "a\x1b[2Jb\r")
-	if err := a.Report(nil, "group %s created", "a\x1b[2Jb\r"); err != nil {
+	if err := a.Say(nil, "", "group %s created", "a\x1b[2Jb\r"); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := notes.String()+out.String(), "there is no group a[2Jb\ngroup a[2Jb created\n"; got != want {

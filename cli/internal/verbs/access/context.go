@@ -110,7 +110,7 @@ func contextUse(a *app.App) *cobra.Command {
 			if err := change(ctx, a, args[0], func(file *settings.File, _ *settings.Context) error { file.Current = args[0]; return nil }); err != nil {
 				return err
 			}
-			return a.Report(map[string]any{"id": args[0]}, "the current context is %s", args[0])
+			return a.Say(map[string]any{"id": args[0]}, args[0], "the current context is %s", args[0])
 		},
 	})
 }
@@ -151,7 +151,7 @@ orrery context set production --server-url https://a.example --server-url https:
 			if err != nil {
 				return err
 			}
-			return a.Report(map[string]any{"id": args[0]}, "context %s changed", args[0])
+			return a.Say(map[string]any{"id": args[0]}, args[0], "context %s changed", args[0])
 		},
 	})
 	flags := cmd.Flags()
@@ -198,7 +198,7 @@ func contextDelete(a *app.App) *cobra.Command {
 			if wasCurrent {
 				a.Notef("no context is the current one now: orrery context use NAME")
 			}
-			return a.Report(map[string]any{"id": args[0]}, "context %s deleted", args[0])
+			return a.Say(map[string]any{"id": args[0]}, args[0], "context %s deleted", args[0])
 		},
 	})
 }

@@ -88,7 +88,7 @@ func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string)
 	if o.quiet {
 		return nil
 	}
-	return a.Report(map[string]any{"id": name, "servers": where.servers, "username": username}, "logged in to %s as %s (context %s)", where, username, name)
+	return a.Say(map[string]any{"id": name, "servers": where.servers, "username": username}, name, "logged in to %s as %s (context %s)", where, username, name)
 }
 
 // noteCurrent says that a login changed the current context, and which context commands use if it is another one.
@@ -302,5 +302,5 @@ func runLogout(ctx context.Context, a *app.App) error {
 	case revoked != nil && !errors.Is(revoked, orrery.ErrUnauthenticated):
 		return exit.Hint(fmt.Errorf("the tokens are deleted here, but the server did not revoke them: %w", revoked), "they expire by themselves; an administrator can end the login: orrery user sessions")
 	}
-	return a.Report(map[string]any{"id": target.Context}, "logged out of %s", target.Context)
+	return a.Say(map[string]any{"id": target.Context}, target.Context, "logged out of %s", target.Context)
 }

@@ -210,7 +210,7 @@ func endAll(ctx context.Context, a *app.App, client *orrery.Client, name string)
 	if err := client.DeleteUserSessions(ctx, name); err != nil {
 		return err
 	}
-	return a.Report(map[string]any{"id": name}, "all logins of %s have ended", name)
+	return a.Say(map[string]any{"id": name}, name, "all logins of %s have ended", name)
 }
 
 func endSession(ctx context.Context, a *app.App, name, id string) error {
@@ -218,7 +218,7 @@ func endSession(ctx context.Context, a *app.App, name, id string) error {
 		if err := client.DeleteUserSession(ctx, name, id); err != nil {
 			return err
 		}
-		return a.Report(map[string]any{"id": id}, "login %s of %s has ended", id, name)
+		return a.Say(map[string]any{"id": id}, id, "login %s of %s has ended", id, name)
 	})
 }
 

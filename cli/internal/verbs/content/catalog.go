@@ -188,7 +188,7 @@ func catalogRemove(a *app.App) *cobra.Command {
 				if err := client.DeleteArtifact(ctx, args[0], args[1], nil); err != nil {
 					return err
 				}
-				return a.Report(map[string]any{"id": args[1], "platform": args[0]}, "%s %s removed", args[0], args[1])
+				return a.Say(map[string]any{"id": args[1], "platform": args[0]}, args[1], "%s %s removed", args[0], args[1])
 			})
 		},
 	})

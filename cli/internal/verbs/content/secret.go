@@ -166,5 +166,5 @@ func removeSecret(ctx context.Context, a *app.App, client *orrery.Client, name s
 	if err := client.DeleteSecret(ctx, name, nil); err != nil {
 		return err
 	}
-	return a.Report(map[string]any{"id": name}, "secret %s deleted", name)
+	return a.Say(map[string]any{"id": name}, name, "secret %s deleted", name)
 }

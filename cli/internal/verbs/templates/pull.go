@@ -89,7 +89,7 @@ func runPull(ctx context.Context, a *app.App, client *orrery.Client, o pullOptio
 		}
 		return exit.Hint(fmt.Errorf("template %s was not written completely: %w", name, err), "the files that "+dir+" has are complete, but others are missing: repeat the command with --force")
 	}
-	return a.Report(map[string]any{"id": name, "version": version, "directory": dir}, "template %s, version %s, is in %s", name, kinds.Version(version), dir)
+	return a.Say(map[string]any{"id": name, "version": version, "directory": dir}, name, "template %s, version %s, is in %s", name, kinds.Version(version), dir)
 }
 
 // mayFill fails if the directory has files.

@@ -349,7 +349,7 @@ func draftDiscard(a *app.App) *cobra.Command {
 		if err := client.DeleteTemplateDraft(ctx, name, nil); err != nil {
 			return noDraft(err, name)
 		}
-		return a.Report(map[string]any{"id": name}, "the draft of template %s is discarded", name)
+		return a.Say(map[string]any{"id": name}, name, "the draft of template %s is discarded", name)
 	}))
 	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
