@@ -9,7 +9,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/theory/jsonpath"
 	"github.com/tidwall/gjson"
 	"go.yaml.in/yaml/v3"
 )
@@ -20,8 +19,8 @@ var Formats = []string{"table", "wide", "json", "yaml", "name", "csv", "jsonpath
 // Format is how objects are printed.
 type Format struct {
 	// Name is one of Formats, without "=".
-	Name string
-	path *jsonpath.Path
+	Name     string
+	template []part
 }
 
 // ParseFormat parses the value of -o. The empty value is table.
@@ -32,29 +31,15 @@ func ParseFormat(value string) (Format, error) {
 	case "table", "wide", "json", "yaml", "name", "csv":
 		return Format{Name: value}, nil
 	}
-	expression, ok := strings.CutPrefix(value, "jsonpath=")
+	text, ok := strings.CutPrefix(value, "jsonpath=")
 	if !ok {
-		return Format{}, fmt.Errorf("-o %s is not known; the formats are table, wide, json, yaml, name, csv and jsonpath=EXPRESSION", value)
+		return Format{}, fmt.Errorf("-o %s is not known; the formats are table, wide, json, yaml, name, csv and jsonpath=TEMPLATE", value)
 	}
-	path, err := jsonpath.Parse(rooted(expression))
+	template, err := parseTemplate(text)
 	if err != nil {
 		return Format{}, fmt.Errorf("-o jsonpath: %w; an example is jsonpath='{.items[*].id}'", err)
 	}
-	return Format{Name: "jsonpath", path: path}, nil
-}
-
-// rooted turns {.a.b}, .a.b and a.b into $.a.b.
-func rooted(expression string) string {
-	if inner, ok := strings.CutPrefix(expression, "{"); ok {
-		expression = strings.TrimSuffix(inner, "}")
-	}
-	switch {
-	case strings.HasPrefix(expression, "$"):
-		return expression
-	case strings.HasPrefix(expression, "."), strings.HasPrefix(expression, "["):
-		return "$" + expression
-	}
-	return "$." + expression
+	return Format{Name: "jsonpath", template: template}, nil
 }
 
 // ForPeople reports whether the format is a table.
@@ -172,27 +157,6 @@ func blockStyle(node *yaml.Node) {
 	for _, child := range node.Content {
 		blockStyle(child)
 	}
-}
-
-func (p Printer) jsonpath(value []byte) error {
-	var decoded any
-	if err := json.Unmarshal(value, &decoded); err != nil {
-		return err
-	}
-	for _, found := range p.Format.path.Select(decoded) {
-		text, ok := found.(string)
-		if !ok {
-			encoded, err := json.Marshal(found)
-			if err != nil {
-				return err
-			}
-			text = string(encoded)
-		}
-		if _, err := fmt.Fprintln(p.Out, text); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (p Printer) names(name string, rows []Row) error {
