@@ -28,22 +28,19 @@ func Row(value any) (output.Row, error) {
 	return json.Marshal(value)
 }
 
-const (
-	// defaultPageSize is that of kinds without one.
-	defaultPageSize = 500
-	// maxPages bounds a list.
-	maxPages = 10_000
-)
+// defaultPageSize is that of kinds without one.
+const defaultPageSize = 500
 
 // List returns all objects of a kind. query may be nil. The rows have every field that the server
-// sent, also those that this version does not know.
+// sent, also those that this version does not know. A server that sends the same page again, which would
+// never end, is an error.
 func List(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group string, query url.Values) ([]output.Row, error) {
-	var rows []output.Row
+	var rows, previous []output.Row
 	size := kind.PageSize
 	if size == 0 {
 		size = defaultPageSize
 	}
-	for page := 1; page <= maxPages; page++ {
+	for page := 1; ; page++ {
 		q := url.Values{"page": {strconv.Itoa(page)}, "pageSize": {strconv.Itoa(size)}}
 		for name, values := range query {
 			q[name] = values
@@ -53,13 +50,16 @@ func List(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group st
 			return nil, err
 		}
 		found := rowsOf(body, kind)
+		if len(found) > 0 && slices.EqualFunc(found, previous, func(a, b output.Row) bool { return bytes.Equal(a, b) }) {
+			return nil, fmt.Errorf("%s sent page %d of the %s twice, so that the list has no end", client.Address(), page-1, kind.Plural)
+		}
+		previous = found
 		rows = append(rows, found...)
 		total := gjson.GetBytes(body, "total")
 		if len(found) == 0 || !total.Exists() || int64(len(rows)) >= total.Int() {
 			return rows, nil
 		}
 	}
-	return rows, nil
 }
 
 // read returns the JSON of a path, and the headers of the answer.
