@@ -26,15 +26,15 @@ func TestNodesAreListedAndCordoned(t *testing.T) {
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("id", "node-1").is("nodeId", "node-1").is("status", "ONLINE").is("type", "CONNECTED").
 		is("totalMemoryMb", 4096).is("usedMemoryMb", 99).is("cpuUsage", 0.5).is("freeDiskMb", 3).is("instanceCount", 1).is("labels", map[string]string{})
 	before := s.revision()
-	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200).is("status", "ONLINE")
+	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(200).is("status", "ONLINE").is("changed", false)
 	if keys := s.moved(before); len(keys) > 0 {
 		t.Errorf("uncordoning a free node wrote something: %v", keys)
 	}
-	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200).is("status", "CORDONED")
+	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200).is("status", "CORDONED").is("changed", true)
 	if a, err := store.Get(t.Context(), s.store, keys.Alloc("node-1")); err != nil || a.ModRev <= before {
 		t.Errorf("a placement decided before the cordon could still be committed: %+v, %v", a, err)
 	}
-	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)
+	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200).is("changed", false)
 	s.do("GET", "/api/v1/nodes?state=cordoned", nil).want(200).is("total", 1)
 	s.loseNode("node-1")
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("status", "OFFLINE").is("type", "DISCONNECTED").is("cordoned", true)

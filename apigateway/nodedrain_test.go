@@ -64,13 +64,13 @@ func TestADrainIsShownUntilItIsComplete(t *testing.T) {
 	if keys := s.moved(before); len(keys) > 0 {
 		t.Errorf("a dry run wrote %v", keys)
 	}
-	first := s.do("POST", ask, nil).want(200).is("status", "DRAINING").is("shutdown", false).is("drainTimeoutSeconds", 600).is("kickMessage", "see you")
+	first := s.do("POST", ask, nil).want(200).is("status", "DRAINING").is("changed", true).is("shutdown", false).is("drainTimeoutSeconds", 600).is("kickMessage", "see you")
 	check("", first)
 	if a, err := store.Get(t.Context(), s.store, keys.Alloc("node-1")); err != nil || a.ModRev <= before {
 		t.Errorf("a placement decided before the drain could still be committed: %+v, %v", a, err)
 	}
 	before = s.revision()
-	s.do("POST", ask, nil).want(200).is("drainId", first.field("drainId"))
+	s.do("POST", ask, nil).want(200).is("changed", false).is("drainId", first.field("drainId"))
 	s.do("POST", "/api/v1/nodes/node-1/uncordon", nil).want(409).naming("undrain")
 	s.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)
 	if keys := s.moved(before); len(keys) > 0 {
@@ -90,10 +90,10 @@ func TestADrainIsShownUntilItIsComplete(t *testing.T) {
 	s.drains("COMPLETED").is("status", "CORDONED").is("cordoned", true).is("drain.remainingInstances", 0)
 	s.do("POST", "/api/v1/nodes/node-1/undrain?dryRun=true", nil).want(200).is("start", []any{"world-1"}).is("stay", []any{})
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("status", "CORDONED")
-	s.do("POST", "/api/v1/nodes/node-1/undrain", nil).want(200).is("status", "ONLINE").is("start", []any{"world-1"})
+	s.do("POST", "/api/v1/nodes/node-1/undrain", nil).want(200).is("status", "ONLINE").is("changed", true).is("start", []any{"world-1"})
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("status", "ONLINE").is("drain", nil)
 	before = s.revision()
-	s.do("POST", "/api/v1/nodes/node-1/undrain", nil).want(200).is("status", "ONLINE")
+	s.do("POST", "/api/v1/nodes/node-1/undrain", nil).want(200).is("status", "ONLINE").is("changed", false)
 	if keys := s.moved(before); len(keys) > 0 {
 		t.Errorf("undraining a free node wrote %v", keys)
 	}

@@ -502,8 +502,10 @@ type NodeDrainDryRun struct {
 
 // NodeDrainResponse is the answer of DrainNode.
 type NodeDrainResponse struct {
-	NodeID              string    `json:"nodeId"`
-	Status              string    `json:"status"`
+	NodeID string `json:"nodeId"`
+	Status string `json:"status"`
+	// False if the node was being drained like that already.
+	Changed             bool      `json:"changed"`
 	DrainID             string    `json:"drainId"`
 	DeadlineAt          time.Time `json:"deadlineAt"`
 	Shutdown            bool      `json:"shutdown"`
@@ -653,6 +655,8 @@ type NodeStatusResponse struct {
 	NodeID string `json:"nodeId"`
 	// One of: CORDONED, ONLINE.
 	Status string `json:"status"`
+	// False if the node had that status already.
+	Changed bool `json:"changed"`
 	// The revision since which this is so.
 	Revision int64 `json:"revision"`
 }
@@ -670,6 +674,8 @@ type NodeUndrainDryRun struct {
 type NodeUndrainResponse struct {
 	NodeID string `json:"nodeId"`
 	Status string `json:"status"`
+	// False if the node was neither drained nor cordoned.
+	Changed bool `json:"changed"`
 	// The revision since which this is so.
 	Revision int64 `json:"revision"`
 	// Names of the instances that start again.

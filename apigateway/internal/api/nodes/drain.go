@@ -159,12 +159,13 @@ func (a *API) drain(c *gin.Context) {
 	if !ok {
 		return
 	}
-	set, steps, err := a.cfg.Operations.Drain(c.Request.Context(), server.Actor(c), d)
+	done, err := a.cfg.Operations.Drain(c.Request.Context(), server.Actor(c), d)
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
-	shown, players := stepsOf(steps)
+	set := done.Drain
+	shown, players := stepsOf(done.Steps)
 	out := gin.H{
 		"nodeId": d.Node, "shutdown": set.Shutdown, "drainTimeoutSeconds": set.TimeoutSeconds, "kickMessage": set.KickMessage,
 		"instances": shown, "remainingInstances": len(shown), "players": players,
@@ -172,7 +173,7 @@ func (a *API) drain(c *gin.Context) {
 	if d.DryRun {
 		out["dryRun"], out["action"] = true, "drain"
 	} else {
-		out["status"], out["drainId"], out["deadlineAt"] = "DRAINING", set.ID, set.At.Add(set.Timeout())
+		out["status"], out["changed"], out["drainId"], out["deadlineAt"] = "DRAINING", done.Changed, set.ID, set.At.Add(set.Timeout())
 	}
 	c.JSON(http.StatusOK, out)
 }
@@ -187,6 +188,6 @@ func (a *API) undrain(c *gin.Context) {
 	case dry:
 		c.JSON(http.StatusOK, gin.H{"dryRun": true, "action": "undrain", "nodeId": node, "start": names(back.Start), "stay": names(back.Stay)})
 	default:
-		c.JSON(http.StatusOK, gin.H{"nodeId": node, "status": "ONLINE", "revision": rev, "start": names(back.Start), "stay": names(back.Stay)})
+		c.JSON(http.StatusOK, gin.H{"nodeId": node, "status": "ONLINE", "changed": back.Changed, "revision": rev, "start": names(back.Start), "stay": names(back.Stay)})
 	}
 }

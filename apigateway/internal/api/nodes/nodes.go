@@ -285,22 +285,23 @@ func (a *API) deleteNode(c *gin.Context) {
 }
 
 func (a *API) cordon(c *gin.Context) {
-	rev, err := a.cfg.Operations.Cordon(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")))
-	a.nodeStatus(c, rev, err, "CORDONED")
+	changed, rev, err := a.cfg.Operations.Cordon(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")))
+	a.nodeStatus(c, gin.H{"status": "CORDONED", "changed": changed, "revision": rev}, err)
 }
 
 func (a *API) uncordon(c *gin.Context) {
-	rev, err := a.cfg.Operations.Uncordon(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")))
-	a.nodeStatus(c, rev, err, "ONLINE")
+	changed, rev, err := a.cfg.Operations.Uncordon(c.Request.Context(), server.Actor(c), fleet.NodeID(c.Param("id")))
+	a.nodeStatus(c, gin.H{"status": "ONLINE", "changed": changed, "revision": rev}, err)
 }
 
 // nodeStatus answers with the new status of a node. It holds from the revision on.
-func (a *API) nodeStatus(c *gin.Context, rev int64, err error, status string) {
+func (a *API) nodeStatus(c *gin.Context, status gin.H, err error) {
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
-	c.JSON(http.StatusOK, gin.H{"nodeId": c.Param("id"), "status": status, "revision": rev})
+	status["nodeId"] = c.Param("id")
+	c.JSON(http.StatusOK, status)
 }
 
 // shutdownNode makes the agent of a node stop its instances and exit. It does not wait for that.

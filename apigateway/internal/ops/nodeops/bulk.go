@@ -91,18 +91,16 @@ func (o *Nodes) act(ctx context.Context, by txn.Actor, b Bulk, r *BulkResult) (e
 	case BulkCordon, BulkUncordon:
 		r.Changed, _, err = o.setCordon(ctx, by, r.Node, b.Verb == BulkCordon, b.DryRun)
 	case BulkUndrain:
-		d, _ := o.Snapshot().NodesDesired.Get(r.Node)
-		r.Changed = d != nil && (d.Cordoned || d.Drain != nil)
 		r.Back, _, err = o.Undrain(ctx, by, r.Node, b.DryRun)
+		r.Changed = r.Back.Changed
 	case BulkDrain:
-		before := drainOf(o.Snapshot(), r.Node)
 		asked := b.Drain
 		asked.Node, asked.DryRun = r.Node, b.DryRun
-		var set fleet.NodeDrain
-		set, r.Steps, err = o.Drain(ctx, by, asked)
-		r.Changed = before == nil || before.ID != set.ID
+		var done Drained
+		done, err = o.Drain(ctx, by, asked)
+		r.Changed, r.Steps = done.Changed, done.Steps
 		if b.DryRun && err == nil {
-			b.Drain.With[r.Node] = set
+			b.Drain.With[r.Node] = done.Drain
 		}
 	}
 	return err

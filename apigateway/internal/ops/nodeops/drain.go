@@ -41,13 +41,21 @@ func (d NodeDrain) asks(have *fleet.NodeDrain) bool {
 	return have.TimeoutSeconds == d.TimeoutSeconds && have.Shutdown == d.Shutdown && have.KickMessage == d.KickMessage
 }
 
+// Drained is the answer to a NodeDrain.
+type Drained struct {
+	// Drain is the drain of the node, which began before if Changed is false.
+	Drain   fleet.NodeDrain
+	Changed bool
+	// Steps are what the drain does to the instances on the node now.
+	Steps []drain.Step
+}
+
 // Drain cordons a node and empties it. A node that is being drained in the same way continues. With
-// other settings, the drain begins again. steps are what the drain does to the instances on the node
-// now. NotFound when the node does not exist, Conflict while it is being deleted, Invalid names every
+// other settings, the drain begins again. NotFound when the node does not exist, Conflict while it is being deleted, Invalid names every
 // wrong field.
-func (o *Nodes) Drain(ctx context.Context, by txn.Actor, d NodeDrain) (set fleet.NodeDrain, steps []drain.Step, err error) {
+func (o *Nodes) Drain(ctx context.Context, by txn.Actor, d NodeDrain) (out Drained, err error) {
 	if err := d.validate(); err != nil {
-		return set, nil, err
+		return out, err
 	}
 	_, err = o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
 		next, err := o.wishes(s, d.Node)
@@ -55,14 +63,14 @@ func (o *Nodes) Drain(ctx context.Context, by txn.Actor, d NodeDrain) (set fleet
 			return txn.Change{}, err
 		}
 		if have := next.Draining(); have != nil && d.asks(have) {
-			set, steps = *have, drainSteps(s, d.Node, *have, d.With, o.Now())
+			out = Drained{Drain: *have, Steps: drainSteps(s, d.Node, *have, d.With, o.Now())}
 			return txn.Change{}, nil
 		}
-		set = fleet.NodeDrain{
+		set := fleet.NodeDrain{
 			ID: strings.ToLower(ulid.Make().String()), By: by.User, At: o.Now(),
 			TimeoutSeconds: d.TimeoutSeconds, Shutdown: d.Shutdown, KickMessage: d.KickMessage,
 		}
-		steps = drainSteps(s, d.Node, set, d.With, set.At)
+		out = Drained{Drain: set, Changed: true, Steps: drainSteps(s, d.Node, set, d.With, set.At)}
 		if d.DryRun {
 			return txn.Change{}, nil
 		}
@@ -73,7 +81,7 @@ func (o *Nodes) Drain(ctx context.Context, by txn.Actor, d NodeDrain) (set fleet
 			Audit:  txn.Entry{Action: "node.drain", Resource: "node", ID: string(d.Node), Before: before, After: NodeRecord(next)},
 		}, nil
 	})
-	return set, steps, err
+	return out, err
 }
 
 // wishes returns the desired state of a node. NotFound when the node does not exist, Conflict while
@@ -108,7 +116,8 @@ func (o *Nodes) Undrain(ctx context.Context, by txn.Actor, node fleet.NodeID, dr
 				return txn.Change{}, errs.New(errs.Conflict, "node %s is revoked until %s: unrevoke it first", node, revoked.Until.Format(time.RFC3339))
 			}
 		}
-		if back = backOn(s, node); dryRun || !next.Cordoned && next.Drain == nil {
+		back = backOn(s, node)
+		if back.Changed = next.Cordoned || next.Drain != nil; dryRun || !back.Changed {
 			return txn.Change{}, nil
 		}
 		rev, before := next.ModRev, NodeRecord(next)
@@ -223,7 +232,11 @@ func drainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, with map
 
 // Back are the instances that the end of a drain concerns: those that start again, and those that
 // were about to stop and stay.
-type Back struct{ Start, Stay []*fleet.Instance }
+type Back struct {
+	Start, Stay []*fleet.Instance
+	// Changed is false if the node was neither drained nor cordoned.
+	Changed bool
+}
 
 // backOn returns the instances on a node that the end of its drain concerns.
 func backOn(s *view.Snapshot, node fleet.NodeID) (b Back) {

@@ -30,17 +30,15 @@ func New(c *txn.Committer, agents *upstream.Agents) *Nodes {
 // Cordon keeps new instances off a node; running ones continue. After the commit, placements
 // decided before it fail. NotFound when the node does not exist. Cordoning a cordoned node changes
 // nothing.
-func (o *Nodes) Cordon(ctx context.Context, by txn.Actor, node fleet.NodeID) (int64, error) {
-	_, rev, err := o.setCordon(ctx, by, node, true, false)
-	return rev, err
+func (o *Nodes) Cordon(ctx context.Context, by txn.Actor, node fleet.NodeID) (changed bool, rev int64, err error) {
+	return o.setCordon(ctx, by, node, true, false)
 }
 
 // Uncordon allows new instances on a node again. It also ends a complete drain, so that the
 // instances that were stopped for it start again. Errors are those of Cordon, and Conflict while the
 // node is revoked or being drained.
-func (o *Nodes) Uncordon(ctx context.Context, by txn.Actor, node fleet.NodeID) (int64, error) {
-	_, rev, err := o.setCordon(ctx, by, node, false, false)
-	return rev, err
+func (o *Nodes) Uncordon(ctx context.Context, by txn.Actor, node fleet.NodeID) (changed bool, rev int64, err error) {
+	return o.setCordon(ctx, by, node, false, false)
 }
 
 func (o *Nodes) setCordon(ctx context.Context, by txn.Actor, node fleet.NodeID, on, dryRun bool) (changed bool, rev int64, err error) {
