@@ -70,6 +70,14 @@ type Kind struct {
 	NoDeleteDryRun bool
 }
 
+// Article returns the indefinite article of a name: "an" for overlay, "a" for user.
+func Article(name string) string {
+	if name != "" && strings.ContainsRune("aeio", rune(name[0])) {
+		return "an"
+	}
+	return "a"
+}
+
 // All returns all kinds, in the order in which help lists them.
 func All() []*Kind { return slices.Clone(all) }
 

@@ -131,7 +131,7 @@ func runWait(ctx context.Context, a *app.App, o *waitOptions, args []string) err
 	case kind.Singleton:
 		names = []string{""}
 	case len(names) == 0:
-		return command.UsageError("orrery get "+kind.Plural+" lists the names", "wait needs the name of a %s", kind.Name)
+		return command.UsageError("orrery get "+kind.Plural+" lists the names", "wait needs the name of %s %s", kinds.Article(kind.Name), kind.Name)
 	case kind.InGroup():
 		if o.group, err = command.GroupOf(a, kind, o.group); err != nil {
 			return err

@@ -164,7 +164,7 @@ var setExamples = map[string]string{
 func createDocument(a *app.App, kind *kinds.Kind) *cobra.Command {
 	var o createOptions
 	cmd := command.New(a, command.Spec{
-		Use: kind.Name + " NAME", Short: "Create a " + kind.Name,
+		Use: kind.Name + " NAME", Short: "Create " + kinds.Article(kind.Name) + " " + kind.Name,
 		Long:    setHelp(kind),
 		Example: setExamples[kind.Name],
 		Args:    command.Between(1, 1, "the name of the new "+kind.Name),
