@@ -2,10 +2,9 @@
 package acting
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
-	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/spf13/cobra"
 )
@@ -23,46 +22,65 @@ func Commands(a *app.App) []*cobra.Command {
 	return append(commands, revoke(a), unrevoke(a), deleteCommand(a), waitCommand(a))
 }
 
-// report prints what a command did to one object. The formats for programs get the server's answer; name and csv
-// get the object in it.
-func report(a *app.App, kind *kinds.Kind, answer, object any, sentence string) error {
-	printer, err := a.Printer()
-	if err != nil {
-		return err
-	}
-	shown := answer
-	switch {
-	case printer.Format.ForPeople():
-		_, err := fmt.Fprintln(a.Out, output.OneLine(sentence))
-		return err
-	case printer.Format.Name == "name" || printer.Format.Name == "csv":
-		shown = object
-	}
-	row, err := app.Row(shown)
-	if err != nil {
-		return err
-	}
-	return printer.Object(kind.Columns, kind.NameField, row)
+// The results of an act.
+const (
+	resultChanged   = "changed"
+	resultUnchanged = "unchanged"
+	resultFailed    = "failed"
+	// resultPlanned is that of a dry run.
+	resultPlanned = "would change"
+)
+
+// act is what happened to one object. It is a row of -o csv.
+type act struct {
+	Name    string `json:"name"`
+	Result  string `json:"result"`
+	Message string `json:"message"`
 }
 
-// reportLines is report with several lines for people.
-func reportLines(a *app.App, kind *kinds.Kind, answer, object any, lines []string) error {
-	people, err := forPeople(a)
-	if err != nil {
-		return err
+var actColumns = []output.Column{{Header: "NAME", Path: "name"}, {Header: "RESULT", Path: "result"}, {Header: "MESSAGE", Path: "message"}}
+
+// changedIf is the result of an act that did not fail.
+func changedIf(changed bool) string {
+	if changed {
+		return resultChanged
 	}
-	if !people {
-		return report(a, kind, answer, object, "")
+	return resultUnchanged
+}
+
+// failure is an act that failed.
+func failure(name string, err error) act { return act{name, resultFailed, err.Error()} }
+
+// report prints what was done to one object: its message and more lines for people, and otherwise the server's answer.
+func report(a *app.App, answer any, done act, more ...string) error {
+	if a.Flags.Output == "csv" {
+		return table(a, actColumns, []act{done})
 	}
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(a.Out, output.OneLine(line)); err != nil {
-			return err
+	return a.Show(answer, done.Name, func(output.Printer) error {
+		for _, line := range append([]string{done.Message}, more...) {
+			if err := a.Linef("%s", output.OneLine(line)); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-// table prints the results of a request about several objects, as a table for people too.
+// reportAll prints what was done to several objects for programs; answers are what the server says about them. -o name
+// leaves out those that failed. People get a line for each object when it is done.
+func reportAll[T any](a *app.App, acts []act, answers []T) error {
+	switch people, err := forPeople(a); {
+	case err != nil, people:
+		return err
+	case a.Flags.Output == "csv":
+		return table(a, actColumns, acts)
+	case a.Flags.Output == "name":
+		return table(a, actColumns, slices.DeleteFunc(acts, func(done act) bool { return done.Result == resultFailed }))
+	}
+	return table(a, nil, answers)
+}
+
+// table prints a list, as a table for people too. -o name prints the first column.
 func table[T any](a *app.App, columns []output.Column, results []T) error {
 	printer, err := a.Printer()
 	if err != nil {
@@ -72,7 +90,27 @@ func table[T any](a *app.App, columns []output.Column, results []T) error {
 	if err != nil {
 		return err
 	}
-	return printer.List(columns, "id", rows)
+	name := ""
+	if columns != nil {
+		name = columns[0].Path
+	}
+	return printer.List(columns, name, rows)
+}
+
+// tableOrObject is table, but for programs one object instead of a list if single is true.
+func tableOrObject[T any](a *app.App, single bool, columns []output.Column, results []T) error {
+	if !single || len(results) != 1 {
+		return table(a, columns, results)
+	}
+	printer, err := a.Printer()
+	if err != nil {
+		return err
+	}
+	row, err := app.Row(results[0])
+	if err != nil {
+		return err
+	}
+	return printer.Object(columns, columns[0].Path, row)
 }
 
 // forPeople reports whether -o asks for text for people.

@@ -119,6 +119,8 @@ var transcripts = map[string][]string{
 		"restart instance/lobby-1 -o name",
 		"kill lobby-2",
 		"freeze lobby-1",
+		"freeze survival-1",
+		"freeze survival-1 lobby-9 lobby-1 -o csv",
 		"freeze --group lobby --dry-run",
 		"freeze --group lobby --yes",
 		"freeze --group lobby --yes -o name",
@@ -130,6 +132,7 @@ var transcripts = map[string][]string{
 		"wake survival-1",
 		"stop lobby-1 lobby-2 lobby-99",
 		"stop lobby-1 lobby-2 lobby-99 -o name",
+		"stop lobby-1 lobby-2 lobby-99 -o csv",
 		"stop --group lobby --dry-run",
 		"stop --group lobby",
 		"no stop --group lobby",
@@ -152,6 +155,7 @@ var transcripts = map[string][]string{
 		"start group lobby --count 2 --dry-run",
 		"start group lobby --count 2",
 		"start group lobby --count 2 -o name",
+		"start group lobby --count 2 -o csv",
 		"start lobby-1 --count 2",
 		"start group lobby --var MAP=desert --var MODE=",
 		"start group lobby --var MAP",
@@ -165,6 +169,9 @@ var transcripts = map[string][]string{
 		"cordon node-1",
 		"cordon node/node-1 -o name",
 		"uncordon node-1 -o json",
+		"cordon node-1 -o csv",
+		"cordon node-2",
+		"undrain node-2 -o csv",
 		"uncordon node-9",
 		"drain node-1 node-9 --dry-run",
 		"drain -l zone=a --dry-run -o name",
@@ -203,6 +210,7 @@ var transcripts = map[string][]string{
 		"delete group survival --dry-run",
 		"delete api-token ci",
 		"delete api-token one",
+		"rm group lobby nope -o csv",
 		"delete api-token ci --dry-run -o name",
 		"delete instance lobby-1",
 		"delete lobby-1",
@@ -229,6 +237,34 @@ func TestTranscripts(t *testing.T) {
 			}
 			golden.Equal(t, name+".txt", all.String())
 		})
+	}
+}
+
+func TestADryRunOfOneNameIsOneObject(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		if strings.Contains(string(body), "nope") {
+			fmt.Fprint(w, `{"data":[{"id":"nope","ok":false,"message":"there is none","error":{"code":"NOT_FOUND","message":"there is none","status":404}}]}`)
+			return
+		}
+		fmt.Fprint(w, `{"data":[{"id":"a","ok":true,"changed":true,"message":"it runs"}]}`)
+	}))
+	defer server.Close()
+	r := &replay{Server: server}
+	for args, want := range map[string]string{
+		"stop a --dry-run -o json":     "{\n  \"id\": \"a\"",
+		"freeze a --dry-run -o json":   "{\n  \"id\": \"a\"",
+		"cordon a --dry-run -o json":   "{\n  \"id\": \"a\"",
+		"stop a b --dry-run -o json":   "[\n  {",
+		"stop --all --dry-run -o json": "[\n  {",
+		"stop nope --dry-run":          "error 4: there is none",
+		"drain nope --dry-run":         "error 4: there is none",
+	} {
+		got := r.run(t, "", strings.Fields(args)...)
+		if _, after, _ := strings.Cut(got, "\n"); !strings.HasPrefix(after, want) {
+			t.Errorf("%s prints %s, want %s", args, got, want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package acting
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
@@ -9,7 +10,7 @@ import (
 	orrery "github.com/orreryhq/orrery/sdk"
 )
 
-// The columns of the answers about several instances.
+// The columns of dry runs.
 var (
 	selectedInstances = []output.Column{
 		{Header: "NAME", Path: "id"},
@@ -27,43 +28,44 @@ var (
 		{Header: "CHANGES", Path: "changed"},
 		{Header: "MESSAGE", Path: "message"},
 	}
-	actedOn = []output.Column{
+	plannedNodes = []output.Column{
 		{Header: "NAME", Path: "id"},
-		{Header: "OK", Path: "ok"},
-		{Header: "CHANGED", Path: "changed"},
+		{Header: "CHANGES", Path: "changed"},
 		{Header: "MESSAGE", Path: "message"},
 	}
 )
 
-// reportBulk prints what a request did to several instances: a sentence for each, or the results for programs. The
-// failures are printed already.
+// reportBulk prints what a request did to several instances: a sentence for each, or the results for programs.
 func reportBulk(a *app.App, answer *orrery.BulkInstancesResponse, doing string) (*command.Failures, error) {
 	people, err := forPeople(a)
 	if err != nil {
 		return nil, err
 	}
-	if !people {
-		if err := table(a, actedOn, answer.Data); err != nil {
-			return nil, err
-		}
-	}
 	failed := &command.Failures{}
+	var acts []act
 	for _, result := range answer.Data {
-		failed.Add(a, result.ID, command.BulkError(result.OK, result.Error, result.Message))
-		if !people || !result.OK {
+		err := command.BulkError(result.OK, result.Error, result.Message)
+		failed.Add(a, result.ID, err)
+		if err != nil {
+			acts = append(acts, failure(result.ID, err))
 			continue
 		}
-		if _, err := fmt.Fprintln(a.Out, output.OneLine(bulkSentence(result, doing))); err != nil {
+		done := act{result.ID, changedIf(result.Changed), bulkSentence(result, doing)}
+		acts = append(acts, done)
+		if !people {
+			continue
+		}
+		if err := report(a, nil, done); err != nil {
 			return nil, err
 		}
 	}
-	return failed, nil
+	return failed, reportAll(a, acts, answer.Data)
 }
 
 func bulkSentence(result orrery.BulkInstanceResult, doing string) string {
 	switch {
 	case !result.Changed:
-		return fmt.Sprintf("instance %s: %s", result.ID, result.Message)
+		return fmt.Sprintf("instance %s was not changed: %s", result.ID, strings.TrimSuffix(result.Message, ": nothing to do"))
 	case result.WaitingForNode != "":
 		return fmt.Sprintf("instance %s %s as soon as node %s is back", result.ID, doing, result.WaitingForNode)
 	}

@@ -107,7 +107,7 @@ func (d *deletion) all(ctx context.Context, names []string) error {
 		if err != nil {
 			return err
 		}
-		if err := reportLines(d.app, d.kind, answer, answer, lines); err != nil {
+		if err := report(d.app, answer, d.act(names[0], lines), lines[1:]...); err != nil {
 			return err
 		}
 		return d.follow(ctx, names)
@@ -118,6 +118,7 @@ func (d *deletion) all(ctx context.Context, names []string) error {
 	}
 	var failed command.Failures
 	var answers []any
+	var acts []act
 	var done []string
 	for _, name := range names {
 		answer, lines, err := d.one(ctx, name)
@@ -126,24 +127,30 @@ func (d *deletion) all(ctx context.Context, names []string) error {
 		}
 		failed.Add(d.app, name, err)
 		if err != nil {
+			acts = append(acts, failure(name, err))
 			continue
 		}
-		answers, done = append(answers, answer), append(done, name)
+		answers, acts, done = append(answers, answer), append(acts, d.act(name, lines)), append(done, name)
 		if people {
-			if err := reportLines(d.app, d.kind, answer, answer, lines); err != nil {
+			if err := report(d.app, nil, d.act(name, lines), lines[1:]...); err != nil {
 				return err
 			}
 		}
 	}
-	if !people {
-		if err := table(d.app, []output.Column{{Header: "NAME", Path: "id"}}, answers); err != nil {
-			return err
-		}
+	if err := reportAll(d.app, acts, answers); err != nil {
+		return err
 	}
 	if err := d.follow(ctx, done); err != nil {
 		return err
 	}
 	return failed.Err()
+}
+
+func (d *deletion) act(name string, lines []string) act {
+	if d.options.selection.DryRun {
+		return act{name, resultPlanned, lines[0]}
+	}
+	return act{name, resultChanged, lines[0]}
 }
 
 // one deletes an object, or asks what that would do. It returns the answer and what to tell people.

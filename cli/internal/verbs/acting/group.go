@@ -2,6 +2,7 @@ package acting
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -49,19 +50,17 @@ func startGroup(ctx context.Context, r *instanceRun, name string) error {
 }
 
 func reportStart(a *app.App, group string, answer *orrery.StartResponse) error {
-	people, err := forPeople(a)
-	if err != nil {
-		return err
-	}
-	if !people {
-		return printStarted(a, answer)
-	}
 	var names []string
+	var acts []act
 	for _, i := range answer.Instances {
-		names = append(names, i.ID)
+		names, acts = append(names, i.ID), append(acts, act{i.ID, resultChanged, "instance " + i.ID + " starts"})
 	}
-	if _, err := fmt.Fprintf(a.Out, "%s of group %s started: %s\n", output.Counted(int64(len(names)), "instance"), group, strings.Join(names, ", ")); err != nil {
-		return err
+	if a.Flags.Output == "csv" || a.Flags.Output == "name" {
+		return reportAll(a, acts, answer.Instances)
+	}
+	err := a.Say(answer, "", "%s of group %s started: %s", output.Counted(int64(len(names)), "instance"), group, strings.Join(names, ", "))
+	if people, formatErr := forPeople(a); err != nil || !people {
+		return errors.Join(err, formatErr)
 	}
 	if answer.Message != "" {
 		a.Notef("%s", answer.Message)
@@ -72,19 +71,6 @@ func reportStart(a *app.App, group string, answer *orrery.StartResponse) error {
 	return nil
 }
 
-// printStarted prints the answer for programs; name and csv get the instances.
-func printStarted(a *app.App, answer *orrery.StartResponse) error {
-	printer, err := a.Printer()
-	if err != nil {
-		return err
-	}
-	kind := kinds.Get("instance")
-	if printer.Format.Name == "name" || printer.Format.Name == "csv" {
-		return table(a, kind.Columns, answer.Instances)
-	}
-	return report(a, kind, answer, answer, "")
-}
-
 // restartGroup replaces the instances of a group one after another.
 func restartGroup(ctx context.Context, r *instanceRun, name string) error {
 	if r.options.selection.DryRun {
@@ -92,18 +78,19 @@ func restartGroup(ctx context.Context, r *instanceRun, name string) error {
 		if err != nil {
 			return app.Suggest(ctx, r.client, err, kinds.Get("group"), "", name)
 		}
-		lines := []string{fmt.Sprintf("a rolling restart of group %s would replace %s", name, output.Counted(int64(len(planned.Replace)), "instance"))}
+		var lines []string
+		text := fmt.Sprintf("a rolling restart of group %s would replace %s", name, output.Counted(int64(len(planned.Replace)), "instance"))
 		for _, i := range planned.Replace {
 			lines = append(lines, fmt.Sprintf("%s with %s: %s", i.ID, output.Counted(i.Players, "player"), i.Reason))
 		}
-		return reportLines(r.app, kinds.Get("group"), planned, map[string]string{"name": name}, append(lines, planned.Notes...))
+		return report(r.app, planned, act{name, resultPlanned, text}, append(lines, planned.Notes...)...)
 	}
 	deployment, err := r.client.RestartGroup(ctx, name)
 	if err != nil {
 		return app.Suggest(ctx, r.client, err, kinds.Get("group"), "", name)
 	}
 	text := fmt.Sprintf("group %s restarts its instances one after another, as deployment %d", name, deployment.Revision)
-	if err := report(r.app, kinds.Get("deployment"), deployment, deployment, text); err != nil || !r.options.wait {
+	if err := report(r.app, deployment, act{fmt.Sprint(deployment.Revision), resultChanged, text}); err != nil || !r.options.wait {
 		return err
 	}
 	return waitAll(ctx, r.app, r.client, progress.Options{

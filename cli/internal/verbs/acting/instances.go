@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/command"
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
 	"github.com/spf13/cobra"
@@ -38,6 +39,8 @@ type instanceVerb struct {
 	selects func(orrery.BulkInstanceResult) bool
 	// doing is what the instance does afterwards: "stops".
 	doing string
+	// already says of an instance that was not changed why not; empty means that its state says so.
+	already string
 	// goal is what --wait waits for; empty if the verb has no --wait.
 	goal string
 	// group acts on a group; nil if the verb does not.
@@ -130,7 +133,7 @@ func (r *instanceRun) single(ctx context.Context, name string) error {
 	if err != nil {
 		return app.Suggest(ctx, r.client, err, kinds.Get("instance"), "", name)
 	}
-	if err := report(r.app, kinds.Get("instance"), answer, answer.Instance, sentence(r.verb, answer)); err != nil {
+	if err := report(r.app, answer, act{answer.Instance.ID, changedIf(answer.Changed), sentence(r.verb, answer)}); err != nil {
 		return err
 	}
 	return r.follow(ctx, []progress.Target{r.target(answer.Instance, wanted(answer))})
@@ -143,8 +146,10 @@ func sentence(v instanceVerb, answer *orrery.InstanceActionResponse) string {
 	switch {
 	case !answer.Changed && answer.Instance.Reason == reasonDataLost:
 		text = fmt.Sprintf("instance %s waits for its data (%s); orrery start %s --discard-data starts it without", id, answer.Instance.Message, id)
+	case !answer.Changed && v.already != "":
+		text = fmt.Sprintf("instance %s was not changed: it %s", id, v.already)
 	case !answer.Changed:
-		text = fmt.Sprintf("instance %s: nothing to do, it is %s (%s)", id, strings.ToLower(answer.Instance.State), answer.Instance.Message)
+		text = fmt.Sprintf("instance %s was not changed: it is %s (%s)", id, strings.ToLower(answer.Instance.State), answer.Instance.Message)
 	case v.name == "start":
 		text = fmt.Sprintf("instance %s starts again, as generation %d", id, wanted(answer))
 	}
@@ -209,7 +214,7 @@ func (r *instanceRun) plan(ctx context.Context, request *orrery.BulkInstancesReq
 		return nil, false, nil
 	}
 	if s.DryRun {
-		return nil, false, r.show(planned.Data)
+		return nil, false, r.show(ctx, planned.Data)
 	}
 	var names []string
 	exact := &orrery.BulkInstancesRequest{Action: request.Action, Command: request.Command}
@@ -220,8 +225,12 @@ func (r *instanceRun) plan(ctx context.Context, request *orrery.BulkInstancesReq
 }
 
 // show prints what a dry run returned.
-func (r *instanceRun) show(results []orrery.BulkInstanceResult) error {
-	if err := table(r.app, plannedInstances, results); err != nil {
+func (r *instanceRun) show(ctx context.Context, results []orrery.BulkInstanceResult) error {
+	if len(r.options.selection.Names) == 1 && !results[0].OK {
+		err := command.BulkError(false, results[0].Error, results[0].Message)
+		return app.Suggest(ctx, r.client, err, kinds.Get("instance"), "", results[0].ID)
+	}
+	if err := r.showPlanned(plannedInstances, results); err != nil {
 		return err
 	}
 	var failed command.Failures
@@ -229,6 +238,11 @@ func (r *instanceRun) show(results []orrery.BulkInstanceResult) error {
 		failed.Add(r.app, result.ID, command.BulkError(result.OK, result.Error, result.Message))
 	}
 	return failed.Err()
+}
+
+// showPlanned prints what a dry run returned: one object for programs if one was named.
+func (r *instanceRun) showPlanned(columns []output.Column, results []orrery.BulkInstanceResult) error {
+	return tableOrObject(r.app, len(r.options.selection.Names) == 1, columns, results)
 }
 
 // before returns the instances by uid as they are before the act, if --wait needs them.
@@ -258,7 +272,7 @@ func (r *instanceRun) each(ctx context.Context) error {
 		return nil
 	}
 	if s.DryRun {
-		return table(r.app, selectedInstances, results)
+		return r.showPlanned(selectedInstances, results)
 	}
 	var names []string
 	for _, result := range results {
@@ -298,6 +312,7 @@ func (r *instanceRun) onEach(ctx context.Context, results []orrery.BulkInstanceR
 	}
 	var failed command.Failures
 	var answers []orrery.Instance
+	var acts []act
 	var targets []progress.Target
 	for _, result := range results {
 		name := result.UID
@@ -306,6 +321,9 @@ func (r *instanceRun) onEach(ctx context.Context, results []orrery.BulkInstanceR
 		}
 		answer, err := r.verb.one(ctx, r, name)
 		failed.Add(r.app, result.ID, err)
+		if err != nil {
+			acts = append(acts, failure(result.ID, err))
+		}
 		if ctx.Err() != nil {
 			return exit.Hint(ctx.Err(), fmt.Sprintf("%d of %d instances were done, the others were not begun", len(answers), len(results)))
 		}
@@ -314,16 +332,16 @@ func (r *instanceRun) onEach(ctx context.Context, results []orrery.BulkInstanceR
 		}
 		answers = append(answers, answer.Instance)
 		targets = append(targets, r.target(answer.Instance, wanted(answer)))
+		done := act{answer.Instance.ID, changedIf(answer.Changed), sentence(r.verb, answer)}
+		acts = append(acts, done)
 		if people {
-			if err := report(r.app, kinds.Get("instance"), answer, answer.Instance, sentence(r.verb, answer)); err != nil {
+			if err := report(r.app, nil, done); err != nil {
 				return err
 			}
 		}
 	}
-	if !people {
-		if err := table(r.app, kinds.Get("instance").Columns, answers); err != nil {
-			return err
-		}
+	if err := reportAll(r.app, acts, answers); err != nil {
+		return err
 	}
 	if err := r.follow(ctx, targets); err != nil {
 		return err

@@ -58,7 +58,7 @@ orrery kill --node node-1 --yes`,
 			},
 		},
 		{
-			name: "freeze", doing: "is frozen",
+			name: "freeze", doing: "is frozen", already: "is frozen already",
 			short: "Keep instances as they are: not stopped as surplus, not restarted",
 			example: `orrery freeze lobby-1
 orrery freeze --group lobby --yes`,
@@ -67,7 +67,7 @@ orrery freeze --group lobby --yes`,
 			},
 		},
 		{
-			name: "unfreeze", doing: "is not frozen",
+			name: "unfreeze", doing: "is no longer frozen", already: "is not frozen",
 			short: "End a freeze",
 			example: `orrery unfreeze lobby-1
 orrery unfreeze --all --yes`,

@@ -85,11 +85,11 @@ func beginMove(ctx context.Context, a *app.App, client *orrery.Client, o *moveOp
 		return app.Suggest(ctx, client, err, kinds.Get("instance"), "", name)
 	}
 	about := fmt.Sprintf("instance %s from %s to %s: %s, %s", answer.InstanceID, answer.From, answer.To, kinds.Size(answer.Bytes), output.Counted(answer.Players, "player"))
-	lines := []string{"moving " + about}
+	done, steps := act{answer.InstanceID, resultChanged, "moving " + about}, []string(nil)
 	if o.dryRun {
-		lines = append([]string{"would move " + about}, answer.Steps...)
+		done, steps = act{answer.InstanceID, resultPlanned, "would move " + about}, answer.Steps
 	}
-	if err := reportLines(a, kinds.Get("instance"), answer, map[string]string{"id": answer.InstanceID}, lines); err != nil || !o.wait || answer.Move == nil {
+	if err := report(a, answer, done, steps...); err != nil || !o.wait || answer.Move == nil {
 		return err
 	}
 	return waitAll(ctx, a, client, progress.Options{
@@ -110,9 +110,9 @@ func cancelMove(ctx context.Context, a *app.App, client *orrery.Client, o *moveO
 	if err != nil {
 		return app.Suggest(ctx, client, err, kinds.Get("instance"), "", name)
 	}
-	text := fmt.Sprintf("the move of instance %s to %s is cancelled: %s", answer.InstanceID, answer.Move.To, answer.Outlook)
+	done := act{answer.InstanceID, resultChanged, fmt.Sprintf("the move of instance %s to %s is cancelled: %s", answer.InstanceID, answer.Move.To, answer.Outlook)}
 	if o.dryRun {
-		text = fmt.Sprintf("would cancel the move of instance %s to %s: %s", answer.InstanceID, answer.Move.To, answer.Outlook)
+		done.Result, done.Message = resultPlanned, fmt.Sprintf("would cancel the move of instance %s to %s: %s", answer.InstanceID, answer.Move.To, answer.Outlook)
 	}
-	return report(a, kinds.Get("instance"), answer, map[string]string{"id": answer.InstanceID}, text)
+	return report(a, answer, done)
 }

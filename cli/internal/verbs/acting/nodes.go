@@ -18,36 +18,41 @@ import (
 // nodeVerb is a verb that acts on nodes. Its name is the action of the route for several nodes.
 type nodeVerb struct {
 	name, short, long, example string
-	// one acts on one node and says what it did.
-	one func(ctx context.Context, r *nodeRun, name string) (answer any, sentence string, err error)
-	// doing is what the node does afterwards: "is cordoned".
-	doing string
+	// one acts on one node.
+	one func(ctx context.Context, r *nodeRun, name string) (nodeAnswer, error)
+	// doing is what the node does afterwards: "is cordoned", and already why it was not changed: "is cordoned already".
+	doing, already string
+}
+
+// nodeAnswer is what the server answered about one node. extra is the end of the sentence about it.
+type nodeAnswer struct {
+	answer  any
+	changed bool
+	extra   string
 }
 
 func nodeVerbs() []nodeVerb {
 	return []nodeVerb{
 		{
-			name: "cordon", doing: "is cordoned: nothing new starts on it",
+			name: "cordon", doing: "is cordoned: nothing new starts on it", already: "is cordoned already",
 			short: "Stop placing instances on nodes",
 			example: `orrery cordon node-1
 orrery cordon -l zone=a --yes`,
-			one: func(ctx context.Context, r *nodeRun, name string) (any, string, error) {
-				answer, err := r.client.CordonNode(ctx, name)
-				return answer, "", err
+			one: func(ctx context.Context, r *nodeRun, name string) (nodeAnswer, error) {
+				return statusAnswer(r.client.CordonNode(ctx, name))
 			},
 		},
 		{
-			name: "uncordon", doing: "takes new instances again",
+			name: "uncordon", doing: "takes new instances again", already: "is not cordoned",
 			short: "Allow placing instances on nodes again",
 			example: `orrery uncordon node-1
 orrery uncordon --all --yes`,
-			one: func(ctx context.Context, r *nodeRun, name string) (any, string, error) {
-				answer, err := r.client.UncordonNode(ctx, name)
-				return answer, "", err
+			one: func(ctx context.Context, r *nodeRun, name string) (nodeAnswer, error) {
+				return statusAnswer(r.client.UncordonNode(ctx, name))
 			},
 		},
 		{
-			name: "drain", doing: "is being drained",
+			name: "drain", doing: "is being drained", already: "is being drained like that already",
 			short: "Empty nodes",
 			long: `The node is cordoned. Instances that their group needs start on other nodes first, players are moved, and the rest
 stops. Static instances stay down until the drain is ended, because their data is on the node.
@@ -60,19 +65,26 @@ orrery drain node-1 --shutdown --kick-message 'The server moves'`,
 			one: drainOne,
 		},
 		{
-			name: "undrain", doing: "is back in service",
+			name: "undrain", doing: "is back in service", already: "is neither drained nor cordoned",
 			short: "End the drain of nodes and put them back into service",
 			example: `orrery undrain node-1
 orrery undrain --all --dry-run`,
-			one: func(ctx context.Context, r *nodeRun, name string) (any, string, error) {
+			one: func(ctx context.Context, r *nodeRun, name string) (nodeAnswer, error) {
 				answer, err := r.client.UndrainNode(ctx, name)
 				if err != nil {
-					return nil, "", err
+					return nodeAnswer{}, err
 				}
-				return answer, started(answer.Start, answer.Stay), nil
+				return nodeAnswer{answer, answer.Changed, started(answer.Start, answer.Stay)}, nil
 			},
 		},
 	}
+}
+
+func statusAnswer(answer *orrery.NodeStatusResponse, err error) (nodeAnswer, error) {
+	if err != nil {
+		return nodeAnswer{}, err
+	}
+	return nodeAnswer{answer: answer, changed: answer.Changed}, nil
 }
 
 // started says which instances start again and which stay after an undrain.
@@ -87,16 +99,16 @@ func started(start, stay []string) string {
 	return strings.Join(parts, "; ")
 }
 
-func drainOne(ctx context.Context, r *nodeRun, name string) (any, string, error) {
+func drainOne(ctx context.Context, r *nodeRun, name string) (nodeAnswer, error) {
 	o := r.options
 	body := &orrery.DrainNodeRequest{Shutdown: &o.shutdown, Timeout: o.graceSeconds(), KickMessage: o.message()}
 	answer, err := r.client.DrainNode(ctx, name, body, nil)
 	if err != nil {
-		return nil, "", err
+		return nodeAnswer{}, err
 	}
 	text := fmt.Sprintf("%s with %s to go, at the latest at %s", output.Counted(answer.RemainingInstances, "instance"),
 		output.Counted(answer.Players, "player"), kinds.Moment(answer.DeadlineAt))
-	return answer, text, nil
+	return nodeAnswer{answer, answer.Changed, text}, nil
 }
 
 // nodeOptions are the flags of a verb that acts on nodes. Only drain has those after the selection.
@@ -176,15 +188,11 @@ func runNodes(ctx context.Context, a *app.App, v nodeVerb, o *nodeOptions, args 
 }
 
 func (r *nodeRun) single(ctx context.Context, name string) error {
-	answer, extra, err := r.verb.one(ctx, r, name)
+	done, err := r.verb.one(ctx, r, name)
 	if err != nil {
 		return app.Suggest(ctx, r.client, err, kinds.Get("node"), "", name)
 	}
-	text := fmt.Sprintf("node %s %s", name, r.verb.doing)
-	if extra != "" {
-		text += "; " + extra
-	}
-	if err := report(r.app, kinds.Get("node"), answer, map[string]string{"id": name}, text); err != nil {
+	if err := report(r.app, done.answer, act{name, changedIf(done.changed), r.sentence(name, done.changed, done.extra)}); err != nil {
 		return err
 	}
 	return r.follow(ctx, []string{name})
@@ -212,7 +220,7 @@ func (r *nodeRun) bulk(ctx context.Context) error {
 			return nil
 		}
 		if s.DryRun {
-			return r.show(planned.Data)
+			return r.show(ctx, planned.Data)
 		}
 		request.IDs, request.All, request.Labels = nil, nil, nil
 		for _, result := range planned.Data {
@@ -235,25 +243,27 @@ func (r *nodeRun) report(ctx context.Context, answer *orrery.BulkNodesResponse) 
 	if err != nil {
 		return err
 	}
-	if !people {
-		if err := table(r.app, actedOn, answer.Data); err != nil {
-			return err
-		}
-	}
 	var failed command.Failures
+	var acts []act
 	var done []string
 	for _, result := range answer.Data {
-		failed.Add(r.app, result.ID, command.BulkError(result.OK, result.Error, result.Message))
-		if !result.OK {
+		err := command.BulkError(result.OK, result.Error, result.Message)
+		failed.Add(r.app, result.ID, err)
+		if err != nil {
+			acts = append(acts, failure(result.ID, err))
 			continue
 		}
 		done = append(done, result.ID)
+		acts = append(acts, act{result.ID, changedIf(result.Changed), r.sentence(result.ID, result.Changed, started(result.Start, result.Stay))})
 		if !people {
 			continue
 		}
-		if err := r.app.Linef("%s", output.OneLine(r.bulkSentence(result))); err != nil {
+		if err := report(r.app, nil, acts[len(acts)-1]); err != nil {
 			return err
 		}
+	}
+	if err := reportAll(r.app, acts, answer.Data); err != nil {
+		return err
 	}
 	if err := r.follow(ctx, done); err != nil {
 		return err
@@ -261,12 +271,13 @@ func (r *nodeRun) report(ctx context.Context, answer *orrery.BulkNodesResponse) 
 	return failed.Err()
 }
 
-func (r *nodeRun) bulkSentence(result orrery.BulkNodeResult) string {
-	text := fmt.Sprintf("node %s %s", result.ID, r.verb.doing)
-	if !result.Changed {
-		text = fmt.Sprintf("node %s: nothing to do", result.ID)
+// sentence says what an act did to a node.
+func (r *nodeRun) sentence(name string, changed bool, extra string) string {
+	text := fmt.Sprintf("node %s %s", name, r.verb.doing)
+	if !changed {
+		text = fmt.Sprintf("node %s was not changed: it %s", name, r.verb.already)
 	}
-	if extra := started(result.Start, result.Stay); extra != "" {
+	if extra != "" {
 		text += "; " + extra
 	}
 	return text
@@ -285,7 +296,12 @@ func (r *nodeRun) follow(ctx context.Context, names []string) error {
 }
 
 // show prints what a dry run returned: for a drain the instances on each node.
-func (r *nodeRun) show(results []orrery.BulkNodeResult) error {
+func (r *nodeRun) show(ctx context.Context, results []orrery.BulkNodeResult) error {
+	single := len(r.options.selection.Names) == 1
+	if single && !results[0].OK {
+		err := command.BulkError(false, results[0].Error, results[0].Message)
+		return app.Suggest(ctx, r.client, err, kinds.Get("node"), "", results[0].ID)
+	}
 	people, err := forPeople(r.app)
 	if err != nil {
 		return err
@@ -294,7 +310,7 @@ func (r *nodeRun) show(results []orrery.BulkNodeResult) error {
 		if err := r.showDrain(results); err != nil {
 			return err
 		}
-	} else if err := table(r.app, actedOn, results); err != nil {
+	} else if err := tableOrObject(r.app, single, plannedNodes, results); err != nil {
 		return err
 	}
 	var failed command.Failures

@@ -45,12 +45,12 @@ func runRevoke(ctx context.Context, a *app.App, o *revokeOptions, args []string)
 	}
 	var answer any
 	var left orrery.RemainingInstances
-	text := "node %s is revoked and cannot join again; it still runs %s"
+	result, text := resultChanged, "node %s is revoked and cannot join again; it still runs %s"
 	params := &orrery.RevokeNodeParams{TTLDays: o.days}
 	if o.dryRun {
 		planned, failure := client.RevokeNodeDryRun(ctx, name, params)
 		if answer, err = planned, failure; err == nil {
-			left, text = planned.Left, "node %s would be revoked; it runs %s"
+			left, result, text = planned.Left, resultPlanned, "node %s would be revoked; it runs %s"
 		}
 	} else {
 		done, failure := client.RevokeNode(ctx, name, params)
@@ -61,7 +61,7 @@ func runRevoke(ctx context.Context, a *app.App, o *revokeOptions, args []string)
 	if err != nil {
 		return app.Suggest(ctx, client, err, kinds.Get("node"), "", name)
 	}
-	return report(a, kinds.Get("node"), answer, map[string]string{"id": name}, fmt.Sprintf(text, name, output.Counted(left.Count, "instance")))
+	return report(a, answer, act{name, result, fmt.Sprintf(text, name, output.Counted(left.Count, "instance"))})
 }
 
 func unrevoke(a *app.App) *cobra.Command {
@@ -84,7 +84,7 @@ func unrevoke(a *app.App) *cobra.Command {
 				return app.Suggest(ctx, client, err, kinds.Get("node"), "", name)
 			}
 			text := fmt.Sprintf("node %s may join again; it stays cordoned: orrery uncordon %s", name, name)
-			return report(a, kinds.Get("node"), answer, map[string]string{"id": name}, text)
+			return report(a, answer, act{name, resultChanged, text})
 		},
 	})
 }

@@ -1,6 +1,7 @@
 package acting
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -97,7 +98,7 @@ func sendOne(ctx context.Context, a *app.App, client *orrery.Client, o *sendOpti
 		return err
 	}
 	if !people || answer.Answer == "" {
-		return report(a, kinds.Get("instance"), answer, map[string]string{"id": name}, fmt.Sprintf("sent to instance %s", name))
+		return report(a, answer, act{name, resultChanged, cmp.Or(answer.Answer, "sent to instance "+name)})
 	}
 	if answer.Incomplete {
 		a.Notef("the answer is not complete")
