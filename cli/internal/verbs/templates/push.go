@@ -165,7 +165,7 @@ func (p *push) create(ctx context.Context) error {
 	if p.options.Message != "" {
 		p.a.Notef("the first version of a template has no message of its own; yours is not stored")
 	}
-	return p.a.Say(made, p.name, "template %s created with %d files (%s), version %s", p.name, made.Files, kinds.Size(made.SizeBytes), kinds.Version(made.Hash))
+	return p.a.Say(made, p.name, "template %s created with %s (%s), version %s", p.name, output.Counted(made.Files, "file"), kinds.Size(made.SizeBytes), kinds.Version(made.Hash))
 }
 
 // update stages the differences in a draft and publishes it.
@@ -244,7 +244,7 @@ func printChanges(a *app.App, changes []filetree.Change, none string) error {
 func (p *push) startBar() {
 	p.bar = progress.NewTransfer(p.a, "uploading", p.plan.Bytes)
 	if !p.a.Interactive && len(p.plan.Write) > 0 {
-		p.a.Notef("uploading %d files (%s)", len(p.plan.Write), kinds.Size(p.plan.Bytes))
+		p.a.Notef("uploading %s (%s)", output.Counted(int64(p.plan.WriteFiles), "file"), kinds.Size(p.plan.Bytes))
 	}
 }
 
@@ -297,8 +297,8 @@ func (p *push) publish(ctx context.Context, draft *orrery.TemplateDraft) error {
 	if done.Hash != draft.Hash {
 		p.a.Notef("other files of the template were published meanwhile; the new version has them too")
 	}
-	return p.a.Say(done, p.name, "template %s is at version %s: %d files written (%s), %d removed",
-		p.name, kinds.Version(done.Hash), len(p.plan.Write), kinds.Size(p.plan.Bytes), len(p.plan.Remove))
+	return p.a.Say(done, p.name, "template %s is at version %s: %s written (%s), %d removed",
+		p.name, kinds.Version(done.Hash), output.Counted(int64(p.plan.WriteFiles), "file"), kinds.Size(p.plan.Bytes), p.plan.RemoveFiles)
 }
 
 // discardTimeout bounds the cleaning up after a failure or Ctrl-C.

@@ -75,17 +75,17 @@ func TestCompare(t *testing.T) {
 	}{
 		{"equal content needs nothing", map[string]string{"a": "x", "d/b": "y"}, filetree.Tree{"a": remoteFile("x", 0o644), "d": dir, "d/b": remoteFile("y", 0o644)}, filetree.Plan{}},
 		{"a file of the same size but another content is written", map[string]string{"a": "x"}, filetree.Tree{"a": remoteFile("y", 0o644)}, filetree.Plan{
-			Changes: []filetree.Change{{Path: "a", Change: filetree.Changed, OldSize: 1, NewSize: 1}}, Write: []string{"a"}, Bytes: 1,
+			Changes: []filetree.Change{{Path: "a", Change: filetree.Changed, OldSize: 1, NewSize: 1}}, Write: []string{"a"}, Bytes: 1, WriteFiles: 1,
 		}},
 		{"another mode is written", map[string]string{"a": "x"}, filetree.Tree{"a": remoteFile("x", 0o755)}, filetree.Plan{
-			Changes: []filetree.Change{{Path: "a", Change: filetree.Changed, OldSize: 1, NewSize: 1}}, Write: []string{"a"}, Bytes: 1,
+			Changes: []filetree.Change{{Path: "a", Change: filetree.Changed, OldSize: 1, NewSize: 1}}, Write: []string{"a"}, Bytes: 1, WriteFiles: 1,
 		}},
 		{"a directory is removed as a whole", map[string]string{"d-e": "x"}, filetree.Tree{"d-e": remoteFile("x", 0o644), "d": dir, "d/b": remoteFile("y", 0o644), "d/c": dir}, filetree.Plan{
-			Changes: []filetree.Change{{Path: "d/b", Change: filetree.Removed, OldSize: 1}}, Remove: []string{"d"},
+			Changes: []filetree.Change{{Path: "d/b", Change: filetree.Removed, OldSize: 1}}, Remove: []string{"d"}, RemoveFiles: 1,
 		}},
 		{"a file that became a directory is removed first", map[string]string{"a/b": "x"}, filetree.Tree{"a": remoteFile("x", 0o644)}, filetree.Plan{
 			Changes: []filetree.Change{{Path: "a", Change: filetree.Removed, OldSize: 1}, {Path: "a/b", Change: filetree.Added, NewSize: 1}},
-			Remove:  []string{"a"}, Write: []string{"a", "a/b"}, Bytes: 1,
+			Remove:  []string{"a"}, Write: []string{"a", "a/b"}, Bytes: 1, WriteFiles: 1, RemoveFiles: 1,
 		}},
 		{"an empty directory is a change", map[string]string{"d/": ""}, nil, filetree.Plan{
 			Changes: []filetree.Change{{Path: "d", Change: filetree.Added}}, Write: []string{"d"},

@@ -149,6 +149,9 @@ type Plan struct {
 	Write []string
 	// Bytes is the size of the files to write.
 	Bytes int64
+	// WriteFiles and RemoveFiles count what is not a directory: the files to write, and those that go, also below a
+	// removed directory.
+	WriteFiles, RemoveFiles int
 }
 
 // Compare returns how remote becomes local. It reads files only if their sizes are equal.
@@ -161,6 +164,7 @@ func Compare(root *os.Root, local, remote Tree) (Plan, error) {
 			continue
 		}
 		if was.Kind != Directory {
+			p.RemoveFiles++
 			p.Changes = append(p.Changes, Change{Path: name, Change: Removed, OldSize: was.Size})
 		}
 		if n := len(p.Remove); n == 0 || !strings.HasPrefix(name, p.Remove[n-1]+"/") {
@@ -180,6 +184,9 @@ func Compare(root *os.Root, local, remote Tree) (Plan, error) {
 		}
 		p.Write = append(p.Write, name)
 		p.Bytes += is.Size
+		if is.Kind != Directory {
+			p.WriteFiles++
+		}
 		what := Added
 		if known && was.Kind != Directory && is.Kind != Directory {
 			what = Changed
