@@ -43,8 +43,13 @@ func onInstance(ctx context.Context, a *app.App, name string, act func(client *o
 	}
 	err = act(client)
 	var refusal *orrery.Error
-	if errors.As(err, &refusal) && refusal.Code == "FILE_NOT_FOUND" {
-		return exit.Hint(err, "orrery file ls "+name+" lists the files")
+	if errors.As(err, &refusal) {
+		switch refusal.Code {
+		case "FILE_NOT_FOUND":
+			return exit.Hint(err, "orrery file ls "+name+" lists the files")
+		case "NOT_REGULAR_FILE":
+			return exit.Hint(err, "orrery file ls "+name+" DIRECTORY lists the files of a directory")
+		}
 	}
 	if err != nil {
 		return app.Suggest(ctx, client, err, kinds.Get("instance"), "", name)

@@ -22,6 +22,8 @@ func TestOutput(t *testing.T) {
 		"file ls arena-1 -o name",
 		"file ls arena-2",
 		"file cat arena-1 server.properties",
+		"file cat arena-3 logs",
+		"file cat arena-4 nothing",
 		"file edit arena-1 server.properties",
 		"file put arena-1 -",
 		"file put arena-1 testdata",
