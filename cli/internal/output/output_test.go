@@ -2,9 +2,12 @@ package output_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
+	"unicode"
 
+	"charm.land/lipgloss/v2"
 	"github.com/orreryhq/orrery/cli/internal/clitest/golden"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/tidwall/gjson"
@@ -85,6 +88,39 @@ func TestNarrowTerminalCutsTheLastColumn(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Equal(t, "narrow.txt", out.String())
+}
+
+func TestColumnsAreAlignedForAnyCharacter(t *testing.T) {
+	var out bytes.Buffer
+	names := []string{"plain", "ノード", "e\u0301cole", "👩‍🚀 crew", "🇩🇪", "a\tb\x1b[31mc\u009b", "\u202eevil", "한국어 서버", "x\u200by"}
+	var all []output.Row
+	for _, name := range names {
+		encoded, err := json.Marshal(map[string]string{"id": name, "state": "RUNNING"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, encoded)
+	}
+	if err := printer(t, "table", &out).List(columns[:2], "id", all); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	at := strings.Index(lines[0], "STATE")
+	for i, line := range lines[1:] {
+		before, _, _ := strings.Cut(line, "RUNNING")
+		if lipgloss.Width(before) != at || strings.ContainsFunc(line, unicode.IsControl) || strings.ContainsRune(line, '\u202e') {
+			t.Errorf("%q: the state is in column %d of %q, want %d", names[i], lipgloss.Width(before), line, at)
+		}
+	}
+}
+
+func TestCutCountsColumns(t *testing.T) {
+	for text, want := range map[string]string{"ノードノード": "ノー…", "e\u0301cole!!": "e\u0301cole…", "👩‍🚀👩‍🚀👩‍🚀👩‍🚀": "👩‍🚀👩‍🚀…"} {
+		room := lipgloss.Width(want)
+		if got := output.Cut(text, room); got != want {
+			t.Errorf("%q cut to %d columns is %q, want %q", text, room, got, want)
+		}
+	}
 }
 
 func TestUnknownFormatNamesTheFormats(t *testing.T) {

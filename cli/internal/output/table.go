@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 
 	"charm.land/lipgloss/v2"
 	"github.com/tidwall/gjson"
@@ -89,7 +88,7 @@ func oneLine(text string) string {
 // OneLine returns text without characters that would break a line or steer a terminal.
 func OneLine(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if steers(r) {
 			return ' '
 		}
 		return r

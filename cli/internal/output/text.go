@@ -9,10 +9,13 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Clean removes control characters, which could steer a terminal, except line breaks and tabs.
+// steers reports whether a character could steer a terminal, or change the order of the text after it.
+func steers(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+
+// Clean removes characters that could steer a terminal, except line breaks and tabs.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		if steers(r) && r != '\n' && r != '\t' {
 			return -1
 		}
 		return r

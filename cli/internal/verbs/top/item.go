@@ -90,7 +90,7 @@ func (i *item) matches(text string) bool {
 func read(row []byte) (text func(string) string, number func(string) int64) {
 	parsed := gjson.ParseBytes(row)
 	text = func(name string) string {
-		return terminal.Clean(strings.ReplaceAll(parsed.Get(name).String(), "\n", " "))
+		return output.OneLine(terminal.Clean(strings.ReplaceAll(parsed.Get(name).String(), "\n", " ")))
 	}
 	number = func(name string) int64 {
 		if field := parsed.Get(name); field.Type == gjson.Number {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -149,6 +150,40 @@ func TestEveryScreenFits(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestWideAndControlCharactersKeepTheColumns(t *testing.T) {
+	m := loaded(t)
+	update(m, tea.WindowSizeMsg{Width: 120, Height: 40})
+	for _, name := range []string{"ノード-1", "👩‍🚀-1", "e\u0301cole-1", "a\tb\x1b[2Jc-1", "\u202eevil-1"} {
+		encoded, err := json.Marshal(map[string]string{
+			"type": "INSTANCE_STATE_CHANGED", "instanceId": name, "uid": name, "group": "lobby", "nodeId": "node-1",
+			"oldState": "STARTING", "newState": "RUNNING", "message": name,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		update(m, event(string(encoded)))
+	}
+	column := 0
+	for _, line := range strings.Split(m.Screen(), "\n") {
+		line = ansi.Strip(line)
+		before, _, found := strings.Cut(line, "RUNNING")
+		if strings.ContainsFunc(line, unicode.IsControl) || strings.ContainsRune(line, '\u202e') {
+			t.Errorf("%q could steer the terminal", line)
+		}
+		if !found {
+			continue
+		}
+		if width := ansi.StringWidth(before); column == 0 {
+			column = width
+		} else if width != column {
+			t.Errorf("the state of %q is in column %d, not %d", line, width, column)
+		}
+	}
+	if column == 0 {
+		t.Error("no running instance is on the screen")
 	}
 }
 
