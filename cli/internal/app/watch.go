@@ -48,3 +48,20 @@ func Watch(ctx context.Context, client *orrery.Client, o orrery.EventsOptions) (
 		return nil, nil, err
 	}
 }
+
+// Drain returns the events that have arrived already, so that an object that changes often is read
+// once.
+func Drain(events <-chan orrery.Event) []orrery.Event {
+	var out []orrery.Event
+	for {
+		select {
+		case event, ok := <-events:
+			if !ok {
+				return out
+			}
+			out = append(out, event)
+		default:
+			return out
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -61,7 +60,7 @@ func runProblems(ctx context.Context, a *app.App, watch bool, args []string) err
 	}
 	if watch {
 		w := watcher{app: a, client: client, args: args, printer: printer, known: map[string]output.Row{}}
-		return w.run(ctx, rows)
+		return w.run(ctx)
 	}
 	kind := kinds.Get("problem")
 	if !printer.Format.ForPeople() {
@@ -176,30 +175,53 @@ type watcher struct {
 // watchPause is the shortest time between two reads of the list, however many events there are.
 const watchPause = time.Second
 
-func (w *watcher) run(ctx context.Context, rows []output.Row) error {
-	if err := w.update(rows); err != nil {
+func (w *watcher) run(ctx context.Context) error {
+	lost, connected := false, make(chan struct{}, 1)
+	events, stop, err := app.Watch(ctx, w.client, orrery.EventsOptions{
+		OnConnect: func() {
+			lost = false
+			select {
+			case connected <- struct{}{}:
+			default: // a read is due already
+			}
+		},
+		OnReconnect: func(err error) {
+			if !lost {
+				w.app.Notef("the connection is lost: %v; it is tried again", err)
+			}
+			lost = true
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer stop()
+	<-connected // the read that follows is after it
+	rows, err := listProblems(ctx, w.client, w.args)
+	if err == nil {
+		err = w.update(rows)
+	}
+	if err != nil {
 		return err
 	}
 	if err := noteUnchecked(ctx, w.app, w.client, len(rows) == 0, w.args); err != nil {
 		return err
 	}
-	var reader sync.WaitGroup
-	defer reader.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	changed, failed := make(chan struct{}, 1), make(chan error, 1)
-	reader.Go(func() { failed <- w.listen(ctx, changed) })
 	for {
 		select {
-		case err := <-failed:
-			return err
-		case <-changed:
+		case _, ok := <-events:
+			if !ok {
+				return stop()
+			}
+		case <-connected: // what happened meanwhile was missed
 		}
+		app.Drain(events)
 		if err := w.read(ctx); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
+			return stop()
 		case <-time.After(watchPause):
 		}
 	}
@@ -216,33 +238,6 @@ func (w *watcher) read(ctx context.Context) error {
 		return err
 	}
 	return w.update(rows)
-}
-
-// listen fills changed after each event. It ends with an error.
-func (w *watcher) listen(ctx context.Context, changed chan<- struct{}) error {
-	notify := func() {
-		select {
-		case changed <- struct{}{}:
-		default: // a read is due already
-		}
-	}
-	lost := false
-	options := orrery.EventsOptions{
-		OnConnect: func() { lost = false; notify() },
-		OnReconnect: func(err error) {
-			if !lost {
-				w.app.Notef("the connection is lost: %v; it is tried again", err)
-			}
-			lost = true
-		},
-	}
-	for _, err := range w.client.Events(ctx, options) {
-		if err != nil {
-			return err
-		}
-		notify()
-	}
-	return ctx.Err()
 }
 
 // update prints what differs from the problems that are known.

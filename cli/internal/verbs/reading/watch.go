@@ -37,28 +37,11 @@ func watch(ctx context.Context, a *app.App, client *orrery.Client, q *query) err
 	}
 	q.printer.NoHeaders = true
 	for event := range events {
-		if err := q.printChanged(ctx, client, append(drain(events), event)); err != nil {
+		if err := q.printChanged(ctx, client, append(app.Drain(events), event)); err != nil {
 			return err
 		}
 	}
 	return stop()
-}
-
-// drain returns the events that have arrived already, so that an object that changes often is read
-// once.
-func drain(events <-chan orrery.Event) []orrery.Event {
-	var out []orrery.Event
-	for {
-		select {
-		case event, ok := <-events:
-			if !ok {
-				return out
-			}
-			out = append(out, event)
-		default:
-			return out
-		}
-	}
 }
 
 // printChanged prints the objects that the events are about. An object that is gone is left out.
