@@ -157,7 +157,7 @@ func showObjectAt(ctx context.Context, a *app.App, client *orrery.Client, kind *
 		if err != nil {
 			return err
 		}
-		return reading.Fields(a.Out, p.Style, row)
+		return reading.Fields(a.Out, p.Style, row, kind)
 	})
 }
 

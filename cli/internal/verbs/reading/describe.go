@@ -77,7 +77,7 @@ func runDescribe(ctx context.Context, a *app.App, o getOptions, v view, args []s
 		return command.UsageError("leave it out", "%s is for %s, not for %s", v.flag, kinds.Get(v.kind).Plural, q.kind.Plural)
 	}
 	if len(q.names) == 0 && !q.kind.Singleton {
-		return command.UsageError("orrery get "+q.kind.Plural+" lists the names", "describe needs the name of a %s", q.kind.Name)
+		return command.UsageError("orrery get "+q.kind.Plural+" lists the names", "describe needs the name of %s %s", kinds.Article(q.kind.Name), q.kind.Name)
 	}
 	client, err := a.Client()
 	if err != nil {
@@ -102,24 +102,45 @@ func describeRow(a *app.App, q *query, row output.Row) error {
 	if !q.printer.Format.ForPeople() {
 		return q.printer.Object(q.kind.Columns, q.kind.NameField, row)
 	}
-	return Fields(a.Out, q.printer.Style, row)
+	return Fields(a.Out, q.printer.Style, row, q.kind)
 }
 
-// Fields prints the fields of an object, one a line, nested ones indented. Fields without a value are left
-// out.
-func Fields(out io.Writer, style output.Style, row output.Row) error {
+// Fields prints the fields of an object of a kind, one a line, nested ones indented. Fields without a value are left
+// out, and of long lists of objects the end.
+func Fields(out io.Writer, style output.Style, row output.Row, kind *kinds.Kind) error {
 	if !gjson.ValidBytes(row) {
 		return exit.With(exit.Failed, fmt.Errorf("the answer is not JSON"), "")
 	}
 	var b strings.Builder
-	writeFields(&b, style, gjson.ParseBytes(row), "")
+	w := fieldWriter{style: style, rest: func(list string) string { return restOf(kind, row, list) }}
+	w.fields(&b, gjson.ParseBytes(row), "")
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-const indentation = "  "
+// restOf returns the command that prints all objects of a list in an object: those of another kind are selected by it.
+func restOf(kind *kinds.Kind, row output.Row, list string) string {
+	name := gjson.GetBytes(row, kind.NameField).String()
+	if listed := kinds.Find(list); listed != nil && listed.TakesFilter(kind.Name) {
+		return fmt.Sprintf("orrery get %s --%s %s", listed.Plural, kind.Name, name)
+	}
+	return fmt.Sprintf("orrery get %s %s -o yaml", kind.Name, name)
+}
 
-func writeFields(b *strings.Builder, style output.Style, object gjson.Result, indent string) {
+const (
+	indentation = "  "
+	// shownElements is how many objects of a list are printed.
+	shownElements = 20
+)
+
+// fieldWriter writes the fields of an object. rest returns the command that prints all of a list.
+type fieldWriter struct {
+	style output.Style
+	rest  func(list string) string
+}
+
+func (w fieldWriter) fields(b *strings.Builder, object gjson.Result, indent string) {
+	style := w.style
 	width := 0
 	object.ForEach(func(name, value gjson.Result) bool {
 		if simple(value) {
@@ -135,26 +156,29 @@ func writeFields(b *strings.Builder, style output.Style, object gjson.Result, in
 			fmt.Fprintf(b, "%s%s%s %s\n", indent, label, strings.Repeat(" ", width-len(name.String())), simpleText(style, name.String(), value, indent))
 		case value.IsArray():
 			fmt.Fprintf(b, "%s%s\n", indent, style.Bold(name.String()+":"))
-			value.ForEach(func(_, element gjson.Result) bool {
-				writeElement(b, style, element, indent+indentation)
-				return true
-			})
+			elements := value.Array()
+			for _, element := range elements[:min(len(elements), shownElements)] {
+				w.element(b, element, indent+indentation)
+			}
+			if more := len(elements) - shownElements; more > 0 {
+				fmt.Fprintf(b, "%sand %d more: %s\n", indent+indentation, more, output.Clean(w.rest(name.String())))
+			}
 		default:
 			fmt.Fprintf(b, "%s%s\n", indent, style.Bold(name.String()+":"))
-			writeFields(b, style, value, indent+indentation)
+			w.fields(b, value, indent+indentation)
 		}
 		return true
 	})
 }
 
-// writeElement writes an object of a list, whose first line begins with a dash.
-func writeElement(b *strings.Builder, style output.Style, element gjson.Result, indent string) {
+// element writes an object of a list, whose first line begins with a dash.
+func (w fieldWriter) element(b *strings.Builder, element gjson.Result, indent string) {
 	if !element.IsObject() {
 		fmt.Fprintf(b, "%s- %s\n", indent, output.Clean(element.String()))
 		return
 	}
 	var inner strings.Builder
-	writeFields(&inner, style, element, indent+indentation)
+	w.fields(&inner, element, indent+indentation)
 	b.WriteString(indent + "- " + strings.TrimPrefix(inner.String(), indent+indentation))
 }
 
