@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/spf13/cobra"
 )
 
@@ -104,10 +105,39 @@ func noSubcommand(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	hint := "see " + cmd.CommandPath() + " --help"
-	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+	if verbFirst := kindFirst(cmd, args); verbFirst != "" {
+		hint = "the verb comes first: " + verbFirst
+	} else if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
 		hint = "did you mean " + cmd.CommandPath() + " " + similar[0] + "?"
 	}
 	return exit.With(exit.Usage, fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0]), hint)
+}
+
+// kindFirst returns the command that was meant by arguments that begin with a kind, such as crash list or group delete
+// lobby; empty if there is none.
+func kindFirst(cmd *cobra.Command, args []string) string {
+	words := args
+	if cmd.HasParent() {
+		words = append([]string{cmd.Name()}, args...)
+	}
+	kind := kinds.Find(words[0])
+	if kind == nil {
+		return ""
+	}
+	verb, names := "get", words[1:]
+	if len(names) > 0 {
+		found, _, err := cmd.Root().Find(names[:1])
+		switch {
+		case err == nil && found.HasParent():
+			verb, names = found.Name(), names[1:]
+		case cmd.HasParent():
+			return ""
+		}
+	}
+	if verb == "get" && len(names) == 0 {
+		return "orrery get " + kind.Plural
+	}
+	return strings.Join(append([]string{"orrery", verb, kind.Name}, names...), " ")
 }
 
 func indent(example string) string {
