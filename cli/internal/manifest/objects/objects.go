@@ -162,18 +162,19 @@ func (r Remote) Remember(ctx context.Context, ref Ref, document Fields) error {
 	return r.Client.Call(ctx, orrery.Request{Method: http.MethodPut, Path: ref.appliedPath(), Body: Fields{"document": document}}, nil)
 }
 
-// Remembered returns the names of the objects of a kind that were applied.
-func (r Remote) Remembered(ctx context.Context, kind *kinds.Kind) ([]string, error) {
+// Remembered returns the objects of a kind that were applied: their names, and who applied them last.
+func (r Remote) Remembered(ctx context.Context, kind *kinds.Kind) (map[string]Writer, error) {
 	list := &kinds.Kind{Path: "/api/v1/applied", NameField: "name"}
 	rows, err := app.List(ctx, r.Client, list, "", url.Values{"kind": {kind.Applied}})
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	applied := map[string]Writer{}
 	for _, row := range rows {
-		names = append(names, gjson.GetBytes(row, list.NameField).String())
+		entry := gjson.ParseBytes(row)
+		applied[entry.Get(list.NameField).String()] = Writer{By: entry.Get("appliedBy").String(), At: entry.Get("appliedAt").Time()}
 	}
-	return names, nil
+	return applied, nil
 }
 
 // Writer is who changed a field of an object last.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -81,7 +82,7 @@ func (r *applier) confirmPrune(ctx context.Context) ([]*result, error) {
 		r.app.Notef("nothing to prune among the kinds in the input: %s", strings.Join(plurals, ", "))
 		return nil, nil
 	}
-	r.app.Notef("prune looks at the kinds in the input only: %s", strings.Join(plurals, ", "))
+	r.app.Notef("prune deletes %s that anybody applied and that are not in the input, also those of other files", strings.Join(plurals, ", "))
 	if err := r.preview(stale); err != nil || r.dryRun || r.yes {
 		return stale, err
 	}
@@ -119,14 +120,14 @@ func (r *applier) preview(stale []*result) error {
 
 // staleOf returns the objects of a kind to prune, with what the server says about their deletion.
 func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string]bool) ([]*result, error) {
-	names, err := r.Remembered(ctx, kind)
+	applied, err := r.Remembered(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
 	var out []*result
 	parents := map[string]string{}
 	preview := objects.Remote{Client: r.Client, DryRun: true}
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(applied)) {
 		if keep[manifest.Key(kind, name)] {
 			continue
 		}
@@ -143,7 +144,8 @@ func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string
 		}
 		parents[name], _ = live.Fields["parent"].(string)
 		answer, err := preview.Delete(ctx, objects.Ref{Kind: kind, Name: name})
-		res := &result{Kind: kind.Name, Name: name, Action: deleted}
+		by := applied[name]
+		res := &result{Kind: kind.Name, Name: name, Action: deleted, Notes: []string{fmt.Sprintf("%s applied it, last at %s", by.By, kinds.Moment(by.At))}}
 		switch {
 		case errors.Is(err, orrery.ErrConflict), errors.Is(err, orrery.ErrInvalid): // what refers to it may be deleted before
 			res.Notes = append(res.Notes, err.Error())

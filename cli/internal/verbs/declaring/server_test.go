@@ -95,7 +95,7 @@ func (s *server) serveApplied(w http.ResponseWriter, r *http.Request, parts []st
 		var data []any
 		for _, key := range slices.Sorted(maps.Keys(s.applied)) {
 			if kind, name, _ := strings.Cut(key, "/"); kind == r.URL.Query().Get("kind") {
-				data = append(data, map[string]any{"kind": kind, "name": name})
+				data = append(data, map[string]any{"kind": kind, "name": name, "appliedBy": "alice", "appliedAt": "2026-01-02T03:04:05Z"})
 			}
 		}
 		list(w, data)
