@@ -277,6 +277,9 @@ func (r *applier) one(ctx context.Context, d *manifest.Document) *result {
 			continue
 		}
 		res.err = locate(d, err)
+		if r.compareOnly && errors.Is(err, orrery.ErrDenied) {
+			res.err = exit.Hint(res.err, "diff asks the server for a dry run of the change, and the server allows that to users who may make it")
+		}
 		switch {
 		case res.written:
 		case ctx.Err() != nil:
