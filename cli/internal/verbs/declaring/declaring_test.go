@@ -121,6 +121,31 @@ func TestApplyConflict(t *testing.T) {
 	term.run("apply", "-f", "lobby.yaml")
 }
 
+func TestExportSaysThatTheEnvironmentIsHidden(t *testing.T) {
+	term := newTerminal(t)
+	term.write("lobby.yaml", lobby)
+	term.run("apply", "-f", "lobby.yaml")
+	delete(term.server.objects["group/lobby"], "env") // as in an answer to a user without groups.env
+	term.run("export", "group", "lobby")
+	term.run("export", "group", "lobby", "-o", "json")
+}
+
+func TestDiffSaysWhyItNeedsThePermissionToChange(t *testing.T) {
+	term := newTerminal(t)
+	term.write("lobby.yaml", lobby)
+	term.run("apply", "-f", "lobby.yaml")
+	term.write("lobby.yaml", strings.Replace(lobby, "minInstances: 1", "minInstances: 2", 1))
+	term.server.refuse = func(r *http.Request) (int, string) {
+		if r.Method != http.MethodGet {
+			return http.StatusForbidden, "the role VIEWER lacks the permission groups.update"
+		}
+		return 0, ""
+	}
+	if code := term.run("diff", "-f", "lobby.yaml"); code != exit.Denied {
+		t.Errorf("the exit code is %d, want %d", code, exit.Denied)
+	}
+}
+
 func TestApplyRetriesAnObjectThatChangesMeanwhile(t *testing.T) {
 	term := newTerminal(t)
 	term.write("lobby.yaml", lobby)

@@ -73,12 +73,28 @@ func runExport(ctx context.Context, a *app.App, args []string, complete bool) er
 		if !complete {
 			values = objects.Remote{Client: client}.WithoutDefaults(ctx, kind, values)
 		}
-		if err := write(&manifest.Document{Kind: kind.Document, Name: name, Fields: values}, i == 0); err != nil {
+		hidden := hidesEnv(kind, live)
+		if hidden {
+			a.Notef("%s %s: env is left out, because you lack the permission groups.env", kind.Name, name)
+		}
+		if err := write(&manifest.Document{Kind: kind.Document, Name: name, Fields: values}, i == 0, hidden); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// hidesEnv reports whether the server left the environment of a group out of an answer, which it does for users without
+// groups.env.
+func hidesEnv(kind *kinds.Kind, live *objects.Object) bool {
+	_, shown := live.Fields["env"]
+	return kind.Name == "group" && !shown
+}
+
+// withoutEnv is a comment in a document without the environment that its group may have.
+const withoutEnv = `# This document lacks env, because the user who exported it lacks the permission groups.env.
+# If a user with that permission applies it, variables that were applied before are removed. Add env first.
+`
 
 // exportable returns the names of the objects of a kind, without those that exist from the start.
 func exportable(ctx context.Context, a *app.App, r objects.Remote, kind *kinds.Kind) ([]string, error) {
@@ -98,12 +114,15 @@ func exportable(ctx context.Context, a *app.App, r objects.Remote, kind *kinds.K
 	return names, nil
 }
 
-// documentWriter returns a function that prints a document in the format of -o.
-func documentWriter(a *app.App) (func(d *manifest.Document, first bool) error, error) {
+// documentWriter returns a function that prints a document in the format of -o. hidden says that its env is hidden.
+func documentWriter(a *app.App) (func(d *manifest.Document, first, hidden bool) error, error) {
 	switch a.Flags.Output {
 	case "", "yaml":
-		return func(d *manifest.Document, first bool) error {
+		return func(d *manifest.Document, first, hidden bool) error {
 			text, err := d.YAML()
+			if hidden {
+				text = append([]byte(withoutEnv), text...)
+			}
 			if err == nil && !first {
 				text = append([]byte("---\n"), text...)
 			}
@@ -113,7 +132,7 @@ func documentWriter(a *app.App) (func(d *manifest.Document, first bool) error, e
 			return err
 		}, nil
 	case "json":
-		return func(d *manifest.Document, _ bool) error {
+		return func(d *manifest.Document, _, _ bool) error {
 			text, err := d.JSON()
 			if err == nil {
 				_, err = fmt.Fprintf(a.Out, "%s\n", text)
