@@ -42,7 +42,7 @@ func NewEditor(in, out *os.File, history *History, words *Words) (*Editor, error
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot take the terminal: %w", err), reader.Close())
 	}
-	e := &Editor{terminal: term.NewTerminal(terminalIO{reader, out}, prompt), in: reader}
+	e := &Editor{terminal: term.NewTerminal(terminalIO{keyReader{reader}, out}, prompt), in: reader}
 	e.terminal.History = history
 	e.terminal.AutoCompleteCallback = e.completion(history, words)
 	resize := func() {

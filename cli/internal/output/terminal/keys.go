@@ -6,10 +6,27 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/muesli/cancelreader"
 	"golang.org/x/term"
 )
+
+// homeAndEnd has what tmux, screen, the Linux console and others send for Home and End, and what the editor
+// knows instead.
+var homeAndEnd = strings.NewReplacer(
+	"\x1b[1~", "\x1b[H", "\x1b[7~", "\x1b[H", "\x1bOH", "\x1b[H",
+	"\x1b[4~", "\x1b[F", "\x1b[8~", "\x1b[F", "\x1bOF", "\x1b[F",
+)
+
+// keyReader reads keys as the editor knows them. A terminal sends a key as a whole.
+type keyReader struct{ io.Reader }
+
+// Read reads keys.
+func (r keyReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	return copy(p, homeAndEnd.Replace(string(p[:n]))), err
+}
 
 // leaveKeys are q, Q, Ctrl-C, Ctrl-D and Escape.
 var leaveKeys = []byte{'q', 'Q', 3, 4, 27}

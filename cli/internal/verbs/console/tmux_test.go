@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,5 +43,31 @@ func TestAttachInATerminal(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(dir, "orrery", "history", "lobby@test"))
 	if err != nil || string(content) != "say hello\n" {
 		t.Errorf("the history is %q, %v", content, err)
+	}
+}
+
+func TestAttachInASmallTerminal(t *testing.T) {
+	program := tmuxtest.Build(t)
+	for _, size := range [][2]int{{40, 10}, {20, 5}} {
+		g := consoletest.New(t)
+		g.Add("u1", "lobby-1", "lobby", "[12:00:00 INFO]: Done (3.2 s)! For help, type help\n", "")
+		dir := t.TempDir()
+		env := []string{"ORRERY_SERVER=" + g.URL, "ORRERY_TOKEN=token", "ORRERY_CONFIG=" + filepath.Join(dir, "config.yaml"), "XDG_STATE_HOME=" + dir, "NO_COLOR=1"}
+		term := tmuxtest.Start(t, size[0], size[1], env, program, "attach", "lobby-1")
+		name := fmt.Sprintf("attach-%dx%d-", size[0], size[1])
+		golden.Equal(t, name+"start.txt", term.WaitFor("help\n>"))
+		// The line is longer than the terminal is wide.
+		term.Press("say this line is longer than the terminal END")
+		golden.Equal(t, name+"long.txt", term.WaitFor("END"))
+		g.Print("u1", "printed meanwhile\n")
+		golden.Equal(t, name+"meanwhile.txt", term.WaitFor("printed meanwhile"))
+		term.Press("Home", "X")
+		golden.Equal(t, name+"begin.txt", term.WaitFor("> Xsay"))
+		term.Press("End", "C-u", "x", "Enter")
+		if line := <-g.Typed; line != "x" {
+			t.Errorf("typed %q", line)
+		}
+		term.Press("C-d")
+		term.WaitForExit()
 	}
 }
