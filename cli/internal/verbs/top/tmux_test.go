@@ -81,6 +81,10 @@ func TestTopInATerminal(t *testing.T) {
 	screen("small", "q quit  ? help  a attach  l logs  s stop", "─")
 	term.Press("1")
 	screen("nodes", "STATUS")
+	term.Resize(20, 5)
+	screen("tiny-nodes", "q quit", "40x10")
+	term.Press("3")
+	screen("tiny", "arena")
 	term.Press("q")
 	term.WaitForExit()
 }
