@@ -262,18 +262,30 @@ func (r *applier) printOne(res *result) error {
 	return r.app.Linef("%s %s", res, res.Action)
 }
 
-// maxAttempts is how often an object is read, merged and written if others change it meanwhile.
+// maxAttempts is how often an object is read, merged and written if others change it meanwhile, or if the
+// gateway dies that was asked to write it.
 const maxAttempts = 2
 
 // one applies one document.
 func (r *applier) one(ctx context.Context, d *manifest.Document) *result {
 	res := &result{Kind: d.Object().Name, Name: d.Name, File: d.Start().String()}
+	var lost string // the action of a write that may have succeeded
 	for attempt := 1; ; attempt++ {
 		err := r.step(ctx, d, res)
 		switch {
 		case err == nil:
+			if res.written = false; lost != "" && res.Action == unchanged {
+				res.Action = lost
+			}
 			return res
 		case isStale(err) && attempt < maxAttempts:
+			continue
+		case errors.Is(err, orrery.ErrUnreachable) && res.Action != "" && attempt < maxAttempts:
+			// The next gateway is asked. What the write did is read first, so it is not done twice.
+			if res.Action != unchanged {
+				lost = res.Action
+			}
+			res.Action = ""
 			continue
 		}
 		res.err = locate(d, err)

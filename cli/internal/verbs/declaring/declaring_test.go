@@ -170,6 +170,26 @@ func TestApplyRetriesAnObjectThatChangesMeanwhile(t *testing.T) {
 	}
 }
 
+func TestApplyReadsAgainWhatAWriteDidWhoseAnswerWasLost(t *testing.T) {
+	term := newTerminal(t)
+	for i, method := range []string{http.MethodPut, http.MethodPatch, http.MethodPut} {
+		term.write("lobby.yaml", strings.Replace(lobby, `A: "1"`, fmt.Sprintf(`A: "%d"`, i+1), 1))
+		lost := 0
+		term.server.lose = func(r *http.Request) bool {
+			if r.Method == method {
+				lost++
+			}
+			return r.Method == method && lost == 1
+		}
+		if code := term.run("apply", "-f", "lobby.yaml"); code != exit.OK || lost == 0 {
+			t.Errorf("apply without an answer to %s ends with %d after %d of them", method, code, lost)
+		}
+		if code := term.run("apply", "-f", "lobby.yaml"); code != exit.OK {
+			t.Errorf("the next apply ends with %d", code)
+		}
+	}
+}
+
 func TestOneFailureDoesNotStopTheRest(t *testing.T) {
 	term := newTerminal(t)
 	term.write("fleet.yaml", duels+"---\n"+lobby)

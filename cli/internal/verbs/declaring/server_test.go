@@ -31,6 +31,8 @@ type server struct {
 	before func(r *http.Request)
 	// refuse answers a request with an error if it returns a status.
 	refuse func(r *http.Request) (int, string)
+	// lose cuts the connection of a request that was carried out if it returns true.
+	lose func(r *http.Request) bool
 }
 
 func newServer(t *testing.T) *server {
@@ -67,6 +69,10 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 			answer(w, status, message)
 			return
 		}
+	}
+	if s.lose != nil && s.lose(r) {
+		w = httptest.NewRecorder()
+		defer panic(http.ErrAbortHandler)
 	}
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
 	switch {
