@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	orrery "github.com/orreryhq/orrery/sdk"
 )
 
 // Edit lets the user change a text in an editor and returns what the editor saved. name is the base
@@ -50,14 +51,36 @@ func (a *App) EditText(ctx context.Context, file, content string) ([]byte, error
 	return edited, err
 }
 
-// KeepText stores a text that the user wrote and that could not be used, and says where it is.
-func (a *App) KeepText(name string, content []byte) {
+// KeepEdited keeps a text that the user wrote and that was refused with err. If that is because another
+// writer changed the text meanwhile, it also keeps theirs, which now returns, and says how to compare them.
+func (a *App) KeepEdited(err error, name string, mine []byte, now func() (string, error)) {
+	path := a.KeepText(name, mine)
+	if path == "" || !errors.Is(err, orrery.ErrPreconditionFailed) {
+		return
+	}
+	theirs, err := now()
+	if err != nil {
+		return // the refusal says enough
+	}
+	other := filepath.Join(filepath.Dir(path), "current-"+filepath.Base(path))
+	if err := os.WriteFile(other, []byte(theirs), 0o600); err != nil {
+		a.Notef("the text of the other writer could not be stored: %v", err)
+		return
+	}
+	a.Notef("that of the other writer is in %s", other)
+	a.Notef("to compare them: diff %s %s", other, path)
+}
+
+// KeepText stores a text that the user wrote and that could not be used, and says where it is. It returns the
+// path; empty if the text could not be stored, and was printed instead.
+func (a *App) KeepText(name string, content []byte) string {
 	path, err := writeTemporary(name, content)
 	if err != nil {
 		a.Notef("your text could not be stored: %v; it was:\n%s", err, content)
-		return
+		return ""
 	}
 	a.Notef("your text is in %s", path)
+	return path
 }
 
 // writeTemporary writes a file into a new directory that only the user may read.

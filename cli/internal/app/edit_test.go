@@ -3,11 +3,14 @@ package app
 import (
 	"bytes"
 	"context"
+	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	orrery "github.com/orreryhq/orrery/sdk"
 )
 
 func editing(t *testing.T, editor string) (*App, *bytes.Buffer) {
@@ -67,5 +70,25 @@ func TestKeepTextNamesTheFile(t *testing.T) {
 	path, _ := strings.CutPrefix(strings.TrimSpace(notes.String()), "your text is in ")
 	if kept, err := os.ReadFile(path); err != nil || string(kept) != "mine" {
 		t.Errorf("kept %q, %v (%s)", kept, err, notes)
+	}
+}
+
+func TestKeepEditedKeepsBothSidesOfAConflict(t *testing.T) {
+	now := func() (string, error) { return "theirs", nil }
+	a, notes := editing(t, "")
+	a.KeepEdited(&orrery.Error{Status: http.StatusPreconditionFailed}, "dir/lobby.yaml", []byte("mine"), now)
+	found := regexp.MustCompile(`diff (\S+) (\S+)`).FindStringSubmatch(notes.String())
+	if found == nil {
+		t.Fatalf("no files are named: %s", notes)
+	}
+	for i, want := range []string{"theirs", "mine"} {
+		if kept, err := os.ReadFile(found[i+1]); err != nil || string(kept) != want {
+			t.Errorf("%s has %q, %v; want %q", found[i+1], kept, err, want)
+		}
+	}
+	a, notes = editing(t, "")
+	a.KeepEdited(&orrery.Error{Status: http.StatusConflict}, "lobby.yaml", []byte("mine"), now)
+	if strings.Contains(notes.String(), "diff") || !strings.Contains(notes.String(), "your text is in") {
+		t.Errorf("a refusal that is no conflict prints %s", notes)
 	}
 }

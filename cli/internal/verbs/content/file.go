@@ -253,7 +253,7 @@ func putFile(ctx context.Context, a *app.App, client *orrery.Client, instance, l
 func fileEdit(a *app.App) *cobra.Command {
 	return command.New(a, command.Spec{
 		Use: "edit INSTANCE FILE", Short: "Change a text file of an instance in an editor",
-		Long:    "If the file changed meanwhile, your text is kept on this machine and the file stays as it is.",
+		Long:    "If the file changed meanwhile, it stays as it is, and both texts are kept on this machine.",
 		Example: "orrery file edit lobby-1 server.properties",
 		Args:    command.Between(2, 2, pathOf), Complete: completeFiles(a, false),
 		Run: func(ctx context.Context, args []string) error {
@@ -274,7 +274,13 @@ func editFile(ctx context.Context, a *app.App, client *orrery.Client, instance, 
 	params := &orrery.ReplaceInstanceFileParams{Path: file, IfMatch: old.ETag}
 	done, err := client.ReplaceInstanceFile(ctx, instance, &orrery.ReplaceInstanceFileRequest{Content: string(edited)}, params)
 	if err != nil {
-		a.KeepText(path.Base(file), edited)
+		a.KeepEdited(err, path.Base(file), edited, func() (string, error) {
+			now, err := wholeFile(ctx, client, instance, file)
+			if err != nil {
+				return "", err
+			}
+			return now.Content, nil
+		})
 		return err
 	}
 	return sayChanged(a, done, instance, done.Path, "written ("+kinds.Size(done.SizeBytes)+")")

@@ -267,7 +267,7 @@ func templateEdit(a *app.App) *cobra.Command {
 	var message string
 	cmd := command.New(a, command.Spec{
 		Use: "edit NAME FILE", Short: "Change a text file of a template in an editor",
-		Long:    "The change is published as a version. If another user changed the file meanwhile, your text is kept and nothing is published.",
+		Long:    "The change is published as a version. If another user changed the file meanwhile, nothing is published, and both texts are kept on this machine.",
 		Example: "orrery template edit lobby server.properties",
 		Args:    command.Between(2, 2, "the name of a template and a file of it"), Complete: command.CompleteFirst(a, "template", nil),
 		Run: func(ctx context.Context, args []string) error {
@@ -293,7 +293,13 @@ func editTemplate(ctx context.Context, a *app.App, client *orrery.Client, name, 
 	body := &orrery.ReplaceTemplateFileContentRequest{Content: string(edited)}
 	done, err := client.ReplaceTemplateFileContent(ctx, name, body, &orrery.ReplaceTemplateFileContentParams{Path: file, Message: message, IfMatch: old.ETag})
 	if err != nil {
-		a.KeepText(path.Base(file), edited)
+		a.KeepEdited(err, path.Base(file), edited, func() (string, error) {
+			now, err := client.GetTemplateFileContent(ctx, name, &orrery.GetTemplateFileContentParams{Path: file})
+			if err != nil {
+				return "", err
+			}
+			return now.Content, nil
+		})
 		return err
 	}
 	return a.Say(done, name, "template %s is at version %s", name, kinds.Version(done.Hash))
