@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	orrery "github.com/orreryhq/orrery/sdk"
 )
@@ -96,6 +97,9 @@ func CodeOf(err error) int {
 // LogIn is the next step after a login that is missing or has ended.
 const LogIn = "log in: orrery login"
 
+// noRoute begins what a server answers that does not have the call.
+const noRoute = "there is no such route"
+
 // HintOf returns the next step after err; empty if none is known.
 func HintOf(err error) string {
 	var hinted *Error
@@ -114,6 +118,8 @@ func HintOf(err error) string {
 		return "check that Orrery runs there: orrery up starts it on this machine, orrery context list shows the servers you know"
 	case errors.Is(err, orrery.ErrPreconditionFailed):
 		return "somebody changed it meanwhile: read it again and repeat the change"
+	case errors.As(err, &refusal) && refusal.Status == http.StatusNotFound && strings.HasPrefix(refusal.Message, noRoute):
+		return "the server is of another release than this program: orrery version shows both"
 	case errors.As(err, &refusal) && refusal.Status == http.StatusTooManyRequests:
 		return "wait a minute and try again"
 	}

@@ -47,6 +47,8 @@ func TestHints(t *testing.T) {
 		{exit.Explain(inner, "nothing was changed"), "nothing was changed; inner"},
 		{exit.Explain(errors.New("x"), "nothing was changed"), "nothing was changed"},
 		{&orrery.Error{Status: 401}, "log in: orrery login"},
+		{&orrery.Error{Status: 404, Message: "there is no such route"}, "the server is of another release than this program: orrery version shows both"},
+		{&orrery.Error{Status: 404, Message: "there is no group x"}, ""},
 	} {
 		if got := exit.HintOf(c.err); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)

@@ -197,8 +197,8 @@ func runVersion(ctx context.Context, a *app.App, clientOnly bool) error {
 		return err
 	}
 	answer["server"], answer["address"] = server.Version, client.Address()
-	if app.VersionsDiffer(app.Version(), server.Version) {
-		a.Notef("the versions differ: one of them may lack what the other has")
+	if note := app.VersionNote(app.Version(), server.Version); note != "" {
+		a.Notef("%s", note)
 	}
 	return a.Say(answer, app.Version(), "client %s\nserver %s at %s", app.Version(), server.Version, client.Address())
 }
