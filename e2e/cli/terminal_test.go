@@ -21,7 +21,7 @@ func (u *user) terminal(width, height string) *terminal {
 		need(u.t, "tmux", err)
 	}
 	term := &terminal{u: u, socket: u.home + "/tmux"}
-	term.tmux("new-session", "-d", "-s", "test", "-x", width, "-y", height, "env PS1='$ ' bash --norc --noprofile")
+	term.tmux("new-session", "-d", "-s", "test", "-x", width, "-y", height, "env PS1='$ ' HISTFILE= bash --norc --noprofile")
 	u.t.Cleanup(func() { term.tmux("kill-server") })
 	return term
 }
