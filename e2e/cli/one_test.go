@@ -16,6 +16,7 @@ func TestOneCluster(t *testing.T) {
 	}{
 		{"files", testFiles},
 		{"edits", testEdits},
+		{"players", testPlayers},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
