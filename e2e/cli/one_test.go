@@ -17,6 +17,7 @@ func TestOneCluster(t *testing.T) {
 		{"files", testFiles},
 		{"edits", testEdits},
 		{"players", testPlayers},
+		{"pipes", testPipes},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
