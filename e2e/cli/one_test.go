@@ -18,6 +18,7 @@ func TestOneCluster(t *testing.T) {
 		{"edits", testEdits},
 		{"players", testPlayers},
 		{"pipes", testPipes},
+		{"versions", testVersions},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
