@@ -39,6 +39,7 @@ func (s *Selection) InstanceFlags(a *app.App, cmd *cobra.Command) {
 	flags.StringSliceVar(&s.Groups, "group", nil, "instances of this `group`; several are separated by commas")
 	flags.StringVar(&s.Node, "node", "", "instances on this `node`")
 	s.commonFlags(a, cmd, "instances")
+	s.ParallelFlag(cmd, "instances")
 	CompleteFlag(cmd, "group", CompleteNames(a, "group"))
 	CompleteFlag(cmd, "node", CompleteNames(a, "node"))
 }
@@ -54,8 +55,12 @@ func (s *Selection) commonFlags(a *app.App, cmd *cobra.Command, plural string) {
 	flags.BoolVar(&s.All, "all", false, "all "+plural)
 	flags.BoolVarP(&s.Yes, "yes", "y", false, "do not ask")
 	DryRunFlag(a, cmd, &s.DryRun)
-	Number(flags, &s.Parallel, "parallel", 0, "act on this `number` of "+plural+" at once; 0 is the default of the server")
 	CompleteFlag(cmd, "selector", cobra.NoFileCompletions)
+}
+
+// ParallelFlag declares --parallel, for verbs whose request names many objects.
+func (s *Selection) ParallelFlag(cmd *cobra.Command, plural string) {
+	Number(cmd.Flags(), &s.Parallel, "parallel", 0, "act on this `number` of "+plural+" at once; 0 is the default of the server")
 	CompleteFlag(cmd, "parallel", cobra.NoFileCompletions)
 }
 

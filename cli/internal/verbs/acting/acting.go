@@ -2,9 +2,13 @@
 package acting
 
 import (
+	"context"
+	"fmt"
 	"slices"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/spf13/cobra"
 )
@@ -19,7 +23,7 @@ func Commands(a *app.App) []*cobra.Command {
 	for _, v := range nodeVerbs() {
 		commands = append(commands, nodeCommand(a, v))
 	}
-	return append(commands, revoke(a), unrevoke(a), deleteCommand(a), waitCommand(a))
+	return append(commands, revoke(a), unrevoke(a), label(a), deleteCommand(a), waitCommand(a))
 }
 
 // The results of an act.
@@ -78,6 +82,52 @@ func reportAll[T any](a *app.App, acts []act, answers []T) error {
 		return table(a, actColumns, slices.DeleteFunc(acts, func(done act) bool { return done.Result == resultFailed }))
 	}
 	return table(a, nil, answers)
+}
+
+// onEach calls one for each name and prints its answer, or its lines for people. With several names it prints a failure
+// and continues with the next. It returns the names for which one succeeded; none after Ctrl-C or --timeout.
+func onEach(ctx context.Context, a *app.App, dryRun bool, names []string,
+	one func(ctx context.Context, name string) (answer any, lines []string, err error),
+) (done []string, err error) {
+	result := resultChanged
+	if dryRun {
+		result = resultPlanned
+	}
+	if len(names) == 1 {
+		answer, lines, err := one(ctx, names[0])
+		if err != nil {
+			return nil, err
+		}
+		return names, report(a, answer, act{names[0], result, lines[0]}, lines[1:]...)
+	}
+	people, err := forPeople(a)
+	if err != nil {
+		return nil, err
+	}
+	var failed command.Failures
+	var answers []any
+	var acts []act
+	for _, name := range names {
+		answer, lines, err := one(ctx, name)
+		if ctx.Err() != nil {
+			return nil, exit.Hint(ctx.Err(), fmt.Sprintf("done: %d of %d; unknown: %s; not done: the names after it", len(done), len(names), name))
+		}
+		failed.Add(a, name, err)
+		if err != nil {
+			acts = append(acts, failure(name, err))
+			continue
+		}
+		answers, acts, done = append(answers, answer), append(acts, act{name, result, lines[0]}), append(done, name)
+		if people {
+			if err := report(a, nil, acts[len(acts)-1], lines[1:]...); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := reportAll(a, acts, answers); err != nil {
+		return nil, err
+	}
+	return done, failed.Err()
 }
 
 // table prints a list, as a table for people too. -o name prints the first column.

@@ -102,55 +102,11 @@ type deletion struct {
 
 // all deletes objects one after the other, or shows what that would do.
 func (d *deletion) all(ctx context.Context, names []string) error {
-	if len(names) == 1 {
-		answer, lines, err := d.one(ctx, names[0])
-		if err != nil {
-			return err
-		}
-		if err := report(d.app, answer, d.act(names[0], lines), lines[1:]...); err != nil {
-			return err
-		}
-		return d.follow(ctx, names)
+	done, err := onEach(ctx, d.app, d.options.selection.DryRun, names, d.one)
+	if followErr := d.follow(ctx, done); followErr != nil {
+		return followErr
 	}
-	people, err := forPeople(d.app)
-	if err != nil {
-		return err
-	}
-	var failed command.Failures
-	var answers []any
-	var acts []act
-	var done []string
-	for _, name := range names {
-		answer, lines, err := d.one(ctx, name)
-		if ctx.Err() != nil {
-			return exit.Hint(ctx.Err(), fmt.Sprintf("%d of %d were deleted; %s may be deleted too", len(done), len(names), name))
-		}
-		failed.Add(d.app, name, err)
-		if err != nil {
-			acts = append(acts, failure(name, err))
-			continue
-		}
-		answers, acts, done = append(answers, answer), append(acts, d.act(name, lines)), append(done, name)
-		if people {
-			if err := report(d.app, nil, d.act(name, lines), lines[1:]...); err != nil {
-				return err
-			}
-		}
-	}
-	if err := reportAll(d.app, acts, answers); err != nil {
-		return err
-	}
-	if err := d.follow(ctx, done); err != nil {
-		return err
-	}
-	return failed.Err()
-}
-
-func (d *deletion) act(name string, lines []string) act {
-	if d.options.selection.DryRun {
-		return act{name, resultPlanned, lines[0]}
-	}
-	return act{name, resultChanged, lines[0]}
+	return err
 }
 
 // one deletes an object, or asks what that would do. It returns the answer and what to tell people.

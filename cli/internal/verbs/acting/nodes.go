@@ -143,6 +143,7 @@ func nodeCommand(a *app.App, v nodeVerb) *cobra.Command {
 		Run: func(ctx context.Context, args []string) error { return runNodes(ctx, a, v, o, args) },
 	})
 	o.selection.NodeFlags(a, cmd)
+	o.selection.ParallelFlag(cmd, "nodes")
 	if v.name != "drain" {
 		return cmd
 	}

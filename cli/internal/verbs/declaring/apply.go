@@ -28,7 +28,7 @@ type applyOptions struct {
 	dryRun, force, wait, prune, yes bool
 	labels                          string
 	// selector is what labels says.
-	selector selector
+	selector command.Selector
 	// coming are the names of what the command makes before it applies the documents, and does not
 	// make in a dry run.
 	coming []string
@@ -102,7 +102,7 @@ func runApply(ctx context.Context, a *app.App, o applyOptions) error {
 		return command.UsageError("add --prune", "--selector chooses what --prune deletes")
 	}
 	var err error
-	if o.selector, err = parseSelector(o.labels); err != nil {
+	if o.selector, err = command.ParseSelector(o.labels); err != nil {
 		return err
 	}
 	documents, err := readDocuments(a, o.files)

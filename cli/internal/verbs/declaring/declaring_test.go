@@ -277,7 +277,7 @@ func TestBadInput(t *testing.T) {
 		{"diff", "-f", "typo.yaml"},
 		{"apply", "-f", "none.yaml"},
 		{"apply", "-f", "typo.yaml", "-l", "a=b"},
-		{"apply", "-f", "typo.yaml", "--prune", "-l", "a in (b)"},
+		{"apply", "-f", "typo.yaml", "--prune", "-l", "a<b"},
 		{"create", "gruop", "x"},
 		{"create", "group"},
 		{"create", "group", "x", "--set", "minInstance=1"},

@@ -15,48 +15,6 @@ import (
 	orrery "github.com/orreryhq/orrery/sdk"
 )
 
-// selector selects objects by their labels. An empty one selects all.
-type selector []requirement
-
-type requirement struct {
-	key, value string
-	// any accepts every value, and not turns the requirement around.
-	any, not bool
-}
-
-// parseSelector parses requirements such as team=duels,stage!=test,keep,!old.
-func parseSelector(text string) (selector, error) {
-	var out selector
-	if text == "" {
-		return nil, nil
-	}
-	for _, part := range strings.Split(text, ",") {
-		part = strings.TrimSpace(part)
-		r := requirement{}
-		if rest, ok := strings.CutPrefix(part, "!"); ok {
-			r.key, r.any, r.not = rest, true, true
-		} else if key, value, ok := strings.Cut(part, "!="); ok {
-			r.key, r.value, r.not = key, value, true
-		} else if key, value, ok := strings.Cut(part, "="); ok {
-			r.key, r.value = key, strings.TrimPrefix(value, "=")
-		} else {
-			r.key, r.any = part, true
-		}
-		if r.key == "" || strings.ContainsAny(r.key, " ()=!") {
-			return nil, command.UsageError("examples are team=duels, stage!=test, keep and !old", "--selector %q is not a list of labels", text)
-		}
-		out = append(out, r)
-	}
-	return out, nil
-}
-
-func (s selector) matches(labels objects.Fields) bool {
-	return !slices.ContainsFunc(s, func(r requirement) bool {
-		value, has := labels[r.key]
-		return (has && (r.any || value == r.value)) == r.not
-	})
-}
-
 // confirmPrune returns the objects that were applied and are in no document. It shows what their
 // deletion does and asks.
 func (r *applier) confirmPrune(ctx context.Context) ([]*result, error) {
@@ -139,7 +97,7 @@ func (r *applier) staleOf(ctx context.Context, kind *kinds.Kind, keep map[string
 			continue
 		}
 		labels, _ := live.Fields["labels"].(objects.Fields) // kinds without labels match an empty selector only
-		if len(r.selector) > 0 && (live.Fields["labels"] == nil || !r.selector.matches(labels)) {
+		if len(r.selector) > 0 && (live.Fields["labels"] == nil || !r.selector.Matches(labels)) {
 			continue
 		}
 		parents[name], _ = live.Fields["parent"].(string)
