@@ -54,8 +54,11 @@ type Kind struct {
 	Request reflect.Type
 	// KindField is the name in documents of the API's field kind, because documents have another kind.
 	KindField string
-	// Applied is the name of the kind in /api/v1/applied, for kinds with documents.
+	// Applied is the name of the kind in /api/v1/applied, for kinds with documents. If it is empty, the server does not
+	// store what was applied.
 	Applied string
+	// Joins kinds have objects that join by themselves: documents change them, but create and prune none.
+	Joins bool
 	// Post kinds are created by POST to the list, others by PUT of the object.
 	Post bool
 	// Patch kinds are changed by PATCH, others by PUT of all fields.

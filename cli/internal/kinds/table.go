@@ -7,6 +7,12 @@ import (
 	orrery "github.com/orreryhq/orrery/sdk"
 )
 
+// nodeFields are the fields of a node that can be set.
+type nodeFields struct {
+	Labels map[string]string   `json:"labels"`
+	Room   orrery.NodeCapacity `json:"room"`
+}
+
 // all is the table of kinds.
 var all = []*Kind{
 	{
@@ -51,9 +57,9 @@ var all = []*Kind{
 		},
 	},
 	{
-		Name: "node", Plural: "nodes", Aliases: []string{"n", "machine", "machines"},
+		Name: "node", Plural: "nodes", Aliases: []string{"n", "machine", "machines"}, Document: "Node", Joins: true,
 		Path: "/api/v1/nodes", NameField: "id", HistoryName: "node", EventPrefixes: []string{"NODE_"}, EventName: "nodeId", Resource: "node", Deletable: true,
-		Type: reflect.TypeFor[orrery.NodeOrPendingNode](),
+		Type: reflect.TypeFor[orrery.NodeOrPendingNode](), Request: reflect.TypeFor[nodeFields](), Patch: true,
 		Columns: []output.Column{
 			{Header: "NAME", Path: "id"},
 			{Header: "STATUS", Path: "status", State: true},

@@ -24,7 +24,7 @@ func TestParseErrors(t *testing.T) {
 		"a name that is a number (JSON)": {"a.json", `{"kind":"Group","name":123}`, `a.json:1:24: name must be a text: write "123" in quotes`},
 		"a name that is true":            {"a.yaml", "kind: Group\nname: true\n", `a.yaml:2:7: name must be a text: write "true" in quotes`},
 		"a kind that almost exists":      {"a.yaml", "kind: Gruop\nname: a\n", `a.yaml:1:7: there is no kind "Gruop"; did you mean Group?`},
-		"a kind that is not declared":    {"a.yaml", "kind: Instance\nname: a\n", "a.yaml:1:7: instances cannot be declared; the kinds are Group, Network, Schedule, Overlay, Source, Quota, Notice, Role"},
+		"a kind that is not declared":    {"a.yaml", "kind: Instance\nname: a\n", "a.yaml:1:7: instances cannot be declared; the kinds are Group, Node, Network, Schedule, Overlay, Source, Quota, Notice, Role"},
 		"a field that almost exists":     {"a.yaml", "kind: Group\nname: a\nminInstance: 3\n", "a.yaml:3:1: group has no field minInstance; did you mean minInstances?"},
 		"a nested field":                 {"a.yaml", "kind: Group\nname: a\nlimits:\n  procesess: 3\n", "a.yaml:4:3: limits has no field limits.procesess; did you mean processes?"},
 		"a field in a list":              {"a.yaml", "kind: Schedule\nname: a\nwarnings:\n- beforeSecond: 3\n", "a.yaml:4:3: warnings[0] has no field warnings[0].beforeSecond; did you mean beforeSeconds?"},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
+	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
 	orrery "github.com/orreryhq/orrery/sdk"
@@ -99,6 +100,10 @@ func (r Remote) Get(ctx context.Context, ref Ref) (*Object, error) {
 
 // Create creates an object. The error is a conflict if it exists.
 func (r Remote) Create(ctx context.Context, ref Ref, values Fields) (*Object, error) {
+	if ref.Kind.Joins {
+		err := fmt.Errorf("there is no %s; it joins by itself when its agent runs", ref)
+		return nil, exit.With(exit.NotFound, err, "orrery get "+ref.Kind.Plural+" lists those that have joined")
+	}
 	if ref.Kind.Post {
 		body := Fields{ref.Kind.NameField: ref.Name}
 		for field, value := range values {
@@ -144,8 +149,11 @@ func (r Remote) asking() url.Values {
 	return url.Values{"dryRun": {"true"}}
 }
 
-// Applied returns the fields that were applied last; nil if nothing was.
+// Applied returns the fields that were applied last; nil if nothing was, or if the server does not store that.
 func (r Remote) Applied(ctx context.Context, ref Ref) (Fields, error) {
+	if ref.Kind.Applied == "" {
+		return nil, nil
+	}
 	o, err := r.send(ctx, orrery.Request{Method: http.MethodGet, Path: ref.appliedPath()})
 	if errors.Is(err, orrery.ErrNotFound) {
 		return nil, nil
@@ -157,8 +165,11 @@ func (r Remote) Applied(ctx context.Context, ref Ref) (Fields, error) {
 	return document, nil
 }
 
-// Remember stores the fields that were applied.
+// Remember stores the fields that were applied, if the server does so for the kind.
 func (r Remote) Remember(ctx context.Context, ref Ref, document Fields) error {
+	if ref.Kind.Applied == "" {
+		return nil
+	}
 	return r.Client.Call(ctx, orrery.Request{Method: http.MethodPut, Path: ref.appliedPath(), Body: Fields{"document": document}}, nil)
 }
 

@@ -48,6 +48,9 @@ changed a field of the document since it was applied, that is a conflict, and th
 the document, or overwrite it with --force. Secrets that no read shows, such as the credentials of a source, are set each
 time, and stay when they leave the document.
 
+A document of a node sets its labels and its room. It must have joined. The server does not store what was applied to nodes:
+fields that leave the document stay, and there are no conflicts.
+
 --prune deletes objects that were applied and are in no document any more, of the kinds that the documents have.`,
 		Example: `orrery apply -f group.yaml
 orrery apply -f group.yaml --dry-run

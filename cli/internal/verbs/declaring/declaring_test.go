@@ -333,6 +333,26 @@ func TestEdit(t *testing.T) {
 	term.show("seen")
 }
 
+func TestNodesAreChangedButNeverCreatedOrPruned(t *testing.T) {
+	term := newTerminal(t)
+	term.server.change("node/node-1", "node-1", "node.join", `{"id": "node-1", "status": "ONLINE", "labels": {"rack": "a", "zone": "eu"},
+		"room": {"cpuFactor": 1, "maxInstances": 0, "reserved": {"memoryMb": 0, "cpu": 0, "diskReservationMb": 0}}}`)
+	term.write("node.yaml", "kind: Node\nname: node-1\nlabels:\n  rack: b\nroom:\n  maxInstances: 20\n")
+	term.run("apply", "-f", "node.yaml", "--dry-run")
+	term.run("apply", "-f", "node.yaml", "--prune")
+	term.run("apply", "-f", "node.yaml")
+	term.write("node-2.yaml", "kind: Node\nname: node-2\nlabels: {rack: c}\n")
+	for _, verb := range []string{"apply", "create"} {
+		if code := term.run(verb, "-f", "node-2.yaml"); code != exit.NotFound {
+			t.Errorf("%s of a node that has not joined ends with %d", verb, code)
+		}
+	}
+	term.interactive = true
+	term.env["EDITOR"] = "sed -i -e '/rack:/d' -e 's/maxInstances: 20/maxInstances: 30/'"
+	term.run("edit", "node", "node-1")
+	term.run("export", "node", "node-1")
+}
+
 // show adds a file to the script.
 func (term *terminal) show(name string) {
 	content, err := os.ReadFile(name)

@@ -23,7 +23,8 @@ func edit(a *app.App) *cobra.Command {
 		Use: "edit KIND NAME", Short: "Change an object in an editor",
 		Long: `It opens the document of the object in the editor of VISUAL or EDITOR, and applies it when the editor ends. If the server
 refuses it, or somebody else changed the object meanwhile, the editor opens again and says why.`,
-		Example:  "orrery edit group lobby",
+		Example: `orrery edit group lobby
+orrery edit node node-1`,
 		Args:     command.Between(2, 2, "a kind and a name, for example group lobby"),
 		Complete: command.CompleteKindThenNames(a, hasDocuments),
 		Run:      func(ctx context.Context, args []string) error { return runEdit(ctx, a, args) },

@@ -22,7 +22,7 @@ func (r *applier) confirmPrune(ctx context.Context) ([]*result, error) {
 	keep := map[string]bool{}
 	for _, d := range r.documents {
 		keep[d.Key()] = true
-		if !slices.Contains(kindsOfInput, d.Object()) {
+		if !d.Object().Joins && !slices.Contains(kindsOfInput, d.Object()) {
 			kindsOfInput = append(kindsOfInput, d.Object())
 		}
 	}
@@ -35,6 +35,10 @@ func (r *applier) confirmPrune(ctx context.Context) ([]*result, error) {
 			return nil, err
 		}
 		stale = append(found, stale...) // what refers to others is deleted first
+	}
+	if len(plurals) == 0 {
+		r.app.Notef("nothing to prune: the input has only objects that join by themselves")
+		return nil, nil
 	}
 	if len(stale) == 0 {
 		r.app.Notef("nothing to prune among the kinds in the input: %s", strings.Join(plurals, ", "))
