@@ -14,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
+	"github.com/orreryhq/orrery/cli/internal/verbs/cluster"
 	"github.com/orreryhq/orrery/cli/internal/verbs/console"
 	"github.com/orreryhq/orrery/cli/internal/verbs/content"
 	"github.com/orreryhq/orrery/cli/internal/verbs/declaring"
@@ -44,7 +45,7 @@ func sections(a *app.App) []section {
 		{"access", "Log in and choose a server", slices.Concat(access.Commands(a), shell.Commands(a))},
 		{"read", "Look at things", reading.Commands(a)},
 		{"declare", "Declare what shall run", slices.Concat(declaring.Commands(a), starting.Commands(a), importing.Commands(a))},
-		{"act", "Act on things", acting.Commands(a)},
+		{"act", "Act on things", slices.Concat(acting.Commands(a), cluster.Commands(a))},
 		{"groups", "Run groups", slices.Concat(groups.Commands(a), rollouts.Commands(a), players.Commands(a))},
 		{"diagnose", "Find out what is wrong and why", slices.Concat(diagnosis.Commands(a), doctor.Commands(a))},
 		{"content", "Change what instances are made of", slices.Concat(templates.Commands(a), content.Commands(a))},
