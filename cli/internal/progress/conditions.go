@@ -127,6 +127,13 @@ func Online() Condition {
 	})
 }
 
+// Offline is true once the node's agent is not connected.
+func Offline() Condition {
+	return Existing(func(_ context.Context, row output.Row) Step {
+		return Step{Done: gjson.GetBytes(row, "status").String() == "OFFLINE", Text: StateText(row)}
+	})
+}
+
 // GroupReady is true once as many instances of the group run as it must have. It fails while the group is paused
 // after crashes or in maintenance, because then nothing starts.
 func GroupReady() Condition {

@@ -23,7 +23,7 @@ func Commands(a *app.App) []*cobra.Command {
 	for _, v := range nodeVerbs() {
 		commands = append(commands, nodeCommand(a, v))
 	}
-	return append(commands, revoke(a), unrevoke(a), label(a), deleteCommand(a), waitCommand(a))
+	return append(commands, revoke(a), unrevoke(a), label(a), shutdown(a), deleteCommand(a), waitCommand(a))
 }
 
 // The results of an act.
