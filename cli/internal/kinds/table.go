@@ -75,6 +75,16 @@ var all = []*Kind{
 		},
 	},
 	{
+		Name: "revoked-node", Plural: "revoked-nodes",
+		Path: "/api/v1/nodes/revoked-certs", Data: "nodes", NameField: "nodeId", ListOnly: true,
+		Type: reflect.TypeFor[orrery.ListRevokedNodesResultNode](),
+		Columns: []output.Column{
+			{Header: "NAME", Path: "nodeId"},
+			{Header: "UNTIL", Path: "until", Text: MomentCell},
+			{Header: "BY", Path: "by"},
+		},
+	},
+	{
 		Name: "template", Plural: "templates", Aliases: []string{"t", "tpl"},
 		Path: "/api/v1/templates", NameField: "name", EventPrefixes: []string{"TEMPLATE_"}, EventName: "templateName|name", Resource: "template", Deletable: true,
 		Type: reflect.TypeFor[orrery.Template](),
@@ -318,6 +328,17 @@ var all = []*Kind{
 		},
 	},
 	{
+		Name: "credential", Plural: "credentials",
+		Path: "/api/v1/workloads/credentials", NameField: "tokenId", Title: "instanceId", Deletable: true, NoDeleteDryRun: true, ListOnly: true, PageSize: 200,
+		Type: reflect.TypeFor[orrery.InstanceCredential](),
+		Columns: []output.Column{
+			{Header: "ID", Path: "tokenId"},
+			{Header: "INSTANCE", Path: "instanceId"},
+			{Header: "ISSUED", Path: "issuedAt", Text: AgeCell},
+			{Header: "EXPIRES", Path: "expiresAt", Text: MomentCell},
+		},
+	},
+	{
 		Name: "share", Plural: "shares",
 		Path: "/api/v1/shares", NameField: "id", ListOnly: true,
 		Type: reflect.TypeFor[orrery.Share](),
@@ -356,6 +377,16 @@ var all = []*Kind{
 			{Header: "VERSION", Path: "version"},
 			{Header: "JOINED", Path: "joinedAt", Text: AgeCell},
 			{Header: "URL", Path: "url"},
+		},
+	},
+	{
+		Name: "lease", Plural: "leases", Aliases: []string{"shard", "shards"},
+		Path: "/api/v1/cluster/leases", Data: "leases", NameField: "name", ListOnly: true,
+		Type: reflect.TypeFor[orrery.ClusterLease](),
+		Columns: []output.Column{
+			{Header: "NAME", Path: "name"},
+			{Header: "HOLDER", Path: "holder"},
+			{Header: "EPOCH", Path: "epoch"},
 		},
 	},
 	{
