@@ -40,7 +40,7 @@ orrery shutdown node node-1 --yes --reason 'new disks' --wait`,
 		Args: cobra.ArbitraryArgs, Complete: command.CompleteNames(a, "node"),
 		Run: func(ctx context.Context, args []string) error { return runShutdownNode(ctx, a, o, args) },
 	})
-	o.selection.NodeFlags(cmd)
+	o.selection.NodeFlags(a, cmd)
 	cmd.Flags().StringVar(&o.reason, "reason", "", "`text` for the audit and the logs of the agents")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until they are offline")
 	command.CompleteFlag(cmd, "reason", cobra.NoFileCompletions)
@@ -68,7 +68,7 @@ func runShutdownNode(ctx context.Context, a *app.App, o *shutdownOptions, args [
 			return err
 		}
 	}
-	done, err := onEach(ctx, a, kind, names, func(ctx context.Context, name string) (any, []string, error) {
+	done, err := onEach(ctx, a, s.DryRun, names, func(ctx context.Context, name string) (any, []string, error) {
 		answer, text, err := o.one(ctx, client, name)
 		return answer, []string{text}, command.NotFound(ctx, client, err, "node", name)
 	})
@@ -98,7 +98,7 @@ func (o *shutdownOptions) one(ctx context.Context, client *orrery.Client, name s
 	if err != nil {
 		return nil, "", err
 	}
-	text := "dry run: node " + name + " would shut down"
+	text := "node " + name + " would shut down"
 	if node, err := client.GetNode(ctx, name); err == nil { // the answer itself does not name what runs there
 		text += " with " + output.Counted(node.InstanceCount, "instance")
 	}
@@ -116,7 +116,7 @@ orrery shutdown gateway --yes`,
 		Run: func(ctx context.Context, _ []string) error { return runShutdownGateway(ctx, a, yes, dryRun) },
 	})
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	command.DryRunFlag(cmd, &dryRun)
+	command.DryRunFlag(a, cmd, &dryRun)
 	return cmd
 }
 
@@ -130,7 +130,7 @@ func runShutdownGateway(ctx context.Context, a *app.App, yes, dryRun bool) error
 	case err != nil:
 		return err
 	case dryRun:
-		return a.Say(planned, planned.Replica, "dry run: gateway %s would shut down", planned.Replica)
+		return a.Say(planned, planned.Replica, "gateway %s would shut down", planned.Replica)
 	case !yes:
 		if err := a.Confirm(fmt.Sprintf("shut down gateway %s?", planned.Replica), "--yes"); err != nil {
 			return err

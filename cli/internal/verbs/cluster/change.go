@@ -23,10 +23,10 @@ type changeOptions struct {
 	dryRun bool
 }
 
-func (o *changeOptions) declare(cmd *cobra.Command) {
+func (o *changeOptions) declare(a *app.App, cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.reason, "reason", "", "`text` for the history")
 	command.CompleteFlag(cmd, "reason", cobra.NoFileCompletions)
-	command.DryRunFlag(cmd, &o.dryRun)
+	command.DryRunFlag(a, cmd, &o.dryRun)
 }
 
 func set(a *app.App) *cobra.Command {
@@ -43,7 +43,7 @@ orrery config set security.lockout.maxFailures-`,
 			return o.change(ctx, a, func(now map[string]any) (map[string]any, error) { return assignments(now, args) })
 		},
 	})
-	o.declare(cmd)
+	o.declare(a, cmd)
 	return cmd
 }
 
@@ -62,7 +62,7 @@ func addOrRemove(a *app.App, adds bool) *cobra.Command {
 			return o.change(ctx, a, func(now map[string]any) (map[string]any, error) { return entries(now, args[0], args[1:], adds) })
 		},
 	})
-	o.declare(cmd)
+	o.declare(a, cmd)
 	return cmd
 }
 
@@ -192,7 +192,7 @@ orrery config rollback 0`,
 			return o.rollback(ctx, a, version)
 		},
 	})
-	o.declare(cmd)
+	o.declare(a, cmd)
 	return cmd
 }
 
