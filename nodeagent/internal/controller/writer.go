@@ -342,7 +342,8 @@ func (w *writer) commit(ctx context.Context, fence store.Fence, items []*item) e
 	switch half := len(items) / 2; {
 	case err == nil:
 		for _, it := range items {
-			it.rev, it.done = rev, true
+			// A record that says that a generation has ended is final: read it before any later status.
+			it.rev, it.done, it.read = rev, true, !it.status.State.Terminal()
 			w.written(it.status)
 		}
 		return nil

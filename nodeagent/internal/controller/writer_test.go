@@ -124,6 +124,53 @@ func TestStatusDoesNotReplaceNewerRecord(t *testing.T) {
 	}
 }
 
+// An agent restarts a crashed instance alone when it cannot write the crash for a while. If the crash
+// is written at that moment, the enforcer replaces the instance, and the record stays.
+func TestRestartDoesNotReplaceWrittenEnd(t *testing.T) {
+	c := storetest.New(t)
+	session, err := store.OpenSession(t.Context(), c, keys.Session("nodeagent", "n1"), cluster.Session{}, time.Minute, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close(t.Context())
+	superseded := make(chan machine.Event, 1)
+	w := newWriter(Config{
+		Store: c, Log: slog.New(slog.DiscardHandler), CheckSession: func() {},
+		Fence: func() (store.Fence, bool) { return session.Fence(), true },
+	}, func(_ fleet.InstanceID, e machine.Event) {
+		if _, is := e.(machine.Superseded); is {
+			superseded <- e
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	write := func(generation int64, state fleet.State) {
+		t.Helper()
+		w.report(fleet.Status{Instance: "a", Group: "g", Node: "n1", Generation: generation, State: state, ChangedAt: time.Now()})
+		within, cancel := context.WithTimeout(t.Context(), await.Patience)
+		defer cancel()
+		if err := w.flush(within); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, state := range []fleet.State{fleet.Preparing, fleet.Online, fleet.Crashed, fleet.Starting} {
+		write(1, state)
+	}
+	if got, err := store.Get(t.Context(), c, keys.Status("a")); err != nil || got.State != fleet.Crashed {
+		t.Fatalf("the record is %+v, %v", got, err)
+	}
+	if got := <-superseded; got != (machine.Superseded{Generation: 1}) {
+		t.Errorf("the instance got %+v", got)
+	}
+	write(2, fleet.Preparing)
+	if got, err := store.Get(t.Context(), c, keys.Status("a")); err != nil || got.Generation != 2 {
+		t.Errorf("the record is %+v, %v", got, err)
+	}
+}
+
 func TestRefusedStatusDoesNotBlockOthers(t *testing.T) {
 	c := storetest.New(t)
 	session, err := store.OpenSession(t.Context(), c, keys.Session("nodeagent", "n1"), cluster.Session{}, time.Minute, false)
