@@ -105,3 +105,31 @@ func TestNamespacesHaveTheSamePorts(t *testing.T) {
 		}
 	}
 }
+
+func TestNoProcessOfANodeSurvivesAPowerCut(t *testing.T) {
+	if !NamespacesAllowed() {
+		t.Log("no namespaces can be made here")
+		return
+	}
+	space, err := NewNamespace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer space.Close()
+	// Each process starts the next one, also while others are killed.
+	script := filepath.Join(t.TempDir(), "chain")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n[ $1 = 0 ] || $0 $(($1 - 1)) &\nexec sleep 1000\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	agent := &Process{Name: "node-1", binary: script, args: []string{"200"}, log: filepath.Join(t.TempDir(), "log"), namespace: space}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	n := &Node{Process: agent, ID: "node-1", Space: space}
+	await.That(t, "instances", func() string { return await.Unless(len(n.Instances()) > 0, "there are none") })
+	n.PowerCut()
+	if left := n.Instances(); len(left) > 0 {
+		t.Errorf("%d processes survived", len(left))
+		n.KillInstances()
+	}
+}

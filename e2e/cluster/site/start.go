@@ -224,13 +224,17 @@ func (n *Node) holds(pid int) bool {
 	return err == nil && strings.HasPrefix(strings.TrimSuffix(dir, " (deleted)"), n.DataDir+string(filepath.Separator))
 }
 
-// KillInstances kills all instances on the node at once, and returns their processes.
+// KillInstances kills all instances on the node at once, and returns their processes. It
+// returns when none is left, because a process may have started another one before it died.
 func (n *Node) KillInstances() []int {
-	pids := n.Instances()
-	for _, pid := range pids {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+	var killed []int
+	for pids := n.Instances(); len(pids) > 0; pids = n.Instances() {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		killed = append(killed, pids...)
 	}
-	return pids
+	return killed
 }
 
 // PowerCut kills the agent and all instances on the node at once, and returns the
