@@ -311,6 +311,9 @@ const (
 	// codeUnderWay is the code of a refusal that says: a gateway still answers an earlier attempt with
 	// the same idempotency key.
 	codeUnderWay = "UNDER_WAY"
+	// codeAlreadyDone and codeOutcomeUnknown are those of refusals to repeat a request whose answer is lost.
+	codeAlreadyDone    = "ALREADY_DONE"
+	codeOutcomeUnknown = "OUTCOME_UNKNOWN"
 	// underWayAttempts is how many more attempts such refusals allow. Gateways give the code for 10 s
 	// after an attempt whose gateway died.
 	underWayAttempts = 15

@@ -273,6 +273,15 @@ func TestCutAnswerSaysWhatWasAsked(t *testing.T) {
 	}
 }
 
+func TestALostAnswerIsAConflictOfItsOwnKind(t *testing.T) {
+	for code, want := range map[string]bool{"ALREADY_DONE": true, "OUTCOME_UNKNOWN": true, "SHOWN_ONCE": false, "CONFLICT": false} {
+		err := &Error{Status: 409, Code: code}
+		if got := errors.Is(err, ErrAnswerLost); got != want || !errors.Is(err, ErrConflict) {
+			t.Errorf("%s is a lost answer: %v, want %v", code, got, want)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	for status, want := range map[int]error{
 		400: ErrInvalid, 401: ErrUnauthenticated, 403: ErrDenied, 404: ErrNotFound, 409: ErrConflict, 412: ErrPreconditionFailed,

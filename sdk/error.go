@@ -29,6 +29,10 @@ var (
 	ErrUnavailable = errors.New("not available now")
 	// ErrUnreachable means that no gateway answered.
 	ErrUnreachable = errors.New("no gateway answered")
+	// ErrAnswerLost means that a request was carried out, or may have been, and that its answer is lost,
+	// because the gateway died that had to give it (409 with the code ALREADY_DONE or OUTCOME_UNKNOWN). Read
+	// the object to see. It is also an ErrConflict.
+	ErrAnswerLost = errors.New("the answer is lost")
 	// ErrAnswer means that an answer cannot be read. If the request was to change something, it may
 	// have done so.
 	ErrAnswer = errors.New("the answer was cut or is not JSON")
@@ -75,8 +79,13 @@ func asked(method, path string) string {
 	return "asking for " + what
 }
 
-// Is reports whether target is the sentinel of the status.
-func (e *Error) Is(target error) bool { return target == sentinelOf(e.Status) }
+// Is reports whether target is the sentinel of the status or of the code.
+func (e *Error) Is(target error) bool {
+	if target == ErrAnswerLost {
+		return e.Code == codeAlreadyDone || e.Code == codeOutcomeUnknown
+	}
+	return target == sentinelOf(e.Status)
+}
 
 func sentinelOf(status int) error {
 	switch status {

@@ -47,6 +47,7 @@ func New(a *app.App, spec Spec) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: spec.Use, Aliases: spec.Aliases, Short: spec.Short, Example: indent(spec.Example),
 		Args: spec.Args, ValidArgsFunction: spec.Complete, DisableFlagsInUseLine: true,
+		SuggestionsMinimumDistance: 2,
 	}
 	cmd.Long = spec.Short + "."
 	if spec.Long != "" {

@@ -283,7 +283,7 @@ func (r *applier) one(ctx context.Context, d *manifest.Document) *result {
 			return res
 		case isStale(err) && attempt < maxAttempts:
 			continue
-		case errors.Is(err, orrery.ErrUnreachable) && res.Action != "" && attempt < maxAttempts:
+		case (errors.Is(err, orrery.ErrUnreachable) || errors.Is(err, orrery.ErrAnswerLost)) && res.Action != "" && attempt < maxAttempts:
 			// The next gateway is asked. What the write did is read first, so it is not done twice.
 			if res.Action != unchanged {
 				lost = res.Action

@@ -33,11 +33,13 @@ type server struct {
 	refuse func(r *http.Request) (int, string)
 	// lose cuts the connection of a request that was carried out if it returns true.
 	lose func(r *http.Request) bool
+	// lost has the idempotency keys of the requests whose answers were lost.
+	lost map[string]bool
 }
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	s := &server{objects: map[string]map[string]any{}, etags: map[string]int{}, applied: map[string]any{}, history: map[string][]any{}, defaults: map[string]map[string]any{}}
+	s := &server{objects: map[string]map[string]any{}, etags: map[string]int{}, applied: map[string]any{}, history: map[string][]any{}, lost: map[string]bool{}, defaults: map[string]map[string]any{}}
 	for _, kind := range []string{"group", "schedule"} {
 		content, err := os.ReadFile(filepath.Join("testdata", kind+".json"))
 		if err != nil {
@@ -70,7 +72,14 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	key := r.Header.Get("Idempotency-Key")
+	if s.lost[key] {
+		w.WriteHeader(http.StatusConflict)
+		_, _ = w.Write([]byte(`{"error":{"code":"ALREADY_DONE","message":"this was done, but the response was not stored"}}`))
+		return
+	}
 	if s.lose != nil && s.lose(r) {
+		s.lost[key] = key != ""
 		w = httptest.NewRecorder()
 		defer panic(http.ErrAbortHandler)
 	}

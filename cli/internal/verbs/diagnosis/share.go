@@ -2,6 +2,9 @@ package diagnosis
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
@@ -67,7 +70,7 @@ func shareOne(a *app.App, s shareable) *cobra.Command {
 	}
 	cmd := command.New(a, spec)
 	flags := cmd.Flags()
-	command.OptionalText(flags, &body.Expiry, "expires", "`time` until the link ends: 1h, 1d, 30d or never", nil)
+	command.OptionalText(flags, &body.Expiry, "expires", "`time` until the link ends: 1h, 1d, 30d or never", parseExpiry)
 	command.OptionalBool(flags, &body.IsPrivate, "private", "only users who could share it themselves can read it")
 	command.OptionalBool(flags, &body.BurnAfterRead, "once", "the link works once; that is the default, except for diagnostics: --once=false")
 	if s.limited {
@@ -76,9 +79,19 @@ func shareOne(a *app.App, s shareable) *cobra.Command {
 	if s.levels {
 		command.OptionalText(flags, &body.Level, "level", "lowest `level`: DEBUG, INFO, WARN or ERROR", nil)
 	}
-	command.CompleteFlag(cmd, "expires", cobra.FixedCompletions([]string{"1h", "1d", "30d", "never"}, cobra.ShellCompDirectiveNoFileComp))
+	command.CompleteFlag(cmd, "expires", cobra.FixedCompletions(expiries(), cobra.ShellCompDirectiveNoFileComp))
 	command.NoCompletions(cmd)
 	return cmd
+}
+
+// expiries are the times after which a link can end.
+func expiries() []string { return []string{"1h", "1d", "30d", "never"} }
+
+func parseExpiry(text string) (string, error) {
+	if !slices.Contains(expiries(), text) {
+		return "", fmt.Errorf("it must be one of %s", strings.Join(expiries(), ", "))
+	}
+	return text, nil
 }
 
 func runShare(ctx context.Context, a *app.App, s shareable, name string, body *orrery.ShareRequest) error {

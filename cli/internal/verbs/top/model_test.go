@@ -173,7 +173,7 @@ func TestWideAndControlCharactersKeepTheColumns(t *testing.T) {
 		if strings.ContainsFunc(line, unicode.IsControl) || strings.ContainsRune(line, '\u202e') {
 			t.Errorf("%q could steer the terminal", line)
 		}
-		if !found {
+		if !found || strings.Contains(line, "  uid ") { // the last lines describe the selected instance
 			continue
 		}
 		if width := ansi.StringWidth(before); column == 0 {

@@ -82,9 +82,9 @@ func TestTopInATerminal(t *testing.T) {
 	term.Press("1")
 	screen("nodes", "STATUS")
 	term.Resize(20, 5)
-	screen("tiny-nodes", "q quit", "40x10")
+	screen("tiny-nodes", "[1 nodes 1]", "Ente")
 	term.Press("3")
-	screen("tiny", "arena")
+	screen("tiny", "› arena", "[1 nodes 1]", "attach")
 	term.Press("q")
 	term.WaitForExit()
 }
