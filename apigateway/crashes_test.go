@@ -122,7 +122,7 @@ func TestACrashLoopIsShownAndReset(t *testing.T) {
 	}))
 	s.do("GET", "/api/v1/groups/lobby", nil).want(200).is("paused", true).is("crashLoop.level", 2).is("crashLoop.revision", 1).
 		is("crashLoop.suspect", "node").is("crashLoop.node", "node-1").naming("three groups")
-	for _, part := range []string{"paused after 3 crashes since ", "three groups crashed on node node-1", "the last was lobby-1 on node-1: out of memory", since.Add(time.Hour).Format(time.RFC3339), path} {
+	for _, part := range []string{"paused after 3 crashes since ", "three groups crashed on node node-1", "the last was lobby-1 on node-1: out of memory", since.Add(time.Hour).Format(time.RFC3339), "orrery crash reset lobby"} {
 		r := s.do("GET", "/api/v1/groups/lobby", nil).want(200)
 		for _, field := range []string{"message", "crashLoop.message"} {
 			if text, _ := r.field(field).(string); !strings.Contains(text, part) {
@@ -132,7 +132,7 @@ func TestACrashLoopIsShownAndReset(t *testing.T) {
 	}
 	ended := s.start("lobby")
 	s.status(ended, "node-1", fleet.Status{State: fleet.Crashed, Reason: fleet.ReasonExited})
-	s.do("GET", "/api/v1/instances/"+string(ended)+"/explain", nil).want(200).is("chain.3.step", "paused").is("chain.3.reason", "CrashLoop").naming(path)
+	s.do("GET", "/api/v1/instances/"+string(ended)+"/explain", nil).want(200).is("chain.3.step", "paused").is("chain.3.reason", "CrashLoop").naming("orrery crash reset lobby")
 	s.do("POST", path, nil).want(200).is("changed", true)
 	s.do("POST", path, nil).want(200).is("changed", false)
 	loop, _ := s.view.Snapshot().CrashLoops.Get("lobby")
