@@ -179,6 +179,9 @@ type NodeDrain struct {
 	Shutdown bool `json:"shutdown,omitempty"`
 	// KickMessage is for the players that are still there at the timeout. It may be empty.
 	KickMessage string `json:"kickMessage,omitempty"`
+	// MoveStatic also moves the static instances to other nodes, with their data. Otherwise they stay
+	// down until the drain is ended.
+	MoveStatic bool `json:"moveStatic,omitempty"`
 	// CompletedAt is when the node was empty, and its agent shut down if requested. It is zero before.
 	CompletedAt time.Time `json:"completedAt,omitzero"`
 }

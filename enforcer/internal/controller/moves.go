@@ -53,6 +53,9 @@ func (t *task) setMove(a plan.Action) ([]store.Guard, []store.Write) {
 	if copied != nil && copied.State == move.Verified && next.Step != have.Step {
 		guards = append(guards, store.Unchanged(keys.Copy(id), copied.ModRev))
 	}
+	if have.Drain != "" { // not after a user has ended it
+		guards = append(guards, t.nodeWishesUnchanged(have.Source))
+	}
 	writes := []store.Write{store.Replace(keys.Move(id), next, have.ModRev)}
 	intent := a.Instance.Intent // as written
 	if a.Intent == nil {
@@ -60,6 +63,11 @@ func (t *task) setMove(a plan.Action) ([]store.Guard, []store.Write) {
 	}
 	rev := intent.ModRev
 	intent.MovesTo, intent.RestartPending = a.Intent.MovesTo, a.Intent.RestartPending
+	if stop := a.Intent.Stop; stop != nil && stop.At.IsZero() { // it is down for the drain
+		set := *stop
+		set.At = t.now
+		intent.Desired, intent.Stop = a.Intent.Desired, &set
+	}
 	if a.Intent.Retire == nil {
 		intent.Retire = nil
 	}

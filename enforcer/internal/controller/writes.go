@@ -177,12 +177,16 @@ func (t *task) drainUnchanged(a plan.Action) []store.Guard {
 	if a.Reason != fleet.ReasonNodeDrained && a.Reason != fleet.ReasonNodeReady {
 		return nil
 	}
-	node := a.Instance.Node()
+	return []store.Guard{t.nodeWishesUnchanged(a.Instance.Node())}
+}
+
+// nodeWishesUnchanged returns a guard that the desired state of a node, or its absence, is unchanged.
+func (t *task) nodeWishesUnchanged(node fleet.NodeID) store.Guard {
 	var rev int64
 	if d, ok := t.snap.NodesDesired.Get(node); ok {
 		rev = d.ModRev
 	}
-	return []store.Guard{store.Unchanged(keys.NodeDesired(node), rev)}
+	return store.Unchanged(keys.NodeDesired(node), rev)
 }
 
 // settle removes an eviction. With Stays, the instance counts as never replaced.

@@ -24,6 +24,8 @@ type Input struct {
 	Instance *fleet.Instance
 	// Gone reports whether a node was deleted, or has joined again with another data directory.
 	Gone func(node fleet.NodeID, dataUUID string) bool
+	// Drain is the drain of the source until a user ends it, or nil.
+	Drain *fleet.NodeDrain
 }
 
 // Verb is what to do.
@@ -42,7 +44,8 @@ type Decision struct {
 	Verb Verb
 	// Message explains it in a sentence.
 	Message string
-	// Move and Intent are the records to write, set for Write. The times of Move are set by the commit.
+	// Move and Intent are the records to write, set for Write. The commit sets the times of Move, and
+	// the time of the stop if that is zero.
 	Move   *move.Move
 	Intent *fleet.Intent
 	// Wake is when time alone changes the decision; zero when it does not.
@@ -187,12 +190,14 @@ func (in Input) starting(now time.Time) Decision {
 	return Decision{Verb: Wait, Message: fmt.Sprintf("it starts on node %s", m.Target), Wake: limit}
 }
 
-// over ends a move that a user has cancelled, or whose nodes are gone.
+// over ends a move that a user has cancelled, or whose nodes are gone, or whose drain was ended.
 func (in Input) over() (Decision, bool) {
 	m := in.Move
 	switch {
 	case m.CancelBy != "":
 		return in.back(move.Canceled, fleet.ReasonRequested, "cancelled by "+m.CancelBy), true
+	case m.Drain != "" && !in.drained():
+		return in.back(move.Canceled, fleet.ReasonNodeReady, fmt.Sprintf("the drain of node %s was ended", m.Source)), true
 	case in.Gone(m.Target, m.TargetUUID):
 		return in.back(move.Failed, fleet.ReasonNodeDeleted, fmt.Sprintf("node %s was deleted", m.Target)), true
 	case m.Step != move.Starting && in.Gone(m.Source, m.SourceUUID):
@@ -201,7 +206,11 @@ func (in Input) over() (Decision, bool) {
 	return Decision{}, false
 }
 
-// back ends a move with the data on the source. An instance that ran starts there again.
+// drained reports whether the source is still being drained, and its static instances shall move.
+func (in Input) drained() bool { return in.Drain != nil && in.Drain.MoveStatic }
+
+// back ends a move with the data on the source. An instance that ran starts there again, unless the
+// source is being drained. Then it is down until the drain is ended.
 func (in Input) back(to move.Step, why fleet.Reason, detail string) Decision {
 	m, intent := *in.Move, in.Instance.Intent
 	m.Step, m.Reason, m.Detail = to, why, detail
@@ -209,7 +218,11 @@ func (in Input) back(to move.Step, why fleet.Reason, detail string) Decision {
 	if in.Move.Step == move.Starting {
 		intent.MovesTo, changed = nil, true
 	}
-	if in.stopped() && !intent.RestartPending {
+	switch runs := intent.Desired == fleet.DesiredRunning || intent.RestartPending; {
+	case m.Drain != "" && in.drained() && !in.Instance.HoldsNode() && (runs || in.stopped()):
+		intent.Desired, intent.RestartPending, changed = fleet.DesiredStopped, false, true
+		intent.Stop = &fleet.StopRequest{By: m.By, Reason: fleet.ReasonNodeDrained, Message: detail}
+	case in.stopped() && !intent.RestartPending:
 		intent.RestartPending, changed = true, true
 	}
 	if r := intent.Retire; r != nil && r.Reason == fleet.ReasonMoved {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/drain"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 )
 
 // decideDrains decides about the instances on draining nodes, before anything counts instances.
@@ -17,6 +18,7 @@ func (p *pass) decideDrains() {
 	g := drain.Group{
 		Spec: p.spec(), Target: p.target(), Maintenance: p.maintained(), Unmet: p.in.Unmet, Instances: p.all,
 		Draining: p.draining, Players: p.in.Players,
+		Move: func(id fleet.InstanceID) *move.Move { m, _ := p.in.Move(id); return m },
 	}
 	var wake time.Time
 	if p.drains, wake = g.Of(p.now); len(p.drains) == 0 {
@@ -61,7 +63,7 @@ func (p *pass) drain() {
 			if !drain.Retires(i) || i.Intent.Retire.At.Before(d.At) {
 				p.retireFor(s, d)
 			}
-		case drain.Wait, drain.Ending, drain.Block:
+		case drain.Wait, drain.Ending, drain.Move, drain.Block:
 		}
 	}
 	for _, i := range p.all {

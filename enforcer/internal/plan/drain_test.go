@@ -116,6 +116,17 @@ func TestDrain(t *testing.T) {
 			static(s)
 			s.add(drainedDown)
 		}, 0, nil},
+		{"it stays down while its data is about to move", func(s *sim) {
+			static(s)
+			s.add(drainedDown)
+			s.drains[alive].MoveStatic = true
+		}, 0, nil},
+		{"one whose data moves stops at the timeout, as others do", func(s *sim) {
+			static(s)
+			s.players[s.add(online).Intent.ID] = 3
+			s.drain(-over)
+			s.drains[alive].MoveStatic = true
+		}, 0, []string{"stop i00001 by stop: NodeDrained"}},
 		{"it stays down when the drain is complete", func(s *sim) {
 			static(s)
 			s.add(drainedDown)

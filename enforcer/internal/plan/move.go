@@ -14,7 +14,7 @@ func (p *pass) relocate() {
 		if !m.Active() || p.busy[i.Intent.ID] {
 			continue
 		}
-		d := decider.Decide(decider.Input{Move: m, Copy: c, Instance: i, Gone: p.in.Gone}, p.now)
+		d := decider.Decide(decider.Input{Move: m, Copy: c, Instance: i, Gone: p.in.Gone, Drain: p.in.Drain(m.Source)}, p.now)
 		p.wakeAt(d.Wake)
 		switch d.Verb {
 		case decider.Retire:

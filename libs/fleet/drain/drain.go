@@ -7,7 +7,8 @@
 //     ONLINE on another node, but at most half of the timeout. Then it retires: it gets no joins,
 //     its players are moved, and it stops when it is empty.
 //   - A static instance retires at once. Its data is on the node, so it starts again when the drain
-//     is ended.
+//     is ended. With NodeDrain.MoveStatic, its data moves to another node once it has ended, and it
+//     starts there. Stopped static instances move too. One that cannot move stays down.
 //   - At the timeout, every instance is stopped with its players.
 //   - A frozen instance is left alone, and the drain waits for it.
 //   - An instance whose node is lost is left to the rules for lost nodes.
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 )
 
 // Verb is what a drain does to an instance now.
@@ -32,6 +34,7 @@ const (
 	Retire Verb = "RETIRE" // its players are moved, and it stops when it is empty
 	Stop   Verb = "STOP"   // it is stopped with its players
 	Ending Verb = "ENDING" // it was asked to stop and has not ended yet
+	Move   Verb = "MOVE"   // it has ended, and its data moves to another node
 	Block  Verb = "BLOCK"  // it is left alone, and the drain waits for it
 )
 
@@ -46,6 +49,10 @@ type Step struct {
 	Players int
 	// Left is how long the instance may keep its players. It is 0 when the time is over.
 	Left time.Duration
+	// Moves says that the drain moves the data of the instance. Move is that move, nil until a target
+	// is chosen.
+	Moves bool
+	Move  *move.Move
 	// halved is when half of the time is over.
 	halved time.Time
 }
@@ -63,6 +70,8 @@ type Group struct {
 	Instances []*fleet.Instance
 	// Draining returns the drain of a node that is not complete, or nil.
 	Draining func(fleet.NodeID) *fleet.NodeDrain
+	// Move returns the latest move of an instance, or nil.
+	Move func(fleet.InstanceID) *move.Move
 	// Players returns the reported number of players of an instance.
 	Players func(*fleet.Instance) int
 }
@@ -73,6 +82,10 @@ func (g Group) Of(now time.Time) (steps []Step, wake time.Time) {
 	serving := 0
 	var all, may []*Step // may wait
 	for _, i := range g.Instances {
+		if s := g.moving(i); s != nil {
+			all = append(all, s)
+			continue
+		}
 		d := g.draining(i)
 		if d == nil {
 			awaits := i.State() == fleet.Sleeping && !i.Retiring() // a transfer wakes it
@@ -81,7 +94,7 @@ func (g Group) Of(now time.Time) (steps []Step, wake time.Time) {
 			}
 			continue
 		}
-		s := &Step{Instance: i, Node: i.Node(), Reason: fleet.ReasonNodeDrained, Players: g.Players(i)}
+		s := &Step{Instance: i, Node: i.Node(), Reason: fleet.ReasonNodeDrained, Players: g.Players(i), Moves: d.MoveStatic && g.Spec.Static.Enabled}
 		over := d.At.Add(d.Timeout())
 		s.Left = max(0, over.Sub(now))
 		all = append(all, s)
@@ -143,6 +156,29 @@ func (g Group) draining(i *fleet.Instance) *fleet.NodeDrain {
 	return g.Draining(i.Node())
 }
 
+// moving returns the step of a static instance whose data a drain moves, or is about to move, because
+// it has ended. It is nil for other instances, and for one that this drain could not move.
+func (g Group) moving(i *fleet.Instance) *Step {
+	if !g.Spec.Static.Enabled {
+		return nil
+	}
+	s := &Step{Instance: i, Node: i.Node(), Verb: Move, Reason: fleet.ReasonNodeDrained, Moves: true}
+	m := g.Move(i.Intent.ID)
+	switch {
+	case m.Active() && m.Step == move.Stopping && i.HoldsNode():
+		return nil // it retires or stops first
+	case m.Active():
+		s.Node, s.Move = m.Source, m
+	case i.HoldsNode() || i.Stray() || i.Node() == "" || i.Moved() != nil:
+		return nil
+	}
+	d := g.Draining(s.Node)
+	if d == nil || !d.MoveStatic || s.Move == nil && m != nil && m.Drain == d.ID {
+		return nil
+	}
+	return s
+}
+
 // settled decides about the instances that the drain does not stop.
 func (g Group) settled(s *Step) bool {
 	i := s.Instance
@@ -184,6 +220,12 @@ func (g Group) message(s *Step) string {
 	switch {
 	case s.Verb == Wait:
 		return text + ": it serves until another instance of the group is ONLINE elsewhere"
+	case s.Move != nil:
+		return text + fmt.Sprintf(": its data moves to node %s (%s)", s.Move.Target, s.Move.Step)
+	case s.Verb == Move:
+		return text + ": its data is about to move to another node"
+	case s.Moves:
+		return text + ": its data moves to another node once it has ended"
 	case g.Spec.Static.Enabled:
 		return text + ": its data is there, so it starts again when the drain is ended"
 	}
@@ -192,8 +234,30 @@ func (g Group) message(s *Step) string {
 
 // Outlook says what will happen to the instance, in a sentence.
 func (s Step) Outlook() string {
+	text := s.ends()
+	if s.Moves && s.Verb != Move && s.Verb != Block {
+		text += "; then " + s.moves()
+	}
+	return text
+}
+
+// moves says where the data of the instance moves.
+func (s Step) moves() string {
+	switch {
+	case s.Move == nil:
+		return "another node copies its data, and it starts there"
+	case s.Move.Target == "":
+		return "it stays down: " + s.Move.Detail
+	}
+	return fmt.Sprintf("node %s copies its data, and it starts there", s.Move.Target)
+}
+
+// ends says how the instance ends.
+func (s Step) ends() string {
 	left := s.Left.Round(time.Second)
 	switch {
+	case s.Verb == Move:
+		return s.moves()
 	case s.Verb == Ending:
 		return "it ends by itself"
 	case s.Verb == Block:
@@ -222,7 +286,7 @@ func Retires(i *fleet.Instance) bool {
 }
 
 // order is the order in which instances end.
-func order(v Verb) int { return slices.Index([]Verb{Ending, Stop, Retire, Wait, Block}, v) }
+func order(v Verb) int { return slices.Index([]Verb{Move, Ending, Stop, Retire, Wait, Block}, v) }
 
 // byAge orders the oldest instance first.
 func byAge(a, b *fleet.Instance) int {

@@ -60,6 +60,7 @@ type DrainSettings struct {
 	TimeoutSeconds int    `json:"timeoutSeconds"`
 	Shutdown       bool   `json:"shutdown,omitempty"`
 	KickMessage    string `json:"kickMessage,omitempty"`
+	MoveStatic     bool   `json:"moveStatic,omitempty"`
 }
 
 // Overlap says what happens to a run that is due while another run is in progress.
