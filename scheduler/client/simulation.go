@@ -12,7 +12,7 @@ type Question struct {
 	// Place asks where new instances of a group would go.
 	Place *PlaceQuestion `json:"place,omitempty"`
 	// Drain asks where the instances on a node would go if it were drained.
-	Drain *NodeQuestion `json:"drain,omitempty"`
+	Drain *DrainQuestion `json:"drain,omitempty"`
 	// Lose asks what would happen if a node were lost.
 	Lose *NodeQuestion `json:"lose,omitempty"`
 	// Move asks to which node a static instance could move with its data.
@@ -38,6 +38,14 @@ type MoveQuestion struct {
 // NodeQuestion names a node.
 type NodeQuestion struct {
 	Node fleet.NodeID `json:"node"`
+}
+
+// DrainQuestion names a node that is drained. With MoveStatic, the static instances move with their
+// data. Nodes in Also take no instances meanwhile.
+type DrainQuestion struct {
+	Node       fleet.NodeID   `json:"node"`
+	MoveStatic bool           `json:"moveStatic,omitempty"`
+	Also       []fleet.NodeID `json:"also,omitempty"`
 }
 
 // MaxPlace is the maximum of PlaceQuestion.Count.

@@ -19,9 +19,14 @@ func (s *simulation) note(format string, args ...any) {
 // holders returns the instances that hold resources on a node, sorted by group and then by
 // age.
 func (s *simulation) holders(node fleet.NodeID) []*fleet.Instance {
+	return slices.DeleteFunc(s.sorted(node), func(i *fleet.Instance) bool { return !i.HoldsNode() })
+}
+
+// sorted returns the instances whose latest placement is on a node, sorted by group and then by age.
+func (s *simulation) sorted(node fleet.NodeID) []*fleet.Instance {
 	var out []*fleet.Instance
 	for i := range s.m.Snap.NodeInstances(node) {
-		if i.Intent.ID != "" && i.HoldsNode() {
+		if i.Intent.ID != "" {
 			out = append(out, i)
 		}
 	}
@@ -55,17 +60,28 @@ func (s *simulation) wanted(i *fleet.Instance) (*fleet.Group, bool) {
 	return nil, false
 }
 
-// drain requests replacements for the instances on a node that may run elsewhere.
-func (s *simulation) drain(node fleet.NodeID) error {
+// drain requests replacements for the instances on a node that may run elsewhere, and new nodes for
+// the static ones if they move.
+func (s *simulation) drain(q client.DrainQuestion) error {
+	node := q.Node
 	if _, ok := s.m.Snap.Nodes.Get(node); !ok {
 		return errs.New(errs.NotFound, "there is no node %s", node)
 	}
 	s.note("a cordon alone keeps new instances off %s and moves nothing: this is what follows when what runs there is replaced", node)
 	s.m.Cordon(node)
+	for _, other := range q.Also {
+		if _, ok := s.m.Snap.Nodes.Get(other); ok && other != node {
+			s.m.Cordon(other)
+		}
+	}
+	if q.MoveStatic {
+		s.moveStatic(node)
+	}
 	for _, i := range s.holders(node) {
 		g, ok := s.wanted(i)
 		switch {
 		case !ok:
+		case g.Spec.Static.Enabled && q.MoveStatic: // moveStatic has asked for it
 		case g.Spec.Static.Enabled:
 			s.settle(i, client.EffectKept, fleet.ReasonPinnedWaiting, "its data lies on %s only: it stays there, and once stopped waits for the node to take instances again", node)
 		default:

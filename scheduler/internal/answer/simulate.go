@@ -27,7 +27,7 @@ func Simulate(m *facts.Moment, q client.Question, more func() bool) (client.Simu
 	case q.Place != nil:
 		err = s.place(*q.Place)
 	case q.Drain != nil:
-		err = s.drain(q.Drain.Node)
+		err = s.drain(*q.Drain)
 	case q.Move != nil:
 		err = s.moveTo(*q.Move)
 	default:
@@ -72,7 +72,9 @@ func newSimulation(m *facts.Moment, more func() bool) *simulation {
 			s.asked = append(s.asked, asked{facts.Request(i, &stored.Plan, m.Snap), -1})
 		}
 	}
-	if n := len(s.asked); n > 0 {
+	waiting := len(s.asked)
+	s.reserveMoves()
+	if n := waiting; n > 0 {
 		s.note("%d instances wait already: they would be placed first, as far as they fit and no group of higher priority is asked about", n)
 	}
 	return s

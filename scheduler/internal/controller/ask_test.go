@@ -205,11 +205,11 @@ func TestAQuestionThatCannotBeAnsweredSaysWhy(t *testing.T) {
 		kind errs.Kind
 	}{
 		"nothing":          {client.Question{}, errs.Invalid},
-		"two at once":      {client.Question{Drain: &client.NodeQuestion{Node: "n"}, Lose: &client.NodeQuestion{Node: "n"}}, errs.Invalid},
+		"two at once":      {client.Question{Drain: &client.DrainQuestion{Node: "n"}, Lose: &client.NodeQuestion{Node: "n"}}, errs.Invalid},
 		"none of a group":  {client.Question{Place: &client.PlaceQuestion{Group: "g"}}, errs.Invalid},
 		"too many":         {client.Question{Place: &client.PlaceQuestion{Group: "g", Count: client.MaxPlace + 1}}, errs.Invalid},
 		"no group's name":  {client.Question{Place: &client.PlaceQuestion{Count: 1}}, errs.Invalid},
-		"no node's name":   {client.Question{Drain: &client.NodeQuestion{}}, errs.Invalid},
+		"no node's name":   {client.Question{Drain: &client.DrainQuestion{}}, errs.Invalid},
 		"an unknown group": {client.Question{Place: &client.PlaceQuestion{Group: "g", Count: 1}}, errs.NotFound},
 		"an unknown node":  {client.Question{Lose: &client.NodeQuestion{Node: "n"}}, errs.NotFound},
 	} {

@@ -6,7 +6,7 @@ import "github.com/orreryhq/orrery/libs/store/view"
 func Kinds() []view.Kind {
 	return []view.Kind{
 		view.KindGroup, view.KindScaling, view.KindTemplateHead, view.KindCatalog, view.KindPlan, view.KindQuota, view.KindQuotaAlloc, view.KindMaintenance, view.KindActiveOverlay,
-		view.KindIntent, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindPending, view.KindName, view.KindEviction,
+		view.KindIntent, view.KindPlacement, view.KindOrder, view.KindStatus, view.KindPending, view.KindName, view.KindEviction, view.KindMove,
 		view.KindNode, view.KindNodeDesired, view.KindSession, view.KindAlloc, view.KindReport, view.KindReportPart,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/scheduler/client"
@@ -49,5 +50,30 @@ func TestAMovedInstanceIsPlacedWithItsCopy(t *testing.T) {
 	third := w.await(id, "placed with its copy", func(i *fleet.Instance) bool { return i.Placement != nil && i.Placement.Generation == 3 })
 	if third.Placement.Node != "n2" || third.Placement.DataUUID != "second" || third.Moved() != nil {
 		t.Errorf("it is placed as %+v", third.Placement)
+	}
+}
+
+func TestADrainThatMovesSharesTheRoomOfTheTargets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ask, _ := w.answering()
+	w.node("n1", 1000)
+	group := w.group("world", func(s *fleet.GroupSpec) { s.Static.Enabled, s.Resources.MemoryMiB = true, 60 })
+	ids := w.want(group, 2)
+	for _, id := range ids {
+		w.await(id, "placed", placed)
+	}
+	w.node("n2", 85)
+	drain := client.DrainQuestion{Node: "n1", MoveStatic: true}
+	if got := w.simulate(ask, client.Question{Drain: &drain}); got.Placed != 1 || got.Pending != 1 || got.Kept != 0 {
+		t.Errorf("the drain is %+v", got)
+	}
+	drain.Also = []fleet.NodeID{"n2"}
+	if got := w.simulate(ask, client.Question{Drain: &drain}); got.Pending != 2 {
+		t.Errorf("the drain of both nodes is %+v", got)
+	}
+	w.commit(store.Create(keys.Move(ids[0]), move.Move{ID: "m", Instance: ids[0], Group: "world", Source: "n1", Target: "n2", Generation: 1, Step: move.Copying}))
+	if got := w.simulate(ask, client.Question{Move: &client.MoveQuestion{Instance: ids[1]}}); got.Pending != 1 {
+		t.Errorf("the room of an instance that moves is given away: %+v", got)
 	}
 }

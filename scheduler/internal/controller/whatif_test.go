@@ -74,7 +74,7 @@ func TestADrainFollowsTheGroupsPolicies(t *testing.T) {
 	w := newWorld(t)
 	ask, _ := w.answering()
 	w.mixed()
-	golden.File(t, "drain.txt", read(w.simulate(ask, client.Question{Drain: &client.NodeQuestion{Node: "n1"}})))
+	golden.File(t, "drain.txt", read(w.simulate(ask, client.Question{Drain: &client.DrainQuestion{Node: "n1"}})))
 }
 
 func TestALossFollowsTheGroupsPolicies(t *testing.T) {
