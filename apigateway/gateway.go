@@ -324,7 +324,7 @@ func New(cfg Config) (*Gateway, error) {
 		},
 	})
 	cfg.View.Subscribe(g.hasher.OnBatch)
-	g.drains = drains.New(drains.Config{View: cfg.View, Complete: g.operate.CompleteDrain, Tell: g.tellDrained, Log: cfg.Log})
+	g.drains = drains.New(drains.Config{View: cfg.View, Continue: g.operate.ContinueDrain, Tell: g.tellDrained, Log: cfg.Log})
 	cfg.View.Subscribe(g.drains.OnBatch)
 	g.metrics.GaugeFunc("draining", "nodes", "Nodes that are being drained.", func() float64 { return float64(drains.Count(cfg.View.Snapshot())) })
 	g.metrics.GaugesFunc("kept", "records", "Records in etcd of kinds that grow and are removed when they are old or too many.", []string{"kind"}, func(tell func(float64, ...string)) {

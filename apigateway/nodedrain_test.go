@@ -2,6 +2,7 @@ package apigateway
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,11 +11,13 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent/client"
+	simulated "github.com/orreryhq/orrery/scheduler/client"
 )
 
 // stopFor reports the end of an instance that the enforcer stopped.
@@ -215,4 +218,71 @@ func TestADrainContinuesWithAnotherGateway(t *testing.T) {
 	a.stop()
 	b.stopFor(id, fleet.ReasonNodeDrained)
 	b.drains("COMPLETED").is("status", "CORDONED")
+}
+
+// moving waits until the only move of the drain of node-1 has a step.
+func (s *site) moving(step string) *reply {
+	s.t.Helper()
+	var last *reply
+	await.That(s.t, "a move that is "+step, func() string {
+		last = s.do("GET", "/api/v1/nodes/node-1", nil).want(200)
+		return await.Unless(last.field("drain.moves.0.step") == step, "it is %s", last.raw)
+	})
+	return last
+}
+
+func TestADrainMovesStaticInstancesThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.node("node-2", fleet.Resources{MemoryMiB: 4096})
+	a := s.scheduler("world")
+	s.group("world", map[string]any{"static": true, "command": "x"})
+	world := s.start("world")
+	s.status(world, "node-1", fleet.Status{State: fleet.Online})
+	a.simulation = simulated.Simulation{Revision: math.MaxInt64, Instances: []simulated.Outcome{{Instance: world, Name: "world-1", Group: "world", Node: "node-2", Effect: simulated.EffectPlaced}}}
+
+	const ask = "/api/v1/nodes/node-1/drain?shutdown=false&moveStatic=true"
+	before := s.revision()
+	s.do("POST", ask+"&dryRun=true", nil).want(200).is("moveStatic", true).is("instances.0.action", "RETIRE").is("instances.0.move.to", "node-2").naming("node node-2 copies its data")
+	if q := a.question.Load(); q.Drain == nil || !q.Drain.MoveStatic {
+		t.Errorf("the scheduler was asked %+v", q)
+	}
+	s.do("POST", "/api/v1/nodes/bulk?dryRun=true", `{"action":"drain","ids":["node-1"],"moveStatic":true}`).want(200).is("data.0.instances.0.move.to", "node-2")
+	s.do("POST", "/api/v1/nodes/bulk", `{"action":"cordon","ids":["node-1"],"moveStatic":true}`).want(422).naming("moveStatic")
+	s.do("POST", "/api/v1/nodes/node-1/drain?moveStatic=maybe", nil).want(400).naming("moveStatic")
+	if keys := s.moved(before); len(keys) > 0 {
+		t.Errorf("a dry run wrote %v", keys)
+	}
+
+	s.do("POST", ask, nil).want(200).is("moveStatic", true)
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("drain.moves", []any{})
+	s.stopFor(world, fleet.ReasonNodeDrained)
+	s.moving("STOPPING").is("drain.state", "DRAINING").is("drain.instances.0.action", "MOVE").is("drain.instances.0.move.to", "node-2").is("drain.moves.0.id", "world-1")
+	m, _ := s.view.Snapshot().Move(world)
+	over := *m
+	over.Step = move.Done
+	s.commit(store.Replace(keys.Move(world), over, m.ModRev))
+	s.drains("COMPLETED").is("drain.moves.0.step", "DONE").is("drain.moves.0.to", "node-2").is("drain.remainingInstances", 0)
+}
+
+func TestADrainEndsAlthoughAStaticInstanceCannotMove(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	a := s.scheduler("world")
+	s.group("world", map[string]any{"static": true, "command": "x"})
+	world := s.start("world")
+	s.status(world, "node-1", fleet.Status{State: fleet.Online})
+	a.simulation = simulated.Simulation{
+		Revision: math.MaxInt64, Instances: []simulated.Outcome{{Instance: world, Name: "world-1", Group: "world", Effect: simulated.EffectPending}},
+		Unfit: []simulated.Waiting{{Group: "world", Unfit: simulated.Unfit{Message: "no other node has joined"}}},
+	}
+	const ask = "/api/v1/nodes/node-1/drain?shutdown=false&moveStatic=true"
+	s.do("POST", ask+"&dryRun=true", nil).want(200).is("instances.0.move.to", "").is("instances.0.move.reason", "NoNodeFits").naming("it stays down: no other node can take instance world-1: no other node has joined")
+	s.do("POST", ask, nil).want(200)
+	s.stopFor(world, fleet.ReasonNodeDrained)
+	s.drains("COMPLETED").is("drain.stopped", []any{"world-1"}).is("drain.moves.0.step", "FAILED").is("drain.moves.0.reason", "NoNodeFits").naming("no other node has joined")
+	s.do("GET", "/api/v1/instances/world-1/explain", nil).want(200).naming("no other node has joined")
+	s.do("POST", "/api/v1/nodes/node-1/undrain?dryRun=true", nil).want(200).is("start", []any{"world-1"})
 }

@@ -105,9 +105,11 @@ func (c *Client) UpdateNodesInBulkDryRun(ctx context.Context, body *BulkNodesReq
 // Cordons the node and empties it. Instances that their group needs are started on other nodes
 // first. Players are sent to other instances of the group, or to its fallback group, and an
 // instance stops when it is empty. At the timeout, instances are stopped with their players.
-// Instances of static groups stay down until the drain is ended. Frozen instances are left alone,
-// and the drain waits for them. Settings may be in the query or in the body. A node that is being
-// drained with the same settings continues; with other settings the drain begins again.
+// Instances of static groups stay down until the drain is ended. With moveStatic, they move to
+// other nodes with their data once they have ended; one that cannot move stays down, and the drain
+// names it with the reason. Frozen instances are left alone, and the drain waits for them. Settings
+// may be in the query or in the body. A node that is being drained with the same settings
+// continues; with other settings the drain begins again.
 //
 // It needs the permission nodes.drain.
 func (c *Client) DrainNode(ctx context.Context, id string, body *DrainNodeRequest, params *DrainNodeParams) (*NodeDrainResponse, error) {
@@ -227,10 +229,11 @@ type BulkNodesRequest struct {
 	Labels *string `json:"labels,omitempty"`
 	// Selects every node. No other field may select then.
 	All *bool `json:"all,omitempty"`
-	// Only with the action drain, like the next two.
+	// Only with the action drain, like the next three.
 	Shutdown    *bool   `json:"shutdown,omitempty"`
 	Timeout     *int64  `json:"timeout,omitempty"`
 	KickMessage *string `json:"kickMessage,omitempty"`
+	MoveStatic  *bool   `json:"moveStatic,omitempty"`
 }
 
 // BulkNodesResponse is the answer of UpdateNodesInBulk.
@@ -292,6 +295,8 @@ type DrainNodeParams struct {
 	Timeout int `query:"timeout"`
 	// For the players that are still there at the timeout.
 	KickMessage string `query:"kickMessage"`
+	// Move static instances to other nodes with their data.
+	MoveStatic bool `query:"moveStatic"`
 }
 
 // DrainNodeRequest is the body of DrainNode.
@@ -299,6 +304,8 @@ type DrainNodeRequest struct {
 	Shutdown    *bool   `json:"shutdown,omitempty"`
 	Timeout     *int64  `json:"timeout,omitempty"`
 	KickMessage *string `json:"kickMessage,omitempty"`
+	// Move static instances to other nodes with their data.
+	MoveStatic *bool `json:"moveStatic,omitempty"`
 }
 
 // HostInfo is the field hostInfo of Node.
@@ -476,6 +483,8 @@ type NodeDrain struct {
 	Shutdown            bool   `json:"shutdown"`
 	DrainTimeoutSeconds int64  `json:"drainTimeoutSeconds"`
 	KickMessage         string `json:"kickMessage"`
+	// Static instances move to other nodes with their data.
+	MoveStatic bool `json:"moveStatic"`
 	// How many instances are left.
 	RemainingInstances int64 `json:"remainingInstances"`
 	// How many players they have.
@@ -484,6 +493,8 @@ type NodeDrain struct {
 	Instances []NodeDrainStep `json:"instances,omitzero"`
 	// Names of the instances that were stopped for the drain and start again when it is ended.
 	Stopped []string `json:"stopped"`
+	// The moves of static instances for the drain, in the order in which they began.
+	Moves []NodeDrainMove `json:"moves"`
 }
 
 // NodeDrainDryRun is the answer of DrainNodeDryRun.
@@ -494,10 +505,29 @@ type NodeDrainDryRun struct {
 	Shutdown            bool   `json:"shutdown"`
 	DrainTimeoutSeconds int64  `json:"drainTimeoutSeconds"`
 	KickMessage         string `json:"kickMessage"`
+	MoveStatic          bool   `json:"moveStatic"`
 	// In the order in which they may end.
 	Instances          []NodeDrainStep `json:"instances"`
 	RemainingInstances int64           `json:"remainingInstances"`
 	Players            int64           `json:"players"`
+}
+
+// NodeDrainMove is the move of a static instance with its data, for a drain.
+type NodeDrainMove struct {
+	// The instance's name.
+	ID    string `json:"id"`
+	UID   string `json:"uid"`
+	Group string `json:"group"`
+	// The node that takes it. It is empty if none does.
+	To string `json:"to"`
+	// One of: STOPPING, COPYING, STARTING, DONE, CANCELED, FAILED.
+	Step string `json:"step"`
+	// Why the move failed or waits.
+	Reason string `json:"reason"`
+	// The same in a sentence.
+	Message    string `json:"message"`
+	BytesDone  int64  `json:"bytesDone"`
+	BytesTotal int64  `json:"bytesTotal"`
 }
 
 // NodeDrainResponse is the answer of DrainNode.
@@ -511,6 +541,7 @@ type NodeDrainResponse struct {
 	Shutdown            bool      `json:"shutdown"`
 	DrainTimeoutSeconds int64     `json:"drainTimeoutSeconds"`
 	KickMessage         string    `json:"kickMessage"`
+	MoveStatic          bool      `json:"moveStatic"`
 	// In the order in which they may end.
 	Instances          []NodeDrainStep `json:"instances"`
 	RemainingInstances int64           `json:"remainingInstances"`
@@ -524,16 +555,32 @@ type NodeDrainStep struct {
 	UID     string `json:"uid"`
 	Group   string `json:"group"`
 	Players int64  `json:"players"`
-	// WAIT: it serves until its replacement is RUNNING. RETIRE: its players are moved, and it stops
-	// when it is empty. STOP: it is stopped with its players. ENDING: it was asked to stop. BLOCK: it
-	// is left alone, and the drain waits for it.
+	// MOVE: it has ended, and its data moves to another node. WAIT: it serves until its replacement is
+	// RUNNING. RETIRE: its players are moved, and it stops when it is empty. STOP: it is stopped with
+	// its players. ENDING: it was asked to stop. BLOCK: it is left alone, and the drain waits for it.
 	Action  string `json:"action"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	// What will happen to it.
 	Outlook string `json:"outlook"`
 	// The drain waits for it until a user does something.
-	Blocks bool `json:"blocks"`
+	Blocks bool             `json:"blocks"`
+	Move   *NodeDrainTarget `json:"move,omitempty"`
+}
+
+// NodeDrainTarget is the field move of NodeDrainStep. Where a drain moves a static instance with
+// its data. It is absent if the drain does not, or has not chosen a node yet.
+type NodeDrainTarget struct {
+	// The node that takes it. It is empty if none does.
+	To string `json:"to"`
+	// How far the move is. It is empty before it begins.
+	Step string `json:"step"`
+	// Why the move failed or waits, or why no node takes the instance.
+	Reason string `json:"reason"`
+	// The same in a sentence.
+	Message    string `json:"message"`
+	BytesDone  int64  `json:"bytesDone"`
+	BytesTotal int64  `json:"bytesTotal"`
 }
 
 // NodeDryRun is the answer of UpdateNodeDryRun.

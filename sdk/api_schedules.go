@@ -252,6 +252,8 @@ type ScheduleFieldsDrain struct {
 	// Also shut the agent down once the node is empty.
 	Shutdown    *bool   `json:"shutdown,omitempty"`
 	KickMessage *string `json:"kickMessage,omitempty"`
+	// Move static instances to other nodes with their data.
+	MoveStatic *bool `json:"moveStatic,omitempty"`
 }
 
 // ScheduleRun is the field running of Schedule.

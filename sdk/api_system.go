@@ -107,6 +107,15 @@ type AuditEntry struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
+// DrainSimulationRequest is the field drain of SimulationRequest.
+type DrainSimulationRequest struct {
+	Node string `json:"node"`
+	// Static instances move with their data.
+	MoveStatic *bool `json:"moveStatic,omitempty"`
+	// Nodes that take no instances meanwhile.
+	Also []string `json:"also,omitzero"`
+}
+
 // GetOverviewResult is the answer of GetOverview.
 type GetOverviewResult struct {
 	NodeCount     int64 `json:"nodeCount"`
@@ -167,7 +176,7 @@ type MoveSimulationRequest struct {
 	Node *string `json:"node,omitempty"`
 }
 
-// NodeSimulationRequest is the field drain of SimulationRequest.
+// NodeSimulationRequest is the field lose of SimulationRequest.
 type NodeSimulationRequest struct {
 	Node string `json:"node"`
 }
@@ -241,10 +250,10 @@ type Simulation struct {
 	Notes     []string            `json:"notes,omitzero"`
 }
 
-// SimulationRequest is the body of CreateSimulation. Exactly one of the three is required.
+// SimulationRequest is the body of CreateSimulation. Exactly one of them is required.
 type SimulationRequest struct {
 	Place *PlaceSimulationRequest `json:"place,omitempty"`
-	Drain *NodeSimulationRequest  `json:"drain,omitempty"`
+	Drain *DrainSimulationRequest `json:"drain,omitempty"`
 	Lose  *NodeSimulationRequest  `json:"lose,omitempty"`
 	Move  *MoveSimulationRequest  `json:"move,omitempty"`
 }

@@ -89,13 +89,14 @@ func New(cfg Config) *Operations {
 	c := txn.New(txn.Deps{Store: cfg.Store, View: cfg.View, Seal: cfg.Seal, Copy: cfg.Copy, Log: cfg.Log, Now: cfg.Now})
 	groups := groupops.New(c, cfg.Seal)
 	instances := instanceops.New(c, groups, cfg.Agents)
-	nodes := nodeops.New(c, cfg.Agents)
+	moves := moveops.New(c, cfg.Simulate)
+	nodes := nodeops.New(c, cfg.Agents, moves)
 	return &Operations{
 		Committer:   c,
 		Allocations: allocationops.New(c),
 		Groups:      groups,
 		Instances:   instances,
-		Moves:       moveops.New(c, cfg.Simulate),
+		Moves:       moves,
 		Nodes:       nodes,
 		Templates:   templateops.New(c, cfg.Agents),
 		Catalog:     catalogops.New(c),

@@ -48,6 +48,7 @@ type drainFields struct {
 	Timeout     *int   `json:"timeout"`
 	Shutdown    bool   `json:"shutdown"`
 	KickMessage string `json:"kickMessage"`
+	MoveStatic  bool   `json:"moveStatic"`
 }
 
 // scheduled is a schedule in an answer.
@@ -129,7 +130,7 @@ func scheduleFieldsOf(s schedule.Schedule) scheduleFields {
 		Cron: s.Cron, Timezone: &s.Timezone, Warnings: *resource.List(s.Warnings), JitterSeconds: s.JitterSeconds, Overlap: &s.Overlap, Enabled: &s.Enabled,
 	}
 	if d := s.Drain; d != nil {
-		out.Drain = &drainFields{&d.TimeoutSeconds, d.Shutdown, d.KickMessage}
+		out.Drain = &drainFields{&d.TimeoutSeconds, d.Shutdown, d.KickMessage, d.MoveStatic}
 	}
 	return out
 }
@@ -147,7 +148,7 @@ func (f scheduleFields) given(name string) schedule.Schedule {
 		f.Drain = &drainFields{}
 	}
 	if d := f.Drain; d != nil {
-		out.Drain = &schedule.DrainSettings{TimeoutSeconds: fleet.DefaultDrainSeconds, Shutdown: d.Shutdown, KickMessage: d.KickMessage}
+		out.Drain = &schedule.DrainSettings{TimeoutSeconds: fleet.DefaultDrainSeconds, Shutdown: d.Shutdown, KickMessage: d.KickMessage, MoveStatic: d.MoveStatic}
 		resource.Set(&out.Drain.TimeoutSeconds, d.Timeout)
 	}
 	resource.Set(&out.Timezone, f.Timezone)

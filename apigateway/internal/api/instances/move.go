@@ -137,6 +137,9 @@ func movesOf(s *view.Snapshot, i *fleet.Instance) []link {
 		return nil
 	}
 	shown := moveOf(s, i.Intent.ID)
+	if m.Target == "" { // it could not begin
+		return []link{{Step: stepMoves, Reason: m.Reason, Message: m.Detail, By: m.By, At: when(m.At), Revision: m.ModRev, Node: m.Source}}
+	}
 	text := "it moves from node " + string(m.Source) + " to node " + string(m.Target) + " (" + string(m.Step) + ")"
 	if shown.Message != "" {
 		text += ": " + shown.Message

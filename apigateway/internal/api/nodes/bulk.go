@@ -44,7 +44,7 @@ func (a *API) bulk(c *gin.Context) {
 		return
 	}
 	dry, drains := server.DryRun(c), b.Action == nodeops.BulkDrain
-	for field, given := range map[string]bool{"shutdown": b.Shutdown != nil, "timeout": b.Timeout != nil, "kickMessage": b.KickMessage != nil} {
+	for field, given := range map[string]bool{"shutdown": b.Shutdown != nil, "timeout": b.Timeout != nil, "kickMessage": b.KickMessage != nil, "moveStatic": b.MoveStatic != nil} {
 		if given && !drains {
 			server.Fail(c, errs.Field(field, "has a meaning only with the action drain: remove it"))
 			return
@@ -68,7 +68,7 @@ func (a *API) bulk(c *gin.Context) {
 			shown.Message = "nothing to do"
 		}
 		if r.Err == nil {
-			shown.Instances, _ = stepsOf(r.Steps)
+			shown.Instances, _ = stepsOf(a.cfg.Operations.Snapshot(), r.Steps)
 			shown.Start, shown.Stay = names(r.Back.Start), names(r.Back.Stay)
 		}
 		out.Add(shown, r.Err == nil, r.Changed)

@@ -7,11 +7,13 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/ops/moveops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/nodeops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/drain"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -27,6 +29,7 @@ type nodeDrain struct {
 	Shutdown       bool       `json:"shutdown"`
 	TimeoutSeconds int        `json:"drainTimeoutSeconds"`
 	KickMessage    string     `json:"kickMessage"`
+	MoveStatic     bool       `json:"moveStatic"`
 	// Remaining is how many instances are left, and Players how many players they have.
 	Remaining int `json:"remainingInstances"`
 	Players   int `json:"players"`
@@ -34,6 +37,52 @@ type nodeDrain struct {
 	Instances []drainStep `json:"instances,omitempty"`
 	// Stopped are the instances that were stopped for the drain and start again when it is ended.
 	Stopped []string `json:"stopped"`
+	// Moves are those of static instances for the drain, in the order in which they began.
+	Moves []drainMove `json:"moves"`
+}
+
+// drainMove is the move of a static instance for a drain.
+type drainMove struct {
+	ID    string           `json:"id"`
+	UID   fleet.InstanceID `json:"uid"`
+	Group fleet.GroupName  `json:"group"`
+	drainTarget
+}
+
+// drainTarget is where an instance moves, and how far that is.
+type drainTarget struct {
+	To fleet.NodeID `json:"to"`
+	// Step is empty before the move begins.
+	Step move.Step `json:"step"`
+	// Reason and Message say why it failed or waits, or that it cannot move.
+	Reason     fleet.Reason `json:"reason"`
+	Message    string       `json:"message"`
+	BytesDone  int64        `json:"bytesDone"`
+	BytesTotal int64        `json:"bytesTotal"`
+}
+
+// targetOf shows a move with its copy, which may be nil.
+func targetOf(m *move.Move, c *move.Copy) drainTarget {
+	t := drainTarget{To: m.Target, Step: m.Step, Reason: m.Reason, Message: m.Detail, BytesDone: m.Bytes, BytesTotal: m.Bytes}
+	if c = c.Of(m); c != nil && m.Step != move.Stopping {
+		t.BytesDone, t.BytesTotal = c.BytesDone, c.BytesTotal
+		if m.Active() && c.Message != "" {
+			t.Reason, t.Message = c.Reason, c.Message
+		}
+	}
+	return t
+}
+
+func movesOf(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain) []drainMove {
+	out := []drainMove{}
+	if !d.MoveStatic {
+		return out
+	}
+	for _, m := range moveops.OfDrain(s, node, d.ID) {
+		_, c := s.Move(m.Instance)
+		out = append(out, drainMove{ID: m.Name, UID: m.Instance, Group: m.Group, drainTarget: targetOf(m, c)})
+	}
+	return out
 }
 
 // drainStep is what a drain does to an instance.
@@ -49,16 +98,25 @@ type drainStep struct {
 	Outlook string `json:"outlook"`
 	// Blocks is true if the drain waits for the instance until a user does something.
 	Blocks bool `json:"blocks"`
+	// Move is where the drain moves the instance. It is absent if it does not, or does not know yet.
+	Move *drainTarget `json:"move,omitempty"`
 }
 
-func stepsOf(all []drain.Step) (out []drainStep, players int) {
+func stepsOf(s *view.Snapshot, all []drain.Step) (out []drainStep, players int) {
 	out = make([]drainStep, 0, len(all))
-	for _, s := range all {
-		players += s.Players
-		out = append(out, drainStep{
-			ID: s.Instance.Intent.Name, UID: s.Instance.Intent.ID, Group: s.Instance.Intent.Group, Players: s.Players,
-			Action: s.Verb, Reason: s.Reason, Message: s.Message, Outlook: s.Outlook(), Blocks: s.Verb == drain.Block,
-		})
+	for _, step := range all {
+		players += step.Players
+		i := step.Instance.Intent
+		shown := drainStep{
+			ID: i.Name, UID: i.ID, Group: i.Group, Players: step.Players,
+			Action: step.Verb, Reason: step.Reason, Message: step.Message, Outlook: step.Outlook(), Blocks: step.Verb == drain.Block,
+		}
+		if step.Move != nil {
+			_, c := s.Move(i.ID)
+			to := targetOf(step.Move, c)
+			shown.Move = &to
+		}
+		out = append(out, shown)
 	}
 	return out, players
 }
@@ -72,11 +130,12 @@ func (a *API) drainOf(s *view.Snapshot, node fleet.NodeID) *nodeDrain {
 	d := *wishes.Drain
 	out := &nodeDrain{
 		ID: d.ID, State: "COMPLETED", RequestedBy: d.By, RequestedAt: d.At, DeadlineAt: d.At.Add(d.Timeout()), CompletedAt: &d.CompletedAt,
-		Shutdown: d.Shutdown, TimeoutSeconds: d.TimeoutSeconds, KickMessage: d.KickMessage, Stopped: names(nodeops.DownOn(s, node)),
+		Shutdown: d.Shutdown, TimeoutSeconds: d.TimeoutSeconds, KickMessage: d.KickMessage, MoveStatic: d.MoveStatic,
+		Stopped: names(nodeops.DownOn(s, node)), Moves: movesOf(s, node, d),
 	}
 	if wishes.Draining() != nil {
 		out.State, out.CompletedAt = "DRAINING", nil
-		out.Instances, out.Players = stepsOf(nodeops.DrainSteps(s, node, d, a.cfg.Operations.Now()))
+		out.Instances, out.Players = stepsOf(s, nodeops.DrainSteps(s, node, d, a.cfg.Operations.Now()))
 		out.Remaining = len(out.Instances)
 	}
 	return out
@@ -95,6 +154,7 @@ type drainFields struct {
 	Shutdown    *bool   `json:"shutdown"`
 	Timeout     *int    `json:"timeout"`
 	KickMessage *string `json:"kickMessage"`
+	MoveStatic  *bool   `json:"moveStatic"`
 }
 
 // readDrain reads the settings of a drain from the body and the query. It has answered if ok is
@@ -110,6 +170,9 @@ func readDrain(c *gin.Context) (d nodeops.NodeDrain, ok bool) {
 	}
 	if err == nil {
 		err = fromQuery(c, "kickMessage", &b.KickMessage, func(text string) (string, error) { return text, nil }, "")
+	}
+	if err == nil {
+		err = fromQuery(c, "moveStatic", &b.MoveStatic, strconv.ParseBool, "must be true or false")
 	}
 	if err != nil {
 		server.Fail(c, err)
@@ -131,6 +194,9 @@ func (b drainFields) drain() nodeops.NodeDrain {
 	}
 	if b.KickMessage != nil {
 		d.KickMessage = *b.KickMessage
+	}
+	if b.MoveStatic != nil {
+		d.MoveStatic = *b.MoveStatic
 	}
 	return d
 }
@@ -165,9 +231,9 @@ func (a *API) drain(c *gin.Context) {
 		return
 	}
 	set := done.Drain
-	shown, players := stepsOf(done.Steps)
+	shown, players := stepsOf(a.cfg.Operations.Snapshot(), done.Steps)
 	out := gin.H{
-		"nodeId": d.Node, "shutdown": set.Shutdown, "drainTimeoutSeconds": set.TimeoutSeconds, "kickMessage": set.KickMessage,
+		"nodeId": d.Node, "shutdown": set.Shutdown, "drainTimeoutSeconds": set.TimeoutSeconds, "kickMessage": set.KickMessage, "moveStatic": set.MoveStatic,
 		"instances": shown, "remainingInstances": len(shown), "players": players,
 	}
 	if d.DryRun {

@@ -1,5 +1,5 @@
-// Package drains completes the drains of nodes once no instance is left on them, and tells the
-// players whose instances are stopped for a drain.
+// Package drains continues the drains of nodes: it moves static instances if the drain asks for that,
+// completes the drain once no instance is left, and tells the players whose instances are stopped.
 //
 // Every gateway does this, so a drain continues when a gateway ends. The first one writes that the
 // drain is complete. Several may ask the same agent to shut down, which does no harm.
@@ -28,8 +28,9 @@ const (
 // Config has what a Completer needs. All fields are required.
 type Config struct {
 	View *view.View
-	// Complete completes the drain of a node if nothing is left on it.
-	Complete func(ctx context.Context, node fleet.NodeID) error
+	// Continue moves the static instances of a draining node that have ended, and completes the drain
+	// if nothing is left on the node.
+	Continue func(ctx context.Context, node fleet.NodeID) error
 	// Tell sends the kick messages of drains to the players of instances that are being stopped. It
 	// must not block.
 	Tell func([]Stopped)
@@ -55,7 +56,7 @@ func New(cfg Config) *Completer {
 	c.queue = reconcile.New(reconcile.Options[fleet.NodeID]{
 		Name: "drains", Workers: workers, Backoff: reconcile.Backoff{Base: time.Second, Max: time.Minute},
 		Reconcile: func(ctx context.Context, node fleet.NodeID) (reconcile.Result, error) {
-			return reconcile.Result{}, cfg.Complete(ctx, node)
+			return reconcile.Result{}, cfg.Continue(ctx, node)
 		},
 		Resync: resync, Keys: func() iter.Seq[fleet.NodeID] { return Draining(cfg.View.Snapshot()) },
 		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Log: cfg.Log,

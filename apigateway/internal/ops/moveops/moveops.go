@@ -41,8 +41,6 @@ type Request struct {
 	Node            fleet.NodeID
 	DeadlineSeconds int
 	Message         string
-	// Drain is the drain that the move is a part of, empty for others.
-	Drain string
 	// DryRun checks everything and writes nothing.
 	DryRun bool
 }
@@ -87,6 +85,9 @@ func (o *Moves) MoveInstance(ctx context.Context, by txn.Actor, r Request) (Plan
 		return Plan{}, err
 	}
 	target, err := o.choose(ctx, i, r.Node)
+	if err == nil && target.Why != nil {
+		err = target.Why
+	}
 	if err != nil {
 		return Plan{}, err
 	}
@@ -99,27 +100,16 @@ func (o *Moves) MoveInstance(ctx context.Context, by txn.Actor, r Request) (Plan
 		}
 		err := movable(s, i)
 		if err == nil {
-			err = receives(s, i, target)
+			err = receives(s, i, target.Node)
 		}
 		if err != nil {
 			return txn.Change{}, err
 		}
-		plan = o.plan(s, i, target, by, r)
+		plan = o.plan(s, i, target.Node, by, r)
 		if r.DryRun {
 			return txn.Change{}, nil
 		}
-		var wishes int64
-		if d, ok := s.NodesDesired.Get(target); ok {
-			wishes = d.ModRev
-		}
-		return txn.Change{
-			Guards: []store.Guard{
-				store.Unchanged(keys.Intent(id), i.Intent.ModRev), store.Unchanged(keys.NodeDesired(target), wishes),
-				store.Exists(keys.Node(target)), store.Exists(keys.Group(i.Intent.Group)),
-			},
-			Writes: []store.Write{store.Replace(keys.Move(id), *plan.Move, revOf(s, id))},
-			Audit:  entry("instance.move", i, nil, plan.Move),
-		}, nil
+		return begin(s, i, plan.Move), nil
 	})
 	if err != nil || r.DryRun {
 		return plan, err
@@ -138,7 +128,7 @@ func (o *Moves) plan(s *view.Snapshot, i *fleet.Instance, target fleet.NodeID, b
 	m := move.Move{
 		ID: strings.ToLower(ulid.Make().String()), Instance: i.Intent.ID, Name: i.Intent.Name, Group: i.Intent.Group,
 		Source: from.ID, SourceUUID: from.DataUUID, Target: target, TargetUUID: to.DataUUID, Generation: i.LastGeneration(),
-		DeadlineSeconds: r.DeadlineSeconds, Message: r.Message, By: by.User, At: at, Drain: r.Drain, Step: move.Stopping, StepAt: at,
+		DeadlineSeconds: r.DeadlineSeconds, Message: r.Message, By: by.User, At: at, Step: move.Stopping, StepAt: at,
 	}
 	p := Plan{Move: &m, Bytes: size(s, i)}
 	runs := i.Intent.Desired == fleet.DesiredRunning || i.Intent.RestartPending
@@ -161,6 +151,23 @@ func (o *Moves) plan(s *view.Snapshot, i *fleet.Instance, target fleet.NodeID, b
 	}
 	p.Steps = append(p.Steps, fmt.Sprintf("node %s sets its copy aside and removes it after %v", m.Source, move.KeepFor))
 	return p
+}
+
+// begin returns the change that begins a move.
+func begin(s *view.Snapshot, i *fleet.Instance, m *move.Move) txn.Change {
+	id := i.Intent.ID
+	var wishes int64
+	if d, ok := s.NodesDesired.Get(m.Target); ok {
+		wishes = d.ModRev
+	}
+	return txn.Change{
+		Guards: []store.Guard{
+			store.Unchanged(keys.Intent(id), i.Intent.ModRev), store.Unchanged(keys.NodeDesired(m.Target), wishes),
+			store.Exists(keys.Node(m.Target)), store.Exists(keys.Group(i.Intent.Group)),
+		},
+		Writes: []store.Write{store.Replace(keys.Move(id), *m, revOf(s, id))},
+		Audit:  entry("instance.move", i, nil, m),
+	}
 }
 
 // movable returns Conflict when an instance cannot be moved now.
@@ -235,24 +242,36 @@ func size(s *view.Snapshot, i *fleet.Instance) int64 {
 	return 0
 }
 
-// choose asks the scheduler for the target. node is the wanted one, or empty. Conflict when it does
-// not fit.
-func (o *Moves) choose(ctx context.Context, i *fleet.Instance, node fleet.NodeID) (fleet.NodeID, error) {
+// Target is where an instance moves.
+type Target struct {
+	Node fleet.NodeID
+	// Why is set instead if no node takes the instance.
+	Why error
+	// revision is that of the scheduler's snapshot.
+	revision int64
+}
+
+// choose asks the scheduler for the target. node is the wanted one, or empty.
+func (o *Moves) choose(ctx context.Context, i *fleet.Instance, node fleet.NodeID) (Target, error) {
 	got, _, err := o.simulate(ctx, client.Question{Move: &client.MoveQuestion{Instance: i.Intent.ID, Node: node}})
 	if err != nil {
-		return "", err
+		return Target{}, err
 	}
 	if len(got.Instances) == 1 && got.Instances[0].Node != "" {
-		return got.Instances[0].Node, nil
+		return Target{Node: got.Instances[0].Node, revision: got.Revision}, nil
 	}
 	why := "the scheduler found no node"
 	if len(got.Unfit) > 0 {
 		why = got.Unfit[0].Message
 	}
 	if node != "" {
-		return "", errs.New(errs.Conflict, "node %s cannot take instance %s: %s", node, i.Intent.Name, why)
+		return Target{Why: errs.New(errs.Conflict, "node %s cannot take instance %s: %s", node, i.Intent.Name, why)}, nil
 	}
-	return "", errs.New(errs.Conflict, "no other node can take instance %s: %s", i.Intent.Name, why)
+	return Target{Why: nowhere(i.Intent.Name, why), revision: got.Revision}, nil
+}
+
+func nowhere(instance, why string) error {
+	return errs.New(errs.Conflict, "no other node can take instance %s: %s", instance, why)
 }
 
 // CancelMove cancels the move of an instance. It starts again where it was. It changes nothing if the

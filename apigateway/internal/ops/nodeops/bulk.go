@@ -72,6 +72,9 @@ func (o *Nodes) BulkNodes(ctx context.Context, by txn.Actor, b Bulk) ([]BulkResu
 	}
 	if b.DryRun { // each drain is computed as if the ones before it had begun
 		b.Drain.With, b.Parallel = map[fleet.NodeID]fleet.NodeDrain{}, 1
+		for _, r := range out {
+			b.Drain.Also = append(b.Drain.Also, r.Node)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, instanceops.BulkTime)
 	defer cancel()

@@ -2,6 +2,7 @@ package nodeops
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/drain"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -24,9 +26,12 @@ type NodeDrain struct {
 	TimeoutSeconds int
 	Shutdown       bool
 	KickMessage    string
-	// DryRun computes the result and writes nothing. With are drains of other nodes that it assumes.
+	MoveStatic     bool
+	// DryRun computes the result and writes nothing. With are drains of other nodes that it assumes, and
+	// Also are nodes to which it moves no instance.
 	DryRun bool
 	With   map[fleet.NodeID]fleet.NodeDrain
+	Also   []fleet.NodeID
 }
 
 func (d NodeDrain) validate() error {
@@ -38,7 +43,7 @@ func (d NodeDrain) validate() error {
 
 // asks reports whether a drain is what d asks for.
 func (d NodeDrain) asks(have *fleet.NodeDrain) bool {
-	return have.TimeoutSeconds == d.TimeoutSeconds && have.Shutdown == d.Shutdown && have.KickMessage == d.KickMessage
+	return have.TimeoutSeconds == d.TimeoutSeconds && have.Shutdown == d.Shutdown && have.KickMessage == d.KickMessage && have.MoveStatic == d.MoveStatic
 }
 
 // Drained is the answer to a NodeDrain.
@@ -51,8 +56,9 @@ type Drained struct {
 }
 
 // Drain cordons a node and empties it. A node that is being drained in the same way continues. With
-// other settings, the drain begins again. NotFound when the node does not exist, Conflict while it is being deleted, Invalid names every
-// wrong field.
+// other settings, the drain begins again. A dry run that moves static instances also says where to; it
+// is Unavailable when no scheduler answers. NotFound when the node does not exist, Conflict while it is
+// being deleted, Invalid names every wrong field.
 func (o *Nodes) Drain(ctx context.Context, by txn.Actor, d NodeDrain) (out Drained, err error) {
 	if err := d.validate(); err != nil {
 		return out, err
@@ -68,7 +74,7 @@ func (o *Nodes) Drain(ctx context.Context, by txn.Actor, d NodeDrain) (out Drain
 		}
 		set := fleet.NodeDrain{
 			ID: strings.ToLower(ulid.Make().String()), By: by.User, At: o.Now(),
-			TimeoutSeconds: d.TimeoutSeconds, Shutdown: d.Shutdown, KickMessage: d.KickMessage,
+			TimeoutSeconds: d.TimeoutSeconds, Shutdown: d.Shutdown, KickMessage: d.KickMessage, MoveStatic: d.MoveStatic,
 		}
 		out = Drained{Drain: set, Changed: true, Steps: drainSteps(s, d.Node, set, d.With, set.At)}
 		if d.DryRun {
@@ -81,7 +87,29 @@ func (o *Nodes) Drain(ctx context.Context, by txn.Actor, d NodeDrain) (out Drain
 			Audit:  txn.Entry{Action: "node.drain", Resource: "node", ID: string(d.Node), Before: before, After: NodeRecord(next)},
 		}, nil
 	})
+	if err == nil && d.DryRun && d.MoveStatic {
+		err = o.aim(ctx, d, out.Steps)
+	}
 	return out, err
+}
+
+// aim adds to the steps of a dry run where the static instances would move.
+func (o *Nodes) aim(ctx context.Context, d NodeDrain, steps []drain.Step) error {
+	targets, err := o.moves.Targets(ctx, d.Node, d.Also)
+	if err != nil {
+		return err
+	}
+	for n := range steps {
+		t, known := targets[steps[n].Instance.Intent.ID]
+		if !steps[n].Moves || steps[n].Move != nil || !known {
+			continue
+		}
+		steps[n].Move = &move.Move{Source: d.Node, Target: t.Node}
+		if t.Why != nil {
+			steps[n].Move = &move.Move{Source: d.Node, Step: move.Failed, Reason: fleet.ReasonNoNodeFits, Detail: errs.MessageOf(t.Why)}
+		}
+	}
+	return nil
 }
 
 // wishes returns the desired state of a node. NotFound when the node does not exist, Conflict while
@@ -131,13 +159,25 @@ func (o *Nodes) Undrain(ctx context.Context, by txn.Actor, node fleet.NodeID, dr
 	return back, rev, err
 }
 
-// CompleteDrain completes the drain of a node once no instance is left on it. If requested, it asks
+// ContinueDrain begins the moves of static instances that have ended, if the drain moves them. It
+// completes the drain once no instance is left on the node and no move is. If requested, it asks
 // the agent to shut down first. Any gateway may call it at any time; several may ask the same agent.
-// Unavailable when the agent does not answer.
-func (o *Nodes) CompleteDrain(ctx context.Context, node fleet.NodeID) error {
+// Unavailable when the agent does not answer, or no scheduler does.
+func (o *Nodes) ContinueDrain(ctx context.Context, node fleet.NodeID) error {
 	s := o.Snapshot()
 	d := drainOf(s, node)
-	if d == nil || !Empty(s, node) {
+	if d == nil {
+		return nil
+	}
+	for _, step := range drainSteps(s, node, *d, nil, o.Now()) {
+		if step.Verb != drain.Move || step.Move != nil {
+			continue
+		}
+		if err := o.moves.MoveForDrain(ctx, node, *d, step.Instance.Intent.ID); err != nil {
+			return err
+		}
+	}
+	if s = o.Snapshot(); !o.drained(s, node, d.ID) {
 		return nil
 	}
 	if _, alive := s.NodeSessions.Get(node); alive && d.Shutdown {
@@ -146,12 +186,11 @@ func (o *Nodes) CompleteDrain(ctx context.Context, node fleet.NodeID) error {
 		}
 	}
 	_, err := o.Mutate(ctx, txn.Actor{User: d.By}, func(s *view.Snapshot) (txn.Change, error) {
-		now := drainOf(s, node)
-		if now == nil || now.ID != d.ID || !Empty(s, node) {
+		if !o.drained(s, node, d.ID) {
 			return txn.Change{}, nil
 		}
 		next, _ := s.NodesDesired.Get(node)
-		done, after := *now, *next
+		done, after := *next.Drain, *next
 		done.CompletedAt = o.Now()
 		after.Drain = &done
 		return txn.Change{
@@ -160,6 +199,13 @@ func (o *Nodes) CompleteDrain(ctx context.Context, node fleet.NodeID) error {
 		}, nil
 	})
 	return err
+}
+
+// drained reports whether nothing is left to do for a drain of a node.
+func (o *Nodes) drained(s *view.Snapshot, node fleet.NodeID, id string) bool {
+	d := drainOf(s, node)
+	return d != nil && d.ID == id && Empty(s, node) &&
+		!slices.ContainsFunc(drainSteps(s, node, *d, nil, o.Now()), func(step drain.Step) bool { return step.Verb == drain.Move })
 }
 
 // drainOf returns the drain of a node that is not complete, or nil.
@@ -195,14 +241,11 @@ func DrainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, now time
 
 // drainSteps is DrainSteps while other nodes are assumed to be drained too.
 func drainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, with map[fleet.NodeID]fleet.NodeDrain, now time.Time) (all []drain.Step) {
-	groups := map[fleet.GroupName]bool{}
-	for i := range s.NodeInstances(node) {
-		name := i.Intent.Group
+	for name := range groupsOn(s, node, d) {
 		g, ok := s.Groups.Get(name)
-		if !i.HoldsNode() || !ok || groups[name] {
+		if !ok {
 			continue
 		}
-		groups[name] = true
 		of := drain.Group{
 			Spec: &s.Overlaid(g).Spec, Target: s.Target(g), Maintenance: s.MaintenanceOf(g).On, Unmet: len(s.Unmet(g)) > 0,
 			Draining: func(n fleet.NodeID) *fleet.NodeDrain {
@@ -214,6 +257,7 @@ func drainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, with map
 				}
 				return drainOf(s, n)
 			},
+			Move:    func(id fleet.InstanceID) *move.Move { m, _ := s.Move(id); return m },
 			Players: s.Occupied,
 		}
 		for i := range s.GroupInstances(name) {
@@ -228,6 +272,24 @@ func drainSteps(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain, with map
 	}
 	drain.Sort(all)
 	return all
+}
+
+// groupsOn returns the groups whose instances a drain of a node concerns.
+func groupsOn(s *view.Snapshot, node fleet.NodeID, d fleet.NodeDrain) map[fleet.GroupName]bool {
+	groups := map[fleet.GroupName]bool{}
+	for i := range s.NodeInstances(node) {
+		if i.HoldsNode() || d.MoveStatic {
+			groups[i.Intent.Group] = true
+		}
+	}
+	if d.MoveStatic {
+		for _, m := range s.Moves().All() { // some are on their targets already
+			if m.Active() && m.Source == node {
+				groups[m.Group] = true
+			}
+		}
+	}
+	return groups
 }
 
 // Back are the instances that the end of a drain concerns: those that start again, and those that

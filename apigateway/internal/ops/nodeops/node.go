@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/orreryhq/orrery/apigateway/internal/ops/moveops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -20,11 +21,12 @@ import (
 type Nodes struct {
 	*txn.Committer
 	agents *upstream.Agents
+	moves  *moveops.Moves
 }
 
 // New returns the operations on nodes.
-func New(c *txn.Committer, agents *upstream.Agents) *Nodes {
-	return &Nodes{Committer: c, agents: agents}
+func New(c *txn.Committer, agents *upstream.Agents, moves *moveops.Moves) *Nodes {
+	return &Nodes{Committer: c, agents: agents, moves: moves}
 }
 
 // Cordon keeps new instances off a node; running ones continue. After the commit, placements

@@ -321,7 +321,7 @@ func (o *Schedules) Act(ctx context.Context, name string, step schedule.Step, t 
 	case schedule.Restart:
 		return "", o.restart(ctx, by, t)
 	case schedule.Drain:
-		asked := nodeops.NodeDrain{Node: fleet.NodeID(t.Name), TimeoutSeconds: step.Drain.TimeoutSeconds, Shutdown: step.Drain.Shutdown, KickMessage: step.Drain.KickMessage}
+		asked := nodeops.NodeDrain{Node: fleet.NodeID(t.Name), TimeoutSeconds: step.Drain.TimeoutSeconds, Shutdown: step.Drain.Shutdown, KickMessage: step.Drain.KickMessage, MoveStatic: step.Drain.MoveStatic}
 		_, err = o.nodes.Drain(ctx, by, asked)
 	case schedule.Undrain:
 		_, _, err = o.nodes.Undrain(ctx, by, fleet.NodeID(t.Name), false)

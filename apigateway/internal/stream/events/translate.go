@@ -205,7 +205,7 @@ func (t *translator) drain(node string, before, after *fleet.NodeDesired) {
 	d, had := after.Drain, before != nil && before.Drain != nil && before.Drain.ID == after.Drain.ID
 	if !had {
 		t.store(Event{Type: NodeDrainRequested, Fields: Fields{
-			"nodeId": node, "shutdownAfterDrain": d.Shutdown, "drainTimeoutSeconds": d.TimeoutSeconds, "kickMessage": d.KickMessage, "timestamp": d.At,
+			"nodeId": node, "shutdownAfterDrain": d.Shutdown, "drainTimeoutSeconds": d.TimeoutSeconds, "kickMessage": d.KickMessage, "moveStatic": d.MoveStatic, "timestamp": d.At,
 		}})
 	}
 	if after.Draining() == nil && (!had || before.Draining() != nil) {

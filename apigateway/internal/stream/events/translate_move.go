@@ -21,6 +21,9 @@ func (t *translator) move(c view.Change) {
 	e := Event{Type: InstanceMoveStep, Group: m.Group, Fields: Fields{
 		"instanceId": m.Name, "uid": m.Instance, "group": m.Group, "moveId": m.ID, "from": m.Source, "to": m.Target, "step": m.Step, "by": m.By,
 	}}
+	if m.Drain != "" {
+		e.Fields["drainId"] = m.Drain
+	}
 	switch {
 	case m.Step.Final():
 		e.Type = InstanceMoveEnded

@@ -282,7 +282,7 @@ func TestTranslate(t *testing.T) {
 				Kind: view.KindNodeDesired, Rev: 7, Key: []string{"n1"}, Before: &fleet.NodeDesired{Cordoned: true, By: "ann", At: at},
 				After: &fleet.NodeDesired{Cordoned: true, Drain: &fleet.NodeDrain{ID: "d", At: at, TimeoutSeconds: 60, Shutdown: true, KickMessage: "bye"}},
 			}},
-			[]line{{"7", events.NodeDrainRequested, "", events.Fields{"nodeId": "n1", "shutdownAfterDrain": true, "drainTimeoutSeconds": 60, "kickMessage": "bye", "timestamp": at}}},
+			[]line{{"7", events.NodeDrainRequested, "", events.Fields{"nodeId": "n1", "shutdownAfterDrain": true, "drainTimeoutSeconds": 60, "kickMessage": "bye", "moveStatic": false, "timestamp": at}}},
 		},
 		{
 			"another change of a draining node",

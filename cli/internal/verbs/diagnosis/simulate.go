@@ -21,7 +21,7 @@ orrery simulate move survival-1 --to node-2`,
 	cmd.AddCommand(
 		simulatePlace(a),
 		simulateNode(a, "drain", "Show where the instances of a node would go if it took no more", func(node string) *orrery.SimulationRequest {
-			return &orrery.SimulationRequest{Drain: &orrery.NodeSimulationRequest{Node: node}}
+			return &orrery.SimulationRequest{Drain: &orrery.DrainSimulationRequest{Node: node}}
 		}),
 		simulateNode(a, "lose", "Show what would happen if a node were lost", func(node string) *orrery.SimulationRequest {
 			return &orrery.SimulationRequest{Lose: &orrery.NodeSimulationRequest{Node: node}}

@@ -144,6 +144,9 @@ func Text(e Event) string {
 	case "GROUP_SCALED":
 		return sentence("Group "+f("group")+" needs "+f("to")+" instances instead of "+f("from"), f("message"))
 	case "INSTANCE_MOVE_ENDED":
+		if f("to") == "" { // no node takes it
+			return sentence("The move of "+f("instanceId")+" from "+f("from")+" could not begin", f("message"))
+		}
 		return sentence("The move of "+f("instanceId")+" from "+f("from")+" to "+f("to")+" ended: "+f("step"), f("message"))
 	case "SCHEDULE_RUN_ENDED":
 		return sentence("Run "+f("run")+" of schedule "+f("schedule")+" ended: "+f("result"), f("message"))

@@ -134,6 +134,7 @@ func TestEveryEventHasASentence(t *testing.T) {
 		{webhook.Event{Type: "DEPLOYMENT_COMPLETED", Fields: map[string]any{"groupName": "lobby", "revision": int64(3), "outcome": "FAILED", "message": "too many crashes"}}, "Deployment 3 of group lobby ended: FAILED: too many crashes"},
 		{webhook.Event{Type: "NODE_DRAIN_COMPLETED", Fields: map[string]any{"nodeId": "node-1"}}, "The drain of node node-1 is complete."},
 		{webhook.Event{Type: "INSTANCE_CRASHED", Fields: map[string]any{"instanceId": "lobby-1", "nodeId": "node-1", "causeSummary": "out of memory", "message": "exit 137"}}, "lobby-1 crashed on node-1: out of memory"},
+		{webhook.Event{Type: "INSTANCE_MOVE_ENDED", Fields: map[string]any{"instanceId": "world-1", "from": "node-1", "to": "", "step": "FAILED", "message": "no node fits"}}, "The move of world-1 from node-1 could not begin: no node fits"},
 		{webhook.Event{Type: "TEMPLATE_UPDATED", Fields: map[string]any{"templateName": "base", "newHash": "ab", "oldHash": nil}}, "newHash: ab, templateName: base"},
 	} {
 		if got := webhook.Text(c.e); got != c.want {
