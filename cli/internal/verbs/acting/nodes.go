@@ -55,12 +55,14 @@ orrery uncordon --all --yes`,
 			name: "drain", doing: "is being drained", already: "is being drained like that already",
 			short: "Empty nodes",
 			long: `The node is cordoned. Instances that their group needs start on other nodes first, players are moved, and the rest
-stops. Static instances stay down until the drain is ended, because their data is on the node.
+stops. Static instances stay down until the drain is ended, because their data is on the node. With --move-static,
+they move to other nodes with their data. The dry run then says where to.
 
 The drain continues on the server when the command ends: orrery wait node NAME --for drained waits for it.`,
 			example: `orrery drain node-1 --dry-run
 orrery drain node-1 --grace 5m --wait --timeout 10m
 orrery drain -l zone=a --yes
+orrery drain node-1 --move-static --dry-run
 orrery drain node-1 --shutdown --kick-message 'The server moves'`,
 			one: drainOne,
 		},
@@ -101,7 +103,7 @@ func started(start, stay []string) string {
 
 func drainOne(ctx context.Context, r *nodeRun, name string) (nodeAnswer, error) {
 	o := r.options
-	body := &orrery.DrainNodeRequest{Shutdown: &o.shutdown, Timeout: o.graceSeconds(), KickMessage: o.message()}
+	body := &orrery.DrainNodeRequest{Shutdown: &o.shutdown, Timeout: o.graceSeconds(), KickMessage: o.message(), MoveStatic: o.moves()}
 	answer, err := r.client.DrainNode(ctx, name, body, nil)
 	if err != nil {
 		return nodeAnswer{}, err
@@ -117,6 +119,7 @@ type nodeOptions struct {
 	grace       time.Duration
 	kickMessage string
 	shutdown    bool
+	moveStatic  bool
 	wait        bool
 }
 
@@ -126,6 +129,13 @@ func (o *nodeOptions) graceSeconds() *int64 {
 	}
 	seconds := int64(o.grace.Seconds())
 	return &seconds
+}
+
+func (o *nodeOptions) moves() *bool {
+	if !o.moveStatic {
+		return nil
+	}
+	return &o.moveStatic
 }
 
 func (o *nodeOptions) message() *string {
@@ -151,6 +161,7 @@ func nodeCommand(a *app.App, v nodeVerb) *cobra.Command {
 	command.Duration(flags, &o.grace, "grace", "`time` that instances may keep their players; 0 is the default of the server")
 	flags.StringVar(&o.kickMessage, "kick-message", "", "`text` for the players that are still there then")
 	flags.BoolVar(&o.shutdown, "shutdown", false, "also shut the agent down when the node is empty")
+	flags.BoolVar(&o.moveStatic, "move-static", false, "move static instances to other nodes with their data")
 	flags.BoolVar(&o.wait, "wait", false, "wait until they are empty")
 	command.CompleteFlag(cmd, "grace", cobra.NoFileCompletions)
 	command.CompleteFlag(cmd, "kick-message", cobra.NoFileCompletions)
@@ -202,7 +213,8 @@ func (r *nodeRun) single(ctx context.Context, name string) error {
 func (r *nodeRun) request() *orrery.BulkNodesRequest {
 	request := r.options.selection.Nodes(r.verb.name)
 	if r.verb.name == "drain" {
-		request.Shutdown, request.Timeout, request.KickMessage = &r.options.shutdown, r.options.graceSeconds(), r.options.message()
+		o := r.options
+		request.Shutdown, request.Timeout, request.KickMessage, request.MoveStatic = &o.shutdown, o.graceSeconds(), o.message(), o.moves()
 	}
 	return request
 }
