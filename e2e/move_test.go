@@ -110,3 +110,59 @@ func TestAMoveSurvivesTheDeathOfEitherAgentAtEachStep(t *testing.T) {
 		t.Errorf("two copies met: %v\n%s", err, text)
 	}
 }
+
+func TestADrainMovesAStaticInstanceAlthoughTheEnforcerIsKilled(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t, cluster.Options{})
+	admin := cluster.Login(t, c)
+	lock := filepath.Join(t.TempDir(), "lock")
+	spec := arenaGroup(t, c, "world", map[string]any{"static": true, "minInstances": 1})
+	spec["command"] = spec["command"].(string) + " --lock " + lock
+	createGroup(t, admin, spec)
+	first := admin.AwaitRunning("world", 1)[0]
+	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(first.PID), "cwd", "mine.txt"), []byte("a diamond block"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster.AddNode(t, c, admin, cluster.NodeOptions{ID: "node-2"})
+
+	const ask = "/api/v1/nodes/node-1/drain?shutdown=false&moveStatic=true&timeout=600"
+	var dry struct {
+		Instances []struct {
+			ID   string
+			Move struct{ To string }
+		}
+	}
+	admin.Do("POST", ask+"&dryRun=true", nil).OK(200, &dry)
+	if len(dry.Instances) != 1 || dry.Instances[0].ID != first.ID || dry.Instances[0].Move.To != "node-2" {
+		t.Errorf("the dry run says %+v", dry)
+	}
+	admin.Do("POST", ask, nil).OK(200)
+	var n struct {
+		Drain struct {
+			Moves []struct{ ID, To, Step string }
+		}
+	}
+	await.That(t, "the move to begin", func() string {
+		admin.Do("GET", "/api/v1/nodes/node-1", nil).OK(200, &n)
+		return await.Unless(len(n.Drain.Moves) > 0, "%+v", n)
+	})
+	if enforcer := cluster.Enforcer(c); enforcer != nil {
+		enforcer.Kill()
+		if err := enforcer.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitDrain(t, admin, "node-1", "COMPLETED", "CORDONED")
+	moved := admin.AwaitState(first.UID, "RUNNING")
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(moved.PID), "cwd", "mine.txt"))
+	if moved.Node != "node-2" || proctest.Lives(first.PID) || err != nil || string(b) != "a diamond block" {
+		t.Errorf("it was %+v and is %+v with %q: %v", first, moved, b, err)
+	}
+	if admin.Do("GET", "/api/v1/nodes/node-1", nil).OK(200, &n); len(n.Drain.Moves) != 1 || n.Drain.Moves[0].Step != "DONE" || n.Drain.Moves[0].To != "node-2" {
+		t.Errorf("the drain reports %+v", n)
+	}
+	admin.Do("POST", "/api/v1/nodes/node-1/undrain", nil).OK(200)
+	if text, err := os.ReadFile(lock); err != nil || strings.Contains(string(text), "refused") || strings.Count(string(text), "acquired") != 2 {
+		t.Errorf("two copies met, or the log is wrong: %v\n%s", err, text)
+	}
+}

@@ -43,6 +43,14 @@ func startProcesses(t testing.TB, o Options) Local {
 	return p
 }
 
+// Enforcer returns the process of the enforcer. It is nil if all services run in one process.
+func Enforcer(c Local) *site.Process {
+	if p, ok := c.(*processes); ok {
+		return p.site.Process("enforcer-1")
+	}
+	return nil
+}
+
 // awaitReady waits until a login works and the node is online.
 func (p *processes) awaitReady() {
 	p.t.Helper()
