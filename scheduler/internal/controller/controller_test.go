@@ -464,7 +464,7 @@ func (w *world) deleteNode(i *fleet.Instance) {
 	node, _ := w.view.Snapshot().Nodes.Get(i.Placement.Node)
 	w.commit(store.Remove(keys.Node(node.ID), node.ModRev))
 	i = w.await(id, "waiting for its data", waiting(fleet.ReasonDataLost))
-	if !strings.Contains(i.Pending.Message, "start?discardData=true") {
+	if !strings.Contains(i.Pending.Message, "--discard-data") {
 		w.t.Errorf("it does not say what to do: %s", i.Pending.Message)
 	}
 }
