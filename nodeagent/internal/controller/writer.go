@@ -60,6 +60,9 @@ type slot struct {
 	// rev is the record's revision; valid if read is true.
 	rev  int64
 	read bool
+	// ended is the generation whose final status was written last. The record is read before any later
+	// status of that generation, which must not replace the final one.
+	ended int64
 }
 
 // writer writes statuses to the store. One goroutine runs it; the other methods are safe for
@@ -249,7 +252,7 @@ func (w *writer) take() (items []*item, next time.Time) {
 				next = sl.due
 			}
 		default:
-			items = append(items, &item{status: sl.want, rev: sl.rev, read: sl.read, last: sl.last})
+			items = append(items, &item{status: sl.want, rev: sl.rev, read: sl.read && sl.want.Generation != sl.ended, last: sl.last})
 		}
 	}
 	w.busy = len(items) > 0
@@ -267,6 +270,9 @@ func (w *writer) settle(items []*item) {
 			continue
 		}
 		sl.rev, sl.read = it.rev, it.read
+		if it.done && it.status.State.Terminal() {
+			sl.ended = it.status.Generation
+		}
 		if it.done && sl.want.Generation == it.status.Generation && sl.want.ChangedAt.Equal(it.status.ChangedAt) && sl.want.State == it.status.State {
 			if sl.dirty = false; sl.last {
 				delete(w.slots, it.status.Instance)
@@ -342,8 +348,7 @@ func (w *writer) commit(ctx context.Context, fence store.Fence, items []*item) e
 	switch half := len(items) / 2; {
 	case err == nil:
 		for _, it := range items {
-			// A record that says that a generation has ended is final: read it before any later status.
-			it.rev, it.done, it.read = rev, true, !it.status.State.Terminal()
+			it.rev, it.done = rev, true
 			w.written(it.status)
 		}
 		return nil

@@ -171,6 +171,28 @@ func TestRestartDoesNotReplaceWrittenEnd(t *testing.T) {
 	}
 }
 
+func TestRecordIsReadAgainOnlyBeforeALaterStatusOfAnEndedGeneration(t *testing.T) {
+	w := newWriter(Config{Log: slog.New(slog.DiscardHandler)}, func(fleet.InstanceID, machine.Event) {})
+	next := func(generation int64, state fleet.State) *item {
+		t.Helper()
+		w.report(fleet.Status{Instance: "a", Generation: generation, State: state, ChangedAt: time.Now()})
+		items, _ := w.take()
+		if len(items) != 1 {
+			t.Fatalf("%d statuses are due", len(items))
+		}
+		return items[0]
+	}
+	crash := next(1, fleet.Crashed)
+	crash.read, crash.done, crash.rev = true, true, 7
+	w.settle([]*item{crash})
+	if it := next(1, fleet.Online); it.read {
+		t.Error("a status of the ended generation is written without reading the record")
+	}
+	if it := next(2, fleet.Online); !it.read || it.rev != 7 {
+		t.Errorf("the record is read again before a status of the next generation: %+v", it)
+	}
+}
+
 func TestRefusedStatusDoesNotBlockOthers(t *testing.T) {
 	c := storetest.New(t)
 	session, err := store.OpenSession(t.Context(), c, keys.Session("nodeagent", "n1"), cluster.Session{}, time.Minute, false)
