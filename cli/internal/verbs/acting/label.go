@@ -33,35 +33,15 @@ orrery label node -l zone=a rack=7 --yes`,
 	return cmd
 }
 
-// labelChanges splits arguments into names and changes of labels. A change to nil removes the label.
-func labelChanges(args []string) (names []string, changes map[string]any, err error) {
-	changes = map[string]any{}
-	for _, arg := range args {
-		key, value, sets := strings.Cut(arg, "=")
-		var to any = value
-		if !sets {
-			removed, removes := strings.CutSuffix(arg, "-")
-			if !removes {
-				names = append(names, arg)
-				continue
-			}
-			key, to = removed, nil
-		}
-		if _, twice := changes[key]; key == "" || twice {
-			return nil, nil, command.UsageError("for example: orrery label node-1 zone=a rack-", "%q has no key, or its key is there twice", arg)
-		}
-		changes[key] = to
-	}
-	if len(changes) == 0 {
-		return nil, nil, command.UsageError("for example: orrery label node-1 zone=a rack-", "label needs KEY=VALUE or KEY-")
-	}
-	return names, changes, nil
-}
+const labelExample = "for example: orrery label node-1 zone=a rack-"
 
 func runLabel(ctx context.Context, a *app.App, s *command.Selection, args []string) error {
-	args, changes, err := labelChanges(args)
+	changes, args, err := command.Assignments(args, labelExample)
 	if err != nil {
 		return err
+	}
+	if len(changes) == 0 {
+		return command.UsageError(labelExample, "label needs KEY=VALUE or KEY-")
 	}
 	kind, names, err := command.Targets(args, "node")
 	if err != nil {
@@ -84,7 +64,7 @@ func runLabel(ctx context.Context, a *app.App, s *command.Selection, args []stri
 	return err
 }
 
-func labelOne(ctx context.Context, client *orrery.Client, dryRun bool, name string, changes map[string]any) (any, []string, error) {
+func labelOne(ctx context.Context, client *orrery.Client, dryRun bool, name string, changes map[string]*string) (any, []string, error) {
 	patch := orrery.Patch{"labels": changes}
 	if !dryRun {
 		node, err := client.UpdateNode(ctx, name, patch, nil)

@@ -86,21 +86,18 @@ func completeKeys(a *app.App) cobra.CompletionFunc {
 // assignments returns the patch that arguments such as KEY=VALUE and KEY- describe. now has the values in effect, whose
 // types say how a text is read.
 func assignments(now map[string]any, args []string) (map[string]any, error) {
+	changes, others, err := command.Assignments(args, "")
+	switch {
+	case err != nil:
+		return nil, err
+	case len(others) > 0:
+		return nil, command.UsageError("orrery config show lists the keys", "%q is not KEY=VALUE or KEY-", others[0])
+	}
 	patch := map[string]any{}
-	for _, arg := range args {
-		key, text, sets := strings.Cut(arg, "=")
-		var value any
-		if sets {
-			value = parse(now[key], text)
-		} else if removed, ok := strings.CutSuffix(arg, "-"); ok {
-			key = removed
-		} else {
-			return nil, command.UsageError("orrery config show lists the keys", "%q is not KEY=VALUE or KEY-", arg)
+	for key, text := range changes {
+		if patch[key] = nil; text != nil {
+			patch[key] = parse(now[key], *text)
 		}
-		if _, twice := patch[key]; twice || key == "" {
-			return nil, command.UsageError("", "%q has no key, or its key is there twice", arg)
-		}
-		patch[key] = value
 	}
 	return patch, nil
 }
@@ -121,18 +118,18 @@ func entries(now map[string]any, key string, change []string, adds bool) (map[st
 	have, isList := now[key].([]any)
 	if _, known := now[key]; !known {
 		err := fmt.Errorf("there is no setting %q", key)
-		return nil, exit.With(exit.Failed, err, app.DidYouMean(key, slices.Sorted(maps.Keys(now)), "orrery config show lists the keys"))
+		return nil, exit.With(exit.NotFound, err, app.DidYouMean(key, slices.Sorted(maps.Keys(now)), "orrery config show lists the keys"))
 	} else if !isList {
 		return nil, exit.With(exit.Failed, fmt.Errorf("%s is not a list", key), "orrery config set "+key+"=VALUE sets it")
 	}
 	list := []string{}
 	for _, entry := range have {
-		if text, ok := entry.(string); ok && !slices.Contains(change, text) {
+		if text, ok := entry.(string); ok && (adds || !slices.Contains(change, text)) {
 			list = append(list, text)
 		}
 	}
 	if adds {
-		list = append(list, change...)
+		list = append(list, slices.DeleteFunc(slices.Clone(change), func(entry string) bool { return slices.Contains(list, entry) })...)
 	} else if len(list) == len(have) {
 		return nil, exit.With(exit.NotFound, fmt.Errorf("%s has no entry %s", key, strings.Join(change, ", ")), "orrery config show lists the entries")
 	}

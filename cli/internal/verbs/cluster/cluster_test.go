@@ -24,6 +24,7 @@ func TestCommandsPrintWhatTheyDid(t *testing.T) {
 		{Args: `config set security.lockout.maxFailures`},
 		{Args: `config set a=1 a=2`},
 		{Args: `config add http.cors.allowedOrigins https://b.example`},
+		{Args: `config add http.cors.allowedOrigins https://panel.example.org`},
 		{Args: `config add network.allowedEgress 10.0.0.0/8 -o json`},
 		{Args: `config add http.cors.allowedOrigin https://b.example`},
 		{Args: `config add security.lockout.maxFailures 3`},
