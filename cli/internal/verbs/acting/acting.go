@@ -52,9 +52,6 @@ func changedIf(changed bool) string {
 	return resultUnchanged
 }
 
-// failure is an act that failed.
-func failure(name string, err error) act { return act{name, resultFailed, err.Error()} }
-
 // report prints what was done to one object: its message and more lines for people, and otherwise the server's answer.
 func report(a *app.App, answer any, done act, more ...string) error {
 	if a.Flags.Output == "csv" {
@@ -68,6 +65,33 @@ func report(a *app.App, answer any, done act, more ...string) error {
 		}
 		return nil
 	})
+}
+
+// tally collects what was done to several objects. People get a line for each object when it is done.
+type tally struct {
+	app    *app.App
+	people bool
+	acts   []act
+	failed command.Failures
+}
+
+func newTally(a *app.App) (*tally, error) {
+	people, err := forPeople(a)
+	return &tally{app: a, people: people}, err
+}
+
+// add adds what was done to an object, or its failure if err is not nil.
+func (t *tally) add(done act, err error, more ...string) error {
+	t.failed.Add(t.app, done.Name, err)
+	if err != nil {
+		t.acts = append(t.acts, act{done.Name, resultFailed, err.Error()})
+		return nil
+	}
+	t.acts = append(t.acts, done)
+	if !t.people {
+		return nil
+	}
+	return report(t.app, nil, done, more...)
 }
 
 // reportAll prints what was done to several objects for programs; answers are what the server says about them. -o name
@@ -100,34 +124,29 @@ func onEach(ctx context.Context, a *app.App, dryRun bool, names []string,
 		}
 		return names, report(a, answer, act{names[0], result, lines[0]}, lines[1:]...)
 	}
-	people, err := forPeople(a)
+	all, err := newTally(a)
 	if err != nil {
 		return nil, err
 	}
-	var failed command.Failures
 	var answers []any
-	var acts []act
 	for _, name := range names {
 		answer, lines, err := one(ctx, name)
 		if ctx.Err() != nil {
 			return nil, exit.Hint(ctx.Err(), fmt.Sprintf("done: %d of %d; unknown: %s; not done: the names after it", len(done), len(names), name))
 		}
-		failed.Add(a, name, err)
 		if err != nil {
-			acts = append(acts, failure(name, err))
-			continue
+			lines = []string{""}
+		} else {
+			answers, done = append(answers, answer), append(done, name)
 		}
-		answers, acts, done = append(answers, answer), append(acts, act{name, result, lines[0]}), append(done, name)
-		if people {
-			if err := report(a, nil, acts[len(acts)-1], lines[1:]...); err != nil {
-				return nil, err
-			}
+		if err := all.add(act{name, result, lines[0]}, err, lines[1:]...); err != nil {
+			return nil, err
 		}
 	}
-	if err := reportAll(a, acts, answers); err != nil {
+	if err := reportAll(a, all.acts, answers); err != nil {
 		return nil, err
 	}
-	return done, failed.Err()
+	return done, all.failed.Err()
 }
 
 // table prints a list, as a table for people too. -o name prints the first column.

@@ -37,29 +37,17 @@ var (
 
 // reportBulk prints what a request did to several instances: a sentence for each, or the results for programs.
 func reportBulk(a *app.App, answer *orrery.BulkInstancesResponse, doing string) (*command.Failures, error) {
-	people, err := forPeople(a)
+	all, err := newTally(a)
 	if err != nil {
 		return nil, err
 	}
-	failed := &command.Failures{}
-	var acts []act
 	for _, result := range answer.Data {
 		err := command.BulkError(result.OK, result.Error, result.Message)
-		failed.Add(a, result.ID, err)
-		if err != nil {
-			acts = append(acts, failure(result.ID, err))
-			continue
-		}
-		done := act{result.ID, changedIf(result.Changed), bulkSentence(result, doing)}
-		acts = append(acts, done)
-		if !people {
-			continue
-		}
-		if err := report(a, nil, done); err != nil {
+		if err := all.add(act{result.ID, changedIf(result.Changed), bulkSentence(result, doing)}, err); err != nil {
 			return nil, err
 		}
 	}
-	return failed, reportAll(a, acts, answer.Data)
+	return &all.failed, reportAll(a, all.acts, answer.Data)
 }
 
 func bulkSentence(result orrery.BulkInstanceResult, doing string) string {

@@ -306,13 +306,11 @@ func (r *instanceRun) selected(ctx context.Context) ([]orrery.BulkInstanceResult
 
 // onEach acts on one instance after the other.
 func (r *instanceRun) onEach(ctx context.Context, results []orrery.BulkInstanceResult) error {
-	people, err := forPeople(r.app)
+	all, err := newTally(r.app)
 	if err != nil {
 		return err
 	}
-	var failed command.Failures
 	var answers []orrery.Instance
-	var acts []act
 	var targets []progress.Target
 	for _, result := range results {
 		name := result.UID
@@ -320,33 +318,26 @@ func (r *instanceRun) onEach(ctx context.Context, results []orrery.BulkInstanceR
 			name = result.ID
 		}
 		answer, err := r.verb.one(ctx, r, name)
-		failed.Add(r.app, result.ID, err)
-		if err != nil {
-			acts = append(acts, failure(result.ID, err))
+		done := act{Name: result.ID}
+		if err == nil {
+			answers = append(answers, answer.Instance)
+			targets = append(targets, r.target(answer.Instance, wanted(answer)))
+			done = act{answer.Instance.ID, changedIf(answer.Changed), sentence(r.verb, answer)}
+		}
+		if err := all.add(done, err); err != nil {
+			return err
 		}
 		if ctx.Err() != nil {
 			return exit.Hint(ctx.Err(), fmt.Sprintf("%d of %d instances were done, the others were not begun", len(answers), len(results)))
 		}
-		if err != nil {
-			continue
-		}
-		answers = append(answers, answer.Instance)
-		targets = append(targets, r.target(answer.Instance, wanted(answer)))
-		done := act{answer.Instance.ID, changedIf(answer.Changed), sentence(r.verb, answer)}
-		acts = append(acts, done)
-		if people {
-			if err := report(r.app, nil, done); err != nil {
-				return err
-			}
-		}
 	}
-	if err := reportAll(r.app, acts, answers); err != nil {
+	if err := reportAll(r.app, all.acts, answers); err != nil {
 		return err
 	}
 	if err := r.follow(ctx, targets); err != nil {
 		return err
 	}
-	return failed.Err()
+	return all.failed.Err()
 }
 
 // target is what --wait follows: an instance until it runs in the wanted generation, or has ended.

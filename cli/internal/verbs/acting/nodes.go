@@ -252,36 +252,28 @@ func (r *nodeRun) bulk(ctx context.Context) error {
 
 // report prints what was done to several nodes, and waits for them with --wait.
 func (r *nodeRun) report(ctx context.Context, answer *orrery.BulkNodesResponse) error {
-	people, err := forPeople(r.app)
+	all, err := newTally(r.app)
 	if err != nil {
 		return err
 	}
-	var failed command.Failures
-	var acts []act
 	var done []string
 	for _, result := range answer.Data {
 		err := command.BulkError(result.OK, result.Error, result.Message)
-		failed.Add(r.app, result.ID, err)
-		if err != nil {
-			acts = append(acts, failure(result.ID, err))
-			continue
+		if err == nil {
+			done = append(done, result.ID)
 		}
-		done = append(done, result.ID)
-		acts = append(acts, act{result.ID, changedIf(result.Changed), r.sentence(result.ID, result.Changed, started(result.Start, result.Stay))})
-		if !people {
-			continue
-		}
-		if err := report(r.app, nil, acts[len(acts)-1]); err != nil {
+		text := r.sentence(result.ID, result.Changed, started(result.Start, result.Stay))
+		if err := all.add(act{result.ID, changedIf(result.Changed), text}, err); err != nil {
 			return err
 		}
 	}
-	if err := reportAll(r.app, acts, answer.Data); err != nil {
+	if err := reportAll(r.app, all.acts, answer.Data); err != nil {
 		return err
 	}
 	if err := r.follow(ctx, done); err != nil {
 		return err
 	}
-	return failed.Err()
+	return all.failed.Err()
 }
 
 // sentence says what an act did to a node.
