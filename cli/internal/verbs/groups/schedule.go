@@ -50,42 +50,47 @@ orrery notice disable discord`,
 	return cmd
 }
 
+// runOptions are the flags of schedule run.
+type runOptions struct {
+	body         orrery.RunScheduleRequest
+	wait, dryRun bool
+}
+
 func scheduleRun(a *app.App) *cobra.Command {
-	var body orrery.RunScheduleRequest
-	var wait, dryRun bool
+	var o runOptions
 	cmd := command.New(a, command.Spec{
 		Use: "run NAME", Short: "Run a schedule now, also one that is turned off",
 		Example: `orrery schedule run nightly --wait
 orrery schedule run nightly --warn --dry-run`,
 		Args: command.Between(1, 1, "the name of a schedule"), Complete: command.CompleteNames(a, "schedule"),
 		Run: func(ctx context.Context, args []string) error {
-			return runSchedule(ctx, a, &body, wait, dryRun, args[0])
+			return runSchedule(ctx, a, o, args[0])
 		},
 	})
-	command.OptionalBool(cmd.Flags(), &body.Warn, "warn", "send the warnings first, so that the action waits for them")
-	cmd.Flags().BoolVar(&wait, "wait", false, "return when the run has ended, and fail unless it is COMPLETED")
-	command.DryRunFlag(a, cmd, &dryRun)
+	command.OptionalBool(cmd.Flags(), &o.body.Warn, "warn", "send the warnings first, so that the action waits for them")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "return when the run has ended, and fail unless it is COMPLETED")
+	command.DryRunFlag(a, cmd, &o.dryRun)
 	cmd.MarkFlagsMutuallyExclusive("wait", "dry-run")
 	return cmd
 }
 
-func runSchedule(ctx context.Context, a *app.App, body *orrery.RunScheduleRequest, wait, dryRun bool, name string) error {
+func runSchedule(ctx context.Context, a *app.App, o runOptions, name string) error {
 	client, err := a.Client()
 	if err != nil {
 		return err
 	}
-	if dryRun {
-		d, err := client.RunScheduleDryRun(ctx, name, body)
+	if o.dryRun {
+		d, err := client.RunScheduleDryRun(ctx, name, &o.body)
 		if err != nil {
 			return command.NotFound(ctx, client, err, "schedule", name)
 		}
 		return a.Show(d, name, func(output.Printer) error { return a.Lines(steps(d.Run)) })
 	}
-	run, err := client.RunSchedule(ctx, name, body)
+	run, err := client.RunSchedule(ctx, name, &o.body)
 	if err != nil {
 		return command.NotFound(ctx, client, err, "schedule", name)
 	}
-	if wait {
+	if o.wait {
 		if run, err = awaitRun(ctx, a, client, name, run.Number); err != nil {
 			return err
 		}
