@@ -489,3 +489,13 @@ func TestAChangeOfUnknownOutcomeIsReportedAsDoneWhenItIsSentAgain(t *testing.T) 
 	s.do("PUT", path, body, "If-Match", tag, keyed, "k").want(409).is("error.code", "ALREADY_DONE").naming("group.update of group arena")
 	s.do("GET", path, nil).want(200).is("maxInstances", 7)
 }
+
+func TestTokensOfAChangedUserAreNotStored(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.do("PATCH", "/api/v1/users/admin", `{"email":"admin@example.org"}`, keyed, "email").want(200)
+	s.do("PATCH", "/api/v1/users/admin", `{"email":"admin@example.org"}`, keyed, "email").want(200)
+	const body = `{"password":"battery staple"}`
+	token, _ := s.do("PATCH", "/api/v1/users/admin", body, keyed, "password").want(200).field("token").(string)
+	s.as(token).do("PATCH", "/api/v1/users/admin", body, keyed, "password").want(409).is("error.code", "SHOWN_ONCE").naming("user.update of user admin")
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/accountops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/account"
@@ -155,16 +156,20 @@ func (a *API) patchUser(c *gin.Context) {
 	if !ok {
 		return
 	}
-	u, err := a.cfg.Operations.UpdateUser(c.Request.Context(), server.Actor(c), name, w)
-	if err == nil && !w.DryRun {
-		server.ETag(c, u.ModRev)
+	own := name == who.User && who.TokenID == ""
+	if own && (b.Password != nil || b.Username != nil) {
+		txn.ShownOnce(c.Request.Context()) // the answer may have the tokens of a new login
 	}
+	u, err := a.cfg.Operations.UpdateUser(c.Request.Context(), server.Actor(c), name, w)
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
+	if !w.DryRun {
+		server.ETag(c, u.ModRev)
+	}
 	out := changedUser{user: userOf(a.cfg.Operations.Snapshot(), &u)}
-	if own := name == who.User && who.TokenID == ""; own && !w.DryRun && u.Epoch != who.Credential().Epoch {
+	if own && !w.DryRun && u.Epoch != who.Credential().Epoch {
 		out.session = new(session)
 		if err := a.tokensInto(c, out.session, &u, a.nextLogin(c, &u)); err != nil {
 			server.Fail(c, err)
