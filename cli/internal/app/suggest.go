@@ -7,6 +7,9 @@ const maxDistance = 2
 
 // DidYouMean returns a hint with the most similar of names, or otherwise.
 func DidYouMean(name string, names []string, otherwise string) string {
+	if name == "" {
+		return otherwise
+	}
 	best, bestDistance := "", maxDistance+1
 	for _, candidate := range names {
 		if d := distance(name, candidate); d < bestDistance {

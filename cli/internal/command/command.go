@@ -38,6 +38,8 @@ type Spec struct {
 	FollowFlags []string
 	// OnlyText says that the command prints a text that has no other format, so it takes no -o.
 	OnlyText bool
+	// EmptyArgs says that an argument may be empty.
+	EmptyArgs bool
 	// Run runs the command; nil if it only has subcommands.
 	Run func(ctx context.Context, args []string) error
 }
@@ -69,7 +71,7 @@ func New(a *app.App, spec Spec) *cobra.Command {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	if spec.Run != nil {
-		cmd.Args = withFlags(a, spec.OnlyText, cmd.Args)
+		cmd.Args = withFlags(a, spec.OnlyText, spec.EmptyArgs, cmd.Args)
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := a.Context(cmd.Context())
 			defer cancel()
@@ -84,7 +86,7 @@ func New(a *app.App, spec Spec) *cobra.Command {
 
 // withFlags checks -o, required flags and flags that exclude each other before the arguments, so before the command does
 // something. Otherwise cobra does so later, with an error that is not one of usage.
-func withFlags(a *app.App, onlyText bool, args cobra.PositionalArgs) cobra.PositionalArgs {
+func withFlags(a *app.App, onlyText, emptyArgs bool, args cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, values []string) error {
 		if _, err := a.Printer(); err != nil {
 			return err
@@ -97,7 +99,13 @@ func withFlags(a *app.App, onlyText bool, args cobra.PositionalArgs) cobra.Posit
 				return exit.With(exit.Usage, err, "see "+cmd.CommandPath()+" --help")
 			}
 		}
-		return args(cmd, values)
+		if err := args(cmd, values); err != nil {
+			return err
+		}
+		if slices.Contains(values, "") && !emptyArgs {
+			return UsageError("a variable of the shell may have no value", "an argument is empty")
+		}
+		return nil
 	}
 }
 
@@ -108,7 +116,7 @@ func noSubcommand(cmd *cobra.Command, args []string) error {
 	hint := "see " + cmd.CommandPath() + " --help"
 	if verbFirst := kindFirst(cmd, args); verbFirst != "" {
 		hint = "the verb comes first: " + verbFirst
-	} else if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+	} else if similar := cmd.SuggestionsFor(args[0]); args[0] != "" && len(similar) > 0 {
 		hint = "did you mean " + cmd.CommandPath() + " " + similar[0] + "?"
 	}
 	return exit.With(exit.Usage, fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0]), hint)

@@ -10,6 +10,24 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/exit"
 )
 
+func TestEmptyArgumentsAreUsageErrors(t *testing.T) {
+	for _, c := range []struct {
+		allowed bool
+		want    int
+	}{{false, exit.Usage}, {true, exit.OK}} {
+		cmd := command.New(&app.App{}, command.Spec{
+			Use: "try NAME...", Short: "Try", Args: command.Between(1, -1, "a name"), EmptyArgs: c.allowed,
+			Run: func(context.Context, []string) error { return nil },
+		})
+		cmd.SetArgs([]string{"lobby", ""})
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		if err := cmd.Execute(); exit.CodeOf(err) != c.want {
+			t.Errorf("EmptyArgs %t: %v has code %d, want %d", c.allowed, err, exit.CodeOf(err), c.want)
+		}
+	}
+}
+
 func TestWrongFlagsAreUsageErrors(t *testing.T) {
 	for name, args := range map[string][]string{
 		"a required flag is missing": {"--one"},

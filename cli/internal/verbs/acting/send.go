@@ -29,7 +29,7 @@ select instances, all arguments are the command.`,
 		Example: `orrery send lobby-1 say hello
 orrery send --via rcon lobby-1 list
 orrery send --group lobby --yes say the server restarts in a minute`,
-		Args: cobra.ArbitraryArgs,
+		Args: cobra.ArbitraryArgs, EmptyArgs: true,
 		Complete: func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 || o.selection.ByFlags() {
 				return nil, cobra.ShellCompDirectiveNoFileComp
