@@ -331,6 +331,8 @@ func TestVersionInFormatsForPrograms(t *testing.T) {
 	m.expect(m.run("version", "--client", "-o", "name"), exit.OK, app.Version()+"\n")
 	m.expect(m.run("version", "--server", g.URL, "-o", "name"), exit.OK, app.Version()+"\n")
 	m.expect(m.run("version", "--server", g.URL, "-o", "jsonpath=server"), exit.OK, "1.2.3\n")
+	m.expect(m.run("down", "--data", ""), exit.Usage, "--data names no directory")
+	m.expect(m.run("up", "--data", ""), exit.Usage, "--data names no directory")
 	if r := m.run("down", "--data", t.TempDir(), "-o", "name"); r.Code != exit.OK || r.Out != "" {
 		t.Errorf("down -o name prints %s", r)
 	}
@@ -351,6 +353,8 @@ func TestContextChangesThatMakeNoSense(t *testing.T) {
 	m.expect(m.run("context", "set", "two"), exit.Usage, "nothing to change")
 	m.expect(m.run("context", "set", "two", "--server-url", "ftp://b.example"), exit.Usage, "ftp://b.example")
 	m.expect(m.run("context", "set", "two", "--rename", "two"), exit.OK, "changed")
+	m.expect(m.run("context", "set", "two", "--rename", "a\x1b[31m"), exit.Usage, `the name "a\x1b[31m": it has control characters`)
+	m.expect(m.run("login", "--name", "a\x1b[31m", "https://b.example"), exit.Usage, "control characters")
 	m.expect(m.run("context", "delete", "two"), exit.OK, "no context is the current one")
 	if file, err := m.settings.Read(); err != nil || len(file.Contexts) != 1 || file.Contexts[0].Login.Token != "of-one" {
 		t.Errorf("the settings are %+v, %v", file, err)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
@@ -161,8 +163,19 @@ orrery context set production --server-url https://a.example --server-url https:
 	return cmd
 }
 
+// checkName refuses a name of a context that could steer the terminal.
+func checkName(name string) error {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return command.UsageError("", "a context cannot have the name %q: it has control characters", name)
+	}
+	return nil
+}
+
 // renameContext gives a context another name. The login in the keyring moves with it.
 func renameContext(a *app.App, file *settings.File, c *settings.Context, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
 	if file.Find(name) != nil {
 		return exit.With(exit.Conflict, fmt.Errorf("there is a context %q already", name), "choose another name, or orrery context delete "+name)
 	}

@@ -56,6 +56,9 @@ func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string)
 	if _, err := a.Settings.Read(); err != nil {
 		return err // before it asks for a password
 	}
+	if err := checkName(o.name); err != nil {
+		return err
+	}
 	where, err := destinationOf(a, o, servers)
 	if err != nil {
 		return err

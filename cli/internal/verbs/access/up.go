@@ -41,8 +41,16 @@ orrery up --data /srv/orrery -- -listen 0.0.0.0:8080`,
 	return cmd
 }
 
+// dataDirectory returns the absolute path of --data. An empty one would be the current directory.
+func dataDirectory(data string) (string, error) {
+	if data == "" {
+		return "", command.UsageError("a variable of the shell may have no value", "--data names no directory")
+	}
+	return filepath.Abs(data)
+}
+
 func runUp(ctx context.Context, a *app.App, data string, demo bool, flags []string) error {
-	dir, err := filepath.Abs(data)
+	dir, err := dataDirectory(data)
 	if err != nil {
 		return err
 	}
@@ -165,7 +173,7 @@ and the next start finds them. Nothing is deleted.`,
 }
 
 func runDown(ctx context.Context, a *app.App, data string) error {
-	dir, err := filepath.Abs(data)
+	dir, err := dataDirectory(data)
 	if err != nil {
 		return err
 	}
