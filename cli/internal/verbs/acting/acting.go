@@ -108,16 +108,16 @@ func reportAll[T any](a *app.App, acts []act, answers []T) error {
 	return table(a, nil, answers)
 }
 
-// onEach calls one for each name and prints its answer, or its lines for people. With several names it prints a failure
-// and continues with the next. It returns the names for which one succeeded; none after Ctrl-C or --timeout.
-func onEach(ctx context.Context, a *app.App, dryRun bool, names []string,
+// onEach calls one for each name and prints its answer, or its lines for people. With several names, or if flags select
+// them, it prints a failure and continues with the next, and programs get a list. It returns the names for which one succeeded; none after Ctrl-C or --timeout.
+func onEach(ctx context.Context, a *app.App, s *command.Selection, names []string,
 	one func(ctx context.Context, name string) (answer any, lines []string, err error),
 ) (done []string, err error) {
 	result := resultChanged
-	if dryRun {
+	if s.DryRun {
 		result = resultPlanned
 	}
-	if len(names) == 1 {
+	if len(names) == 1 && !s.ByFlags() {
 		answer, lines, err := one(ctx, names[0])
 		if err != nil {
 			return nil, err

@@ -260,7 +260,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-func TestADryRunOfOneNameIsOneObject(t *testing.T) {
+func TestOneNameIsOneObjectAndFlagsSelectAList(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "application/json")
@@ -273,13 +273,15 @@ func TestADryRunOfOneNameIsOneObject(t *testing.T) {
 	defer server.Close()
 	r := &replay{Server: server}
 	for args, want := range map[string]string{
-		"stop a --dry-run -o json":     "{\n  \"id\": \"a\"",
-		"freeze a --dry-run -o json":   "{\n  \"id\": \"a\"",
-		"cordon a --dry-run -o json":   "{\n  \"id\": \"a\"",
-		"stop a b --dry-run -o json":   "[\n  {",
-		"stop --all --dry-run -o json": "[\n  {",
-		"stop nope --dry-run":          "error 4: there is none",
-		"drain nope --dry-run":         "error 4: there is none",
+		"stop a --dry-run -o json":      "{\n  \"id\": \"a\"",
+		"freeze a --dry-run -o json":    "{\n  \"id\": \"a\"",
+		"cordon a --dry-run -o json":    "{\n  \"id\": \"a\"",
+		"stop a b --dry-run -o json":    "[\n  {",
+		"stop --all --dry-run -o json":  "[\n  {",
+		"label a k=1 -o json":           "{\n  \"",
+		"label --all --yes k=1 -o json": "[\n  {",
+		"stop nope --dry-run":           "error 4: there is none",
+		"drain nope --dry-run":          "error 4: there is none",
 	} {
 		got := r.run(t, "", strings.Fields(args)...)
 		if _, after, _ := strings.Cut(got, "\n"); !strings.HasPrefix(after, want) {

@@ -102,7 +102,7 @@ type deletion struct {
 
 // all deletes objects one after the other, or shows what that would do.
 func (d *deletion) all(ctx context.Context, names []string) error {
-	done, err := onEach(ctx, d.app, d.options.selection.DryRun, names, d.one)
+	done, err := onEach(ctx, d.app, &d.options.selection, names, d.one)
 	if followErr := d.follow(ctx, done); followErr != nil {
 		return followErr
 	}

@@ -57,7 +57,7 @@ func runLabel(ctx context.Context, a *app.App, s *command.Selection, args []stri
 	if names, err = selectedNodes(ctx, a, client, s, "label"); err != nil || len(names) == 0 {
 		return err
 	}
-	_, err = onEach(ctx, a, s.DryRun, names, func(ctx context.Context, name string) (any, []string, error) {
+	_, err = onEach(ctx, a, s, names, func(ctx context.Context, name string) (any, []string, error) {
 		answer, lines, err := labelOne(ctx, client, s.DryRun, name, changes)
 		return answer, lines, command.NotFound(ctx, client, err, "node", name)
 	})

@@ -34,7 +34,8 @@ func shutdownNode(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "node NAME...", Short: "Shut down the agents of nodes and their instances",
 		Long: `Each instance stops as its group says, then the agent ends. Instances of groups that may run on other nodes start there.
-To start those first and move players, use orrery drain --shutdown. The agent itself is started on its machine.`,
+To start those first and move players, use orrery drain --shutdown. The agent itself is started on its machine.
+A standalone ends as a whole.`,
 		Example: `orrery shutdown node node-1 --dry-run
 orrery shutdown node node-1 --yes --reason 'new disks' --wait`,
 		Args: cobra.ArbitraryArgs, Complete: command.CompleteNames(a, "node"),
@@ -68,7 +69,7 @@ func runShutdownNode(ctx context.Context, a *app.App, o *shutdownOptions, args [
 			return err
 		}
 	}
-	done, err := onEach(ctx, a, s.DryRun, names, func(ctx context.Context, name string) (any, []string, error) {
+	done, err := onEach(ctx, a, s, names, func(ctx context.Context, name string) (any, []string, error) {
 		answer, text, err := o.one(ctx, client, name)
 		return answer, []string{text}, command.NotFound(ctx, client, err, "node", name)
 	})
