@@ -157,7 +157,7 @@ func (o *changeOptions) change(ctx context.Context, a *app.App, patchOf func(now
 	if o.dryRun {
 		planned, err := client.UpdateClusterConfigDryRun(ctx, request)
 		if err != nil {
-			return err
+			return nameSetting(err)
 		}
 		return a.ShowDiff(planned, "config", planned.Diff)
 	}
@@ -166,7 +166,7 @@ func (o *changeOptions) change(ctx context.Context, a *app.App, patchOf func(now
 	case errors.Is(err, orrery.ErrConflict):
 		return exit.Hint(err, "somebody else changed the settings meanwhile: run the command again")
 	case err != nil:
-		return err
+		return nameSetting(err)
 	case answer.Version == config.ActiveVersion:
 		return a.Say(answer, strconv.FormatInt(answer.Version, 10), "nothing changes: version %d is active", answer.Version)
 	}
@@ -182,9 +182,9 @@ func rollback(a *app.App) *cobra.Command {
 orrery config rollback 0`,
 		Args: command.Between(1, 1, "a version"),
 		Run: func(ctx context.Context, args []string) error {
-			version, err := strconv.ParseInt(args[0], 10, 64)
-			if err != nil || version < 0 {
-				return command.UsageError("orrery config history lists the versions", "%q is not a version", args[0])
+			version, err := parseVersion(args[0])
+			if err != nil {
+				return err
 			}
 			return o.rollback(ctx, a, version)
 		},
@@ -214,4 +214,15 @@ func (o *changeOptions) rollback(ctx context.Context, a *app.App, version int64)
 		return err
 	}
 	return a.Say(answer, strconv.FormatInt(answer.ActiveVersion, 10), "version %d of the settings is active", answer.ActiveVersion)
+}
+
+// nameSetting names the setting in a refusal as users write it: without the name of the field of the API that holds it.
+func nameSetting(err error) error {
+	var refusal *orrery.Error
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	named := *refusal
+	named.Message = strings.TrimPrefix(refusal.Message, "patch.")
+	return &named
 }

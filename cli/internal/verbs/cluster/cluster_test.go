@@ -16,6 +16,8 @@ func TestCommandsPrintWhatTheyDid(t *testing.T) {
 		{Args: `config show -o name`},
 		{Args: `config show 1`},
 		{Args: `config show 9`},
+		{Args: `config show nothing`},
+		{Args: `config show -o csv`},
 		{Args: `config history`},
 		{Args: `config history -o name`},
 		{Args: `config set security.lockout.maxFailures=10 security.jwtExpirationMinutes- --reason test`},

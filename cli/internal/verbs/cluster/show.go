@@ -39,7 +39,7 @@ func showActive(ctx context.Context, a *app.App) error {
 	if err != nil {
 		return err
 	}
-	return a.Show(config, strconv.FormatInt(config.ActiveVersion, 10), func(printer output.Printer) error {
+	return list(a, config, config.ActiveVersion, func(printer output.Printer) error {
 		if config.ActiveVersion > 0 {
 			a.Notef("version %d is active", config.ActiveVersion)
 		}
@@ -47,18 +47,40 @@ func showActive(ctx context.Context, a *app.App) error {
 	})
 }
 
-func showVersion(ctx context.Context, a *app.App, version string) error {
+func showVersion(ctx context.Context, a *app.App, text string) error {
+	version, err := parseVersion(text)
+	if err != nil {
+		return err
+	}
 	client, err := a.Client()
 	if err != nil {
 		return err
 	}
-	v, err := client.GetClusterConfigVersion(ctx, version)
+	v, err := client.GetClusterConfigVersion(ctx, strconv.FormatInt(version, 10))
 	if err != nil {
 		return err
 	}
-	return a.Show(v, version, func(printer output.Printer) error {
+	return list(a, v, version, func(printer output.Printer) error {
 		return table(printer, flat(v.Patch), flat(v.Patch), "")
 	})
+}
+
+// list prints settings as rows for people and as CSV, and as the answer of the server in other formats.
+func list(a *app.App, answer any, version int64, rows func(output.Printer) error) error {
+	printer, err := a.Printer()
+	if err == nil && printer.Format.Name == "csv" {
+		return rows(printer)
+	}
+	return a.Show(answer, strconv.FormatInt(version, 10), rows)
+}
+
+// parseVersion reads the number of a version of the settings.
+func parseVersion(text string) (int64, error) {
+	version, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || version < 0 {
+		return 0, command.UsageError("orrery config history lists the versions", "%q is not a version", text)
+	}
+	return version, nil
 }
 
 var columns = []output.Column{
