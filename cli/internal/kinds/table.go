@@ -347,6 +347,7 @@ var all = []*Kind{
 			{Header: "KIND", Path: "kind"},
 			{Header: "OF", Path: "resourceId"},
 			{Header: "BY", Path: "sharedByUser"},
+			{Header: "READABLE", Path: "revocable"},
 			{Header: "EXPIRES", Path: "expiresAt", Text: MomentCell},
 			{Header: "URL", Path: "url"},
 		},

@@ -18,7 +18,7 @@ func share(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "share", Short: "Keep a piece of a log on the server and print a link to it",
 		Long: `The server replaces what looks like a password, token or key. Read the page before you pass the link on. orrery get shares
-lists the links that exist.`,
+lists the links, also those that have ended.`,
 		Example: `orrery share console lobby-1
 orrery share crash 01M8GQ --expires 30d
 orrery share revoke 01M8GQ`,
