@@ -70,39 +70,40 @@ func checkEtcd(ctx context.Context, s *subject) (found findings) {
 }
 
 func checkEndpoint(found *findings, e gjson.Result) {
-	name := e.Get("endpoint").String()
+	name := "etcd at " + e.Get("endpoint").String()
+	defragment := "defragment one member at a time: etcdctl defrag --endpoints " + e.Get("endpoint").String()
+	if e.Get("endpoint").String() == inProcess {
+		name = "the etcd of the standalone"
+		defragment = "restart the standalone, which defragments its etcd; the servers run on: systemctl restart orrery-standalone"
+	}
 	if !e.Get("ok").Bool() {
-		found.add(fail, "on its machine: systemctl status etcd", "etcd at %s does not answer: %s", name, e.Get("error"))
+		found.add(fail, "on its machine: systemctl status etcd", "%s does not answer: %s", name, e.Get("error"))
 		return
 	}
 	for _, alarm := range e.Get("alarms").Array() {
-		found.add(fail, "compact, then etcdctl defrag, then etcdctl alarm disarm", "etcd at %s has an alarm: %s", name, alarm)
+		found.add(fail, "compact, then etcdctl defrag, then etcdctl alarm disarm", "%s has an alarm: %s", name, alarm)
 	}
 	if latency := e.Get("latencyMs").Float(); latency > slowEtcd {
-		found.add(warn, "give etcd a fast disk, and a machine near the gateways", "etcd at %s takes %.0f ms for an answer", name, latency)
+		found.add(warn, "give etcd a fast disk, and a machine near the gateways", "%s takes %.0f ms for an answer", name, latency)
 	}
-	checkSize(found, name, e)
+	checkSize(found, name, defragment, e)
 }
 
-func checkSize(found *findings, name string, e gjson.Result) {
+func checkSize(found *findings, name, defragment string, e gjson.Result) {
 	size, used, quota := e.Get("dbSizeBytes").Int(), e.Get("dbSizeInUseBytes").Int(), e.Get("quotaBytes").Int()
-	defragment := "defragment one member at a time: etcdctl defrag --endpoints " + name
-	if name == inProcess {
-		defragment = "restart the standalone, which defragments its etcd; the servers run on: systemctl restart orrery-standalone"
-	}
 	of := ""
 	if quota > 0 {
 		of = " of " + kinds.Size(quota)
 	}
 	switch share := float64(size) / float64(max(quota, 1)); {
 	case quota > 0 && share >= quotaFail:
-		found.add(fail, defragment, "etcd at %s uses %s%s: it will refuse all writes", name, kinds.Size(size), of)
+		found.add(fail, defragment, "%s uses %s%s: it will refuse all writes", name, kinds.Size(size), of)
 	case quota > 0 && share >= quotaWarn:
-		found.add(warn, defragment, "etcd at %s uses %s%s", name, kinds.Size(size), of)
+		found.add(warn, defragment, "%s uses %s%s", name, kinds.Size(size), of)
 	case size >= defragmentFrom && used < size/2:
-		found.add(warn, defragment, "the database of etcd at %s has %s and uses %s of them", name, kinds.Size(size), kinds.Size(used))
+		found.add(warn, defragment, "the database of %s has %s and uses %s of them", name, kinds.Size(size), kinds.Size(used))
 	default:
-		found.add(ok, "", "etcd at %s, version %s, uses %s%s", name, e.Get("version"), kinds.Size(size), of)
+		found.add(ok, "", "%s, version %s, uses %s%s", name, e.Get("version"), kinds.Size(size), of)
 	}
 }
 
