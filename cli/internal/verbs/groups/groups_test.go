@@ -34,6 +34,7 @@ func TestCommandsPrintWhatTheyDid(t *testing.T) {
 		{Args: `maintenance status -o json`},
 		{Args: `schedule run nightly`},
 		{Args: `schedule run nightly --dry-run`},
+		{Args: `schedule run hourly --dry-run`},
 		{Args: `schedule run nightly --wait`},
 		{Args: `schedule run nightly --wait -o jsonpath={.result}`},
 		{Args: `schedule run nightly --wait --dry-run`},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
@@ -162,9 +163,23 @@ func steps(run orrery.ScheduleRun) []string {
 		if s.Command != "" {
 			line += " " + s.Command
 		}
-		out = append(out, fmt.Sprintf("%s  (%d instances)", line, int64(len(s.Instances))+s.Omitted))
+		out = append(out, line+"  ("+actsOn(s)+")")
 	}
 	return out
+}
+
+// actsOn says what a step acts on: instances, or a whole group or node, which have no uid.
+func actsOn(s orrery.ScheduleStep) string {
+	var whole []string
+	for _, i := range s.Instances {
+		if i.UID == nil && i.Message != "" {
+			whole = append(whole, i.Name+": "+i.Message)
+		}
+	}
+	if len(whole) > 0 {
+		return strings.Join(whole, ", ")
+	}
+	return output.Counted(int64(len(s.Instances))+s.Omitted, "instance")
 }
 
 // runColumns are those of the runs of a schedule.
