@@ -26,6 +26,7 @@ func TestOutput(t *testing.T) {
 		"template variables scan lobby",
 		"template variables set lobby slots=30",
 		"template variables set lobby slots --min 1 --max 100",
+		"template variables set lobby slots=300 --dry-run",
 		"template variables set lobby map=hub --scope INSTANCE --regex [a-z]+",
 		"template variables set lobby map=hub --type ENUM --values hub,desert",
 		"template variables rm lobby motd",

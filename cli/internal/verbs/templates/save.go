@@ -64,8 +64,19 @@ func runSave(ctx context.Context, a *app.App, client *orrery.Client, o saveOptio
 		a.Notef("left out: %s", skipped)
 	}
 	if o.dryRun {
-		return printChanges(a, changesOf(done.Files), fmt.Sprintf("nothing would change: %s have the content of the template", output.Counted(done.Unchanged, "file")))
+		return printChanges(a, changesOf(done.Files), nothingToSave(done.Unchanged))
 	}
 	return a.Say(done, o.template, "template %s is at version %s: %s of %s saved, %d unchanged",
 		done.Template, kinds.Version(done.Hash), output.Counted(done.FilesWritten, "file"), o.instance, done.Unchanged)
+}
+
+// nothingToSave says that no file differs from the template. unchanged is how many files were compared.
+func nothingToSave(unchanged int64) string {
+	switch unchanged {
+	case 0:
+		return "nothing would change"
+	case 1:
+		return "nothing would change: 1 file has the content of the template"
+	}
+	return fmt.Sprintf("nothing would change: %d files have the content of the template", unchanged)
 }

@@ -2,8 +2,10 @@ package templates
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -237,15 +239,31 @@ func changeVariables(ctx context.Context, a *app.App, client *orrery.Client, nam
 	if dryRun {
 		would, err := client.ReplaceTemplateVariablesDryRun(ctx, name, all, params)
 		if err != nil {
-			return err
+			return nameVariable(err, all)
 		}
-		return a.Say(would, name, "template %s would have %d variables", name, len(all))
+		return a.Say(would, name, "template %s would have %s", name, output.Counted(int64(len(all)), "variable"))
 	}
 	done, err := client.ReplaceTemplateVariables(ctx, name, all, params)
 	if err != nil {
+		return nameVariable(err, all)
+	}
+	return a.Say(done, name, "template %s has %s", name, output.Counted(int64(len(done)), "variable"))
+}
+
+// nameVariable replaces the index of a variable in a refusal by its key: [1].defaultValue of all becomes slots: defaultValue.
+func nameVariable(err error, all []orrery.VariableFields) error {
+	var refusal *orrery.Error
+	if !errors.As(err, &refusal) {
 		return err
 	}
-	return a.Say(done, name, "template %s has %d variables", name, len(done))
+	index, rest, found := strings.Cut(strings.TrimPrefix(refusal.Message, "["), "].")
+	i, notNumber := strconv.Atoi(index)
+	if !found || notNumber != nil || i < 0 || i >= len(all) {
+		return err
+	}
+	named := *refusal
+	named.Message = fmt.Sprintf("variable %q: %s", all[i].Key, rest)
+	return &named
 }
 
 // fieldsOf returns variables as they are written.
