@@ -43,7 +43,11 @@ func Read(paths []string, stdin io.Reader) ([]Document, error) {
 	}
 	mistakes = append(mistakes, duplicates(documents)...)
 	if len(documents) == 0 && len(mistakes) == 0 {
-		return nil, fmt.Errorf("there is no document in %s", strings.Join(paths, ", "))
+		names := make([]string, len(paths))
+		for i, path := range paths {
+			names[i] = displayName(path)
+		}
+		return nil, fmt.Errorf("there is no document in %s", strings.Join(names, ", "))
 	}
 	return documents, joined(mistakes)
 }

@@ -161,7 +161,7 @@ func TestRead(t *testing.T) {
 	if _, err := Read([]string{"-"}, strings.NewReader(strings.Repeat(" ", MaxSize+1))); err == nil || !strings.Contains(err.Error(), "more than 16 MiB") {
 		t.Errorf("a large input gave %v", err)
 	}
-	if _, err := Read([]string{"-"}, strings.NewReader("# nothing\n")); err == nil || !strings.Contains(err.Error(), "there is no document in -") {
+	if _, err := Read([]string{"-"}, strings.NewReader("# nothing\n")); err == nil || !strings.Contains(err.Error(), "there is no document in standard input") {
 		t.Errorf("an empty input gave %v", err)
 	}
 }

@@ -125,6 +125,8 @@ func (p *templateParser) quoted(at int, text string) (string, error) {
 func (p *templateParser) path(at int, expression string) (part, error) {
 	rooted := "$." + expression
 	switch {
+	case expression == "":
+		return part{}, p.errorf(at, "the expression is missing")
 	case expression == ".", expression == "@":
 		rooted = "$"
 	case strings.HasPrefix(expression, "$"):
