@@ -210,5 +210,16 @@ func (a *App) Notef(format string, args ...any) {
 	fmt.Fprintln(a.Err, output.Clean(fmt.Sprintf(format, args...)))
 }
 
+// Reconnecting returns a function that says why a connection was lost. It says the same reason only once in a row.
+func Reconnecting(note func(format string, args ...any)) func(error) {
+	last := ""
+	return func(err error) {
+		if text := err.Error(); text != last {
+			last = text
+			note("connection lost: %s; reconnecting", text)
+		}
+	}
+}
+
 // errNoTerminal is why a question was not asked.
 var errNoTerminal = errors.New("there is no terminal to ask on")

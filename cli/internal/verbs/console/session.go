@@ -46,7 +46,7 @@ func (s *session) is(row output.Row) {
 
 // run shows the console and sends lines until the session ends. It returns nil if the user left.
 func (s *session) run(ctx context.Context, lines <-chan string) error {
-	options := orrery.ConsoleOptions{Lines: s.options.lines, OnReconnect: func(err error) { s.note("connection lost: %v; reconnecting", err) }}
+	options := orrery.ConsoleOptions{Lines: s.options.lines, OnReconnect: app.Reconnecting(s.note)}
 	if options.Lines == 0 || options.Lines == automaticLines {
 		options.Lines = -1
 	}

@@ -74,7 +74,7 @@ func runEvents(ctx context.Context, a *app.App, o eventsOptions) error {
 	}
 	stream, stop, err := app.Watch(ctx, client, orrery.EventsOptions{
 		Types: o.types, Group: o.group, After: o.after,
-		OnReconnect: func(err error) { a.Notef("connection lost: %v; reconnecting", err) },
+		OnReconnect: app.Reconnecting(a.Notef),
 	})
 	if err != nil {
 		return err
