@@ -94,7 +94,7 @@ func readDocuments(a *app.App, files []string) ([]*manifest.Document, error) {
 	}
 	for i := range documents {
 		if d := &documents[i]; len(d.Ignored) > 0 {
-			a.Notef("%s: %s: %s cannot be set and are ignored", d.Start(), d, strings.Join(d.Ignored, ", "))
+			a.Notef("%s: %s: ignored, because it cannot be set: %s", d.Start(), d, strings.Join(d.Ignored, ", "))
 		}
 	}
 	return manifest.Ordered(documents), nil

@@ -341,6 +341,8 @@ func TestNodesAreChangedButNeverCreatedOrPruned(t *testing.T) {
 	term.run("apply", "-f", "node.yaml", "--dry-run")
 	term.run("apply", "-f", "node.yaml", "--prune")
 	term.run("apply", "-f", "node.yaml")
+	term.write("status.yaml", "kind: Node\nname: node-1\ncordoned: true\n")
+	term.run("apply", "-f", "status.yaml")
 	term.write("node-2.yaml", "kind: Node\nname: node-2\nlabels: {rack: c}\n")
 	for _, verb := range []string{"apply", "create"} {
 		if code := term.run(verb, "-f", "node-2.yaml"); code != exit.NotFound {
