@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/output"
@@ -145,6 +146,9 @@ func (a *App) Client() (*orrery.Client, error) {
 // ClientOf returns a client of a target.
 func (a *App) ClientOf(target Target) (*orrery.Client, error) {
 	if token := strings.TrimSpace(a.Env("ORRERY_TOKEN")); token != "" {
+		if strings.ContainsFunc(token, unicode.IsControl) {
+			return nil, exit.With(exit.Usage, errors.New("ORRERY_TOKEN has control characters"), "set it to one API token, or unset it")
+		}
 		return newClient(target, orrery.StaticToken(token))
 	}
 	return a.ContextClient(target)

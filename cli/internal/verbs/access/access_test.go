@@ -414,7 +414,9 @@ func TestVariablesChooseServerAndToken(t *testing.T) {
 	m.know("dead", "http://127.0.0.1:1", &settings.Login{Token: "stored"})
 	m.env["ORRERY_SERVER"], m.env["ORRERY_TOKEN"] = g.URL, "from-env"
 	m.expect(m.run("get", "me", "-o", "name"), exit.OK, "admin")
-	m.env["ORRERY_SERVER"] = "http://127.0.0.1:1"
+	m.env["ORRERY_TOKEN"] = "from\nenv"
+	m.expect(m.run("get", "me", "-o", "name"), exit.Usage, "ORRERY_TOKEN has control characters")
+	m.env["ORRERY_SERVER"], m.env["ORRERY_TOKEN"] = "http://127.0.0.1:1", "from-env"
 	m.expect(m.run("get", "me", "-o", "name", "--server", g.URL), exit.OK, "admin")
 	delete(m.env, "ORRERY_SERVER")
 	m.know("alive", g.URL, nil)
