@@ -359,7 +359,7 @@ func TestNodeIDBelongsToItsDirectoryUntilDeletion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Run(t.Context()); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "api/v1/nodes/") {
+		if err := a.Run(t.Context()); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "orrery delete node node-1 --dry-run") {
 			t.Errorf("%s: %v", when, err)
 		}
 	}

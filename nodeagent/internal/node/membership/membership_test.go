@@ -86,7 +86,7 @@ func TestRevokedNodeJoinsAfterRevocationEnds(t *testing.T) {
 		Now:     func() time.Time { return until.Add(time.Hour) }, // the host's clock does not end it
 	})
 	meanwhile = func() error { t.Error("its session was taken over"); return nil }
-	if _, _, err := m.join(ctx); !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "unrevoke-cert") {
+	if _, _, err := m.join(ctx); !errs.Is(err, errs.Unavailable) || !strings.Contains(errs.MessageOf(err), "orrery unrevoke node node-1") {
 		t.Errorf("joined though it is revoked: %v", err)
 	}
 	if !m.Revoked(ctx) {

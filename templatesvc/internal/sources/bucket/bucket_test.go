@@ -209,7 +209,7 @@ func TestWhatAServerRefusesIsTold(t *testing.T) {
 			t.Errorf("%v, %v (%s), want %s", told, err, errs.KindOf(err), want)
 		}
 	}
-	refused(content.TemplateSource{Bucket: "another"}, errs.Invalid, "no such bucket")
+	refused(content.TemplateSource{Bucket: "another"}, errs.Invalid, "does not exist on the S3 server")
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func TestAForcedPushAndADeletedBranch(t *testing.T) {
 	told(t, got, err, "[g/t/f  644 another past]")
 	r.run(r.dir, "update-ref", "-d", "refs/heads/main")
 	got, _, err = fetch(t, s, token, "")
-	refused(t, got, err, errs.Invalid, "has no branch main")
+	refused(t, got, err, errs.Invalid, "main does not exist in the repository")
 }
 
 func TestDirectoriesBecomeTemplates(t *testing.T) {
@@ -122,7 +122,7 @@ func TestDirectoriesBecomeTemplates(t *testing.T) {
 		})
 	}
 	got, _, err := fetch(t, content.TemplateSource{URL: url, Path: "none"}, content.SourceCredentials{}, "")
-	refused(t, got, err, errs.Invalid, "has no directory none")
+	refused(t, got, err, errs.Invalid, "none is no directory of the repository")
 }
 
 func TestWhatARepositoryOnlyPointsToIsRefusedByName(t *testing.T) {
