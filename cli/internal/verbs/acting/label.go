@@ -8,7 +8,6 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
-	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/manifest/objects"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	orrery "github.com/orreryhq/orrery/sdk"
@@ -43,18 +42,8 @@ func runLabel(ctx context.Context, a *app.App, s *command.Selection, args []stri
 	if len(changes) == 0 {
 		return command.UsageError(labelExample, "label needs KEY=VALUE or KEY-")
 	}
-	kind, names, err := command.Targets(args, "node")
-	if err != nil {
-		return err
-	}
-	if err := s.Take(kind, names); err != nil {
-		return err
-	}
-	client, err := a.Client()
-	if err != nil {
-		return err
-	}
-	if names, err = selectedNodes(ctx, a, client, s, "label"); err != nil || len(names) == 0 {
+	client, names, err := selectedNodes(ctx, a, s, args, "label")
+	if err != nil || len(names) == 0 {
 		return err
 	}
 	_, err = onEach(ctx, a, s, names, func(ctx context.Context, name string) (any, []string, error) {
@@ -99,22 +88,27 @@ func labelsText(labels map[string]string) string {
 	return "the labels " + strings.Join(texts, ", ")
 }
 
-// selectedNodes returns the names in the arguments, or those of the nodes that flags select. In the second case it asks
-// first, unless it is a dry run.
-func selectedNodes(ctx context.Context, a *app.App, client *orrery.Client, s *command.Selection, verb string) ([]string, error) {
-	if !s.ByFlags() {
-		return s.Names, nil
+// selectedNodes returns a client and the nodes to act on: those in the arguments, or those that flags select. In the
+// second case it asks first, unless it is a dry run.
+func selectedNodes(ctx context.Context, a *app.App, s *command.Selection, args []string, verb string) (client *orrery.Client, names []string, err error) {
+	kind, names, err := command.Targets(args, "node")
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.Take(kind, names); err != nil {
+		return nil, nil, err
+	}
+	if client, err = a.Client(); err != nil || !s.ByFlags() {
+		return client, s.Names, err
 	}
 	selector, err := command.ParseSelector(s.Labels)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	kind := kinds.Get("node")
 	rows, err := app.List(ctx, client, kind, "", nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var names []string
 	for _, row := range rows {
 		labels, _ := gjson.GetBytes(row, "labels").Value().(map[string]any) // a node without labels has none
 		if gjson.GetBytes(row, "type").String() != "PENDING" && selector.Matches(labels) {
@@ -127,5 +121,5 @@ func selectedNodes(ctx context.Context, a *app.App, client *orrery.Client, s *co
 	case !s.DryRun:
 		err = s.Confirm(a, verb, kind, names)
 	}
-	return names, err
+	return client, names, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
+	"github.com/orreryhq/orrery/cli/internal/kinds"
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/progress"
 	orrery "github.com/orreryhq/orrery/sdk"
@@ -50,22 +51,12 @@ orrery shutdown node node-1 --yes --reason 'new disks' --wait`,
 
 func runShutdownNode(ctx context.Context, a *app.App, o *shutdownOptions, args []string) error {
 	s := &o.selection
-	kind, names, err := command.Targets(args, "node")
-	if err != nil {
-		return err
-	}
-	if err := s.Take(kind, names); err != nil {
-		return err
-	}
-	client, err := a.Client()
-	if err != nil {
-		return err
-	}
-	if names, err = selectedNodes(ctx, a, client, s, "shut down"); err != nil || len(names) == 0 {
+	client, names, err := selectedNodes(ctx, a, s, args, "shut down")
+	if err != nil || len(names) == 0 {
 		return err
 	}
 	if !s.ByFlags() && !s.DryRun && !s.Yes {
-		if err := a.Confirm("shut down "+s.Describe(kind, names)+" and what runs there?", "--yes"); err != nil {
+		if err := a.Confirm("shut down "+s.Describe(kinds.Get("node"), names)+" and what runs there?", "--yes"); err != nil {
 			return err
 		}
 	}
@@ -76,7 +67,7 @@ func runShutdownNode(ctx context.Context, a *app.App, o *shutdownOptions, args [
 	if o.wait && !s.DryRun && len(done) > 0 {
 		w := progress.Options{Goal: "offline", Afterwards: "the shutdown continues"}
 		for _, name := range done {
-			w.Targets = append(w.Targets, progress.Target{Kind: kind, Name: name, Until: progress.Offline()})
+			w.Targets = append(w.Targets, progress.Target{Kind: kinds.Get("node"), Name: name, Until: progress.Offline()})
 		}
 		if err := waitAll(ctx, a, client, w); err != nil {
 			return err
