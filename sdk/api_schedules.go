@@ -185,8 +185,8 @@ type Schedule struct {
 	Warnings []ScheduleWarning `json:"warnings"`
 	// Each run is delayed by up to this time.
 	JitterSeconds int64 `json:"jitterSeconds"`
-	// What happens to a run that is due while another one is in progress: skip leaves it out, queue
-	// begins it afterwards. At most one run waits.
+	// skip leaves out a run that is due while another one is in progress. queue begins it afterwards;
+	// at most one run waits.
 	Overlap string `json:"overlap"`
 	Enabled bool   `json:"enabled"`
 	// When the next action is due; null if the schedule is turned off.
@@ -239,8 +239,8 @@ type ScheduleFields struct {
 	Warnings []ScheduleWarning `json:"warnings,omitzero"`
 	// Each run is delayed by up to this time.
 	JitterSeconds *int64 `json:"jitterSeconds,omitempty"`
-	// What happens to a run that is due while another one is in progress: skip leaves it out, queue
-	// begins it afterwards. At most one run waits.
+	// skip leaves out a run that is due while another one is in progress. queue begins it afterwards;
+	// at most one run waits.
 	Overlap *string `json:"overlap,omitempty"`
 	Enabled *bool   `json:"enabled,omitempty"`
 }

@@ -32,7 +32,7 @@ type Context struct {
 	Servers []string `yaml:"servers"`
 	// Username is who logged in.
 	Username string `yaml:"username,omitempty"`
-	// Group is used where a command takes --group and has none.
+	// Group is the default of --group.
 	Group string `yaml:"group,omitempty"`
 	// Login is absent while the user is logged out, or if the keyring has it.
 	Login *Login `yaml:"login,omitempty"`

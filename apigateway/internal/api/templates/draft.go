@@ -31,7 +31,7 @@ type templateDraft struct {
 	Truncated bool `json:"truncated"`
 }
 
-// draft returns the caller's draft of a template. It returns NotFound if there is none.
+// draft returns the caller's draft of a template. It returns NotFound if the caller has no draft.
 func (a *API) draft(c *gin.Context, ref content.TemplateRef) (d content.TemplateDraft, err error) {
 	err = txn.InTime(c.Request.Context(), func(ctx context.Context) (err error) {
 		d, err = store.Get(ctx, a.cfg.Operations.Store, keys.TemplateDraft(ref, cmp.Or(server.Actor(c).ID, server.Actor(c).User)))

@@ -49,7 +49,7 @@ orrery secret set mail --from-file user=user.txt --from-file password=password.t
 	flags := cmd.Flags()
 	flags.StringVar(&o.valueFile, "value-file", "", "`file` with the value; - is standard input")
 	flags.StringArrayVar(&o.fromFile, "from-file", nil, "`KEY=FILE` with the value of a key; repeat it for more")
-	flags.StringArrayVar(&o.ask, "key", nil, "`name` of a key whose value is asked for; repeat it for more")
+	flags.StringArrayVar(&o.ask, "key", nil, "`name` of a key; the command asks for its value; repeat it for more")
 	flags.BoolVar(&o.replace, "replace", false, "also drop keys that are not given")
 	command.DryRunFlag(a, cmd, &o.dryRun)
 	cmd.MarkFlagsMutuallyExclusive("value-file", "from-file")
