@@ -58,9 +58,10 @@ func (r *Runtime) create(ctx context.Context, s runtime.Spec, socket string) (cr
 		Name: "orrery-" + s.InstanceID, Config: config, HostConfig: hostConfig(s, program, socket, asRoot(cmp.Or(config.User, img.user))),
 	}
 	answer, err := r.engine.ContainerCreate(ctx, options)
-	for errdefs.IsConflict(err) && r.removeOld(ctx, s.InstanceID) { // their removal may have begun already
-		if answer, err = r.engine.ContainerCreate(ctx, options); errdefs.IsConflict(err) && !pause.For(ctx, retryPause) {
-			break
+	for more := true; more && errdefs.IsConflict(err); {
+		more = r.removeOld(ctx, s.InstanceID) // their removal may be in progress, or have just ended
+		if answer, err = r.engine.ContainerCreate(ctx, options); more && errdefs.IsConflict(err) {
+			more = pause.For(ctx, retryPause)
 		}
 	}
 	if err != nil {
