@@ -201,7 +201,7 @@ func (c *Client) perform(ctx context.Context, next call) {
 	if ctx.Err() != nil {
 		return
 	}
-	c.cfg.Called(err == nil)
+	defer c.cfg.Called(err == nil)
 	c.mu.Lock()
 	s, ok := c.known[next.key]
 	if !ok {
