@@ -167,7 +167,7 @@ func (f *follower) listen(ctx context.Context) error {
 	connected, failures := false, 0
 	options := orrery.EventsOptions{
 		Group:     f.group(),
-		OnConnect: func() { connected = true; f.setLost(nil); f.markAll() },
+		OnConnect: func() { connected = true; f.setLost(nil) },
 		OnReconnect: func(err error) {
 			var refusal *orrery.Error
 			failures++
@@ -220,17 +220,24 @@ func (f *follower) mark(event orrery.Event) {
 func (f *follower) markAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for i := range f.options.Targets {
-		f.changed[i] = true
-	}
+	f.markAllLocked()
 	f.signal()
 }
 
-// setLost notes that there are no events until the server is reached again; nil ends that.
+func (f *follower) markAllLocked() {
+	for i := range f.options.Targets {
+		f.changed[i] = true
+	}
+}
+
+// setLost notes that there are no events until the server is reached again. nil ends that, and marks all targets,
+// because events may have been missed.
 func (f *follower) setLost(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lost = err
+	if f.lost = err; err == nil {
+		f.markAllLocked()
+	}
 	f.signal()
 }
 
