@@ -131,4 +131,9 @@ func TestALineThatIsCutIsNotTyped(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, in) // until the gateway has ended the connection
 	}
+	await.That(t, "the whole lines", func() string {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return await.Unless(len(a.typed) >= cuts, "typed %.100q", a.typed)
+	})
 }
