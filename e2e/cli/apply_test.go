@@ -50,7 +50,11 @@ func cuttable(t *testing.T, c cluster.Local) (cluster.Local, *proxy.Proxy) {
 		t.Fatal(err)
 	}
 	p := proxy.New(listener, func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(c.Etcd(), "http://"))
+		network, address := "tcp", strings.TrimPrefix(c.Etcd(), "http://")
+		if path, ok := strings.CutPrefix(address, "unix://"); ok {
+			network, address = "unix", path
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
 	})
 	t.Cleanup(p.Close)
 	return behindProxy{c, "http://" + p.Address()}, p
