@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/command"
@@ -390,15 +389,6 @@ func TestALoginThatEndsInALongCommand(t *testing.T) {
 }
 
 func TestCtrlCEndsEveryExample(t *testing.T) {
-	block := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-r.Context().Done():
-		case <-block:
-		}
-	}))
-	t.Cleanup(server.Close)
-	t.Cleanup(func() { close(block) })
 	for _, e := range examples(t) {
 		if e.local {
 			continue
@@ -406,8 +396,14 @@ func TestCtrlCEndsEveryExample(t *testing.T) {
 		t.Run(strings.Join(e.args, " "), func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
-			timer := time.AfterFunc(300*time.Millisecond, cancel)
-			defer timer.Stop()
+			defer cancel()
+			ended := make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				cancel()
+				<-ended
+			}))
+			defer server.Close()
+			defer close(ended)
 			code, stdout, stderr := run(t, ctx, server.URL, substitute(t, server.URL, e.args)...)
 			if code != exit.Interrupted && !slices.Contains(tolerated[e.path]["*"], code) {
 				t.Errorf("exit code %d, want %d\n%s\n%s", code, exit.Interrupted, stdout, stderr)
