@@ -18,7 +18,6 @@ require (
 	github.com/theory/jsonpath v0.12.3
 	github.com/tidwall/gjson v1.18.0
 	github.com/zalando/go-keyring v0.2.6
-	go.yaml.in/yaml/v3 v3.0.6
 	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/term v0.44.0
 	pgregory.net/rapid v1.3.0
@@ -44,6 +43,7 @@ require (
 	github.com/tidwall/match v1.1.1 // indirect
 	github.com/tidwall/pretty v1.2.0 // indirect
 	github.com/xo/terminfo v0.0.0-20220910002029-abceb7e1c41e // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 )

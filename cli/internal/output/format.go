@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // Formats lists what -o accepts, for help and completion.
