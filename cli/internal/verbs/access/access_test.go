@@ -272,6 +272,7 @@ func TestLogoutEndsTheLoginOfTheContext(t *testing.T) {
 	m.know("local", g.URL, &settings.Login{Token: "stored"})
 	m.env["ORRERY_TOKEN"] = "from-env"
 	m.expect(m.run("logout"), exit.OK, "logged out of local")
+	m.expect(m.run("logout"), exit.OK, "local was not changed: you are not logged in")
 	if got := strings.Join(g.ended, " "); got != "stored" {
 		t.Errorf("the tokens that ended are %q", got)
 	}

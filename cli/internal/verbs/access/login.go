@@ -288,6 +288,13 @@ func runLogout(ctx context.Context, a *app.App) error {
 	if target.Context == "" {
 		return command.UsageError("log in first: orrery login", "there is no context to log out of")
 	}
+	file, err := a.Settings.Read()
+	if err != nil {
+		return err
+	}
+	if c := file.Find(target.Context); c == nil || c.Login == nil && !c.Keyring {
+		return a.Say(map[string]any{"id": target.Context}, target.Context, "%s was not changed: you are not logged in", target.Context)
+	}
 	client, err := a.ContextClient(target)
 	if err != nil {
 		return err
