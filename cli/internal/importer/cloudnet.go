@@ -401,7 +401,7 @@ func (c *cloudnet) without(o *object) {
 	o.same("autoDeleteOnStop", true, "The files of an instance that is not static are always deleted.")
 	o.same("maintenance", false, "The task was in maintenance before. Keep it so when you end the maintenance of the others.")
 	o.note("deletedFilesAfterStop", "Orrery deletes no files of static instances. Delete them in the command, before the server starts.")
-	o.note("deployments", "Orrery copies nothing into templates at a stop. POST /api/v1/services/NAME/save-to-template does it when you ask.")
+	o.note("deployments", "Orrery copies nothing into templates at a stop. When you want it: orrery template save INSTANCE TEMPLATE")
 	o.note("includes", "Put the files into a template, or follow the URL with a template source of kind http (docs/get-templates-from-elsewhere.md).")
 	o.part("properties").note("requiredPermission", "Orrery does not check permissions of players. Let the proxy's plugin do it.")
 }

@@ -309,7 +309,7 @@ func (p *prexorcloud) controller() error {
 		e.skip(slices.Collect(maps.Keys(e.fields))...)
 	}
 	if all := o.part("maintenance"); all.flag("enabled") {
-		p.note(o.name, "maintenance", true, "All groups were in maintenance, with the message %q. Set it with PUT /api/v1/maintenance if it shall stay so.", clip(all.text("message")))
+		p.note(o.name, "maintenance", true, "All groups were in maintenance, with the message %q. If it shall stay so: orrery maintenance on --message TEXT", clip(all.text("message")))
 	} else {
 		all.skip("message")
 	}
