@@ -82,6 +82,9 @@ func runEvents(ctx context.Context, a *app.App, o eventsOptions) error {
 	defer stop()
 	out := bufio.NewWriter(a.Out)
 	for event := range stream {
+		if event.Type == orrery.ResyncRequired {
+			a.Notef("events are missing here: the server does not have all of them any more; orrery audit has the changes of people")
+		}
 		if p.Format.ForPeople() {
 			writeEvent(out, p.Style, event)
 		} else if err := writeJSONEvent(out, event); err != nil {
