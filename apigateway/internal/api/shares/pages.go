@@ -3,6 +3,7 @@ package shares
 import (
 	"html"
 	"net/http"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -83,7 +84,7 @@ func (a *API) sharePage(c *gin.Context) {
 	case l.Burn:
 		body = "<p>The text is now deleted. Save it if you need it.</p>\n" + body
 	}
-	title := html.EscapeString(string(l.Kind) + " " + l.Resource)
+	title := html.EscapeString(strings.TrimSpace(string(l.Kind) + " " + l.Resource))
 	c.Data(http.StatusOK, "text/html; charset=utf-8", []byte("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>"+title+"</title></head>\n<body>\n<h1>"+
 		title+"</h1>\n"+body+"</body></html>\n"))
 }

@@ -97,7 +97,7 @@ func Write(ctx context.Context, w io.Writer, r Request) error {
 	}
 	fi, err := root.Lstat(from)
 	if err != nil {
-		return errs.New(errs.NotFound, "the instance has no %s", r.Prefix)
+		return errs.New(errs.NotFound, "the instance's directory has no %s", from)
 	}
 	if err := x.visit(ctx, from, fi); err != nil && !errors.Is(err, errLimit) {
 		return err
