@@ -41,11 +41,14 @@ type MovedEntry struct {
 	ModifiedNanos int64 `json:"modifiedNanos"`
 }
 
-// MovedLine is a line of the list of a directory that moves: an entry, or the end. A list without an
-// end is incomplete.
+// MovedLine is a line of the list of a directory that moves: an entry, a sign of progress, or the end. A
+// list without an end is incomplete.
 type MovedLine struct {
 	*MovedEntry
-	End *MovedEnd `json:"end,omitempty"`
+	// Hashed is the number of bytes that are hashed so far, also of files that are not listed yet. A
+	// sign of progress has nothing else.
+	Hashed int64     `json:"hashed,omitempty"`
+	End    *MovedEnd `json:"end,omitempty"`
 }
 
 // MovedEnd is the end of a list.

@@ -12,20 +12,26 @@ import (
 
 // Moves serves the directories of instances that move to other nodes, and protects them.
 type Moves interface {
-	// List writes the list of a directory; see client.MovedLine. Conflict if the move is not in
-	// that step.
-	List(ctx context.Context, id fleet.InstanceID, move string, w io.Writer) error
+	// List writes the list of a directory; see client.MovedLine. It calls flush when what it has
+	// written shall be sent at once. Conflict if the move is not in that step.
+	List(ctx context.Context, id fleet.InstanceID, move string, w io.Writer, flush func() error) error
 	// Open opens a file from an offset on. The caller closes it.
 	Open(id fleet.InstanceID, move, path string, offset int64) (io.ReadCloser, error)
 	// Editable is Conflict while a change of the instance's files would be lost by a move.
 	Editable(id fleet.InstanceID, generation int64) error
 }
 
+// HandleMoves adds the routes for moves, without authentication.
+func HandleMoves(mux *http.ServeMux, moves Moves) {
+	mux.Handle("GET /v1/moves/{id}/list", listMoved(moves))
+	mux.Handle("GET /v1/moves/{id}/file", readMoved(moves))
+}
+
 // listMoved serves the list of a directory.
 func listMoved(moves Moves) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &trackedWriter{to: w}
-		err := moves.List(r.Context(), instanceID(r), r.URL.Query().Get("move"), out)
+		err := moves.List(r.Context(), instanceID(r), r.URL.Query().Get("move"), out, http.NewResponseController(w).Flush)
 		switch {
 		case err == nil:
 		case !out.yet:

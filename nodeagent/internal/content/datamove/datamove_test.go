@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,7 +23,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
-	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/nodeagent/internal/api"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/workspace"
 )
@@ -46,6 +45,7 @@ type world struct {
 	from, to   *agent
 	fence      store.Fence
 	failing    atomic.Int64 // this many file requests fail in the middle
+	listing    func()       // is called when the source sends a sign of progress
 	sourceRoot string
 }
 
@@ -58,31 +58,39 @@ func newWorld(t *testing.T) *world {
 	w.fence = store.FenceOf(keys.NodeSession("to"), rev)
 	w.from, w.to = w.agent("from", t.TempDir()), w.agent("to", t.TempDir())
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/moves/{id}/list", func(rw http.ResponseWriter, r *http.Request) {
-		if err := w.from.List(r.Context(), fleet.InstanceID(r.PathValue("id")), r.URL.Query().Get("move"), rw); err != nil {
-			wire.Encode(rw, wire.Internal, "", err)
-		}
-	})
-	mux.HandleFunc("GET /v1/moves/{id}/file", func(rw http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		offset, _ := strconv.ParseInt(q.Get("offset"), 10, 64)
-		f, err := w.from.Open(fleet.InstanceID(r.PathValue("id")), q.Get("move"), q.Get("path"), offset)
-		if err != nil {
-			wire.Encode(rw, wire.Internal, "", err)
-			return
-		}
-		defer f.Close()
-		if w.failing.Add(-1) >= 0 {
-			_, _ = io.CopyN(rw, f, 1000)
-			panic(http.ErrAbortHandler)
-		}
-		_, _ = io.Copy(rw, f)
-	})
-	server := httptest.NewServer(mux)
+	api.HandleMoves(mux, w.from)
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		mux.ServeHTTP(&line{rw, w, strings.HasSuffix(r.URL.Path, "/file") && w.failing.Add(-1) >= 0}, r)
+	}))
 	t.Cleanup(server.Close)
 	w.commit(store.Create(keys.Node("from"), fleet.Node{ID: "from", DataUUID: "from", AgentURL: server.URL}))
 	w.sourceRoot = filepath.Join(w.from.dir, "static", "g", "g-1")
 	return w
+}
+
+// line is a connection that can fail in the middle of a file.
+type line struct {
+	http.ResponseWriter
+	*world
+	fails bool
+}
+
+// Write implements http.ResponseWriter.
+func (l *line) Write(b []byte) (int, error) {
+	if !l.fails {
+		return l.ResponseWriter.Write(b)
+	}
+	_, _ = l.ResponseWriter.Write(b[:min(len(b), 1000)])
+	_ = http.NewResponseController(l.ResponseWriter).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+// Flush implements http.Flusher.
+func (l *line) Flush() {
+	_ = http.NewResponseController(l.ResponseWriter).Flush()
+	if l.listing != nil {
+		l.listing()
+	}
 }
 
 // agent starts the mover of a node over a data directory.
@@ -324,10 +332,11 @@ func TestADeviceOrARunningServerIsNotMoved(t *testing.T) {
 	w.copied(move.Verified)
 	lock := w.claims(w.sourceRoot, "from", 3)
 	defer lock.Release()
-	if err := w.from.List(context.Background(), id, "m", io.Discard); !errs.Is(err, errs.Conflict) {
+	unsent := func() error { return nil }
+	if err := w.from.List(context.Background(), id, "m", io.Discard, unsent); !errs.Is(err, errs.Conflict) {
 		t.Errorf("a used directory is listed: %v", err)
 	}
-	if err := w.from.List(context.Background(), id, "other", io.Discard); !errs.Is(err, errs.Conflict) {
+	if err := w.from.List(context.Background(), id, "other", io.Discard, unsent); !errs.Is(err, errs.Conflict) {
 		t.Errorf("another move is served: %v", err)
 	}
 	if _, err := w.from.Open(id, "m", "../../secrets", 0); err == nil {

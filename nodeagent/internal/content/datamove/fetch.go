@@ -60,6 +60,7 @@ func (p *puller) fetch(ctx context.Context, source *client.Client, entries []cli
 		if err := finish(root, e); err != nil {
 			return permanent(errs.WrapAs(errs.Unavailable, "datamove.fetch", err))
 		}
+		p.settle()
 	}
 	return nil
 }
@@ -98,12 +99,15 @@ func (p *puller) room(root *os.Root, entries []client.MovedEntry) error {
 	if err := unix.Statfs(root.Name(), &st); err != nil {
 		return errs.WrapAs(errs.Unavailable, "datamove.room", err)
 	}
-	missing := int64(0)
+	missing, have := int64(0), int64(0)
 	for _, e := range entries {
 		missing += e.Size
 		if info, err := root.Lstat(e.Path); err == nil && e.Kind == client.MovedFile {
-			missing -= min(info.Size(), e.Size)
+			have += min(info.Size(), e.Size)
 		}
+	}
+	if missing -= have; have > 0 {
+		p.say(fmt.Sprintf("node %s verifies the %d MiB that it has, and fetches the rest", p.mv.Target, have>>20))
 	}
 	if free := int64(st.Bavail) * st.Bsize; missing+spareBytes > free {
 		return &broken{fleet.ReasonDiskFull, fmt.Sprintf("node %s has %d MiB free on its disk and needs %d MiB for the data", p.cfg.Node, free>>20, (missing+spareBytes)>>20)}
@@ -143,7 +147,7 @@ func (p *puller) fetchFile(ctx context.Context, source *client.Client, root *os.
 			return err
 		}
 		p.cfg.Log.Warn("a file of a moved instance has a wrong hash: fetching it again", "instance", p.mv.Name, "file", e.Path)
-		p.change(func(c *move.Copy) { c.BytesDone -= e.Size })
+		p.change(func(c *move.Copy) { c.BytesDone -= e.Size; p.repeats() })
 		if err := root.Remove(e.Path); err != nil {
 			return errs.WrapAs(errs.Unavailable, "datamove.fetchFile", err)
 		}
@@ -162,17 +166,13 @@ func (p *puller) fetchRest(ctx context.Context, source *client.Client, root *os.
 	}
 	defer f.Close()
 	h := sha256.New()
-	have, err := io.Copy(h, io.LimitReader(reader{ctx, f}, e.Size))
+	done := progress(func(n int) { p.change(func(c *move.Copy) { c.BytesDone += int64(n) }) })
+	have, err := io.Copy(io.MultiWriter(h, done), io.LimitReader(reader{ctx, f}, e.Size))
+	if err == nil && have < e.Size {
+		err = p.append(ctx, source, io.MultiWriter(&writeback{f: f, at: have, begun: have, stored: have, sync: unix.SyncFileRange}, h, done), e, have)
+	}
 	if err != nil {
 		return "", errs.WrapAs(errs.Unavailable, op, err)
-	}
-	p.change(func(c *move.Copy) { c.BytesDone += have })
-	if have < e.Size {
-		got, err := p.append(ctx, source, f, h, e, have)
-		if err != nil {
-			p.change(func(c *move.Copy) { c.BytesDone -= have + got })
-			return "", err
-		}
 	}
 	if err := f.Truncate(e.Size); err != nil {
 		return "", errs.WrapAs(errs.Unavailable, op, err)
@@ -181,26 +181,62 @@ func (p *puller) fetchRest(ctx context.Context, source *client.Client, root *os.
 }
 
 // append fetches a file from an offset on. It ends when the source is silent for too long.
-func (p *puller) append(ctx context.Context, source *client.Client, f *os.File, h io.Writer, e client.MovedEntry, offset int64) (got int64, err error) {
+func (p *puller) append(ctx context.Context, source *client.Client, out io.Writer, e client.MovedEntry, offset int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	quiet := time.AfterFunc(silence, cancel)
 	defer quiet.Stop()
 	body, err := source.MovedFile(ctx, p.mv.Instance, p.mv.ID, e.Path, offset)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer body.Close()
-	out := io.MultiWriter(f, h, progress(func(n int) {
-		quiet.Reset(silence)
-		got += int64(n)
-		p.change(func(c *move.Copy) { c.BytesDone += int64(n) })
-	}))
-	_, err = io.Copy(out, io.LimitReader(body, e.Size-offset))
+	got, err := io.Copy(out, io.LimitReader(audible{body, quiet}, e.Size-offset))
 	if err == nil && got < e.Size-offset {
 		err = errs.New(errs.Unavailable, "%s ended too early", e.Path)
 	}
-	return got, errs.WrapAs(errs.Unavailable, "datamove.append", err)
+	return errs.WrapAs(errs.Unavailable, "datamove.append", err)
+}
+
+// audible is a reader whose timer runs only while it reads, so that a slow disk of the target is not
+// taken for a silent source.
+type audible struct {
+	r     io.Reader
+	quiet *time.Timer
+}
+
+// Read implements io.Reader.
+func (a audible) Read(b []byte) (int, error) {
+	a.quiet.Reset(silence)
+	defer a.quiet.Stop()
+	return a.r.Read(b)
+}
+
+// writeback is a writer to a file that lets the disk follow. After each piece the disk begins to write
+// it, and must have written the one before. So what it has counted as done is stored but for two
+// pieces, and the flush at the end is short.
+type writeback struct {
+	f *os.File
+	// at is the offset of the file. Writing has begun up to begun, and has ended up to stored.
+	at, begun, stored int64
+	sync              func(fd int, offset, n int64, flags int) error
+}
+
+// Write implements io.Writer.
+func (w *writeback) Write(b []byte) (int, error) {
+	n, err := w.f.Write(b)
+	if w.at += int64(n); err != nil || w.at-w.begun < piece {
+		return n, err
+	}
+	err = w.sync(int(w.f.Fd()), w.begun, w.at-w.begun, unix.SYNC_FILE_RANGE_WRITE)
+	if before := w.begun - w.stored; err == nil && before > 0 {
+		err = w.sync(int(w.f.Fd()), w.stored, before, unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)
+	}
+	w.stored, w.begun = w.begun, w.at
+	if lost(err) {
+		return n, &fs.PathError{Op: "write", Path: w.f.Name(), Err: err}
+	}
+	return n, nil // other errors say that the filesystem cannot do it: the flush at the end does
 }
 
 // progress is a writer that counts.

@@ -18,32 +18,39 @@ type puller struct {
 	mv   move.Move
 	kick chan struct{}
 
-	mu     sync.Mutex
-	copied move.Copy
-	most   figures
+	mu      sync.Mutex
+	copied  move.Copy
+	settled int     // entries of this attempt that got their mode, and files that were flushed
+	most    figures // since the puller exists
+	latest  figures // since the latest repetition that may count
+	grew    bool    // most has grown since then
 }
 
 // figures are the largest figures that a copy has reached.
 type figures struct {
 	bytesDone, bytesTotal int64
 	filesDone, filesTotal int
+	settled               int
 }
 
-// reach takes the figures of c, and reports whether one of them is larger than ever before.
-func (f *figures) reach(c move.Copy) bool {
+// reach takes the figures of c, and reports whether one of them is larger than before.
+func (f *figures) reach(c move.Copy, settled int) bool {
 	before := *f
 	f.bytesDone, f.bytesTotal = max(f.bytesDone, c.BytesDone), max(f.bytesTotal, c.BytesTotal)
 	f.filesDone, f.filesTotal = max(f.filesDone, c.FilesDone), max(f.filesTotal, c.FilesTotal)
+	f.settled = max(f.settled, settled)
 	return *f != before
 }
 
-// change changes what is reported. Only a figure that is larger than ever before is progress: an
-// attempt that repeats what an earlier one did leaves the time as it is, so that the enforcer sees
-// that the copy stalls.
+// change changes what is reported. Only a figure that grows is progress, which renews the time of the
+// report. Without progress, the enforcer sees that the copy stalls.
 func (p *puller) change(edit func(*move.Copy)) {
 	p.mu.Lock()
 	edit(&p.copied)
-	if p.most.reach(p.copied) {
+	if p.most.reach(p.copied, p.settled) {
+		p.grew = true
+	}
+	if p.latest.reach(p.copied, p.settled) {
 		p.copied.At = p.cfg.Now().UTC()
 	}
 	p.mu.Unlock()
@@ -51,6 +58,28 @@ func (p *puller) change(edit func(*move.Copy)) {
 	case p.kick <- struct{}{}:
 	default:
 	}
+}
+
+// repeats is called when work begins that was done before, such as hashing what an earlier attempt has
+// fetched. That work takes long too, so it is progress, but only if a figure was larger than ever
+// since the last call. Attempts that only repeat each other are a stall. mu is held.
+func (p *puller) repeats() {
+	if p.grew {
+		p.latest, p.grew = figures{}, false
+	}
+}
+
+// restart begins another attempt, which lists or verifies from the start on.
+func (p *puller) restart() {
+	p.change(func(c *move.Copy) {
+		p.repeats()
+		p.settled, c.BytesDone, c.BytesTotal, c.FilesDone, c.FilesTotal = 0, 0, 0, 0, 0
+	})
+}
+
+// settle counts a step of finishing or flushing the files.
+func (p *puller) settle() {
+	p.change(func(*move.Copy) { p.settled++ })
 }
 
 func (p *puller) say(text string) {

@@ -70,13 +70,14 @@ func (m *Mover) Editable(id fleet.InstanceID, generation int64) error {
 }
 
 // List writes the list of the directory of an instance that moves away; see client.MovedLine. It
-// hashes every file. Conflict before anything is written if the move is not in that step.
-func (m *Mover) List(ctx context.Context, id fleet.InstanceID, moveID string, w io.Writer) error {
+// hashes every file, and calls flush to send the signs of progress at once. Conflict before anything is
+// written if the move is not in that step.
+func (m *Mover) List(ctx context.Context, id fleet.InstanceID, moveID string, w io.Writer, flush func() error) error {
 	dir, err := m.serves(id, moveID)
 	if err != nil {
 		return err
 	}
-	l := &lister{out: json.NewEncoder(w)}
+	l := &lister{out: json.NewEncoder(w), flush: flush}
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l.out.Encode(client.MovedLine{End: &client.MovedEnd{Absent: true}})
@@ -123,16 +124,32 @@ func marked(dir string) string {
 
 // lister writes the entries of a directory.
 type lister struct {
-	mu      sync.Mutex // protects out and entries
+	mu      sync.Mutex // protects the other fields
 	out     *json.Encoder
+	flush   func() error
 	entries int
+	hashed  int64 // bytes
+	told    int64 // bytes that the target knows to be hashed
+}
+
+// Write implements io.Writer. It counts bytes that are hashed, and tells each piece of them to the
+// target at once, so that a large file does not look like a stall.
+func (l *lister) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hashed += int64(len(b))
+	if l.hashed-l.told < piece {
+		return len(b), nil
+	}
+	l.told = l.hashed
+	return len(b), errors.Join(l.out.Encode(client.MovedLine{Hashed: l.hashed}), l.flush())
 }
 
 func (l *lister) add(e client.MovedEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries++
-	return l.out.Encode(client.MovedLine{MovedEntry: &e})
+	return l.out.Encode(client.MovedLine{MovedEntry: &e, Hashed: l.hashed})
 }
 
 func (l *lister) walk(ctx context.Context, root *os.Root) error {
@@ -161,7 +178,7 @@ func (l *lister) walk(ctx context.Context, root *os.Root) error {
 			return l.add(*e)
 		}
 		hashing.Go(func() (err error) {
-			if e.Size, e.SHA256, err = hash(ctx, root, p); err != nil {
+			if e.Size, e.SHA256, err = hash(ctx, root, p, l); err != nil {
 				return err
 			}
 			return l.add(*e)
@@ -213,15 +230,15 @@ func entryOf(root *os.Root, p string, d fs.DirEntry) (*client.MovedEntry, error)
 // modeBits are the bits of a mode that are kept.
 const modeBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 
-// hash returns the size and the SHA-256 of a file.
-func hash(ctx context.Context, root *os.Root, p string) (size int64, sum string, err error) {
+// hash returns the size and the SHA-256 of a file. It also writes the content to counter.
+func hash(ctx context.Context, root *os.Root, p string, counter io.Writer) (size int64, sum string, err error) {
 	f, err := root.OpenFile(p, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return 0, "", err
 	}
 	defer f.Close()
 	h := sha256.New()
-	size, err = io.Copy(h, reader{ctx, f})
+	size, err = io.Copy(io.MultiWriter(h, counter), reader{ctx, f})
 	return size, hex.EncodeToString(h.Sum(nil)), err
 }
 

@@ -44,6 +44,9 @@ const (
 	silence = time.Minute
 	// waitEvery is how often a move that waits for its turn is reported as not stalled.
 	waitEvery = time.Minute
+	// piece is the number of bytes that the source hashes between two signs of progress. Of each file
+	// the target has at most two pieces that the disk has not written yet.
+	piece = 8 << 20
 	// maxLine bounds a line of a list, in bytes.
 	maxLine = 64 << 10
 )
@@ -202,6 +205,7 @@ func (p *puller) list(ctx context.Context, source *client.Client) (entries []cli
 	if err := p.begin(dir); err != nil {
 		return nil, false, err
 	}
+	p.restart()
 	if _, err := os.Stat(at); errors.Is(err, fs.ErrNotExist) {
 		if err := p.fetchList(ctx, source, at); err != nil {
 			return nil, false, err
@@ -212,7 +216,7 @@ func (p *puller) list(ctx context.Context, source *client.Client) (entries []cli
 		return nil, false, errs.WrapAs(errs.Unavailable, "datamove.list", err)
 	}
 	defer f.Close()
-	entries, end, err := readList(f, func(client.MovedEntry) {})
+	entries, end, err := readList(f, func(client.MovedLine) {})
 	if err != nil {
 		_ = os.Remove(at)
 		return nil, false, err
@@ -222,7 +226,7 @@ func (p *puller) list(ctx context.Context, source *client.Client) (entries []cli
 		bytes += e.Size
 	}
 	p.change(func(c *move.Copy) {
-		c.State, c.BytesTotal, c.FilesTotal, c.BytesDone, c.FilesDone = move.Fetching, bytes, len(entries), 0, 0
+		c.State, c.Message, c.BytesTotal, c.FilesTotal = move.Fetching, "", bytes, len(entries)
 	})
 	return entries, end.Absent, nil
 }
@@ -241,7 +245,9 @@ func (p *puller) begin(dir string) error {
 
 // fetchList stores the source's list.
 func (p *puller) fetchList(ctx context.Context, source *client.Client, at string) error {
-	p.change(func(c *move.Copy) { c.State, c.BytesTotal, c.FilesTotal = move.Listing, 0, 0 })
+	p.change(func(c *move.Copy) {
+		c.State, c.Message = move.Listing, fmt.Sprintf("node %s lists and hashes the files", p.mv.Source)
+	})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	body, err := source.MovedList(ctx, p.mv.Instance, p.mv.ID)
@@ -254,9 +260,14 @@ func (p *puller) fetchList(ctx context.Context, source *client.Client, at string
 		return errs.WrapAs(errs.Unavailable, "datamove.fetchList", err)
 	}
 	defer f.Close()
-	// No limit of silence: hashing one large file may take long, and the stall of a move is bounded.
-	_, _, err = readList(io.TeeReader(body, f), func(e client.MovedEntry) {
-		p.change(func(c *move.Copy) { c.BytesTotal += e.Size; c.FilesTotal++ })
+	// No limit of silence: the disk of the source may be slow, and the stall of a move is bounded.
+	_, _, err = readList(io.TeeReader(body, f), func(line client.MovedLine) {
+		p.change(func(c *move.Copy) {
+			if line.MovedEntry != nil {
+				c.FilesTotal++
+			}
+			c.BytesTotal = max(c.BytesTotal, line.Hashed)
+		})
 	})
 	if err == nil {
 		err = errs.WrapAs(errs.Unavailable, "datamove.fetchList", errors.Join(f.Sync(), os.Rename(at+".part", at)))
@@ -264,19 +275,26 @@ func (p *puller) fetchList(ctx context.Context, source *client.Client, at string
 	return permanent(err)
 }
 
+// lost reports whether an error says that the disk did not store what was written.
+func lost(err error) bool {
+	return errors.Is(err, unix.EIO) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
 // permanent turns the errors that no retry repairs into broken.
 func permanent(err error) error {
 	switch {
 	case errs.Is(err, errs.TooLarge), errs.Is(err, errs.Invalid):
 		return &broken{fleet.ReasonPrepareFailed, errs.MessageOf(err)}
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case errors.Is(err, unix.EIO): // another attempt could verify what is only in memory
+		return &broken{fleet.ReasonPrepareFailed, "the disk of the target failed: " + clip(err.Error())}
+	case lost(err):
 		return &broken{fleet.ReasonDiskFull, fleet.ReasonDiskFull.Text()}
 	}
 	return err
 }
 
 // readList reads a list and checks it.
-func readList(r io.Reader, each func(client.MovedEntry)) (entries []client.MovedEntry, end client.MovedEnd, err error) {
+func readList(r io.Reader, each func(client.MovedLine)) (entries []client.MovedEntry, end client.MovedEnd, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 4096), maxLine)
 	for lines.Scan() {
@@ -290,11 +308,14 @@ func readList(r io.Reader, each func(client.MovedEntry)) (entries []client.Moved
 		case line.End != nil && line.End.Entries == len(entries):
 			slices.SortFunc(entries, func(a, b client.MovedEntry) int { return strings.Compare(a.Path, b.Path) })
 			return entries, *line.End, nil
+		case line.End == nil && line.MovedEntry == nil && line.Hashed > 0:
+			each(line)
+			continue
 		case line.End != nil || line.MovedEntry == nil || !fs.ValidPath(line.Path) || len(entries) >= move.MaxFiles:
 			return nil, end, errs.New(errs.Unavailable, "the source sent a wrong list")
 		}
 		entries = append(entries, *line.MovedEntry)
-		each(*line.MovedEntry)
+		each(line)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, end, errs.WrapAs(errs.Unavailable, "datamove.readList", err)
@@ -334,5 +355,6 @@ func (p *puller) install(ctx context.Context, dir string) error {
 	if err := p.cfg.Workspace.SetAside(dir, p.aside(p.mv)); err != nil {
 		return err
 	}
-	return p.cfg.Workspace.Install(ctx, tree, dir)
+	p.say(fmt.Sprintf("node %s flushes the files to its disk", p.mv.Target))
+	return permanent(p.cfg.Workspace.Install(ctx, tree, dir, p.settle))
 }

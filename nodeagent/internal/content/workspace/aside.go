@@ -16,10 +16,11 @@ func (b *Builder) StaticDir(g fleet.GroupName, name string) string {
 }
 
 // Install makes a complete directory the directory of a static instance, which must not exist. It
-// flushes it to the disk first. Both must be on the same filesystem.
-func (b *Builder) Install(ctx context.Context, complete, dir string) error {
+// flushes it to the disk first, and calls progress, concurrently, after each step of that. Both must be on the same
+// filesystem.
+func (b *Builder) Install(ctx context.Context, complete, dir string, progress func()) error {
 	const op = "workspace.Install"
-	if err := b.flush(ctx, complete); err != nil {
+	if err := b.flush(ctx, complete, progress); err != nil {
 		return errs.WrapAs(errs.Unavailable, op, err)
 	}
 	parent := filepath.Dir(dir)

@@ -17,8 +17,9 @@ const flushers = 8
 
 // flush flushes a new directory to the disk, with all files in it. An empty file after a power
 // failure would be taken for the server's own and kept. It first starts the writeback of
-// all files, so that the single flushes are short.
-func (b *Builder) flush(ctx context.Context, dir string) error {
+// all files, so that the single flushes are short. It calls progress, concurrently, for each file
+// that it has begun or ended to flush, and for each directory.
+func (b *Builder) flush(ctx context.Context, dir string, progress func()) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -47,7 +48,11 @@ func (b *Builder) flush(ctx context.Context, dir string) error {
 		paths []string
 		do    func(*os.File) error
 	}{{files, begin}, {files, b.sync}, {dirs, b.syncDir}} {
-		if err := b.eachOpen(ctx, root, step.paths, &unreadable, step.do); err != nil {
+		if err := b.eachOpen(ctx, root, step.paths, &unreadable, func(f *os.File) error {
+			err := step.do(f)
+			progress()
+			return err
+		}); err != nil {
 			return err
 		}
 	}

@@ -143,7 +143,7 @@ func (b *Builder) Build(ctx context.Context, r Request) (notes []string, err err
 	}
 	notes, err = b.apply(ctx, r, rules, tree, staging, true)
 	if err == nil && r.Plan.Static {
-		err = failure(ctx, "the directory could not be flushed to the disk", b.flush(ctx, staging))
+		err = failure(ctx, "the directory could not be flushed to the disk", b.flush(ctx, staging, func() {}))
 	}
 	if err == nil {
 		err = failure(ctx, "the directory could not be renamed to its final path", moveIntoPlace(staging, dir, r.Plan.Static))
