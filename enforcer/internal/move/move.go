@@ -9,6 +9,7 @@
 package move
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -134,8 +135,8 @@ func (in Input) copying(now time.Time) Decision {
 		return in.arrive()
 	case !stalled.After(now):
 		why := "node " + string(m.Target) + " did not begin the copy"
-		if c != nil && c.Message != "" {
-			why = c.Message
+		if c != nil {
+			why = cmp.Or(c.Message, "node "+string(m.Target)+" got nothing new")
 		}
 		return in.back(move.Failed, fleet.ReasonDeadlinePassed, fmt.Sprintf("the copy made no progress for %v: %s", move.StallFor, why))
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -169,6 +170,26 @@ func TestAMoveThatEndsEarlyStartsTheInstanceWhereItWas(t *testing.T) {
 				t.Errorf("%+v, and %+v on %s", s.moves[id], i.Intent, i.Node())
 			}
 		})
+	}
+}
+
+func TestACopyIsBoundedByItsLatestProgressNotByItsTime(t *testing.T) {
+	s, id := newMove()
+	s.settle(t, at(0))
+	s.ends(id, at(0))
+	s.settle(t, at(0))
+	var now time.Duration
+	for range 20 {
+		now += move.StallFor - time.Second
+		s.copied(id, move.Fetching, at(now))
+		s.settle(t, at(now))
+		s.wantStep(t, id, move.Copying)
+	}
+	s.copies[id].Message = ""
+	s.settle(t, at(now+move.StallFor))
+	s.wantStep(t, id, move.Failed)
+	if got := s.moves[id].Detail; !strings.Contains(got, "made no progress") || !strings.Contains(got, "got nothing new") {
+		t.Errorf("it says %q", got)
 	}
 }
 
