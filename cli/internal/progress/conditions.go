@@ -168,7 +168,11 @@ func Moved(move string) Condition {
 			return Step{Err: exit.With(exit.Failed, fmt.Errorf("the move of instance %s ended as %s: %s", id, step, m.Get("message").String()), "orrery explain instance "+id)}
 		}
 		text := step
-		if total := m.Get("bytesTotal").Int(); total > 0 && step == "COPYING" {
+		switch total := m.Get("bytesTotal").Int(); {
+		case total == 0 || step != "COPYING":
+		case m.Get("copyState").String() == "LISTING":
+			text += fmt.Sprintf(", %s hashed", kinds.Size(total))
+		default:
 			text += fmt.Sprintf(", %s of %s copied", kinds.Size(m.Get("bytesDone").Int()), kinds.Size(total))
 		}
 		if message := m.Get("message").String(); message != "" {

@@ -193,3 +193,16 @@ func TestSaysThatTheConnectionIsLost(t *testing.T) {
 		t.Errorf("it said %q, and ended with %v, hint %q", said, err, exit.HintOf(err))
 	}
 }
+
+func TestTheProgressOfAMoveNamesWhatTheCopyDoes(t *testing.T) {
+	for move, want := range map[string]string{
+		`{"id":"m","step":"STOPPING"}`: "STOPPING",
+		`{"id":"m","step":"COPYING","copyState":"LISTING","bytesTotal":3145728,"message":"node a lists and hashes the files"}`:                         "COPYING, 3 MiB hashed: node a lists and hashes the files",
+		`{"id":"m","step":"COPYING","copyState":"FETCHING","bytesDone":1048576,"bytesTotal":3145728}`:                                                  "COPYING, 1 MiB of 3 MiB copied",
+		`{"id":"m","step":"COPYING","copyState":"FETCHING","bytesDone":3145728,"bytesTotal":3145728,"message":"node b flushes the files to its disk"}`: "COPYING, 3 MiB of 3 MiB copied: node b flushes the files to its disk",
+	} {
+		if got := progress.Moved("m")(t.Context(), output.Row(`{"id":"world-1","move":`+move+`}`)); got.Text != want {
+			t.Errorf("%s is shown as %q, want %q", move, got.Text, want)
+		}
+	}
+}
