@@ -574,7 +574,7 @@ type InstanceMove struct {
 	CopyState string `json:"copyState,omitempty"`
 	// Bytes that are copied and verified.
 	BytesDone int64 `json:"bytesDone"`
-	// Bytes to copy. It grows while the files are listed.
+	// Bytes to copy. It grows while the source hashes the files.
 	BytesTotal int64 `json:"bytesTotal"`
 	FilesDone  int64 `json:"filesDone"`
 	FilesTotal int64 `json:"filesTotal"`
@@ -582,7 +582,7 @@ type InstanceMove struct {
 	Shared bool `json:"shared"`
 	// Why the move failed or waits.
 	Reason string `json:"reason,omitempty"`
-	// The same as a sentence.
+	// The same as a sentence, or what the copy does now.
 	Message string `json:"message,omitempty"`
 }
 

@@ -128,10 +128,11 @@ type Copy struct {
 	FilesTotal int   `json:"filesTotal"`
 	// Shared is true if the source's directory is also the target's.
 	Shared bool `json:"shared,omitempty"`
-	// Reason and Message say why the copy failed, or waits.
+	// Reason and Message say why the copy failed, or waits. Message may also say what the copy does now.
 	Reason  fleet.Reason `json:"reason,omitempty"`
 	Message string       `json:"message,omitempty"`
-	At      time.Time    `json:"at"`
+	// At is when the copy made its latest progress, or waited for its turn last.
+	At time.Time `json:"at"`
 }
 
 // Of returns the copy if it belongs to a move, else nil. c may be nil.
