@@ -95,6 +95,8 @@ func (t *trial) strike(ctx context.Context, f plan.Fault) func() {
 		t.deploy(ctx, f)
 	case plan.Drain:
 		return t.drain(ctx, f)
+	case plan.Move:
+		t.move(ctx, f)
 	case plan.PowerCut:
 		node := t.site.Node(f.Target)
 		t.markKilled(node.PowerCut())

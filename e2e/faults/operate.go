@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/history"
 	"github.com/orreryhq/orrery/e2e/faults/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
@@ -18,7 +20,7 @@ import (
 const (
 	// The settings of deployments, in seconds.
 	deployDeadline, deployGrace, deployTimeout = 2, 1, 15
-	// operateWithin is the additional time until deployments and drains have ended.
+	// operateWithin is the additional time until deployments, drains and moves have ended.
 	operateWithin = 60 * time.Second
 	// heartbeatEvery is the interval at which players are reported.
 	heartbeatEvery = 300 * time.Millisecond
@@ -47,9 +49,21 @@ func (t *trial) drain(ctx context.Context, f plan.Fault) func() {
 	}
 }
 
+// move requests a move, whose outcome during faults is unknown.
+func (t *trial) move(ctx context.Context, f plan.Fault) {
+	if _, err := t.api.do(ctx, http.MethodPost, "/api/v1/instances/"+f.Target+"/move", map[string]int{"deadlineSeconds": f.Number}); err != nil {
+		t.log("the move was not confirmed: %v", err)
+	}
+}
+
+// operates reports whether the scenario has what takes longer than the other faults.
+func (t *trial) operates() bool {
+	return t.scenario.Has(plan.Deploy, "") || t.scenario.Has(plan.Drain, "") || t.scenario.Has(plan.Move, "")
+}
+
 // patience is how long the scenario may take to converge after the last fault.
 func (t *trial) patience() time.Duration {
-	if t.scenario.Has(plan.Deploy, "") || t.scenario.Has(plan.Drain, "") {
+	if t.operates() {
 		return convergeWithin + operateWithin
 	}
 	return convergeWithin
@@ -81,6 +95,39 @@ func (t *trial) endDrains(ctx context.Context) error {
 	return nil
 }
 
+// endMoves waits until no instance moves. It cancels moves that last, because their targets may have no
+// room.
+func (t *trial) endMoves(ctx context.Context) error {
+	for deadline := time.Now().Add(operateWithin / 2); ctx.Err() == nil; pause.For(ctx, 100*time.Millisecond) {
+		if err := t.catchUp(ctx); err != nil {
+			return err
+		}
+		events, err := t.history.Events()
+		if err != nil {
+			return err
+		}
+		last, err := history.Last(events)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(last.Moves, func(_ fleet.InstanceID, m move.Move) bool { return !m.Active() })
+		if len(last.Moves) == 0 {
+			return nil
+		}
+		if time.Now().Before(deadline) {
+			continue
+		}
+		for id, m := range last.Moves {
+			t.log("the move of %s to %s is %s, and is cancelled", m.Name, m.Target, m.Step)
+			if _, err := t.api.do(ctx, http.MethodDelete, "/api/v1/instances/"+string(id)+"/move", nil); err != nil {
+				t.log("not cancelled: %v", err) // it may have ended meanwhile
+			}
+		}
+		return nil
+	}
+	return ctx.Err()
+}
+
 // drainState returns the state of a node's drain, empty without one.
 func (t *trial) drainState(ctx context.Context, path string) (string, error) {
 	b, err := t.api.do(ctx, http.MethodGet, path, nil)
@@ -108,8 +155,7 @@ const (
 
 func habitOf(id fleet.InstanceID) habit { return habit(id.Part()) % habits }
 
-// play reports the players of all online instances of groups that are deployed or drained, until ctx
-// ends. They all leave when the faults are over.
+// play reports the players of all online instances, until ctx ends. They all leave when the faults are over.
 func (t *trial) play(ctx context.Context) {
 	secret, err := os.ReadFile(t.site.SecretFile())
 	if err != nil {

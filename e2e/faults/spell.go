@@ -73,7 +73,7 @@ func unreachable(f plan.Fault, members []string, node string) []string {
 	switch f.Kind {
 	case plan.Outage:
 		return members
-	case plan.Compact, plan.KillWorkload, plan.Scale, plan.Switch, plan.Deploy, plan.Drain:
+	case plan.Compact, plan.KillWorkload, plan.Scale, plan.Switch, plan.Deploy, plan.Drain, plan.Move:
 		return nil
 	case plan.Kill, plan.Stop, plan.Pause, plan.PowerCut, plan.FillDisk:
 		if slices.Contains(members, f.Target) {

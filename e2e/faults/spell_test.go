@@ -41,6 +41,7 @@ func TestOneMemberOfThreeExplainsNoEndOfASession(t *testing.T) {
 		{"the agent hangs", three, []spell{during(plan.Pause, node, "")}, true},
 		{"another agent hangs", three, []spell{during(plan.Pause, "node-2", "")}, false},
 		{"etcd is away", three, []spell{during(plan.Outage, "", "")}, true},
+		{"an instance moves there", three, []spell{during(plan.Move, "world-1", "")}, false},
 		{"history is compacted", three, []spell{during(plan.Compact, "", "")}, false},
 		{"two of three were killed long ago", three, []spell{over(during(plan.Kill, "etcd-1", ""), 0), over(during(plan.Kill, "etcd-2", ""), 0)}, false},
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/history"
 	"github.com/orreryhq/orrery/e2e/faults/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
@@ -32,8 +34,8 @@ type operation struct {
 	ended func(context.Context, *history.State) (bool, error)
 }
 
-// The enforcer is killed after each transaction of a deployment and of a drain.
-func TestADeploymentAndADrainEndWhereverTheEnforcerIsKilled(t *testing.T) {
+// The enforcer is killed after each transaction of a deployment, a drain and a move.
+func TestADeploymentADrainAndAMoveEndWhereverTheEnforcerIsKilled(t *testing.T) {
 	var out bytes.Buffer
 	h, err := newHarness(t.Context(), "", false, &out)
 	if err != nil {
@@ -45,7 +47,7 @@ func TestADeploymentAndADrainEndWhereverTheEnforcerIsKilled(t *testing.T) {
 		Seed: 1, Members: 1, Schedulers: 1, Enforcers: 1, Gateways: 1, Sources: 1, Nodes: nodes, MemoryMiB: 4000,
 		Groups: []plan.Group{{Name: "lobby1", Count: 2, Final: 2, MemoryMiB: 50}, {Name: "world", Static: true, Count: 1, Final: 1, MemoryMiB: 50}},
 		// They explain the ends of instances. Nothing else happens.
-		Faults: []plan.Fault{{Kind: plan.Deploy, Target: "lobby1", Number: 2}, {Kind: plan.Drain, Target: "node-1", Number: 2}},
+		Faults: []plan.Fault{{Kind: plan.Deploy, Target: "lobby1", Number: 2}, {Kind: plan.Drain, Target: "node-1", Number: 2}, {Kind: plan.Move, Target: "world-1"}},
 	}
 	steps := mostSteps
 	if os.Getenv("ORRERY_E2E") != "processes" { // the other steps take minutes
@@ -70,7 +72,11 @@ func (t *trial) killAtSteps(ctx context.Context, most int) []string {
 	if left := t.settle(ctx, startPatience, count); len(left) > 0 {
 		return left
 	}
-	for _, op := range []operation{t.deployment(), t.draining()} {
+	operations := []operation{t.deployment(), t.draining()}
+	if t.scenario.Nodes > 1 {
+		operations = append(operations, t.moving())
+	}
+	for _, op := range operations {
 		for step := 1; step <= most; step++ {
 			killed, err := t.killAt(ctx, op, step)
 			if err != nil {
@@ -133,7 +139,7 @@ func transactions(events []history.Event, after int64) int {
 	n, last := 0, after
 	for _, e := range events {
 		kind, _, ok := keys.Split(e.Key)
-		if e.ModRev > last && ok && (kind == "instances" || kind == "orders" || kind == "deployment-progress") {
+		if e.ModRev > last && ok && (kind == "instances" || kind == "orders" || kind == "deployment-progress" || kind == "moves") {
 			n++
 			last = e.ModRev
 		}
@@ -166,19 +172,11 @@ func (t *trial) draining() operation {
 	return operation{
 		name: "a drain",
 		begin: func(ctx context.Context) error {
-			events, err := t.history.Events()
+			world, err := t.world()
 			if err != nil {
 				return err
 			}
-			last, err := history.Last(events)
-			if err != nil {
-				return err
-			}
-			for _, i := range last.Instances() {
-				if i.Intent.Group == "world" {
-					path = "/api/v1/nodes/" + string(i.Node())
-				}
-			}
+			path = "/api/v1/nodes/" + string(world.Node())
 			_, err = t.api.do(ctx, http.MethodPost, path+"/drain", map[string]any{"shutdown": false, "timeout": 20})
 			return err
 		},
@@ -191,4 +189,47 @@ func (t *trial) draining() operation {
 			return err == nil, err
 		},
 	}
+}
+
+// moving moves the instance of the static group to the other node.
+func (t *trial) moving() operation {
+	var before string // the move before
+	return operation{
+		name: "a move",
+		begin: func(ctx context.Context) error {
+			_, err := t.api.do(ctx, http.MethodPost, "/api/v1/instances/world-1/move", map[string]int{"deadlineSeconds": 0})
+			return err
+		},
+		ended: func(_ context.Context, s *history.State) (bool, error) {
+			for _, m := range s.Moves {
+				switch {
+				case m.ID == before || m.Active():
+				case m.Step != move.Done:
+					return true, fmt.Errorf("it ended as %s: %s", m.Step, m.Detail)
+				default:
+					before = m.ID
+					return true, nil
+				}
+			}
+			return false, nil
+		},
+	}
+}
+
+// world returns the instance of the static group.
+func (t *trial) world() (*fleet.Instance, error) {
+	events, err := t.history.Events()
+	if err != nil {
+		return nil, err
+	}
+	last, err := history.Last(events)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range last.Instances() {
+		if i.Intent.Group == "world" {
+			return i, nil
+		}
+	}
+	return nil, errors.New("the static group has no instance")
 }

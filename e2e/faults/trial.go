@@ -159,7 +159,7 @@ func (t *trial) scenes(ctx context.Context) []string {
 	if err := os.WriteFile(filepath.Join(t.recordDir(), record.Storm), nil, 0o644); err != nil {
 		return collect(err)
 	}
-	if t.scenario.Has(plan.Deploy, "") || t.scenario.Has(plan.Drain, "") {
+	if t.operates() {
 		playing, stop := context.WithCancel(ctx)
 		var players sync.WaitGroup
 		defer players.Wait()
@@ -174,6 +174,9 @@ func (t *trial) scenes(ctx context.Context) []string {
 		return collect(err)
 	}
 	if err := t.endDrains(ctx); err != nil {
+		return collect(err)
+	}
+	if err := t.endMoves(ctx); err != nil {
 		return collect(err)
 	}
 	left := t.settle(ctx, t.patience()-time.Since(healed), func(g plan.Group) int { return g.Final })

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/orreryhq/orrery/e2e/faults/check"
 	"github.com/orreryhq/orrery/e2e/faults/plan"
@@ -19,6 +20,10 @@ func (t *trial) check() []string {
 	if err != nil {
 		return collect(err)
 	}
+	moves, err := check.Moved(events)
+	if err != nil {
+		return collect(err)
+	}
 	t.runs, t.revisions = len(runs), t.history.Rev()
 	lives := map[int]bool{}
 	for _, r := range living(runs) {
@@ -29,7 +34,7 @@ func (t *trial) check() []string {
 		Living: func(pid int) bool { return lives[pid] },
 		Killed: func(pid int) bool { return t.killed[pid] },
 	}
-	out := slices.Concat(t.broken, check.StaticOverlaps(runs), check.PortClashes(runs), check.DataLosses(runs), check.WrongFiles(runs))
+	out := slices.Concat(t.broken, check.StaticOverlaps(runs), check.PortClashes(runs), check.DataLosses(runs, moves), check.WrongFiles(runs))
 	records, err := check.Records(events)
 	out = append(append(out, records...), collect(err)...)
 	occupied, err := check.Occupied(events)
@@ -50,7 +55,17 @@ func (t *trial) mayShrink(name fleet.GroupName) bool {
 
 // mayReplace reports whether the scenario replaces instances of a group for a reason.
 func (t *trial) mayReplace(name fleet.GroupName, why fleet.Reason) bool {
-	return why == fleet.ReasonDeployment && t.scenario.Has(plan.Deploy, string(name)) || why == fleet.ReasonNodeDrained && t.scenario.Has(plan.Drain, "")
+	switch why {
+	case fleet.ReasonDeployment:
+		return t.scenario.Has(plan.Deploy, string(name))
+	case fleet.ReasonNodeDrained:
+		return t.scenario.Has(plan.Drain, "")
+	case fleet.ReasonMoved:
+		return slices.ContainsFunc(t.scenario.Faults, func(f plan.Fault) bool {
+			return f.Kind == plan.Move && strings.HasPrefix(f.Target, string(name)+"-")
+		})
+	}
+	return false
 }
 
 // exclusive reports whether a static group may be replaced elsewhere.

@@ -10,6 +10,7 @@
 //	agent   ── proxy (agent × member) ──▶ etcd member       from inside its namespace
 //	agent   ── proxy (agent × templatesvc) ──▶ templatesvc  from inside its namespace
 //	gateway ── proxy (agent) ──▶ agent                      into its namespace
+//	agent   ── proxy (agent × agent) ──▶ agent              between namespaces
 package site
 
 import (
@@ -88,6 +89,8 @@ type Node struct {
 	ID, DataDir string
 	// Space is the node's namespace; nil when it has none.
 	Space *Namespace
+	// address leads into the namespace, from other namespaces and from outside.
+	address string
 }
 
 // Start starts all processes without waiting until they are ready. Close the site, also

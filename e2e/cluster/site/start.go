@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// agentPort is the port of every agent in its namespace.
-const agentPort = 7070
+// agentAddress is the address of every agent in its namespace.
+const agentAddress = "127.0.0.1:7070"
 
 func (s *Site) startEtcd(ctx context.Context) error {
 	var all []string
@@ -139,6 +139,21 @@ func (s *Site) startNodes(context.Context) error {
 			return err
 		}
 	}
+	return s.connectNodes()
+}
+
+// connectNodes lets agents in namespaces reach each other at their advertised addresses.
+func (s *Site) connectNodes() error {
+	for _, from := range s.nodes {
+		for _, to := range s.nodes {
+			if from == to || to.Space == nil {
+				continue
+			}
+			if _, err := s.connect(Pair{from.ID, to.ID}, from.Space, to.address, to.dialAgent); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -182,10 +197,10 @@ func (s *Site) network(node *Node) ([]string, error) {
 		return nil, err
 	}
 	s.spaces, node.Space = append(s.spaces, space), space
-	listen := fmt.Sprint("127.0.0.1:", agentPort)
-	into := func(ctx context.Context) (net.Conn, error) { return space.Dial(ctx, listen) }
-	url, err := s.connect(Pair{"gateways", node.ID}, nil, "127.0.0.1:0", into)
-	if err != nil {
+	if node.address, err = address(); err != nil {
+		return nil, err
+	}
+	if _, err := s.connect(Pair{"gateways", node.ID}, nil, node.address, node.dialAgent); err != nil {
 		return nil, err
 	}
 	for name, at := range s.sources {
@@ -193,7 +208,12 @@ func (s *Site) network(node *Node) ([]string, error) {
 			return nil, err
 		}
 	}
-	return []string{"--listen", listen, "--advertise-url", "http://" + url}, nil
+	return []string{"--listen", agentAddress, "--advertise-url", "http://" + node.address}, nil
+}
+
+// dialAgent connects to the agent of a node that has a namespace.
+func (n *Node) dialAgent(ctx context.Context) (net.Conn, error) {
+	return n.Space.Dial(ctx, agentAddress)
 }
 
 // Instances returns the node's processes other than its agent: those in its namespace, or

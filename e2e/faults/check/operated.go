@@ -10,11 +10,12 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/record"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// Operated returns the deployments and drains that have not ended, the ended deployments that do not
-// say why they failed, and the outdated instances of completed ones.
+// Operated returns the deployments, drains and moves that have not ended, the ended deployments and
+// failed moves that do not say why, and the outdated instances of completed deployments.
 func Operated(s *history.State) []string {
 	var out []string
 	instances := s.Instances()
@@ -43,6 +44,14 @@ func Operated(s *history.State) []string {
 			}
 		}
 	}
+	for _, id := range slices.Sorted(maps.Keys(s.Moves)) {
+		switch m := s.Moves[id]; {
+		case m.Active():
+			out = append(out, fmt.Sprintf("the move of %s to %s is %s", m.Name, m.Target, m.Step))
+		case m.Step == move.Failed && (m.Reason == "" || m.Detail == ""):
+			out = append(out, fmt.Sprintf("the move of %s to %s failed and does not say why", m.Name, m.Target))
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.Desired)) {
 		if n := s.Desired[id]; n.Drain != nil {
 			out = append(out, fmt.Sprintf("%s is still drained", id))
@@ -55,8 +64,8 @@ func Operated(s *history.State) []string {
 // recorder saw the beginning of its retirement late.
 const deadlineSlack = time.Second
 
-// Occupied returns the orders to stop an instance for a deployment, a drain or because it is surplus
-// while it had players, before its deadline.
+// Occupied returns the orders to stop an instance for a deployment, a drain, a move or because it is
+// surplus while it had players, before its deadline.
 func Occupied(events []history.Event) ([]string, error) {
 	o := &occupied{since: map[string]since{}}
 	err := history.Walk(events, func(before, after *history.State, txn []history.Event) error {
@@ -81,7 +90,7 @@ type occupied struct {
 }
 
 // considerate are the reasons for which no instance with players is stopped before its deadline.
-var considerate = []fleet.Reason{fleet.ReasonDeployment, fleet.ReasonNodeDrained, fleet.ReasonScaledDown, fleet.ReasonNodeReturned}
+var considerate = []fleet.Reason{fleet.ReasonDeployment, fleet.ReasonNodeDrained, fleet.ReasonMoved, fleet.ReasonScaledDown, fleet.ReasonNodeReturned}
 
 func (o *occupied) event(before, after *history.State, e history.Event) {
 	kind, rest, ok := keys.Split(e.Key)
@@ -122,4 +131,25 @@ func (o *occupied) order(before *history.State, order fleet.Order, e history.Eve
 func (o *occupied) passed(name string, now record.Time) bool {
 	s, ok := o.since[name]
 	return ok && time.Duration(now-s.at) >= s.limit-deadlineSlack
+}
+
+// Moved returns the moves that ended on their targets.
+func Moved(events []history.Event) ([]Arrival, error) {
+	copied := map[string]record.Time{} // by move
+	var out []Arrival
+	err := history.Walk(events, func(before, after *history.State, txn []history.Event) error {
+		for id, m := range after.Moves {
+			if m.ModRev != after.Rev {
+				continue
+			}
+			if was := before.Moves[id]; was.ID == m.ID && was.Step == move.Copying && (m.Step == move.Starting || m.Step == move.Done) {
+				copied[m.ID] = txn[0].Seen
+			}
+			if at, ok := copied[m.ID]; ok && m.Step == move.Done {
+				out = append(out, Arrival{Name: m.Name, Source: string(m.Source), Target: string(m.Target), Copied: at})
+			}
+		}
+		return nil
+	})
+	return out, err
 }

@@ -1,12 +1,14 @@
 package check_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/faults/check"
 	"github.com/orreryhq/orrery/e2e/faults/history"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
@@ -50,7 +52,34 @@ func drained(seconds int) write {
 	return write{keys.NodeDesired("node-1"), fleet.NodeDesired{Node: "node-1", Drain: &fleet.NodeDrain{ID: "d", TimeoutSeconds: seconds}}}
 }
 
-func TestDeploymentsAndDrainsEnd(t *testing.T) {
+// moves is a step of the first instance's move from node-1 to node-2.
+func moves(to move.Step) write {
+	return write{keys.Move(first), move.Move{ID: "m", Name: "lobby-1", Source: "node-1", Target: "node-2", Step: to}}
+}
+
+func TestOnlyCompletedMovesTakeTheDataAlong(t *testing.T) {
+	for name, c := range map[string]struct {
+		steps []move.Step
+		want  []check.Arrival
+	}{
+		"one that ended":             {[]move.Step{move.Copying, move.Starting, move.Done}, []check.Arrival{{Name: "lobby-1", Source: "node-1", Target: "node-2", Copied: 50}}},
+		"one of a stopped instance":  {[]move.Step{move.Copying, move.Done}, []check.Arrival{{Name: "lobby-1", Source: "node-1", Target: "node-2", Copied: 50}}},
+		"one that failed":            {[]move.Step{move.Copying, move.Failed}, nil},
+		"one that failed at the end": {[]move.Step{move.Copying, move.Starting, move.Failed}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := begun(t)
+			for _, s := range c.steps {
+				p.txn(moves(s))
+			}
+			if got, err := check.Moved(p.events); err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestDeploymentsDrainsAndMovesEnd(t *testing.T) {
 	declared := write{keys.Group(group), fleet.Group{Name: group}}
 	deploy := write{keys.Deployment(group, 1), deployment.Deployment{Group: group, Number: 1}}
 	progress := func(s deployment.State, message string) write {
@@ -71,6 +100,9 @@ func TestDeploymentsAndDrainsEnd(t *testing.T) {
 		"an outdated instance":         {base(t).txn(deploy, progress(deployment.Completed, "x")), "lobby-1 is of deployment 0"},
 		"one that still retires":       {base(t).txn(deploy, intent(first, of(1), retires(1)), progress(deployment.Completed, "x")), "takes no players"},
 		"a drain":                      {base(t).txn(drained(1)), "node-1 is still drained"},
+		"a move that lasts":            {base(t).txn(moves(move.Copying)), "the move of lobby-1 to node-2 is COPYING"},
+		"a move that failed":           {base(t).txn(moves(move.Failed)), "failed and does not say why"},
+		"a move that is over":          {base(t).txn(moves(move.Done)), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			last, err := history.Last(c.past.events)

@@ -17,6 +17,7 @@ import (
 //   - The instances on a node reserve no more memory than it has, and share no port.
 //   - No generation of an instance is placed twice, and no two living instances share a
 //     name.
+//   - A node is cordoned and empty when its drain completes, and gets nothing afterwards.
 func Records(events []history.Event) ([]string, error) {
 	c := &records{}
 	err := history.Walk(events, func(before, after *history.State, txn []history.Event) error {
@@ -47,9 +48,14 @@ func (c *records) event(before, after *history.State, e history.Event) {
 		p := after.Placements[history.PlaceID{Node: fleet.NodeID(rest[0]), Instance: id}]
 		c.owned(before, p)
 		c.once(after, p)
+		if d := before.Desired[p.Node].Drain; d != nil && !d.CompletedAt.IsZero() {
+			c.broken(p.ModRev, "drained: %s was placed on %s, which is drained", p.Name, p.Node)
+		}
 		c.room(after, p.Node)
 	case "status":
 		c.session(before, after.Statuses[id])
+	case "nodes-desired":
+		c.drained(before, after, fleet.NodeID(id))
 	case "instances":
 		c.name(after, after.Intents[id])
 	}
@@ -121,6 +127,20 @@ func holders(s *history.State, node fleet.NodeID) []fleet.Placement {
 	}
 	slices.SortFunc(out, func(a, b fleet.Placement) int { return int(a.ModRev - b.ModRev) })
 	return out
+}
+
+// drained checks that a node whose drain has just completed is empty and cordoned.
+func (c *records) drained(before, after *history.State, node fleet.NodeID) {
+	was, is := before.Desired[node], after.Desired[node]
+	if was.Draining() == nil || is.Drain == nil || is.Draining() != nil {
+		return
+	}
+	if !is.Cordoned {
+		c.broken(is.ModRev, "drained: %s is not cordoned", node)
+	}
+	for _, p := range holders(after, node) {
+		c.broken(is.ModRev, "drained: %s is on %s, whose drain completed", p.Name, node)
+	}
 }
 
 // name checks that no other living instance has the name.

@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/orreryhq/orrery/e2e/faults/check"
 	"github.com/orreryhq/orrery/e2e/faults/history"
@@ -71,6 +72,18 @@ func TestWhatRecordsMayNotSay(t *testing.T) {
 		"the next generation on another node": {func(p *past) *past {
 			return p.txn(placement(first)).txn(placement(first, func(p *fleet.Placement) { p.Node, p.Generation = "node-2", 2 }))
 		}, ""},
+		"a drain of an empty node": {func(p *past) *past {
+			return p.txn(drained(9)).txn(completed(true))
+		}, ""},
+		"a drain that completes too early": {func(p *past) *past {
+			return p.txn(placement(first)).txn(drained(9)).txn(completed(true))
+		}, "lobby-1 is on node-1, whose drain completed"},
+		"a drained node that is not cordoned": {func(p *past) *past {
+			return p.txn(drained(9)).txn(completed(false))
+		}, "is not cordoned"},
+		"a placement on a drained node": {func(p *past) *past {
+			return p.txn(drained(9)).txn(completed(true)).txn(placement(first))
+		}, "which is drained"},
 		"one name for two": {func(p *past) *past { return p.txn(intent(second)) }, "name twice"},
 		"the name of one that ended": {func(p *past) *past {
 			return p.txn(placement(first)).txn(status(first, fleet.Crashed)).txn(intent(second))
@@ -84,6 +97,11 @@ func TestWhatRecordsMayNotSay(t *testing.T) {
 			one(t, got, c.want)
 		})
 	}
+}
+
+func completed(cordoned bool) write {
+	drain := &fleet.NodeDrain{ID: "d", CompletedAt: time.Unix(1, 0)}
+	return write{keys.NodeDesired("node-1"), fleet.NodeDesired{Node: "node-1", Cordoned: cordoned, Drain: drain}}
 }
 
 func ported(n int) func(*fleet.Placement) { return func(p *fleet.Placement) { p.Port = n } }

@@ -50,12 +50,29 @@ func WrongFiles(runs []record.Run) []string {
 	return out
 }
 
+// Arrival is a move that ended on its target, after the data was copied there.
+type Arrival struct {
+	Name, Source, Target string
+	// Copied is when the recorder saw that the copy was complete.
+	Copied record.Time
+}
+
 // DataLosses returns runs of static instances that found less in their directory than the
-// previous run had left. Runs on different nodes are not compared.
-func DataLosses(runs []record.Run) []string {
+// previous run had left. Runs on different nodes are compared only if the instance was moved
+// from one to the other between them.
+func DataLosses(runs []record.Run, moves []Arrival) []string {
 	var out []string
-	last := map[string]record.Run{}
+	last := map[string]record.Run{}   // by name and node
+	latest := map[string]record.Run{} // by name
 	for _, r := range byStart(runs) {
+		from := latest[r.Name]
+		latest[r.Name] = r
+		if slices.ContainsFunc(moves, func(a Arrival) bool {
+			return a.Name == r.Name && a.Source == from.Node && a.Target == r.Node && from.Started < a.Copied
+		}) {
+			last[r.Name+" on "+r.Node] = from
+			delete(last, r.Name+" on "+from.Node) // what is there is set aside
+		}
 		key := r.Name + " on " + r.Node
 		before, ok := last[key]
 		left := before.Earlier

@@ -7,6 +7,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/crashloop"
 	"github.com/orreryhq/orrery/libs/fleet/deployment"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -28,6 +29,8 @@ type Records struct {
 	// Deployments and Progress are by the common end of their keys.
 	Deployments map[string]deployment.Deployment
 	Progress    map[string]deployment.Progress
+	// Moves are the latest moves of static instances.
+	Moves map[fleet.InstanceID]move.Move
 	// Figures are by node and part.
 	Figures map[string]reports.ReportPart
 	// Owners maps shard keys to their create revisions.
@@ -48,7 +51,7 @@ func newRecords() Records {
 		Sessions: map[fleet.NodeID]fleet.NodeSession{}, Loops: map[fleet.GroupName]crashloop.Loop{},
 		Pending: map[fleet.InstanceID]fleet.Pending{}, Owners: map[string]int64{},
 		Desired: map[fleet.NodeID]fleet.NodeDesired{}, Deployments: map[string]deployment.Deployment{},
-		Progress: map[string]deployment.Progress{}, Figures: map[string]reports.ReportPart{},
+		Progress: map[string]deployment.Progress{}, Moves: map[fleet.InstanceID]move.Move{}, Figures: map[string]reports.ReportPart{},
 	}
 }
 
@@ -82,6 +85,8 @@ func (r *Records) set(e Event) error {
 		return put(r.Deployments, strings.Join(rest, "/"), e)
 	case "deployment-progress":
 		return put(r.Progress, strings.Join(rest, "/"), e)
+	case "moves":
+		return put(r.Moves, fleet.InstanceID(last), e)
 	case "figures":
 		return put(r.Figures, strings.Join(rest, "/"), e)
 	case "sessions":

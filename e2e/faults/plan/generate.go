@@ -137,6 +137,9 @@ func weights(f Features) []weight {
 	if f.NodeLoss {
 		out = append(out, weight{PowerCut, 3})
 	}
+	if f.Nodes > 1 {
+		out = append(out, weight{Move, 4})
+	}
 	if f.ReplaceStatic {
 		out = append(out, weight{Switch, 2})
 	}
@@ -154,7 +157,7 @@ type weight struct {
 // Kinds returns all kinds of faults.
 func Kinds() []Kind {
 	var out []Kind
-	for _, w := range weights(Features{NodeLoss: true, ReplaceStatic: true, Disks: true}) {
+	for _, w := range weights(Features{Nodes: 2, NodeLoss: true, ReplaceStatic: true, Disks: true}) {
 		out = append(out, w.kind)
 	}
 	return out
@@ -195,6 +198,8 @@ func (g *generator) fault(at time.Duration) Fault {
 		return g.deploy(f)
 	case Drain:
 		return g.drain(f)
+	case Move:
+		return g.move(f)
 	case PowerCut:
 		f.Target, f.For = pick(g, g.NodeIDs()...), g.between(TTL/2, 4*TTL)
 	case FillDisk:
@@ -246,6 +251,17 @@ func (g *generator) drain(f Fault) Fault {
 	if g.IntN(2) == 0 {
 		f.For = g.between(TTL, 3*TTL)
 	}
+	return f
+}
+
+// move returns a move of a static instance. With one node, it deploys the group instead.
+func (g *generator) move(f Fault) Fault {
+	if g.Nodes == 1 {
+		f.Kind, f.Target, f.Number = Deploy, world, 2
+		return f
+	}
+	static := slices.IndexFunc(g.Groups, func(group Group) bool { return group.Static })
+	f.Target, f.Number = fmt.Sprint(world, "-", 1+g.IntN(g.Groups[static].Count)), 1+g.IntN(3)
 	return f
 }
 

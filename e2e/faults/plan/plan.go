@@ -101,6 +101,8 @@ const (
 	// Drain empties a node, and ends the drain after the duration. Without a duration, the drain
 	// is ended once it is complete after all faults.
 	Drain Kind = "drain"
+	// Move moves a static instance with its data to a node that the scheduler chooses.
+	Move Kind = "move"
 	// FillDisk fills the disk of a node and kills a workload there, so that a start is
 	// attempted on it.
 	FillDisk Kind = "fill disk"
@@ -112,14 +114,14 @@ type Fault struct {
 	// not undone.
 	At, For time.Duration
 	Kind    Kind
-	// Target is the process, group or node.
+	// Target is the process, group, node, or for Move the instance.
 	Target string
 	// Peer limits a network fault to the connection to one process. Empty means all members
 	// of etcd.
 	Peer string
 	// Number depends on the kind: the count for Scale, 1 for replace and 0 for wait for
 	// Switch, the position for KillWorkload, the milliseconds for Delay, the batch for Deploy,
-	// the seconds until its deadline for Drain.
+	// the seconds until the deadline for Drain and Move.
 	Number int
 }
 
@@ -150,7 +152,7 @@ func (f Fault) String() string {
 		fmt.Fprintf(&b, ", number %d", f.Number)
 	case Deploy:
 		fmt.Fprintf(&b, ", %d at once", f.Number)
-	case Drain:
+	case Drain, Move:
 		fmt.Fprintf(&b, " within %d s", f.Number)
 	case Delay:
 		fmt.Fprintf(&b, " by %d ms", f.Number)

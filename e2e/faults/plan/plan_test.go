@@ -76,6 +76,8 @@ func targeted(s plan.Scenario, f plan.Fault) bool {
 		return f.Target == ""
 	case plan.KillWorkload, plan.Scale, plan.Switch, plan.Deploy:
 		return slices.ContainsFunc(s.Groups, func(g plan.Group) bool { return g.Name == f.Target })
+	case plan.Move:
+		return s.Nodes > 1 && slices.ContainsFunc(s.Groups, func(g plan.Group) bool { return g.Static && strings.HasPrefix(f.Target, g.Name+"-") })
 	case plan.PowerCut, plan.FillDisk, plan.Drain:
 		return slices.Contains(s.NodeIDs(), f.Target)
 	}
