@@ -19,15 +19,16 @@ func (s *simulation) moveTo(q client.MoveQuestion) error {
 	if err != nil {
 		return err
 	}
-	s.m.Cordon(i.DataNode())
 	s.moves(g, i, q.Node)
 	return nil
 }
 
-// moves requests a node for an instance that moves with its data: any if node is empty.
+// moves requests a node for an instance that moves with its data: any other if node is empty.
 func (s *simulation) moves(g *fleet.Group, i *fleet.Instance, node fleet.NodeID) {
 	s.m.Without(i)
-	s.ask(s.relocation(g, i, node), client.Outcome{Instance: i.Intent.ID, Name: i.Intent.Name, Group: g.Name, From: i.DataNode()})
+	r := s.relocation(g, i, node)
+	r.Leaves = i.DataNode()
+	s.ask(r, client.Outcome{Instance: i.Intent.ID, Name: i.Intent.Name, Group: g.Name, From: i.DataNode()})
 }
 
 // relocation is the request for an instance that moves with its data.

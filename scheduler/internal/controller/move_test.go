@@ -27,6 +27,10 @@ func TestAMovedInstanceIsPlacedWithItsCopy(t *testing.T) {
 	ask, _ := w.answering()
 	id := w.want(w.group("world", func(s *fleet.GroupSpec) { s.Static.Enabled = true }), 1)[0]
 	first := w.await(id, "placed", placed)
+	alone := w.simulate(ask, client.Question{Move: &client.MoveQuestion{Instance: id}})
+	if why := "0 of 1 nodes can take it: 1 by source (it is already on n1)"; alone.Pending != 1 || alone.Unfit[0].Message != why {
+		t.Errorf("without another node: %+v, want %q", alone, why)
+	}
 	w.join("n2", "second")
 	if got := w.simulate(ask, client.Question{Move: &client.MoveQuestion{Instance: id}}); got.Placed != 1 || got.Instances[0].Node != "n2" || got.Instances[0].From != "n1" {
 		t.Errorf("the scheduler would choose %+v", got)

@@ -23,6 +23,7 @@ type classKey struct {
 	plan        *fleet.Plan
 	group       fleet.GroupName
 	templateMiB int
+	leaves      fleet.NodeID
 }
 
 // class caches the question of all requests with one key, together with a ranking of the
@@ -69,7 +70,7 @@ func (m *Model) forgetOldest() {
 
 // ask returns the class of a request, up to date with all changes.
 func (m *Model) ask(r *Request) *class {
-	key := classKey{r.Plan, r.Group, r.TemplateMiB}
+	key := classKey{r.Plan, r.Group, r.TemplateMiB, r.Leaves}
 	c, ok := m.classes[key]
 	if !ok {
 		m.makeRoom()

@@ -87,5 +87,6 @@ func drawAsked(t *rapid.T, n int, plans []*fleet.Plan) place.Request {
 		ID: fleet.NewInstanceID(uint64(n)), Group: anyGroup.Draw(t, "group"), Plan: rapid.SampledFrom(plans).Draw(t, "plan"),
 		TemplateMiB: maybe(t, "template", rapid.SampledFrom([]int{20, 50})),
 		Pinned:      maybe(t, "pinned", anyNode),
+		Leaves:      maybe(t, "leaves", anyNode),
 	}
 }

@@ -25,9 +25,9 @@ const (
 // of group and node, then the free resources. Load and spread come last because they also
 // depend on other nodes.
 var (
-	// standing filters depend only on the plan and the node's own facts. A ranking
+	// standing filters depend only on the class and the node's own facts. A ranking
 	// evaluates them again only when those change.
-	standing = [...]Filter{sessionFilter, cordonFilter, nodeListFilter, runtimeFilter, labelFilter, capacityFilter}
+	standing = [...]Filter{sessionFilter, cordonFilter, sourceFilter, nodeListFilter, runtimeFilter, labelFilter, capacityFilter}
 	// room filters depend on what the node holds.
 	room = [...]Filter{
 		memoryFilter, cpuFilter, diskFilter, templateFilter, instancesFilter, ownFilter, aloneFilter, portFilter,

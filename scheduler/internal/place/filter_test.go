@@ -21,6 +21,7 @@ var refusals = []struct {
 	{rule: "a node without a session", filter: "session", node: func(n *place.Node) { n.Live = false }},
 	{rule: "a cordoned node", filter: "cordon", node: func(n *place.Node) { n.Cordoned = true }},
 	{rule: "a node the data does not lie on", filter: "data", ask: func(r *place.Request) { r.Pinned = "other" }},
+	{rule: "the node that it moves from", filter: "source", ask: func(r *place.Request) { r.Leaves = "n" }},
 	{rule: "a node the group does not list", filter: "nodes", ask: func(r *place.Request) { r.Plan.Where.Nodes = []fleet.NodeID{"m"} }},
 	{rule: "a node without the runtime", filter: "runtime", ask: func(r *place.Request) { r.Plan.Runtime = fleet.RuntimeTmux }},
 	{rule: "a node whose agent is older than the runtime", filter: "runtime", ask: func(r *place.Request) { r.Plan.Runtime = "vm" }},

@@ -57,9 +57,10 @@ func (h *host) labelled(expr string) bool {
 	return err == nil && e.Matches(h.Labels)
 }
 
-// suits reports whether the rules that do not depend on held resources admit the plan.
-func (h *host) suits(p *fleet.Plan) bool {
-	return h.Live && !h.Cordoned && p.Where.Allows(h.ID) && p.Runtime == fleet.RuntimeProcess &&
+// suits reports whether the rules that do not depend on held resources admit the request.
+func (h *host) suits(r *place.Request) bool {
+	p := r.Plan
+	return r.Leaves != h.ID && h.Live && !h.Cordoned && p.Where.Allows(h.ID) && p.Runtime == fleet.RuntimeProcess &&
 		allOf(p.Where.Affinity, h.labelled) && allOf(p.Where.AntiAffinity, func(e string) bool { return !h.labelled(e) })
 }
 
@@ -91,7 +92,7 @@ func (h *host) mixes(r *place.Request) bool {
 
 func (o *oracle) fits(h *host, r *place.Request) bool {
 	p := r.Plan
-	return (r.Pinned == "" || r.Pinned == h.ID) && h.suits(p) &&
+	return (r.Pinned == "" || r.Pinned == h.ID) && h.suits(r) &&
 		p.Resources.Fits(h.offers().Sub(h.used())) &&
 		(r.Pinned != "" || h.CPULoad <= maxCPU || !o.alternative(r)) &&
 		(h.DiskMiB == 0 && h.DiskFreeMiB == 0 || r.TemplateMiB <= h.DiskFreeMiB) &&
@@ -107,7 +108,7 @@ const maxCPU = 0.8
 // it were empty.
 func (o *oracle) alternative(r *place.Request) bool {
 	for _, h := range o.hosts {
-		if h.suits(r.Plan) && r.Plan.Resources.Fits(h.offers()) && h.CPULoad <= maxCPU {
+		if h.suits(r) && r.Plan.Resources.Fits(h.offers()) && h.CPULoad <= maxCPU {
 			return true
 		}
 	}
@@ -123,7 +124,7 @@ func (o *oracle) counts(r *place.Request) (by map[string]int, hold map[string]bo
 			continue
 		}
 		by[zone] += h.of(r.Group)
-		if h.suits(r.Plan) && r.Plan.Resources.Fits(h.offers()) {
+		if h.suits(r) && r.Plan.Resources.Fits(h.offers()) {
 			hold[zone] = true
 		}
 	}

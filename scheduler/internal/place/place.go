@@ -18,6 +18,8 @@ type Request struct {
 	// Pinned is the only allowed node, because it has the instance's data. Empty allows
 	// all.
 	Pinned fleet.NodeID
+	// Leaves is the node that the instance moves away from. Empty means that it does not move.
+	Leaves fleet.NodeID
 	// Waits, if not nil, says why the instance must wait regardless of the nodes.
 	Waits *Unfit
 	// PreferredPort is used again if it is free and PreferredNode is chosen.
