@@ -28,19 +28,26 @@ func awaitMove(t *testing.T, admin *cluster.Client, ref string, steps ...string)
 	return m.Step
 }
 
-func TestAStaticInstanceMovesWithItsDataAndBack(t *testing.T) {
-	t.Parallel()
-	c := cluster.Start(t, cluster.Options{})
-	admin := cluster.Login(t, c)
-	lock := filepath.Join(t.TempDir(), "lock")
+// startWorld starts a cluster with a static instance, and writes its mine.txt. The instance notes in the
+// file lock that it holds a lock while it runs.
+func startWorld(t *testing.T, mine string) (c cluster.Local, admin *cluster.Client, world cluster.Instance, lock string) {
+	t.Helper()
+	c = cluster.Start(t, cluster.Options{})
+	admin = cluster.Login(t, c)
+	lock = filepath.Join(t.TempDir(), "lock")
 	spec := arenaGroup(t, c, "world", map[string]any{"static": true, "minInstances": 1})
 	spec["command"] = spec["command"].(string) + " --lock " + lock
 	createGroup(t, admin, spec)
-	first := admin.AwaitRunning("world", 1)[0]
-	mine := filepath.Join("/proc", strconv.Itoa(first.PID), "cwd", "mine.txt")
-	if err := os.WriteFile(mine, []byte(strings.Repeat("a diamond block ", 1<<16)), 0o600); err != nil {
+	world = admin.AwaitRunning("world", 1)[0]
+	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(world.PID), "cwd", "mine.txt"), []byte(mine), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return c, admin, world, lock
+}
+
+func TestAStaticInstanceMovesWithItsDataAndBack(t *testing.T) {
+	t.Parallel()
+	c, admin, first, lock := startWorld(t, strings.Repeat("a diamond block ", 1<<16))
 	two := cluster.AddNode(t, c, admin, cluster.NodeOptions{ID: "node-2"})
 
 	admin.Do("POST", "/api/v1/instances/world-1/move", map[string]any{"node": "node-2", "deadlineSeconds": 0}).OK(200)
@@ -72,16 +79,7 @@ func TestAStaticInstanceMovesWithItsDataAndBack(t *testing.T) {
 
 func TestAMoveSurvivesTheDeathOfEitherAgentAtEachStep(t *testing.T) {
 	t.Parallel()
-	c := cluster.Start(t, cluster.Options{})
-	admin := cluster.Login(t, c)
-	lock := filepath.Join(t.TempDir(), "lock")
-	spec := arenaGroup(t, c, "world", map[string]any{"static": true, "minInstances": 1})
-	spec["command"] = spec["command"].(string) + " --lock " + lock
-	createGroup(t, admin, spec)
-	now := admin.AwaitRunning("world", 1)[0]
-	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(now.PID), "cwd", "mine.txt"), []byte("a diamond block"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c, admin, now, lock := startWorld(t, "a diamond block")
 	nodes := []*cluster.Node{cluster.AddNode(t, c, admin, cluster.NodeOptions{ID: "node-2"}), cluster.AddNode(t, c, admin, cluster.NodeOptions{ID: "node-3"})}
 	admin.Do("POST", "/api/v1/instances/world-1/move", map[string]any{"node": "node-2", "deadlineSeconds": 0}).OK(200)
 	awaitMove(t, admin, now.UID, "DONE")
@@ -113,16 +111,7 @@ func TestAMoveSurvivesTheDeathOfEitherAgentAtEachStep(t *testing.T) {
 
 func TestADrainMovesAStaticInstanceAlthoughTheEnforcerIsKilled(t *testing.T) {
 	t.Parallel()
-	c := cluster.Start(t, cluster.Options{})
-	admin := cluster.Login(t, c)
-	lock := filepath.Join(t.TempDir(), "lock")
-	spec := arenaGroup(t, c, "world", map[string]any{"static": true, "minInstances": 1})
-	spec["command"] = spec["command"].(string) + " --lock " + lock
-	createGroup(t, admin, spec)
-	first := admin.AwaitRunning("world", 1)[0]
-	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(first.PID), "cwd", "mine.txt"), []byte("a diamond block"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	c, admin, first, lock := startWorld(t, "a diamond block")
 	cluster.AddNode(t, c, admin, cluster.NodeOptions{ID: "node-2"})
 
 	const ask = "/api/v1/nodes/node-1/drain?shutdown=false&moveStatic=true&timeout=600"
