@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/faults/history"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
@@ -18,6 +19,8 @@ import (
 //   - No generation of an instance is placed twice, and no two living instances share a
 //     name.
 //   - A node is cordoned and empty when its drain completes, and gets nothing afterwards.
+//   - The data of an instance that moves is copied while the instance does not run, and from then on
+//     the instance is placed only where the copy is.
 func Records(events []history.Event) ([]string, error) {
 	c := &records{}
 	err := history.Walk(events, func(before, after *history.State, txn []history.Event) error {
@@ -51,11 +54,16 @@ func (c *records) event(before, after *history.State, e history.Event) {
 		if d := before.Desired[p.Node].Drain; d != nil && !d.CompletedAt.IsZero() {
 			c.broken(p.ModRev, "drained: %s was placed on %s, which is drained", p.Name, p.Node)
 		}
+		if i := before.Instances()[id]; i != nil && i.Moved() != nil && i.Moved().Node != p.Node {
+			c.broken(p.ModRev, "moved: %s was placed on %s, but its data was moved to %s", p.Name, p.Node, i.Moved().Node)
+		}
 		c.room(after, p.Node)
 	case "status":
 		c.session(before, after.Statuses[id])
 	case "nodes-desired":
 		c.drained(before, after, fleet.NodeID(id))
+	case "moves":
+		c.copied(before, after, id)
 	case "instances":
 		c.name(after, after.Intents[id])
 	}
@@ -140,6 +148,22 @@ func (c *records) drained(before, after *history.State, node fleet.NodeID) {
 	}
 	for _, p := range holders(after, node) {
 		c.broken(is.ModRev, "drained: %s is on %s, whose drain completed", p.Name, node)
+	}
+}
+
+// copied checks that an instance does not run when a move ends its copy, and that the copy becomes its data.
+func (c *records) copied(before, after *history.State, id fleet.InstanceID) {
+	was, is := before.Moves[id], after.Moves[id]
+	if was.ID != is.ID || was.Step != move.Copying || is.Step != move.Starting && is.Step != move.Done {
+		return
+	}
+	i := after.Instances()[id]
+	if i == nil || i.Moved() == nil || i.Moved().Node != is.Target {
+		c.broken(is.ModRev, "moved: the copy of %s on %s is not its data", is.Name, is.Target)
+		return
+	}
+	if i.HoldsNode() {
+		c.broken(is.ModRev, "moved: %s was copied from %s while it was %s there", is.Name, is.Source, i.State())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/record"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
@@ -84,6 +85,24 @@ func TestWhatRecordsMayNotSay(t *testing.T) {
 		"a placement on a drained node": {func(p *past) *past {
 			return p.txn(drained(9)).txn(completed(true)).txn(placement(first))
 		}, "which is drained"},
+		"a copy of one that ended": {func(p *past) *past {
+			return p.txn(placement(first)).txn(status(first, fleet.Stopped)).txn(moves(move.Copying)).txn(moves(move.Starting), intent(first, moved))
+		}, ""},
+		"a copy that is not used": {func(p *past) *past {
+			return p.txn(placement(first)).txn(status(first, fleet.Stopped)).txn(moves(move.Copying)).txn(moves(move.Done))
+		}, "the copy of lobby-1 on node-2 is not its data"},
+		"a copy of one that runs": {func(p *past) *past {
+			return p.txn(placement(first)).txn(status(first, fleet.Online)).txn(moves(move.Copying)).txn(moves(move.Starting), intent(first, moved))
+		}, "was copied from node-1 while it was ONLINE there"},
+		"a start where the copy is": {func(p *past) *past {
+			return p.txn(placement(first)).txn(status(first, fleet.Stopped)).txn(intent(first, moved)).txn(placement(first, again("node-2")))
+		}, ""},
+		"a start where the data was": {func(p *past) *past {
+			return p.txn(placement(first)).txn(status(first, fleet.Stopped)).txn(intent(first, moved)).txn(placement(first, again("node-1")))
+		}, "lobby-1 was placed on node-1, but its data was moved to node-2"},
+		"a start where the data was, after the copy was used": {func(p *past) *past {
+			return p.txn(placement(first)).txn(intent(first, moved)).txn(placement(first, again("node-2"))).txn(placement(first, again("node-1"), func(p *fleet.Placement) { p.Generation = 3 }))
+		}, ""},
 		"one name for two": {func(p *past) *past { return p.txn(intent(second)) }, "name twice"},
 		"the name of one that ended": {func(p *past) *past {
 			return p.txn(placement(first)).txn(status(first, fleet.Crashed)).txn(intent(second))
@@ -102,6 +121,16 @@ func TestWhatRecordsMayNotSay(t *testing.T) {
 func completed(cordoned bool) write {
 	drain := &fleet.NodeDrain{ID: "d", CompletedAt: time.Unix(1, 0)}
 	return write{keys.NodeDesired("node-1"), fleet.NodeDesired{Node: "node-1", Cordoned: cordoned, Drain: drain}}
+}
+
+// moved says that the data of the first generation was copied to node-2.
+func moved(i *fleet.Intent) {
+	i.MovesTo, i.Generation = &fleet.DataCopy{Node: "node-2", Generation: 1}, 2
+}
+
+// again is the second generation on a node.
+func again(node fleet.NodeID) func(*fleet.Placement) {
+	return func(p *fleet.Placement) { p.Node, p.Generation = node, 2 }
 }
 
 func ported(n int) func(*fleet.Placement) { return func(p *fleet.Placement) { p.Port = n } }
