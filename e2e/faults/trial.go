@@ -351,6 +351,10 @@ func (t *trial) unsettled(ctx context.Context, wanted func(plan.Group) int) []st
 	if err != nil {
 		return collect(err)
 	}
+	spared, err := check.Spared(events)
+	if err != nil {
+		return collect(err)
+	}
 	if t.calm {
 		t.unpause(ctx, last)
 	}
@@ -358,7 +362,7 @@ func (t *trial) unsettled(ctx context.Context, wanted func(plan.Group) int) []st
 	for _, g := range t.scenario.Groups {
 		counts[fleet.GroupName(g.Name)] = wanted(g)
 	}
-	return append(check.Settled(last, counts, living(runs)), check.Operated(last)...)
+	return append(check.Settled(last, counts, living(runs)), check.Operated(last, spared)...)
 }
 
 // catchUp waits until the recorder has all of etcd's history.

@@ -15,8 +15,9 @@ import (
 )
 
 // Operated returns the deployments, drains and moves that have not ended, the ended deployments and
-// failed moves that do not say why, and the outdated instances of completed deployments.
-func Operated(s *history.State) []string {
+// failed moves that do not say why, and the outdated instances of completed deployments. An instance that
+// was on a lost node when the deployment completed may be outdated: see Spared.
+func Operated(s *history.State, spared map[fleet.InstanceID]int64) []string {
 	var out []string
 	instances := s.Instances()
 	for _, name := range slices.Sorted(maps.Keys(s.Groups)) {
@@ -39,7 +40,7 @@ func Operated(s *history.State) []string {
 			if i.Retiring() || i.Intent.Standby {
 				out = append(out, fmt.Sprintf("%s takes no players, and deployment %d of %s is %s", i.Intent.Name, d.Number, name, state))
 			}
-			if state == deployment.Completed && i.Intent.Deployment < d.Number {
+			if state == deployment.Completed && i.Intent.Deployment < d.Number && spared[id] != d.Number {
 				out = append(out, fmt.Sprintf("%s is of deployment %d, and deployment %d of %s completed", i.Intent.Name, i.Intent.Deployment, d.Number, name))
 			}
 		}
@@ -58,6 +59,26 @@ func Operated(s *history.State) []string {
 		}
 	}
 	return out
+}
+
+// Spared returns the number of the latest deployment that completed while an instance was on a lost node.
+// A deployment leaves such an instance as it is, also when its node returns.
+func Spared(events []history.Event) (map[fleet.InstanceID]int64, error) {
+	out := map[fleet.InstanceID]int64{}
+	err := history.Walk(events, func(_, after *history.State, _ []history.Event) error {
+		for _, p := range after.Progress {
+			if p.ModRev != after.Rev || p.State != deployment.Completed {
+				continue
+			}
+			for id, i := range after.Instances() {
+				if i.Intent.Group == p.Group && (i.Lost() || i.Stranded()) {
+					out[id] = p.Number
+				}
+			}
+		}
+		return nil
+	})
+	return out, err
 }
 
 // deadlineSlack is how much earlier than its deadline an instance may seem to be stopped, because the
