@@ -98,26 +98,17 @@ func (t *trial) endDrains(ctx context.Context) error {
 // endMoves waits until no instance moves. It cancels moves that last, because their targets may have no
 // room.
 func (t *trial) endMoves(ctx context.Context) error {
-	for deadline := time.Now().Add(operateWithin / 2); ctx.Err() == nil; pause.For(ctx, 100*time.Millisecond) {
-		if err := t.catchUp(ctx); err != nil {
-			return err
-		}
-		events, err := t.history.Events()
-		if err != nil {
-			return err
-		}
-		last, err := history.Last(events)
-		if err != nil {
-			return err
-		}
-		maps.DeleteFunc(last.Moves, func(_ fleet.InstanceID, m move.Move) bool { return !m.Active() })
-		if len(last.Moves) == 0 {
+	for deadline := time.Now().Add(operateWithin / 2); ; pause.For(ctx, 100*time.Millisecond) {
+		active, err := t.activeMoves(ctx)
+		switch over := ctx.Err() != nil || time.Now().After(deadline); {
+		case err == nil && len(active) == 0:
 			return nil
-		}
-		if time.Now().Before(deadline) {
+		case err != nil && over:
+			return fmt.Errorf("the moves are unknown: %w", err)
+		case !over:
 			continue
 		}
-		for id, m := range last.Moves {
+		for id, m := range active {
 			t.log("the move of %s to %s is %s, and is cancelled", m.Name, m.Target, m.Step)
 			if _, err := t.api.do(ctx, http.MethodDelete, "/api/v1/instances/"+string(id)+"/move", nil); err != nil {
 				t.log("not cancelled: %v", err) // it may have ended meanwhile
@@ -125,7 +116,23 @@ func (t *trial) endMoves(ctx context.Context) error {
 		}
 		return nil
 	}
-	return ctx.Err()
+}
+
+// activeMoves returns the moves that have not ended.
+func (t *trial) activeMoves(ctx context.Context) (map[fleet.InstanceID]move.Move, error) {
+	if err := t.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	events, err := t.history.Events()
+	if err != nil {
+		return nil, err
+	}
+	last, err := history.Last(events)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(last.Moves, func(_ fleet.InstanceID, m move.Move) bool { return !m.Active() })
+	return last.Moves, nil
 }
 
 // drainState returns the state of a node's drain, empty without one.
