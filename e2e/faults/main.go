@@ -133,8 +133,8 @@ func (h *harness) seed(ctx context.Context, seed uint64) bool {
 	broken := r.run(ctx)
 	took := time.Since(start).Round(100 * time.Millisecond)
 	if len(broken) == 0 {
-		fmt.Fprintf(h.out, "SEED %d ok in %v, converged %v after the last fault, %d runs of instances, %d revisions\n",
-			seed, took, r.converged.Round(10*time.Millisecond), r.runs, r.revisions)
+		fmt.Fprintf(h.out, "SEED %d ok in %v, converged %v after the last fault, %d runs of instances, %d completed moves, %d revisions\n",
+			seed, took, r.converged.Round(10*time.Millisecond), r.runs, r.moves, r.revisions)
 		if !h.keep {
 			_ = os.RemoveAll(dir)
 		}

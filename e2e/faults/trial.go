@@ -60,6 +60,7 @@ type trial struct {
 	// Results for the report.
 	converged time.Duration
 	runs      int
+	moves     int // that were completed
 	revisions int64
 }
 

@@ -24,7 +24,7 @@ func (t *trial) check() []string {
 	if err != nil {
 		return collect(err)
 	}
-	t.runs, t.revisions = len(runs), t.history.Rev()
+	t.runs, t.moves, t.revisions = len(runs), len(moves), t.history.Rev()
 	lives := map[int]bool{}
 	for _, r := range living(runs) {
 		lives[r.PID] = true
