@@ -72,7 +72,7 @@ type pass struct {
 	// not count because of a drain.
 	drains []drain.Step
 	leaves map[fleet.InstanceID]bool
-	// relocated counts the instances that ended unasked and whose move this pass writes. The next pass
+	// relocated counts the instances that ended unasked and whose move this pass advances. The next pass
 	// heals them.
 	relocated int
 	actions   []Action

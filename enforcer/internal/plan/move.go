@@ -16,6 +16,9 @@ func (p *pass) relocate() {
 		}
 		d := decider.Decide(decider.Input{Move: m, Copy: c, Instance: i, Gone: p.in.Gone, Drain: p.in.Drain(m.Source)}, p.now)
 		p.wakeAt(d.Wake)
+		if d.Verb != decider.Wait && i.EndedUnasked() { // healing passes it over in this pass
+			p.relocated++
+		}
 		switch d.Verb {
 		case decider.Retire:
 			p.act(Action{Kind: Retire, Instance: i, Reason: fleet.ReasonMoved, Message: d.Message, By: m.By, Retirement: &fleet.Retirement{
@@ -28,9 +31,6 @@ func (p *pass) relocate() {
 			p.act(a)
 		case decider.Write:
 			why := cmp.Or(d.Move.Reason, fleet.ReasonMoved)
-			if i.EndedUnasked() {
-				p.relocated++
-			}
 			p.act(Action{Kind: SetMove, Instance: i, Reason: why, Message: d.Message, By: m.By, Move: d.Move, Intent: d.Intent})
 		case decider.Wait:
 		}

@@ -193,6 +193,16 @@ func TestACopyIsBoundedByItsLatestProgressNotByItsTime(t *testing.T) {
 	}
 }
 
+// Its place is kept, so no other instance is created in the pass that stops it.
+func TestAnInstanceThatHasJustEndedMovesWithoutAReplacement(t *testing.T) {
+	s, id := newMove(in(alive, fleet.Stopped, fleet.ReasonSessionExpiring, at(-time.Second)))
+	s.settle(t, at(0))
+	s.wantStep(t, id, move.Copying)
+	if len(s.instances) != 1 {
+		t.Errorf("there are %d instances", len(s.instances))
+	}
+}
+
 func TestAStoppedInstanceMovesAndStaysStopped(t *testing.T) {
 	s, id := newMove(in(alive, fleet.Stopped, fleet.ReasonStopRequested, at(-time.Minute)), wantsStop(false))
 	s.group.Spec.Scaling.Min = 0
