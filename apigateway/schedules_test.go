@@ -20,6 +20,9 @@ import (
 const nightly = `{"group":"lobby","action":"restart","cron":"0 4 * * *","timezone":"Europe/Berlin",
 	"warnings":[{"beforeSeconds":600,"command":"say 10"},{"beforeSeconds":300,"command":"say 5"},{"beforeSeconds":60,"command":"say 1"}]}`
 
+// inHalfAYear is a cron expression for one evening in about half a year, so that its window is not open now.
+func inHalfAYear() string { return fmt.Sprintf("0 18 1 %d *", (time.Now().UTC().Month()+5)%12+1) }
+
 func TestAScheduleIsMadeReadReplacedAndRemoved(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -272,7 +275,7 @@ func TestAnOverlayIsMadeReadReplacedAndRemoved(t *testing.T) {
 	s := newSite(t)
 	s.group("lobby", map[string]any{"labels": map[string]string{"kind": "game"}})
 	const path = "/api/v1/overlays/evening"
-	const body = `{"groups":["lobby"],"cron":"0 18 * * *","durationSeconds":14400,"timezone":"Europe/Berlin","overlay":{"minInstances":2,"maxInstances":20}}`
+	body := `{"groups":["lobby"],"cron":"` + inHalfAYear() + `","durationSeconds":14400,"timezone":"Europe/Berlin","overlay":{"minInstances":2,"maxInstances":20}}`
 	rev := s.revision()
 	s.do("PUT", path+"?dryRun=true", body).want(200).is("action", "create").is("affectedGroups", []any{"lobby"})
 	if moved := s.moved(rev); len(moved) != 0 {
@@ -417,7 +420,7 @@ func TestAPatchChangesFieldsOfAnOverlay(t *testing.T) {
 	s.group("lobby", map[string]any{"labels": map[string]string{"kind": "hub", "tier": "1"}})
 	const path = "/api/v1/overlays/evening"
 	s.do("PATCH", path, `{}`).want(404)
-	made := s.do("PUT", path, `{"groups":["lobby"],"selector":{"kind":"hub","tier":"1"},"cron":"0 18 * * *","durationSeconds":3600,"overlay":{"minInstances":1,"maintenance":true}}`).want(201)
+	made := s.do("PUT", path, `{"groups":["lobby"],"selector":{"kind":"hub","tier":"1"},"cron":"`+inHalfAYear()+`","durationSeconds":3600,"overlay":{"minInstances":1,"maintenance":true}}`).want(201)
 	rev := s.revision()
 	s.do("PATCH", path, `{}`).want(200)
 	s.do("PATCH", path, made.raw).want(200)
