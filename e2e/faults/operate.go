@@ -123,16 +123,21 @@ func (t *trial) activeMoves(ctx context.Context) (map[fleet.InstanceID]move.Move
 	if err := t.catchUp(ctx); err != nil {
 		return nil, err
 	}
-	events, err := t.history.Events()
-	if err != nil {
-		return nil, err
-	}
-	last, err := history.Last(events)
+	last, err := t.recorded()
 	if err != nil {
 		return nil, err
 	}
 	maps.DeleteFunc(last.Moves, func(_ fleet.InstanceID, m move.Move) bool { return !m.Active() })
 	return last.Moves, nil
+}
+
+// recorded returns the latest state that the recorder saw.
+func (t *trial) recorded() (*history.State, error) {
+	events, err := t.history.Events()
+	if err != nil {
+		return nil, err
+	}
+	return history.Last(events)
 }
 
 // drainState returns the state of a node's drain, empty without one.
@@ -174,13 +179,9 @@ func (t *trial) play(ctx context.Context) {
 	reported := 0
 	defer func() { t.log("players were reported %d times", reported) }()
 	for pause.For(ctx, heartbeatEvery) {
-		events, err := t.history.Events()
+		last, err := t.recorded()
 		if err != nil {
 			return // the check reports it
-		}
-		last, err := history.Last(events)
-		if err != nil {
-			return
 		}
 		for id, i := range last.Instances() {
 			node, ok := last.Nodes[i.Node()]

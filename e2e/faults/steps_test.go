@@ -218,11 +218,7 @@ func (t *trial) moving() operation {
 
 // world returns the instance of the static group.
 func (t *trial) world() (*fleet.Instance, error) {
-	events, err := t.history.Events()
-	if err != nil {
-		return nil, err
-	}
-	last, err := history.Last(events)
+	last, err := t.recorded()
 	if err != nil {
 		return nil, err
 	}
