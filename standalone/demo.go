@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/examples"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
@@ -19,9 +20,10 @@ const (
 	// arenaCommand is the hidden subcommand that runs the demo's game server.
 	arenaCommand = "arena"
 	demoGroup    = "arena"
-	// The demo's ports start with the default port of Minecraft clients.
-	demoFirstPort, demoLastPort = 25565, 25664
 )
+
+// demoPorts start with the default port of Minecraft clients.
+var demoPorts = fleet.PortRange{Start: 25565, End: 25664}
 
 // seedDemo writes the demo's template into the data directory unless it exists. It renames
 // the complete directory into place, so that an aborted start leaves no partial template.
@@ -65,7 +67,7 @@ func announce(ctx context.Context, w io.Writer, r stack.Ready, f flags, promise 
 		}
 		dir := filepath.Dir(r.PasswordFile)
 		fmt.Fprintf(w, "The demo servers of group %q listen on ports from %d on\n  each runs in a directory of its own in %s\n  made from the template in %s\n",
-			demoGroup, demoFirstPort, filepath.Join(dir, "node", "running"), filepath.Join(dir, "templates", filepath.FromSlash(examples.DemoTemplateName)))
+			demoGroup, demoPorts.Start, filepath.Join(dir, "node", "running"), filepath.Join(dir, "templates", filepath.FromSlash(examples.DemoTemplateName)))
 	}
 	fmt.Fprintf(w, "Try:\n  %s\n  orrery get instances\nA clone installs orrery by: go install ./cli/cmd/orrery\n", loginLine(r))
 	if r.EtcdTLS != "" {
@@ -160,7 +162,7 @@ func demoSpec(command string) map[string]any {
 		"maxInstances":      10,
 		"maxPlayers":        20,
 		"memoryMb":          64,
-		"portRangeStart":    demoFirstPort,
-		"portRangeEnd":      demoLastPort,
+		"portRangeStart":    demoPorts.Start,
+		"portRangeEnd":      demoPorts.End,
 	}
 }

@@ -10,26 +10,40 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
 const (
-	// beTheProgram makes the test binary act as the standalone program.
+	// beTheProgram makes the test binary act as the standalone program. Its value is the first
+	// port of the demo.
 	beTheProgram = "ORRERY_TEST_STANDALONE"
+	// The programs of different tests run at the same time. Each has demo ports of its own:
+	// otherwise the readiness check of one could reach a server of another.
+	firstDemoPort, demoPortsPerProgram = 26000, 10
 )
+
+// programs counts the programs that the tests have started.
+var programs atomic.Int32
 
 // TestMain lets the test binary act as the standalone program and as the demo's game
 // server, which the program starts from its own file.
 func TestMain(m *testing.M) {
-	if os.Getenv(beTheProgram) != "" || len(os.Args) > 1 && os.Args[1] == arenaCommand {
+	first, err := strconv.Atoi(os.Getenv(beTheProgram))
+	if err == nil {
+		demoPorts = fleet.PortRange{Start: first, End: first + demoPortsPerProgram - 1}
+	}
+	if err == nil || len(os.Args) > 1 && os.Args[1] == arenaCommand {
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
@@ -54,7 +68,8 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe, args...)
-	cmd.Env = append(os.Environ(), beTheProgram+"=1")
+	first := firstDemoPort + demoPortsPerProgram*(int(programs.Add(1))-1)
+	cmd.Env = append(os.Environ(), beTheProgram+"="+strconv.Itoa(first))
 	return cmd
 }
 
