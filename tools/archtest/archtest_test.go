@@ -132,6 +132,7 @@ var examples = []example{
 	{"a table is no state", "libs/wire/a.go", body("", "var table = map[string]int{\"a\": 1}"), ""},
 	{"an error is no state", "libs/wire/a.go", body("errors", "var errGone = errors.New(\"gone\")"), ""},
 	{"a compiled pattern is no state", "libs/wire/a.go", body("regexp", "var name = regexp.MustCompile(`a`)"), ""},
+	{"a pattern that is compiled when it is first used is no state", "cli/a.go", body("lazyregexp", "var name = lazyregexp.New(`a`)"), ""},
 	{"a pointer to a table entry is no state", "libs/wire/a.go", body("", "type e struct{}\nvar gone = &e{}"), ""},
 	{"an interface assertion is no state", "libs/wire/a.go", body("fmt", "type t struct{ fmt.Stringer }\nvar _ fmt.Stringer = t{}"), ""},
 	{"an embedded file is no state", "libs/wire/a.go", body("embed", "//go:embed x.html\nvar page embed.FS"), ""},

@@ -141,7 +141,7 @@ func embedded(doc *ast.CommentGroup) bool {
 // that no code changes afterwards.
 var constantMakers = map[string]bool{
 	"base32": true, "base64": true, "big": true, "crc32": true, "errors": true, "errs": true, "hex": true,
-	"netip": true, "reflect": true, "regexp": true, "strings": true, "template": true,
+	"lazyregexp": true, "netip": true, "reflect": true, "regexp": true, "strings": true, "template": true,
 }
 
 // stateful are endings of a type's name that make a composite literal state, not a table.

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/orreryhq/orrery/cli/internal/atomicfile"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/settings/atomicfile"
 )
 
 // WriteFile writes a file of this machine in one step, so that nobody sees half of it. It replaces a

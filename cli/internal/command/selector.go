@@ -1,9 +1,10 @@
 package command
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/lazyregexp"
 )
 
 // Selector selects objects by their labels. An empty one selects all.
@@ -17,7 +18,7 @@ type requirement struct {
 }
 
 // requirements are the parts of an expression: keep, !old, team=duels, stage!=test, zone in (a, b) and zone notin (a, b).
-var requirements = regexp.MustCompile(`^(!?)([^\s()=!<>~,]+)(?:\s*(!?)==?\s*([^\s()=!,]*)|\s+(not)?in\s*\(([^()=!]*)\))?$`)
+var requirements = lazyregexp.New(`^(!?)([^\s()=!<>~,]+)(?:\s*(!?)==?\s*([^\s()=!,]*)|\s+(not)?in\s*\(([^()=!]*)\))?$`)
 
 // ParseSelector parses requirements that are separated by commas, for example team=duels,stage!=test,!old.
 func ParseSelector(text string) (Selector, error) {
@@ -26,7 +27,7 @@ func ParseSelector(text string) (Selector, error) {
 		return nil, nil
 	}
 	for _, part := range splitRequirements(text) {
-		m := requirements.FindStringSubmatch(strings.TrimSpace(part))
+		m := requirements().FindStringSubmatch(strings.TrimSpace(part))
 		compares := strings.ContainsAny(part, "=(")
 		if m == nil || m[1] != "" && compares {
 			return nil, UsageError("examples are team=duels, stage!=test, keep, !old and 'zone in (a, b)'", "--selector %q is not a list of labels", text)

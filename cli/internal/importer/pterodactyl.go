@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/importer/names"
 	"github.com/orreryhq/orrery/cli/internal/importer/secret"
 	"github.com/orreryhq/orrery/cli/internal/importer/source"
+	"github.com/orreryhq/orrery/cli/internal/lazyregexp"
 )
 
 // Pterodactyl imports servers as the panel's application API returns them, eggs as it exports them
@@ -279,12 +280,12 @@ func (p *pterodactyl) startup(s *server) {
 	g.set("variableValues", s.values)
 }
 
-var mustache = regexp.MustCompile(`\{\{\s*([A-Za-z0-9_.]+)\s*\}\}`)
+var mustache = lazyregexp.New(`\{\{\s*([A-Za-z0-9_.]+)\s*\}\}`)
 
 // replaced returns a text with Orrery's placeholders. It notes those that Orrery does not have.
 func (p *pterodactyl) replaced(s *server, text, field string) string {
-	return mustache.ReplaceAllStringFunc(text, func(match string) string {
-		name := mustache.FindStringSubmatch(match)[1]
+	return mustache().ReplaceAllStringFunc(text, func(match string) string {
+		name := mustache().FindStringSubmatch(match)[1]
 		switch name {
 		case "SERVER_MEMORY", "server.build.memory", "server.build.memory_limit":
 			return "%MEMORY%"

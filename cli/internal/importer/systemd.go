@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/importer/secret"
 	"github.com/orreryhq/orrery/cli/internal/importer/source"
 	"github.com/orreryhq/orrery/cli/internal/importer/unitfile"
+	"github.com/orreryhq/orrery/cli/internal/lazyregexp"
 )
 
 // Systemd imports a service. The argument is the name of a unit or the path of a unit file. It reads
@@ -240,7 +240,7 @@ func (s *service) limits(command string) {
 	}
 }
 
-var typedLine = regexp.MustCompile(`(?:stuff|send-keys(?:\s+-t\s+\S+)?|-l)\s+["']*([A-Za-z/][\w /-]*)`)
+var typedLine = lazyregexp.New(`(?:stuff|send-keys(?:\s+-t\s+\S+)?|-l)\s+["']*([A-Za-z/][\w /-]*)`)
 
 // stop converts how the server is stopped.
 func (s *service) stop(dir string) {
@@ -252,7 +252,7 @@ func (s *service) stop(dir string) {
 	}
 	g.set("stopSignal", signal)
 	stops := o.lines("ExecStop")
-	match := typedLine.FindStringSubmatch(strings.Join(stops, "\n"))
+	match := typedLine().FindStringSubmatch(strings.Join(stops, "\n"))
 	switch {
 	case match != nil:
 		g.set("stopCommand", strings.TrimSpace(match[1]))

@@ -78,7 +78,7 @@ func yamlNode(value any) *yaml.Node {
 	case bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: fmt.Sprint(v)}
 	case json.Number:
-		if decimal.MatchString(v.String()) {
+		if decimal().MatchString(v.String()) {
 			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: v.String()}
 		}
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: v.String()}

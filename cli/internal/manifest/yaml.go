@@ -6,10 +6,11 @@ import (
 	"errors"
 	"io"
 	"math/big"
-	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/orreryhq/orrery/cli/internal/lazyregexp"
 )
 
 // maxAliasNodes bounds how many values the aliases of an input may repeat.
@@ -152,10 +153,10 @@ func (r *yamlReader) merge(out *node, merged []*node) error {
 }
 
 var (
-	decimal   = regexp.MustCompile(`^[-+]?[0-9]+$`)
-	octalOr16 = regexp.MustCompile(`^0(o[0-7]+|x[0-9a-fA-F]+)$`)
-	float     = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
-	notNumber = regexp.MustCompile(`^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
+	decimal   = lazyregexp.New(`^[-+]?[0-9]+$`)
+	octalOr16 = lazyregexp.New(`^0(o[0-7]+|x[0-9a-fA-F]+)$`)
+	float     = lazyregexp.New(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
+	notNumber = lazyregexp.New(`^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
 )
 
 // scalar returns a scalar of the core schema. Words such as yes and on, and dates, are strings.
@@ -184,19 +185,19 @@ func (r *yamlReader) scalar(n *yaml.Node) (any, error) {
 func (r *yamlReader) number(n *yaml.Node) (any, error) {
 	text := n.Value
 	switch {
-	case decimal.MatchString(text):
+	case decimal().MatchString(text):
 		digits := strings.TrimLeft(text, "+-")
 		if len(digits) > 1 && digits[0] == '0' {
 			return nil, errorAt(r.file, placeOf(n), "programs read the number %s differently: write %q for a text, %s for a decimal number, or 0o%s for an octal one",
 				text, text, first(strings.TrimLeft(digits, "0"), "0"), first(strings.TrimLeft(digits, "0"), "0"))
 		}
 		return json.Number(strings.TrimPrefix(text, "+")), nil
-	case octalOr16.MatchString(text):
+	case octalOr16().MatchString(text):
 		number, _ := new(big.Int).SetString(text, 0) // the pattern matches only numbers
 		return json.Number(number.String()), nil
-	case float.MatchString(text):
+	case float().MatchString(text):
 		return json.Number(jsonFloat(text)), nil
-	case notNumber.MatchString(text):
+	case notNumber().MatchString(text):
 		return nil, errorAt(r.file, placeOf(n), "%s is not a number that the API knows; write %q for a text", text, text)
 	}
 	return text, nil

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/orreryhq/orrery/cli/internal/lazyregexp"
 	"github.com/tidwall/gjson"
 )
 
@@ -20,7 +21,7 @@ type condition struct {
 }
 
 // conditionPattern splits a condition into field, operator and value.
-var conditionPattern = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_.\[\]-]*)(!=|>=|<=|!~|=|>|<|~)(.*)$`)
+var conditionPattern = lazyregexp.New(`^([A-Za-z][A-Za-z0-9_.\[\]-]*)(!=|>=|<=|!~|=|>|<|~)(.*)$`)
 
 // ParseFilter parses conditions such as state=RUNNING,playerCount>0,id~^lobby. All of them must hold. known
 // are the names of the fields; nil accepts all. flag names the flag in errors.
@@ -30,7 +31,7 @@ func ParseFilter(flag, text string, known []string) (Filter, error) {
 		if part == "" {
 			continue
 		}
-		m := conditionPattern.FindStringSubmatch(part)
+		m := conditionPattern().FindStringSubmatch(part)
 		if m == nil {
 			return nil, fmt.Errorf("%s %q is not a condition such as state=RUNNING, playerCount>0 or id~^lobby", flag, part)
 		}

@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-	"github.com/orreryhq/orrery/cli/internal/atomicfile"
 	"github.com/orreryhq/orrery/cli/internal/exit"
+	"github.com/orreryhq/orrery/cli/internal/settings/atomicfile"
 	"go.yaml.in/yaml/v4"
 )
 

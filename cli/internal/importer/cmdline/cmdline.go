@@ -4,23 +4,24 @@ package cmdline
 import (
 	"cmp"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/lazyregexp"
 )
 
 var (
-	unquoted = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./^-]+$`)
+	unquoted = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./^-]+$`)
 	// oneVariable is a word that is only a variable.
-	oneVariable = regexp.MustCompile(`^\$[A-Za-z_][A-Za-z0-9_]*$`)
-	heapOption  = regexp.MustCompile(`(?:^|\s)-Xmx(\d{1,12})([kKmMgGtT]?)(?:\s|$)`)
-	portOption  = regexp.MustCompile(`^(--?(?:port|p|server-port)=|\+port=)(\d{1,5})$`)
+	oneVariable = lazyregexp.New(`^\$[A-Za-z_][A-Za-z0-9_]*$`)
+	heapOption  = lazyregexp.New(`(?:^|\s)-Xmx(\d{1,12})([kKmMgGtT]?)(?:\s|$)`)
+	portOption  = lazyregexp.New(`^(--?(?:port|p|server-port)=|\+port=)(\d{1,5})$`)
 )
 
 // Quote returns a word for a shell.
 func Quote(word string) string {
-	if unquoted.MatchString(word) {
+	if unquoted().MatchString(word) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -29,8 +30,8 @@ func Quote(word string) string {
 // QuoteExpanding returns a word of systemd for a shell. Both replace ${NAME} and $NAME; systemd writes
 // $$ for a dollar sign, and splits a word that is only $NAME.
 func QuoteExpanding(word string) string {
-	if !strings.Contains(word, "$") || oneVariable.MatchString(word) {
-		return cmp.Or(oneVariable.FindString(word), Quote(word))
+	if !strings.Contains(word, "$") || oneVariable().MatchString(word) {
+		return cmp.Or(oneVariable().FindString(word), Quote(word))
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "`", "\\`", "$$", `\$`).Replace(word) + `"`
 }
@@ -46,7 +47,7 @@ func QuoteAll(words []string, each func(string) string) string {
 
 // Heap returns the -Xmx of a command line in MiB. Without -Xmx it returns 0.
 func Heap(line string) int {
-	match := heapOption.FindStringSubmatch(line)
+	match := heapOption().FindStringSubmatch(line)
 	if match == nil {
 		return 0
 	}
@@ -74,7 +75,7 @@ func WithOverhead(heap int) int { return heap + max(256, heap*15/100) }
 func FindPort(words []string) (port int, out []string) {
 	out = slices.Clone(words)
 	for n, word := range words {
-		if match := portOption.FindStringSubmatch(word); match != nil {
+		if match := portOption().FindStringSubmatch(word); match != nil {
 			port, _ = strconv.Atoi(match[2])
 			out[n] = match[1] + "%PORT%"
 			return port, out
@@ -89,11 +90,11 @@ func FindPort(words []string) (port int, out []string) {
 	return 0, out
 }
 
-var serverPort = regexp.MustCompile(`(?m)^[ \t]*server-port[ \t]*[=:][ \t]*(\d{1,5})[ \t]*\r?$`)
+var serverPort = lazyregexp.New(`(?m)^[ \t]*server-port[ \t]*[=:][ \t]*(\d{1,5})[ \t]*\r?$`)
 
 // ServerPort returns the server-port of a server.properties. Without server-port it returns 0.
 func ServerPort(text []byte) int {
-	match := serverPort.FindSubmatch(text)
+	match := serverPort().FindSubmatch(text)
 	if match == nil {
 		return 0
 	}

@@ -35,7 +35,7 @@ func FuzzNames(f *testing.F) {
 		if name := Group(wanted); !IsGroup(name) {
 			t.Errorf("%q became the group %q", wanted, name)
 		}
-		if name := Segment(wanted); !segmentPattern.MatchString(name) {
+		if name := Segment(wanted); !segmentPattern().MatchString(name) {
 			t.Errorf("%q became the segment %q", wanted, name)
 		}
 		if name := Variable(wanted); !IsVariable(name) {

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/orreryhq/orrery/cli/internal/lazyregexp"
 )
 
-var sessionLine = regexp.MustCompile(`^\s+(\d+)\.(\S+)\s`)
+var sessionLine = lazyregexp.New(`^\s+(\d+)\.(\S+)\s`)
 
 // session is a session that screen lists.
 type session struct {
@@ -23,7 +24,7 @@ type session struct {
 func sessionsIn(text string) []session {
 	var out []session
 	for line := range strings.Lines(text) {
-		match := sessionLine.FindStringSubmatch(line)
+		match := sessionLine().FindStringSubmatch(line)
 		if match == nil || strings.Contains(line, "(Dead") {
 			continue
 		}

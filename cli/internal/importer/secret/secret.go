@@ -3,42 +3,43 @@ package secret
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/orreryhq/orrery/cli/internal/lazyregexp"
 )
 
 // Hidden replaces a secret.
 const Hidden = "***"
 
 var (
-	secretName = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|token|credential|(api|private|access|secret)[_.-]?key|(^|[_.-])(pass|pwd))s?$`)
+	secretName = lazyregexp.New(`(?i)(password|passwd|passphrase|secret|token|credential|(api|private|access|secret)[_.-]?key|(^|[_.-])(pass|pwd))s?$`)
 	// wholePlaceholder is a value that only names another one.
-	wholePlaceholder = regexp.MustCompile(`^(%[^%\s]+%|\{\{[^{}]+\}\}|\$\{?[A-Za-z0-9_]+\}?)$`)
+	wholePlaceholder = lazyregexp.New(`^(%[^%\s]+%|\{\{[^{}]+\}\}|\$\{?[A-Za-z0-9_]+\}?)$`)
 	// credentials are a user and a password in a URL.
-	credentials = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*):[^/\s@]+@`)
+	credentials = lazyregexp.New(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*):[^/\s@]+@`)
 	// secretArgument is an option of a command whose name says that its value is secret.
-	secretArgument = regexp.MustCompile(`(?i)((?:^|[\s"'])[-+A-Za-z0-9_./:]*?)((?:[A-Za-z0-9_.-]*[_.-])?(?:pass(?:word|wd|phrase)|secret|token|api[_.-]?key))(=|\s+)("[^"]*"|'[^']*'|[^\s"';|&]+)`)
+	secretArgument = lazyregexp.New(`(?i)((?:^|[\s"'])[-+A-Za-z0-9_./:]*?)((?:[A-Za-z0-9_.-]*[_.-])?(?:pass(?:word|wd|phrase)|secret|token|api[_.-]?key))(=|\s+)("[^"]*"|'[^']*'|[^\s"';|&]+)`)
 	// quotedArgument is such an option inside quotes.
-	quotedArgument = regexp.MustCompile(`(?i)(["'])([-+A-Za-z0-9_./:]*?)((?:[A-Za-z0-9_.-]*[_.-])?(?:pass(?:word|wd|phrase)|secret|token|api[_.-]?key)=)([^"']*)`)
+	quotedArgument = lazyregexp.New(`(?i)(["'])([-+A-Za-z0-9_./:]*?)((?:[A-Za-z0-9_.-]*[_.-])?(?:pass(?:word|wd|phrase)|secret|token|api[_.-]?key)=)([^"']*)`)
 	// rconPassword is the option of usual programs that send commands to a server.
-	rconPassword = regexp.MustCompile(`(?i)(rcon\S*\s(?:[^;|&]*\s)?-p\s*)("[^"]*"|'[^']*'|\S+)`)
+	rconPassword = lazyregexp.New(`(?i)(rcon\S*\s(?:[^;|&]*\s)?-p\s*)("[^"]*"|'[^']*'|\S+)`)
 	// secretLine is a line of a configuration file that sets a secret.
-	secretLine = regexp.MustCompile(`(?im)^[ \t"']*((?:[\w-]+[._-])*(?:password|passwd|secret|token|api[_-]?key))["']?[ \t]*[:=][ \t]*["']?([^\s"'#,]+)["']?,?[ \t]*\r?$`)
+	secretLine = lazyregexp.New(`(?im)^[ \t"']*((?:[\w-]+[._-])*(?:password|passwd|secret|token|api[_-]?key))["']?[ \t]*[:=][ \t]*["']?([^\s"'#,]+)["']?,?[ \t]*\r?$`)
 )
 
 // Is reports whether a field's name says that its value is secret.
 func Is(field string, value any) bool {
 	s, ok := value.(string)
-	return ok && s != "" && secretName.MatchString(field) && !wholePlaceholder.MatchString(s)
+	return ok && s != "" && secretName().MatchString(field) && !wholePlaceholder().MatchString(s)
 }
 
 // Hide replaces the passwords of URLs and of options in a text.
 func Hide(s string) string {
-	s = credentials.ReplaceAllString(s, "$1:"+Hidden+"@")
-	s = rconPassword.ReplaceAllString(s, "${1}"+Hidden)
-	s = quotedArgument.ReplaceAllString(s, "$1$2${3}"+Hidden)
-	return secretArgument.ReplaceAllString(s, "$1$2${3}"+Hidden)
+	s = credentials().ReplaceAllString(s, "$1:"+Hidden+"@")
+	s = rconPassword().ReplaceAllString(s, "${1}"+Hidden)
+	s = quotedArgument().ReplaceAllString(s, "$1$2${3}"+Hidden)
+	return secretArgument().ReplaceAllString(s, "$1$2${3}"+Hidden)
 }
 
 // Without returns a value of JSON with secrets replaced, for a note.
@@ -67,9 +68,9 @@ func Without(value any) any {
 // In returns the keys of a configuration file that hold secrets.
 func In(text []byte) []string {
 	var out []string
-	for _, match := range secretLine.FindAllSubmatch(text, -1) {
+	for _, match := range secretLine().FindAllSubmatch(text, -1) {
 		value := string(bytes.ToLower(match[2]))
-		if wholePlaceholder.MatchString(value) || slices.Contains([]string{"true", "false", "null", "none", "~", "{}", "[]"}, value) {
+		if wholePlaceholder().MatchString(value) || slices.Contains([]string{"true", "false", "null", "none", "~", "{}", "[]"}, value) {
 			continue
 		}
 		if key := string(match[1]); !slices.Contains(out, key) {
@@ -80,32 +81,32 @@ func In(text []byte) []string {
 }
 
 // HasCredentials reports whether a text has a URL with a password.
-func HasCredentials(s string) bool { return credentials.MatchString(s) }
+func HasCredentials(s string) bool { return credentials().MatchString(s) }
 
 // Command returns a command line in which secrets are placeholders, and the names of these.
 func Command(line string) (masked string, found []string) {
-	line = quotedArgument.ReplaceAllStringFunc(line, func(match string) string {
-		part := quotedArgument.FindStringSubmatch(match)
-		if part[4] == "" || wholePlaceholder.MatchString(part[4]) {
+	line = quotedArgument().ReplaceAllStringFunc(line, func(match string) string {
+		part := quotedArgument().FindStringSubmatch(match)
+		if part[4] == "" || wholePlaceholder().MatchString(part[4]) {
 			return match
 		}
 		name := placeholder(part[2] + part[3])
 		found = append(found, name)
 		return part[1] + part[2] + part[3] + "%" + name + "%"
 	})
-	line = secretArgument.ReplaceAllStringFunc(line, func(match string) string {
-		part := secretArgument.FindStringSubmatch(match)
+	line = secretArgument().ReplaceAllStringFunc(line, func(match string) string {
+		part := secretArgument().FindStringSubmatch(match)
 		option := strings.TrimLeft(part[1], " \t\n\"'") + part[2]
 		value := strings.Trim(part[4], `"'`)
 		isFlag := strings.HasPrefix(option, "-") || strings.HasPrefix(option, "+")
-		if part[3] != "=" && !isFlag || value == "" || wholePlaceholder.MatchString(value) {
+		if part[3] != "=" && !isFlag || value == "" || wholePlaceholder().MatchString(value) {
 			return match
 		}
 		name := placeholder(option)
 		found = append(found, name)
 		return part[1] + part[2] + part[3] + "%" + name + "%"
 	})
-	if masked = credentials.ReplaceAllString(line, "$1:%URL_PASSWORD%@"); masked != line {
+	if masked = credentials().ReplaceAllString(line, "$1:%URL_PASSWORD%@"); masked != line {
 		found = append(found, "URL_PASSWORD")
 	}
 	return masked, found

@@ -11,11 +11,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/orreryhq/orrery/cli/internal/lazyregexp"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -250,11 +250,11 @@ func DecodeAll(name string, text []byte) ([]any, error) {
 	return []any{value}, nil
 }
 
-var numbered = regexp.MustCompile(`^(.*?)(\d+)$`)
+var numbered = lazyregexp.New(`^(.*?)(\d+)$`)
 
 // ByNumber compares names like survival-2 and survival-10.
 func ByNumber(a, b string) int {
-	x, y := numbered.FindStringSubmatch(a), numbered.FindStringSubmatch(b)
+	x, y := numbered().FindStringSubmatch(a), numbered().FindStringSubmatch(b)
 	if x == nil || y == nil || x[1] != y[1] {
 		return strings.Compare(a, b)
 	}

@@ -3,10 +3,11 @@ package unitfile
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/orreryhq/orrery/cli/internal/lazyregexp"
 )
 
 // File is a unit: the values of each key of each section, in order. A key without a value
@@ -97,11 +98,11 @@ func unescaped(c byte) string {
 	return string(c)
 }
 
-var size = regexp.MustCompile(`^(\d{1,15})([KMGT]?)B?$`)
+var size = lazyregexp.New(`^(\d{1,15})([KMGT]?)B?$`)
 
 // MiB reads a size such as 2G. ok is false for another form, such as infinity or 10%.
 func MiB(text string) (n int, ok bool) {
-	match := size.FindStringSubmatch(strings.ToUpper(text))
+	match := size().FindStringSubmatch(strings.ToUpper(text))
 	if match == nil {
 		return 0, false
 	}
@@ -115,7 +116,7 @@ func MiB(text string) (n int, ok bool) {
 	return n, n > 0 && n <= most
 }
 
-var timePart = regexp.MustCompile(`^\s*(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]*)`)
+var timePart = lazyregexp.New(`^\s*(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]*)`)
 
 // Seconds reads a time such as "1min 30s". ok is false for another form, such as infinity.
 func Seconds(text string) (n int, ok bool) {
@@ -126,7 +127,7 @@ func Seconds(text string) (n int, ok bool) {
 	}
 	var total float64
 	for rest := strings.TrimSpace(text); rest != ""; {
-		match := timePart.FindStringSubmatch(rest)
+		match := timePart().FindStringSubmatch(rest)
 		if match == nil || units[match[2]] == 0 {
 			return 0, false
 		}
@@ -138,7 +139,7 @@ func Seconds(text string) (n int, ok bool) {
 	return int(min(total, 24*3600)), ok
 }
 
-var specifier = regexp.MustCompile(`%.`)
+var specifier = lazyregexp.New(`%.`)
 
 // Specifiers returns a text with the specifiers of a unit's name replaced, such as %i, and those that
 // it does not know.
@@ -146,7 +147,7 @@ func Specifiers(text, unit string) (out string, unknown []string) {
 	full := strings.TrimSuffix(unit, ".service")
 	prefix, instance, _ := strings.Cut(full, "@")
 	known := map[string]string{"%%": "%", "%i": instance, "%I": strings.ReplaceAll(instance, "-", "/"), "%n": unit, "%N": full, "%p": prefix, "%P": strings.ReplaceAll(prefix, "-", "/")}
-	out = specifier.ReplaceAllStringFunc(text, func(s string) string {
+	out = specifier().ReplaceAllStringFunc(text, func(s string) string {
 		value, ok := known[s]
 		if !ok {
 			unknown = append(unknown, s)

@@ -1,10 +1,11 @@
 package terminal
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/orreryhq/orrery/cli/internal/lazyregexp"
 )
 
 // Words are the commands that a server listed when help was typed: one a line. It may be used concurrently.
@@ -19,7 +20,7 @@ type Words struct {
 const maxWords = 5000
 
 // helpLine is a line of the help of a server: /give <player>, possibly after a time and a level in brackets.
-var helpLine = regexp.MustCompile(`^(?:(?:\[[^\]]*\] ?)+: )?/?([a-z][a-z0-9_-]*(?::[a-z0-9_-]+)?)(?:[ :,]|$)`)
+var helpLine = lazyregexp.New(`^(?:(?:\[[^\]]*\] ?)+: )?/?([a-z][a-z0-9_-]*(?::[a-z0-9_-]+)?)(?:[ :,]|$)`)
 
 // Typed takes a line that was typed.
 func (w *Words) Typed(line string) {
@@ -36,7 +37,7 @@ func (w *Words) Learn(line string) {
 	if !w.listing {
 		return
 	}
-	m := helpLine.FindStringSubmatch(line)
+	m := helpLine().FindStringSubmatch(line)
 	if m == nil {
 		return
 	}
