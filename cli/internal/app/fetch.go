@@ -7,11 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"github.com/orreryhq/orrery/cli/internal/exit"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
@@ -28,63 +32,89 @@ func Row(value any) (output.Row, error) {
 	return json.Marshal(value)
 }
 
-// defaultPageSize is that of kinds without one.
-const defaultPageSize = 500
+const (
+	// defaultPageSize is that of kinds without one.
+	defaultPageSize = 500
+	// rowRoom is the room in bytes for one row, before a page is read. Most rows are shorter.
+	rowRoom = 1 << 10
+)
 
 // List returns all objects of a kind. query may be nil. The rows have every field that the server
-// sent, also those that this version does not know. A server that sends the same page again, which would
-// never end, is an error.
+// sent, also those that this version does not know.
 func List(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group string, query url.Values) ([]output.Row, error) {
-	var rows, previous []output.Row
-	size := kind.PageSize
-	if size == 0 {
-		size = defaultPageSize
-	}
-	for page := 1; ; page++ {
-		q := url.Values{"page": {strconv.Itoa(page)}, "pageSize": {strconv.Itoa(size)}}
-		for name, values := range query {
-			q[name] = values
-		}
-		body, _, err := read(ctx, client, kind.ListPath(group), q)
+	var rows []output.Row
+	for row, err := range Each(ctx, client, kind, group, query) {
 		if err != nil {
 			return nil, err
 		}
-		found := rowsOf(body, kind)
-		if len(found) > 0 && slices.EqualFunc(found, previous, func(a, b output.Row) bool { return bytes.Equal(a, b) }) {
-			return nil, fmt.Errorf("%s sent page %d of the %s twice, so that the list has no end", client.Address(), page-1, kind.Plural)
-		}
-		previous = found
-		rows = append(rows, found...)
-		total := gjson.GetBytes(body, "total")
-		if len(found) == 0 || !total.Exists() || int64(len(rows)) >= total.Int() {
-			return rows, nil
+		rows = append(rows, bytes.Clone(row))
+	}
+	return rows, nil
+}
+
+// Each is the sequence of the rows that List returns. It reads all pages into the same memory, so that a row is valid until
+// the next one is asked for. An error ends the sequence. A server that sends the same page again, which would never end,
+// is an error.
+func Each(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group string, query url.Values) iter.Seq2[output.Row, error] {
+	return func(yield func(output.Row, error) bool) {
+		size := cmp.Or(kind.PageSize, defaultPageSize)
+		var body bytes.Buffer
+		body.Grow(size * rowRoom)
+		var sum maphash.Hash // of the rows of a page
+		for page, seen := 1, 0; ; page++ {
+			q := url.Values{"page": {strconv.Itoa(page)}, "pageSize": {strconv.Itoa(size)}}
+			maps.Copy(q, query)
+			if _, err := read(ctx, client, &body, kind.ListPath(group), q); err != nil {
+				yield(nil, err)
+				return
+			}
+			rows := rowsOf(body.Bytes(), kind)
+			previous := sum.Sum64()
+			sum.Reset()
+			for _, row := range rows {
+				_, _ = sum.Write(row)
+			}
+			if len(rows) > 0 && page > 1 && sum.Sum64() == previous {
+				yield(nil, fmt.Errorf("%s sent page %d of the %s twice, so that the list has no end", client.Address(), page-1, kind.Plural))
+				return
+			}
+			for _, row := range rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+			seen += len(rows)
+			total := gjson.Get(view(body.Bytes()), "total")
+			if len(rows) == 0 || !total.Exists() || int64(seen) >= total.Int() {
+				return
+			}
 		}
 	}
 }
 
-// read returns the JSON of a path, and the headers of the answer.
-func read(ctx context.Context, client *orrery.Client, path string, query url.Values) ([]byte, http.Header, error) {
+// read reads the JSON of a path into body and returns the headers of the answer.
+func read(ctx context.Context, client *orrery.Client, body *bytes.Buffer, path string, query url.Values) (http.Header, error) {
 	response, err := client.Do(ctx, orrery.Request{Method: http.MethodGet, Path: path, Query: query})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer response.Body.Close()
-	var body bytes.Buffer
+	body.Reset()
 	if response.ContentLength > 0 {
 		body.Grow(int(response.ContentLength) + bytes.MinRead)
 	}
 	if _, err := body.ReadFrom(response.Body); err != nil {
-		return nil, nil, fmt.Errorf("the answer of %s was cut: %w", client.Address(), err)
+		return nil, fmt.Errorf("the answer of %s was cut: %w", client.Address(), err)
 	}
 	if !gjson.ValidBytes(body.Bytes()) {
-		return nil, nil, fmt.Errorf("the answer of %s is not JSON; is that an Orrery gateway?", client.Address())
+		return nil, fmt.Errorf("the answer of %s is not JSON; is that an Orrery gateway?", client.Address())
 	}
-	return body.Bytes(), response.Header, nil
+	return response.Header, nil
 }
 
 // rowsOf returns the objects of a list. They share the memory of body.
 func rowsOf(body []byte, kind *kinds.Kind) []output.Row {
-	data := gjson.ParseBytes(body)
+	data := gjson.Parse(view(body))
 	if !data.IsArray() {
 		data = data.Get(cmp.Or(kind.Data, "data"))
 	}
@@ -95,6 +125,10 @@ func rowsOf(body []byte, kind *kinds.Kind) []output.Row {
 	})
 	return rows
 }
+
+// view returns b as a string without a copy: gjson copies what it is given as bytes. The string must not be used after b
+// has changed.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // Rows returns values as the JSON that a Printer takes.
 func Rows[T any](values []T) ([]output.Row, error) {
@@ -115,11 +149,12 @@ func Get(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group, na
 		row, err := search(ctx, client, kind, group, name)
 		return row, "", err
 	}
-	body, header, err := read(ctx, client, kind.ObjectPath(group, name), nil)
+	var body bytes.Buffer
+	header, err := read(ctx, client, &body, kind.ObjectPath(group, name), nil)
 	if err != nil {
 		return nil, "", Suggest(ctx, client, err, kind, group, name)
 	}
-	return body, header.Get("ETag"), nil
+	return body.Bytes(), header.Get("ETag"), nil
 }
 
 func search(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group, name string) (output.Row, error) {
@@ -137,8 +172,14 @@ func search(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group,
 
 // Names returns the names of all objects of a kind.
 func Names(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group string) ([]string, error) {
-	rows, err := List(ctx, client, kind, group, nil)
-	return namesOf(rows, kind), err
+	var names []string
+	for row, err := range Each(ctx, client, kind, group, nil) {
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, gjson.GetBytes(row, kind.NameField).String())
+	}
+	return names, nil
 }
 
 func namesOf(rows []output.Row, kind *kinds.Kind) []string {

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/cli/internal/app"
 	"github.com/orreryhq/orrery/cli/internal/kinds"
+	"github.com/orreryhq/orrery/cli/internal/output"
 	orrery "github.com/orreryhq/orrery/sdk"
 )
 
@@ -32,4 +34,37 @@ func TestAListThatDoesNotAdvanceIsAnError(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "page 2 of the groups twice") || pages != 3 {
 		t.Errorf("%d rows after %d pages, %v", len(rows), pages, err)
 	}
+}
+
+func TestTheRowsOfAllPagesAreKept(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		page := r.URL.Query().Get("page")
+		if page == "3" {
+			fmt.Fprintf(w, `{"data":[{"name":"third"}],"total":5}`)
+			return
+		}
+		fmt.Fprintf(w, `{"data":[{"name":"a%s"},{"name":"b%s"}],"total":5}`, page, page)
+	}))
+	defer server.Close()
+	client, err := orrery.New(orrery.Config{Addresses: []string{server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := app.List(t.Context(), client, kinds.Get("group"), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"name":"a1"} {"name":"b1"} {"name":"a2"} {"name":"b2"} {"name":"third"}`
+	if got := string(bytes.Join(rawOf(rows), []byte(" "))); got != want {
+		t.Errorf("rows %s, want %s", got, want)
+	}
+}
+
+func rawOf(rows []output.Row) [][]byte {
+	raw := make([][]byte, len(rows))
+	for i, row := range rows {
+		raw[i] = row
+	}
+	return raw
 }

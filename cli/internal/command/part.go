@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/url"
 
 	"github.com/orreryhq/orrery/cli/internal/app"
@@ -33,15 +34,28 @@ func PrintPart(ctx context.Context, a *app.App, p *kinds.Kind, of *kinds.Kind, o
 
 // PrintRows prints a list. On a terminal an empty one is a note.
 func PrintRows(a *app.App, p *kinds.Kind, rows []output.Row) error {
+	return PrintEach(a, p, output.Sequence(rows))
+}
+
+// PrintEach is PrintRows for a sequence; see output.Printer.Each.
+func PrintEach(a *app.App, p *kinds.Kind, rows iter.Seq2[output.Row, error]) error {
 	printer, err := a.Printer()
 	if err != nil {
 		return err
 	}
-	if len(rows) == 0 && printer.Format.ForPeople() {
+	empty := true
+	err = printer.Each(p.Columns, p.NameField, func(yield func(output.Row, error) bool) {
+		for row, err := range rows {
+			empty = false
+			if !yield(row, err) {
+				return
+			}
+		}
+	})
+	if empty && printer.Format.ForPeople() {
 		a.Notef("no %s found", p.Plural)
-		return nil
 	}
-	return printer.List(p.Columns, p.NameField, rows)
+	return err
 }
 
 // OnObject runs an act on the object name of a kind.

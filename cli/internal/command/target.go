@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,7 +102,7 @@ func CompleteTargets(a *app.App, allowed ...string) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		found := names(cmd, a, kind)
+		found := names(cmd, a, kind, toComplete)
 		if len(args) == 0 && len(allowed) > 1 {
 			found = append(found, allowed...)
 		}
@@ -119,27 +120,27 @@ func CompleteKindThenNames(a *app.App, keep func(*kinds.Kind) bool) cobra.Comple
 		if kind == nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return names(cmd, a, kind), cobra.ShellCompDirectiveNoFileComp
+		return names(cmd, a, kind, toComplete), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // CompleteNames completes names of one kind, for arguments and for flags such as --group.
 func CompleteNames(a *app.App, kind string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return names(cmd, a, kinds.Get(kind)), cobra.ShellCompDirectiveNoFileComp
+	return func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		return names(cmd, a, kinds.Get(kind), toComplete), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // CompletionTimeout bounds how long a shell waits for names.
 const CompletionTimeout = 2 * time.Second
 
-// names returns the names of a kind from the server, and none when it does not answer in time.
-func names(cmd *cobra.Command, a *app.App, kind *kinds.Kind) []string {
+// names returns the names of a kind that begin with prefix, and none when the server does not answer in time.
+func names(cmd *cobra.Command, a *app.App, kind *kinds.Kind, prefix string) []string {
 	group := ""
 	if flag := cmd.Flag("group"); flag != nil {
 		group = flag.Value.String()
 	}
-	return NamesIn(cmd.Context(), a, kind, group)
+	return slices.DeleteFunc(NamesIn(cmd.Context(), a, kind, group), func(name string) bool { return !strings.HasPrefix(name, prefix) })
 }
 
 // NamesIn returns the names of a kind in a group for completion, and none when the server does not

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -75,13 +76,36 @@ type Printer struct {
 
 // List prints rows. name is the path of the field that -o name prints.
 func (p Printer) List(columns []Column, name string, rows []Row) error {
+	return p.Each(columns, name, Sequence(rows))
+}
+
+// Sequence returns the sequence of some rows, which has no error.
+func Sequence(rows []Row) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for _, row := range rows {
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Each prints the rows of a sequence like List. It keeps of a row only what it prints. An error in the sequence is returned,
+// and nothing is printed then.
+func (p Printer) Each(columns []Column, name string, rows iter.Seq2[Row, error]) error {
 	switch p.Format.Name {
-	case "json":
-		return p.json(array(rows))
-	case "yaml":
-		return p.yaml(array(rows))
-	case "jsonpath":
-		return p.jsonpath([]byte(`{"items":` + string(array(rows)) + `}`))
+	case "json", "yaml", "jsonpath":
+		all, err := array(rows)
+		if err != nil {
+			return err
+		}
+		switch p.Format.Name {
+		case "json":
+			return p.json(all)
+		case "yaml":
+			return p.yaml(all)
+		}
+		return p.jsonpath([]byte(`{"items":` + string(all) + `}`))
 	case "name":
 		return p.names(name, rows)
 	case "csv":
@@ -104,17 +128,19 @@ func (p Printer) Object(columns []Column, name string, row Row) error {
 	return p.List(columns, name, []Row{row})
 }
 
-func array(rows []Row) []byte {
-	var b bytes.Buffer
-	b.WriteByte('[')
-	for i, row := range rows {
-		if i > 0 {
+func array(rows iter.Seq2[Row, error]) ([]byte, error) {
+	b := bytes.NewBufferString("[")
+	for row, err := range rows {
+		if err != nil {
+			return nil, err
+		}
+		if b.Len() > len("[") {
 			b.WriteByte(',')
 		}
 		b.Write(row)
 	}
 	b.WriteByte(']')
-	return b.Bytes()
+	return b.Bytes(), nil
 }
 
 func (p Printer) json(value []byte) error {
@@ -159,33 +185,45 @@ func blockStyle(node *yaml.Node) {
 	}
 }
 
-func (p Printer) names(name string, rows []Row) error {
-	var b strings.Builder
-	for _, row := range rows {
+func (p Printer) names(name string, rows iter.Seq2[Row, error]) error {
+	var b bytes.Buffer
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
 		fmt.Fprintln(&b, gjson.GetBytes(row, name).String())
 	}
-	_, err := io.WriteString(p.Out, b.String())
+	_, err := p.Out.Write(b.Bytes())
 	return err
 }
 
-func (p Printer) csv(columns []Column, rows []Row) error {
-	if columns == nil && len(rows) > 0 {
-		columns = fieldsOf(rows[0])
-	}
-	w := csv.NewWriter(p.Out)
+func (p Printer) csv(columns []Column, rows iter.Seq2[Row, error]) error {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
 	var record []string
-	for _, c := range columns {
-		record = append(record, c.Header)
+	heading := func() {
+		record = headers(columns)
+		if !p.NoHeaders {
+			_ = w.Write(record) // a buffer takes all
+		}
 	}
-	if !p.NoHeaders {
-		_ = w.Write(record) // Error below returns it
+	if columns != nil {
+		heading()
 	}
-	for _, row := range rows {
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		if columns == nil {
+			columns = fieldsOf(row)
+			heading()
+		}
 		for i, c := range columns {
 			record[i] = plain(gjson.GetBytes(row, c.Path))
 		}
 		_ = w.Write(record)
 	}
 	w.Flush()
-	return w.Error()
+	_, err := p.Out.Write(b.Bytes())
+	return err
 }

@@ -3,6 +3,7 @@ package output_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"unicode"
@@ -189,5 +190,18 @@ func TestSort(t *testing.T) {
 	}
 	if err := output.Sort(nil, "-player", []string{"players"}); err == nil {
 		t.Error("an unknown field was accepted")
+	}
+}
+
+func TestASequenceThatFailsPrintsNothing(t *testing.T) {
+	lost := errors.New("lost")
+	for _, format := range []string{"table", "json", "yaml", "name", "csv", "jsonpath={.items[*].id}"} {
+		var out bytes.Buffer
+		err := printer(t, format, &out).Each(columns, "id", func(yield func(output.Row, error) bool) {
+			_ = yield(rows[0], nil) && yield(nil, lost)
+		})
+		if !errors.Is(err, lost) || out.Len() > 0 {
+			t.Errorf("-o %s: %v, printed %q", format, err, out.String())
+		}
 	}
 }

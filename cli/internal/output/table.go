@@ -1,8 +1,9 @@
 package output
 
 import (
+	"bufio"
 	"fmt"
-	"io"
+	"iter"
 	"slices"
 	"strings"
 
@@ -13,17 +14,23 @@ import (
 // gap is what separates two columns.
 const gap = "   "
 
-// table prints rows in aligned columns. On a terminal the last column is cut to its width.
-func (p Printer) table(columns []Column, rows []Row) error {
+// table prints rows in aligned columns, and nothing if there are none. On a terminal the last column is cut to its width.
+func (p Printer) table(columns []Column, rows iter.Seq2[Row, error]) error {
 	if p.Format.Name != "wide" {
 		columns = slices.DeleteFunc(slices.Clone(columns), func(c Column) bool { return c.Wide })
 	}
-	cells := make([][]string, 0, len(rows)+1)
+	var cells [][]string
 	if !p.NoHeaders {
 		cells = append(cells, headers(columns))
 	}
-	for _, row := range rows {
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
 		cells = append(cells, cellsOf(columns, row))
+	}
+	if len(cells) == 1 && !p.NoHeaders {
+		return nil
 	}
 	return p.aligned(cells, func(row, column int, text string) string {
 		switch {
@@ -98,23 +105,21 @@ func OneLine(text string) string {
 // aligned prints cells. paint colours the text of a cell, which does not change its width.
 func (p Printer) aligned(cells [][]string, paint func(row, column int, text string) string) error {
 	widths := widthsOf(cells)
-	var b strings.Builder
+	b := bufio.NewWriter(p.Out) // Flush returns its errors
 	for r, line := range cells {
 		used := 0
 		for c, text := range line {
 			if c == len(line)-1 {
-				b.WriteString(paint(r, c, p.cut(text, used)))
+				_, _ = b.WriteString(paint(r, c, p.cut(text, used)))
 				break
 			}
-			b.WriteString(paint(r, c, text))
-			b.WriteString(strings.Repeat(" ", widths[c]-lipgloss.Width(text)))
-			b.WriteString(gap)
+			_, _ = b.WriteString(paint(r, c, text))
+			_, _ = b.WriteString(strings.Repeat(" ", widths[c]-lipgloss.Width(text)) + gap)
 			used += widths[c] + len(gap)
 		}
-		b.WriteByte('\n')
+		_ = b.WriteByte('\n')
 	}
-	_, err := io.WriteString(p.Out, b.String())
-	return err
+	return b.Flush()
 }
 
 func widthsOf(cells [][]string) []int {

@@ -1,7 +1,9 @@
 package reading
 
 import (
+	"bytes"
 	"context"
+	"iter"
 	"net/url"
 	"strconv"
 	"strings"
@@ -101,6 +103,9 @@ func runGet(ctx context.Context, a *app.App, o getOptions, args []string) error 
 	if o.watch {
 		return watch(ctx, a, client, q)
 	}
+	if q.lists() && q.sortBy == "" {
+		return command.PrintEach(a, q.kind, q.each(ctx, client))
+	}
 	rows, err := q.rows(ctx, client)
 	if err != nil {
 		return err
@@ -168,9 +173,12 @@ func params(kind *kinds.Kind, o getOptions) (url.Values, error) {
 	return values, nil
 }
 
+// lists reports whether the query reads a list, and not objects by name.
+func (q *query) lists() bool { return len(q.names) == 0 && !q.kind.Singleton }
+
 // rows returns the objects of the query.
 func (q *query) rows(ctx context.Context, client *orrery.Client) ([]output.Row, error) {
-	if len(q.names) == 0 && !q.kind.Singleton {
+	if q.lists() {
 		return q.list(ctx, client)
 	}
 	names := q.names
@@ -189,20 +197,33 @@ func (q *query) rows(ctx context.Context, client *orrery.Client) ([]output.Row, 
 }
 
 func (q *query) list(ctx context.Context, client *orrery.Client) ([]output.Row, error) {
-	all, err := app.List(ctx, client, q.kind, q.group, q.params)
-	if err == nil && len(all) == 0 {
-		err = q.missing(ctx, client)
-	}
-	if err != nil {
-		return nil, err
-	}
-	rows := all[:0]
-	for _, row := range all {
-		if q.filter.Matches(row) {
-			rows = append(rows, row)
+	var rows []output.Row
+	for row, err := range q.each(ctx, client) {
+		if err != nil {
+			return nil, err
 		}
+		rows = append(rows, bytes.Clone(row))
 	}
 	return rows, output.Sort(rows, q.sortBy, nil)
+}
+
+// each is the sequence of the objects that the flags select, in the order of the server. See app.Each.
+func (q *query) each(ctx context.Context, client *orrery.Client) iter.Seq2[output.Row, error] {
+	return func(yield func(output.Row, error) bool) {
+		empty := true
+		for row, err := range app.Each(ctx, client, q.kind, q.group, q.params) {
+			empty = false
+			if (err != nil || q.filter.Matches(row)) && !yield(row, err) {
+				return
+			}
+		}
+		if !empty {
+			return
+		}
+		if err := q.missing(ctx, client); err != nil {
+			yield(nil, err)
+		}
+	}
 }
 
 // missing returns an error if the list is empty because there is no such group or node.

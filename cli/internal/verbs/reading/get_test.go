@@ -79,3 +79,16 @@ func TestDescribeShowsAViewOfAnObject(t *testing.T) {
 		}
 	}
 }
+
+func TestCompletionOffersTheNamesThatBeginLikeTheWord(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"data":[{"name":"arena"},{"name":"lobby"},{"name":"lobby-eu"}],"total":3}`)
+	}))
+	defer server.Close()
+	for word, want := range map[string]string{"lob": "lobby\nlobby-eu\n:4\n", "x": ":4\n", "": "arena\nlobby\nlobby-eu\n:4\n"} {
+		got := clitest.Run(t, reading.Commands, server.URL, "", "__complete", "get", "group", word)
+		if got.Code != exit.OK || got.Out != want {
+			t.Errorf("%q: %s, want %q", word, got, want)
+		}
+	}
+}
