@@ -1,9 +1,12 @@
 package apigateway
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/naming"
 )
 
 func TestAGroupWithAnUnknownReferenceOrModeIsRefusedWithTheFieldAndTheValue(t *testing.T) {
@@ -58,4 +61,64 @@ func TestAGroupSaysWhichOfItsDependenciesDoesNotRun(t *testing.T) {
 	s.hold(id, "node-1", fleet.Resources{MemoryMiB: 64})
 	s.status(id, "node-1", fleet.Status{State: fleet.Online})
 	s.do("GET", "/api/v1/groups/user", nil).want(200).is("message", "")
+}
+
+func TestANameOfAStaticInstanceIsUniqueInTheFleet(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.group("lobby", nil)
+	s.group("world", map[string]any{"static": true, "staticInstanceNames": []string{"hub", "games-1", "world-2"}})
+	s.group("plain", map[string]any{"static": true})
+	s.start("plain")
+	before := s.revision()
+	for _, c := range []struct{ names, field, says string }{
+		{`["x","Hub"]`, "staticInstanceNames[1]", "in staticInstanceNames of group world"},
+		{`["lobby-7"]`, "staticInstanceNames[0]", "a name for instances of group lobby"},
+		{`["world-1"]`, "staticInstanceNames[0]", "a name for instances of group world"},
+	} {
+		s.do("PUT", "/api/v1/groups/other", `{"static":true,"staticInstanceNames":`+c.names+`}`).want(422).naming(c.field).naming(c.says)
+		s.do("PATCH", "/api/v1/groups/lobby", `{"static":true,"staticInstanceNames":`+strings.ReplaceAll(c.names, "lobby-7", "plain-7")+`}`).want(422).naming(c.field)
+	}
+	s.do("PUT", "/api/v1/groups/games", `{}`).want(422).naming("group world")
+	s.do("PATCH", "/api/v1/groups/plain", `{"staticInstanceNames":["new"]}`).want(422).naming("staticInstanceNames").naming("plain-1")
+	if keys := s.moved(before); len(keys) > 0 {
+		t.Errorf("a refused request wrote something: %v", keys)
+	}
+	s.do("PATCH", "/api/v1/groups/plain", `{"staticInstanceNames":["plain-1","new"]}`).want(200)
+	s.do("PATCH", "/api/v1/groups/world", `{"staticInstanceNames":["world-2"]}`).want(200)
+	s.do("PATCH", "/api/v1/groups/plain", `{"staticInstanceNames":["plain-1","HUB"]}`).want(200)
+	s.group("games", nil)
+}
+
+func TestTwoGatewaysNeverGiveTheSameName(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const n = 6
+	statuses := make(chan int, n)
+	for i := range n {
+		go func() {
+			group, spec := fmt.Sprintf("g%d", i), `{"static":true,"staticInstanceNames":["hub","race-1"]}`
+			if i == 0 {
+				group, spec = "race", `{}`
+			}
+			status := 0
+			if r, err := s.try("PUT", "/api/v1/groups/"+group, spec); err == nil {
+				status = r.status
+			}
+			statuses <- status
+		}()
+	}
+	made := 0
+	for range n {
+		if <-statuses == 201 {
+			made++
+		}
+	}
+	names := 0
+	for _, g := range s.view.Snapshot().Groups.All() {
+		names += len(naming.Fixed(&g.Spec))
+	}
+	if made != 1 || names > 2 {
+		t.Errorf("%d groups were created, with %d names", made, names)
+	}
 }

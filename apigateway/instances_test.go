@@ -508,7 +508,8 @@ func TestAStaticGroupStartsItsOwnInstancesAgain(t *testing.T) {
 	s := newSite(t)
 	s.group("world", map[string]any{"static": true, "staticInstanceNames": []string{"a", "b"}})
 	first := s.start("world")
-	s.do("POST", "/api/v1/services/world-1/stop", nil).want(200)
+	s.do("GET", "/api/v1/services/a", nil).want(200).is("uid", first)
+	s.do("POST", "/api/v1/services/a/stop", nil).want(200)
 	if again := s.start("world"); again != first {
 		t.Errorf("started %s instead of %s, whose data waits", again, first)
 	}

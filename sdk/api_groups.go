@@ -430,8 +430,10 @@ type Group struct {
 	InstanceGroups []string `json:"instanceGroups"`
 	// Instances keep their data, and an instance never runs twice at the same time. Default: false.
 	Static bool `json:"static"`
-	// Unique names for the instances: letters, digits, _ . and -. In a static group, the number of
-	// names limits the number of instances. The names themselves are stored but not used yet.
+	// Names of the instances of a static group, in order: letters, digits, _ . and -. Each is unique
+	// in the fleet, in any case of letters. Their number limits the number of instances. An instance
+	// whose name is removed keeps its data, stops once it has no players, and starts again when the
+	// name is added. Without names the instances are named GROUP-1, GROUP-2 and so on.
 	StaticInstanceNames []string `json:"staticInstanceNames"`
 	// Paths in the directory of a static instance that templates do not overwrite. Default: none.
 	ProtectedPaths []string `json:"protectedPaths"`
@@ -734,8 +736,10 @@ type GroupFields struct {
 	InstanceGroups []string `json:"instanceGroups,omitzero"`
 	// Instances keep their data, and an instance never runs twice at the same time. Default: false.
 	Static *bool `json:"static,omitempty"`
-	// Unique names for the instances: letters, digits, _ . and -. In a static group, the number of
-	// names limits the number of instances. The names themselves are stored but not used yet.
+	// Names of the instances of a static group, in order: letters, digits, _ . and -. Each is unique
+	// in the fleet, in any case of letters. Their number limits the number of instances. An instance
+	// whose name is removed keeps its data, stops once it has no players, and starts again when the
+	// name is added. Without names the instances are named GROUP-1, GROUP-2 and so on.
 	StaticInstanceNames []string `json:"staticInstanceNames,omitzero"`
 	// Paths in the directory of a static instance that templates do not overwrite. Default: none.
 	ProtectedPaths []string `json:"protectedPaths,omitzero"`
@@ -1144,8 +1148,10 @@ type ResolvedGroup struct {
 	InstanceGroups []string `json:"instanceGroups"`
 	// Instances keep their data, and an instance never runs twice at the same time. Default: false.
 	Static bool `json:"static"`
-	// Unique names for the instances: letters, digits, _ . and -. In a static group, the number of
-	// names limits the number of instances. The names themselves are stored but not used yet.
+	// Names of the instances of a static group, in order: letters, digits, _ . and -. Each is unique
+	// in the fleet, in any case of letters. Their number limits the number of instances. An instance
+	// whose name is removed keeps its data, stops once it has no players, and starts again when the
+	// name is added. Without names the instances are named GROUP-1, GROUP-2 and so on.
 	StaticInstanceNames []string `json:"staticInstanceNames"`
 	// Paths in the directory of a static instance that templates do not overwrite. Default: none.
 	ProtectedPaths []string `json:"protectedPaths"`

@@ -199,7 +199,8 @@ type Players struct {
 // Static marks groups with persistent data: the directory survives, an instance restarts under the
 // same ID, and two copies never run at once.
 type Static struct {
-	Enabled        bool     `json:"enabled,omitempty"`
+	Enabled bool `json:"enabled,omitempty"`
+	// InstanceNames are the names of the instances, in order. They count only if Enabled.
 	InstanceNames  []string `json:"instanceNames,omitempty"`
 	ProtectedPaths []string `json:"protectedPaths,omitempty"`
 }

@@ -1,20 +1,20 @@
 package startvalue
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/configfile"
-	"github.com/orreryhq/orrery/libs/lazyregexp"
 )
 
 var (
 	// image matches the reference of a container image: a name with a tag or digest.
-	image = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?$`)
+	image = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?$`)
 	// address matches a host name or IP address.
-	address = lazyregexp.New(`^[A-Za-z0-9:][A-Za-z0-9._:-]{0,254}$`)
+	address = regexp.MustCompile(`^[A-Za-z0-9:][A-Za-z0-9._:-]{0,254}$`)
 )
 
 // maxImage bounds an image reference, in bytes.
@@ -33,13 +33,13 @@ func (v Values) Image(p fleet.Plan) (string, error) {
 			return "", errs.Field("variables."+key, "must not contain /, : or @: it is a part of container.image, and could name another registry")
 		}
 	}
-	return v.checked(text, "container.image", "an image's reference", func(s string) bool { return len(s) <= maxImage && image().MatchString(s) })
+	return v.checked(text, "container.image", "an image's reference", func(s string) bool { return len(s) <= maxImage && image.MatchString(s) })
 }
 
 // HostAddress replaces the placeholders of an advertised address. The error is Invalid if a start
 // value makes it an invalid address.
 func (v Values) HostAddress(text string) (string, error) {
-	return v.checked(text, "hostAddress", "a host name or address", address().MatchString)
+	return v.checked(text, "hostAddress", "a host name or address", address.MatchString)
 }
 
 func (v Values) checked(text, field, what string, valid func(string) bool) (string, error) {

@@ -2,6 +2,7 @@ package startvalue
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -9,7 +10,6 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/lazyregexp"
 )
 
 // maxArgument bounds an option of java with its placeholders replaced.
@@ -56,15 +56,15 @@ var (
 		"time": {"fo", 0}, "timeout": {"ks", 1}, "stdbuf": {"ioe", 0}, "ionice": {"cnpPu", 0}, "taskset": {"p", 1}, "chrt": {"TPDp", 1},
 	}
 	// shellOption matches options of a shell that contain no code.
-	shellOption = lazyregexp.New(`^([-+][abefhilmnprtuvxBEHPTkoO]+|--(login|norc|noprofile|posix|verbose|restricted)?)$`)
+	shellOption = regexp.MustCompile(`^([-+][abefhilmnprtuvxBEHPTkoO]+|--(login|norc|noprofile|posix|verbose|restricted)?)$`)
 	// evaluates matches options with which an interpreter takes code.
-	evaluates    = lazyregexp.New(`^(-[A-Za-z0-9]*[ceErpnBRFx]|--?(eval|print|exec|execute|command|run|require|import)\b)`)
-	variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	evaluates    = regexp.MustCompile(`^(-[A-Za-z0-9]*[ceErpnBRFx]|--?(eval|print|exec|execute|command|run|require|import)\b)`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	// javaOption matches the start of java options that may end in a start value.
-	javaOption = lazyregexp.New(`^-(D[^=]+=|XX:[A-Za-z0-9]+=)`)
-	javaSize   = lazyregexp.New(`^-X(mx|ms|mn|ss)$`)
-	size       = lazyregexp.New(`^[0-9]{1,12}[kKmMgGtT]?$`)
-	number     = lazyregexp.New(`^-[0-9]+(\.[0-9]+)?$`)
+	javaOption = regexp.MustCompile(`^-(D[^=]+=|XX:[A-Za-z0-9]+=)`)
+	javaSize   = regexp.MustCompile(`^-X(mx|ms|mn|ss)$`)
+	size       = regexp.MustCompile(`^[0-9]{1,12}[kKmMgGtT]?$`)
+	number     = regexp.MustCompile(`^-[0-9]+(\.[0-9]+)?$`)
 	// javaCode are options of java that take a command or a file of options.
 	javaCode = []string{"-XX:OnError=", "-XX:OnOutOfMemoryError=", "-XX:Flags=", "-XX:VMOptionsFile="}
 )
@@ -146,7 +146,7 @@ func wrapped(words []*syntax.Word, at int, name string, word *syntax.Word, u *us
 	for at++; at < len(words); at++ {
 		text, static := literal(words[at])
 		variable, _, assigns := strings.Cut(text, "=")
-		assigns = assigns && name == "env" && variableName().MatchString(variable)
+		assigns = assigns && name == "env" && variableName.MatchString(variable)
 		option := options && static && len(text) > 1 && text[0] == '-'
 		switch {
 		case assigns && words[at] == word:
@@ -214,7 +214,7 @@ func (r *reader) value(word *syntax.Word, u use) (before string, err error) {
 	}
 	before = strings.NewReplacer(`'`, "", `"`, "").Replace(before)
 	value := r.values.Start[u.key]
-	if begins := before == "" || before[0] == '$'; begins && u.assigned == "" && strings.HasPrefix(value, "-") && !number().MatchString(value) {
+	if begins := before == "" || before[0] == '$'; begins && u.assigned == "" && strings.HasPrefix(value, "-") && !number.MatchString(value) {
 		return "", errs.Field("variables."+u.key, "must not begin with - where it begins an argument: the program would take it for an option")
 	}
 	return before, nil
@@ -230,7 +230,7 @@ func script(words []*syntax.Word, program, at int, name, key string) error {
 		switch {
 		case !static && programName(words[n]) == "":
 			return refused
-		case option && shell && !shellOption().MatchString(text):
+		case option && shell && !shellOption.MatchString(text):
 			return refused
 		case option && !shell && text == "-m": // the module that follows
 			n++
@@ -238,7 +238,7 @@ func script(words []*syntax.Word, program, at int, name, key string) error {
 				return refused
 			}
 			return nil
-		case option && !shell && evaluates().MatchString(text):
+		case option && !shell && evaluates.MatchString(text):
 			return refused
 		case option && shell && !strings.HasPrefix(text, "--"): // each o takes a word of its own
 			n += strings.Count(strings.ToLower(text), "o")
@@ -276,11 +276,11 @@ func java(words []*syntax.Word, program, at int, before, value, key string) erro
 		}
 	}
 	switch {
-	case javaSize().MatchString(before) && size().MatchString(value):
+	case javaSize.MatchString(before) && size.MatchString(value):
 		return nil
-	case javaSize().MatchString(before):
+	case javaSize.MatchString(before):
 		return errs.Field("variables."+key, "must be a size such as 512 or 2G: it is part of an option of java")
-	case slices.ContainsFunc(javaCode, func(o string) bool { return strings.HasPrefix(before, o) }), !javaOption().MatchString(before):
+	case slices.ContainsFunc(javaCode, func(o string) bool { return strings.HasPrefix(before, o) }), !javaOption.MatchString(before):
 		return refuse(key, "an option of java that decides what it runs")
 	case len(before)+len(value) > maxArgument, strings.ContainsFunc(value, unicode.IsControl):
 		return errs.Field("variables."+key, "must have no control characters and leave at most %d bytes: it is part of an option of java", maxArgument)

@@ -138,7 +138,7 @@ func (p *prexorcloud) convert(g *group, fields map[string]any) error {
 		if err != nil {
 			return err
 		}
-		p.static(g, dirs)
+		p.static(g, dirs, o.texts("staticInstanceNames")...)
 	}
 	o.rest()
 	return nil
@@ -211,7 +211,6 @@ func (p *prexorcloud) differs(o *object, g *group) {
 	for _, field := range []string{"fallbackGroup", "bedrockProxyGroup"} {
 		o.note(field, "It is stored without effect. Use fallbackGroups of a network.")
 	}
-	o.note("staticInstanceNames", "Only their number counts: instances are named GROUP-1, GROUP-2 and so on.")
 	if warm, _ := g.fields["warmPoolMinPrepared"].(int); warm > 0 && (o.flag("static") || g.fields["scalingMode"] == "MANUAL") {
 		p.note(o.name, "warmPoolMinPrepared", warm, "It was left out: Orrery refuses it for static groups and those with scalingMode MANUAL.")
 		delete(g.fields, "warmPoolMinPrepared")

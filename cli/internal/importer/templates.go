@@ -164,11 +164,17 @@ func (r *report) scanSettings(template, file, name string) {
 const maxWalked = 500_000
 
 // static makes a group static. The directories are its data, in order: the first becomes that of the
-// instance GROUP-1, and so on.
-func (r *report) static(g *group, dirs []string) {
+// instance GROUP-1, and so on. If the group names its instances, each directory keeps its own name.
+func (r *report) static(g *group, dirs []string, names ...string) {
 	g.set("static", true)
 	for n, dir := range dirs {
 		instance := g.name + "-" + strconv.Itoa(n+1)
+		if len(names) > 0 {
+			instance = path.Base(dir)
+			if !slices.Contains(names, instance) {
+				r.note(g.object, "data "+instance, nil, "staticInstanceNames does not have this name: add it to start the instance with its data.")
+			}
+		}
 		r.result.Static = append(r.result.Static, StaticData{Group: g.name, Instance: instance, Dir: r.files.Abs(dir)})
 		if base := path.Base(dir); !strings.EqualFold(base, instance) && len(dirs) > 1 {
 			r.note(g.object, "data "+base, nil, "Its data becomes that of %s: the instances of a group are numbered from 1 without gaps.", instance)

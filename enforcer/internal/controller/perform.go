@@ -48,8 +48,14 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 		return 0, nil
 	}
 	spawner := spawn.New(t.snap, t.now, random())
-	births := make([]spawn.Birth, 0, len(actions))
-	for _, a := range actions {
+	births, planned := make([]spawn.Birth, 0, len(actions)), actions
+	actions = make([]plan.Action, 0, len(planned))
+	for _, a := range planned {
+		if err := spawner.Named(t.group()); a.Kind == plan.Create && err != nil { // another group's instance has the name
+			c.log.Warn("instance not created", "group", t.name, "error", err)
+			continue
+		}
+		actions = append(actions, a)
 		b, err := birth(spawner, t, a)
 		if err != nil {
 			return 0, errs.Wrap("enforcer.spawn", err)

@@ -278,8 +278,8 @@ func (t *task) lost(a plan.Action) ([]store.Guard, []store.Write) {
 func (t *task) deleteInstance(i *fleet.Instance) []store.Write {
 	id := i.Intent.ID
 	writes := []store.Write{store.Remove(keys.Intent(id), i.Intent.ModRev)}
-	if claim, ok := t.snap.Name(i.Intent.Group, i.Intent.Ordinal); ok && claim.ID == id {
-		writes = append(writes, store.Remove(keys.Name(i.Intent.Group, i.Intent.Ordinal), claim.ModRev))
+	if claim, ok := t.snap.Name(i.Intent.Name); ok && claim.ID == id {
+		writes = append(writes, store.Remove(keys.NameOf(i.Intent.Name), claim.ModRev))
 	}
 	if i.Placement != nil {
 		writes = append(writes, store.Remove(keys.Placement(i.Placement.Node, id), i.Placement.ModRev))

@@ -257,6 +257,39 @@ func TestGroup(t *testing.T) {
 			s.group.Spec.Static = fleet.Static{Enabled: true, InstanceNames: []string{"a"}}
 			s.group.Spec.Scaling.Min = 3
 		}, 0, []string{"create minimum: BelowMinimum"}},
+		{"static: no other instance in place of those that have all names", func(s *sim) {
+			s.group.Spec.Static = fleet.Static{Enabled: true, InstanceNames: []string{"a", "b"}}
+			s.group.Spec.Scaling.Min = 2
+			s.add(online, called("b"))
+			s.add(manual, called("a"), in(alive, fleet.Stopping, fleet.ReasonStopRequested, at(0)), wantsStop(false), ordered(fleet.OrderStop, at(0)))
+		}, 70 * time.Second, nil},
+		{"static: stopped ones in the order of the names", func(s *sim) {
+			s.group.Spec.Static = fleet.Static{Enabled: true, InstanceNames: []string{"a", "b"}}
+			s.group.Spec.Scaling.Min = 1
+			s.add(called("b"), in(alive, fleet.Stopped, fleet.ReasonStopRequested, at(-m)), wantsStop(false))
+			s.add(called("a"), in(alive, fleet.Stopped, fleet.ReasonStopRequested, at(-m)), wantsStop(false))
+		}, 0, []string{"again i00002: BelowMinimum"}},
+		{"static: one whose name was removed is stopped, and the next name takes its place", func(s *sim) {
+			s.group.Spec.Static = fleet.Static{Enabled: true, InstanceNames: []string{"a", "b"}}
+			s.group.Spec.Scaling.Min = 2
+			s.add(online, called("gone"))
+			s.add(online, called("a"))
+		}, 0, []string{"stop i00001 by stop: ScaledDown", "create minimum: BelowMinimum"}},
+		{"static: one whose name was removed is not started again", func(s *sim) {
+			s.group.Spec.Static = fleet.Static{Enabled: true, InstanceNames: []string{"a"}}
+			s.group.Spec.Scaling.Min = 1
+			s.add(crashed(at(0)), called("gone"))
+			s.add(online, called("a"))
+		}, 0, nil},
+		{"static: one that was started by hand keeps running without its name", func(s *sim) {
+			s.group.Spec.Static = fleet.Static{Enabled: true, InstanceNames: []string{"a"}}
+			s.add(manual, online, called("gone"))
+		}, 0, nil},
+		{"static: one from before the names has the place of its number", func(s *sim) {
+			s.group.Spec.Static = fleet.Static{Enabled: true, InstanceNames: []string{"a", "b"}}
+			s.group.Spec.Scaling.Min = 2
+			s.add(crashed(at(0)))
+		}, 0, []string{"again i00001: Replacement", "create minimum: BelowMinimum"}},
 		{"static: records stay", func(s *sim) {
 			s.group.Spec.Static.Enabled = true
 			s.add(createdAt(at(-3*time.Hour)), in(alive, fleet.Stopped, fleet.ReasonStopRequested, at(-2*time.Hour)), wantsStop(false))

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/naming"
 )
 
 // heal starts missing instances as soon as the crashes allow it.
@@ -55,11 +56,9 @@ func (p *pass) starts() []Action {
 	}
 	lacking := min(p.target()-living-leaving-p.countUnfixed(true)-len(out), room-len(out))
 	if p.spec().Static.Enabled {
-		out = p.revive(out, lacking)
-	} else {
-		out = p.refill(out, lacking, occupied)
+		return p.named(p.revive(out, lacking))
 	}
-	return out
+	return p.refill(out, lacking, occupied)
 }
 
 // room returns how many living instances the group may have.
@@ -68,10 +67,37 @@ func (p *pass) room() int {
 	if limit := p.spec().Scaling.Max; limit > 0 {
 		room = limit
 	}
-	if names := len(p.spec().Static.InstanceNames); p.spec().Static.Enabled && names > 0 {
+	if names := len(naming.Fixed(p.spec())); names > 0 {
 		room = min(room, names)
 	}
 	return room
+}
+
+// unlisted reports whether the fixed names of the group no longer have that of an instance. It is
+// stopped once it has no players, and not started.
+func (p *pass) unlisted(i *fleet.Instance) bool {
+	return p.group() != nil && naming.Unlisted(p.group(), i.Intent.Name)
+}
+
+// named removes the creations for which the group has no free name.
+func (p *pass) named(starts []Action) []Action {
+	names := len(naming.Fixed(p.spec()))
+	if names == 0 {
+		return starts
+	}
+	free := names - len(naming.HeldPlaces(p.group(), func(yield func(string) bool) {
+		for _, i := range p.every {
+			if !yield(i.Intent.Name) {
+				return
+			}
+		}
+	}))
+	return slices.DeleteFunc(starts, func(a Action) bool {
+		if a.Kind == Create {
+			free--
+		}
+		return a.Kind == Create && free < 0
+	})
 }
 
 // frozen counts the frozen instances that do not live and have no replacement. Their places
@@ -91,7 +117,7 @@ func (p *pass) frozen() int {
 func (p *pass) leaving() int {
 	n := 0
 	for _, i := range p.all {
-		if p.agentLeaves(i) && !p.replaced[i.Intent.ID] && !i.Intent.Frozen && !p.makesWay(i) {
+		if p.agentLeaves(i) && !p.unlisted(i) && !p.replaced[i.Intent.ID] && !i.Intent.Frozen && !p.makesWay(i) {
 			n++
 		}
 	}
@@ -115,7 +141,7 @@ func (p *pass) agentLeaves(i *fleet.Instance) bool {
 // needsHealing reports whether an instance started by hand needs a replacement: it ended
 // without a request, was preempted, or is on a lost node, and has no replacement yet.
 func (p *pass) needsHealing(i *fleet.Instance) bool {
-	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) || i.Intent.Frozen || p.unfixed(i) || p.makesWay(i) {
+	if p.busy[i.Intent.ID] || p.replaced[i.Intent.ID] || p.own(i) || i.Intent.Frozen || p.unfixed(i) || p.makesWay(i) || p.unlisted(i) {
 		return false
 	}
 	heals := p.spec().OnCrash != fleet.CrashStop || i.EndedByPlatform()
@@ -171,7 +197,7 @@ func (p *pass) refill(out []Action, lacking int, occupied func(*fleet.Instance) 
 // has changed since: the group, a group it inherits from, a template, or a reset of the
 // crashes. Such an instance is not restarted and keeps its place.
 func (p *pass) unfixed(i *fleet.Instance) bool {
-	if !i.Unrunnable() || i.Intent.Warm || p.makesWay(i) || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.Republished(i.Intent.Plan) {
+	if !i.Unrunnable() || i.Intent.Warm || p.unlisted(i) || p.makesWay(i) || p.replaced[i.Intent.ID] || i.Intent.GroupRevision != p.group().Revision || p.in.Republished(i.Intent.Plan) {
 		return false
 	}
 	fixed := p.group().CrashesResetAt
@@ -197,16 +223,17 @@ func (p *pass) countUnfixed(own bool) int {
 func (p *pass) ending() int {
 	n := 0
 	for _, i := range p.all {
-		if i.Intent.Desired == fleet.DesiredStopped && !i.Terminal() && !i.Lost() && !p.living(i) && !i.Intent.Frozen && !p.down(i) {
+		if i.Intent.Desired == fleet.DesiredStopped && !i.Terminal() && !i.Lost() && !p.living(i) && !i.Intent.Frozen && !p.down(i) && !p.unlisted(i) {
 			n++
 		}
 	}
 	return n
 }
 
-// revive adds instances of a static group. It first restarts ended ones, crashed before
-// stopped and then by ordinal, and then creates new ones. It creates none in place of an
-// instance that is stopping or unfixed, because that one will be restarted with its data.
+// revive adds instances of a static group, without the unlisted ones. It first restarts ended
+// ones, crashed before stopped and then by rank, and then creates new ones. It creates none in
+// place of an instance that is stopping or unfixed, because that one will be restarted with its
+// data.
 func (p *pass) revive(out []Action, lacking int) []Action {
 	planned := map[fleet.InstanceID]bool{}
 	for _, a := range out {
@@ -214,14 +241,14 @@ func (p *pass) revive(out []Action, lacking int) []Action {
 	}
 	var ended []*fleet.Instance
 	for _, i := range p.all {
-		if i.Terminal() && !p.busy[i.Intent.ID] && !planned[i.Intent.ID] && !p.agentLeaves(i) && !i.Intent.Frozen && !p.unfixed(i) && !p.down(i) {
+		if i.Terminal() && !p.busy[i.Intent.ID] && !planned[i.Intent.ID] && !p.agentLeaves(i) && !i.Intent.Frozen && !p.unfixed(i) && !p.down(i) && !p.unlisted(i) {
 			ended = append(ended, i)
 		}
 	}
 	slices.SortStableFunc(ended, func(a, b *fleet.Instance) int {
 		switch {
 		case a.EndedUnasked() == b.EndedUnasked():
-			return cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal)
+			return cmp.Compare(naming.Rank(p.group(), &a.Intent), naming.Rank(p.group(), &b.Intent))
 		case a.EndedUnasked():
 			return -1
 		}

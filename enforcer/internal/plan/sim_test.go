@@ -132,6 +132,11 @@ func (s *sim) input() Input {
 	}
 }
 
+// called gives an instance a fixed name.
+func called(name string) func(*fleet.Instance) {
+	return func(i *fleet.Instance) { i.Intent.Name = name }
+}
+
 // add adds an instance that should run and is not placed, after edits.
 func (s *sim) add(edits ...func(*fleet.Instance)) *fleet.Instance {
 	s.made++

@@ -11,9 +11,10 @@ import (
 // target returns how many living instances the enforcer starts.
 func (p *pass) target() int { return scaling.Target(p.spec(), p.decided) }
 
-// trim stops own instances above the minimum and then any instances above the maximum.
+// trim stops unlisted instances, own ones above the minimum, and then any above the maximum.
 func (p *pass) trim() {
 	if p.spec().Scaling.Mode != fleet.ScalingManual {
+		p.trimUnlisted()
 		p.trimOwn()
 	}
 	limit := p.spec().Scaling.Max
@@ -22,7 +23,7 @@ func (p *pass) trim() {
 	}
 	surplus := p.countLiving() - limit
 	for _, paired := range []bool{false, true} { // pairs last, and then both of a pair
-		for _, i := range slices.Backward(p.all) {
+		for _, i := range p.dispensable() {
 			if surplus <= 0 {
 				return
 			}
@@ -33,6 +34,33 @@ func (p *pass) trim() {
 			if !p.duplicates[i.Intent.ID] {
 				surplus--
 			}
+		}
+	}
+}
+
+// dispensable returns the instances in the order in which a surplus is stopped: unlisted ones first, and
+// then the youngest.
+func (p *pass) dispensable() []*fleet.Instance {
+	out := slices.Clone(p.all)
+	slices.Reverse(out)
+	slices.SortStableFunc(out, func(a, b *fleet.Instance) int {
+		switch x, y := p.unlisted(a), p.unlisted(b); {
+		case x == y:
+			return 0
+		case x:
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// trimUnlisted stops the own instances without players whose name the group no longer has. Their records
+// and data stay.
+func (p *pass) trimUnlisted() {
+	for _, i := range p.all {
+		if p.unlisted(i) && p.living(i) && p.own(i) && !p.busy[i.Intent.ID] && p.in.Players(i) == 0 && !p.paired[i.Intent.ID] && !i.Intent.Frozen {
+			p.stopEmpty(i, fleet.ReasonScaledDown, "staticInstanceNames of the group no longer has its name")
 		}
 	}
 }
@@ -53,7 +81,7 @@ func (p *pass) trimOwn() {
 		return
 	}
 	needed := p.loadNeeds()
-	for _, i := range slices.Backward(p.all) {
+	for _, i := range p.dispensable() {
 		if excess <= 0 {
 			return
 		}

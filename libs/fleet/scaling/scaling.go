@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/naming"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 )
 
@@ -66,7 +67,7 @@ func Target(s *fleet.GroupSpec, decided int) int {
 	if s.Scaling.Max > 0 {
 		n = min(n, s.Scaling.Max)
 	}
-	if names := len(s.Static.InstanceNames); s.Static.Enabled && names > 0 {
+	if names := len(naming.Fixed(s)); names > 0 {
 		n = min(n, names)
 	}
 	return n

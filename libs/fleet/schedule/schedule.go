@@ -121,7 +121,7 @@ func (s Schedule) Validate() []error {
 	p.Check(s.Group != "" || s.Instance != "" || s.Node != "", "group", "is missing: name a group, an instance in the field instance, or a node in the field node")
 	if s.Instance != "" {
 		_, _, ok := fleet.ParseInstanceName(s.Instance)
-		p.Check(ok, "instance", "must be the name of an instance, such as lobby-1, not %q", validate.Clip(s.Instance))
+		p.Check(ok || validate.InstanceNamePattern.MatchString(s.Instance), "instance", "must be the name of an instance, such as lobby-1, not %q", validate.Clip(s.Instance))
 	}
 	p.Check(validate.OneOf(s.Action, Command, Start, Stop, Restart, Drain, Undrain), "action", "must be command, start, stop, restart, drain or undrain, not %q", validate.Clip(string(s.Action)))
 	s.validateNode(&p)

@@ -3,6 +3,7 @@ package keys
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
@@ -57,6 +58,28 @@ func Scaling(group fleet.GroupName) Key[scaling.Decision] {
 // the enforcer in the transaction that creates the instance.
 func Name(group fleet.GroupName, ordinal int) Key[NameClaim] {
 	return Key[NameClaim]{Root + "names/" + string(group) + "/" + strconv.Itoa(ordinal)}
+}
+
+// FixedName claims a name that staticInstanceNames of a group gives, in lower case. Written by the
+// gateway and the enforcer in the transaction that creates the instance.
+func FixedName(name string) Key[NameClaim] {
+	return Key[NameClaim]{Root + "names/=/" + name}
+}
+
+// NameOf returns the key that claims an instance's name: Name for GROUP-N, FixedName for others.
+// The case of letters makes no difference, and no two groups claim the same name.
+func NameOf(name string) Key[NameClaim] {
+	name = strings.ToLower(name)
+	if g, ordinal, ok := fleet.ParseInstanceName(name); ok {
+		return Name(g, ordinal)
+	}
+	return FixedName(name)
+}
+
+// MarkOfNames is replaced whenever a group begins to give fixed names to its instances. The
+// creation of a group compares it, so that no two groups have the same names. Written by the gateway.
+func MarkOfNames() Key[NameMark] {
+	return Key[NameMark]{Root + "name-marks/all"}
 }
 
 // Network is a network of proxies and groups. Written by the gateway.

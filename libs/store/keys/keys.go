@@ -34,6 +34,14 @@ type NameClaim struct {
 	ID fleet.InstanceID `json:"id"`
 }
 
+// NameMark changes with each write of a group that begins to give fixed names to its instances. A
+// transaction that creates a group compares it, and one that gives names replaces it, so that two
+// gateways never give the same name.
+type NameMark struct{ record.Rev }
+
+// Blank replaces a damaged record with the zero mark.
+func (m *NameMark) Blank() { *m = NameMark{} }
+
 // Split cuts a full key into its kind and the segments after it. ok is false for keys
 // outside Root.
 func Split(key string) (kind string, rest []string, ok bool) {

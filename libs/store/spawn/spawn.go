@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
+	"github.com/orreryhq/orrery/libs/fleet/naming"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -50,31 +51,32 @@ type Birth struct {
 // Plan returns the plan of the instance. Callers must not change it.
 func (b *Birth) Plan() *fleet.Plan { return &b.plan }
 
-// Spawner creates births from one snapshot. It assigns each ordinal only once.
+// Spawner creates births from one snapshot. It assigns each name only once.
 type Spawner struct {
 	snap      *view.Snapshot
 	materials compose.Materials
 	now       time.Time
 	rand      *rand.Rand
-	taken     map[fleet.GroupName]map[int]bool
+	taken     map[string]bool // by keys.NameOf
 	// next is the smallest ordinal that may be free; smaller ones are taken.
 	next map[fleet.GroupName]int
 }
 
 // New returns a spawner over a snapshot.
 func New(s *view.Snapshot, now time.Time, r *rand.Rand) *Spawner {
-	return &Spawner{snap: s, materials: s.Materials(), now: now.UTC(), rand: r, taken: map[fleet.GroupName]map[int]bool{}, next: map[fleet.GroupName]int{}}
+	return &Spawner{snap: s, materials: s.Materials(), now: now.UTC(), rand: r, taken: map[string]bool{}, next: map[fleet.GroupName]int{}}
 }
 
-// Fresh returns a new instance of a group with a new ID and the smallest free ordinal. replaces is
+// Fresh returns a new instance of a group with a new ID and the first free name; the caller has
+// asked Named. replaces is
 // the crashed or lost instance it replaces, or empty. That instance's intent records the
 // replacement, so that it is not replaced twice. If it is lost, the write succeeds only while it
 // is still lost.
 func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, values map[string]string) Birth {
 	plan := compose.Compose(*s.snap.Whole(g), s.materials, s.rand.Uint64())
-	ordinal := s.freeOrdinal(g.Name)
+	ordinal, name := s.freeName(g)
 	intent := fleet.Intent{
-		ID: s.freshID(), Group: g.Name, Ordinal: ordinal, Name: fleet.InstanceName(g.Name, ordinal),
+		ID: s.freshID(), Group: g.Name, Ordinal: ordinal, Name: name,
 		GroupRevision: g.Revision, Deployment: s.deployment(g.Name), Plan: plan.Digest(), Desired: fleet.DesiredRunning,
 		Generation: 1, GenerationAt: s.now, CreatedAt: s.now,
 		Origin: c.Origin, Replaces: replaces, Reason: c.Reason, Message: c.Message, By: c.By,
@@ -93,7 +95,7 @@ func (s *Spawner) Fresh(g *fleet.Group, c Cause, replaces fleet.InstanceID, valu
 			guards = append(guards, store.Unchanged(keys.Status(replaces), old.Status.ModRev))
 		}
 	}
-	writes = append(writes, store.Create(keys.Intent(intent.ID), intent), s.claim(g.Name, ordinal, intent.ID))
+	writes = append(writes, store.Create(keys.Intent(intent.ID), intent), s.claim(name, intent.ID))
 	return Birth{Intent: intent, plan: plan, digest: intent.Plan, writes: writes, guards: guards}
 }
 
@@ -169,14 +171,15 @@ func (s *Spawner) again(g *fleet.Group, i *fleet.Instance, c Cause, from left) B
 	next.Reason, next.Message, next.By, next.Warm = c.Reason, c.Message, c.By, c.Warm
 	next.Crashes, next.ReplacedBy, next.Displaced = i.CrashesOf(g.Revision), "", false
 
-	holder := s.holder(g.Name, next.Ordinal)
-	ours := holder != nil && holder.ID == next.ID
-	if s.taken[g.Name][next.Ordinal] || !ours && !s.free(g.Name, next.Ordinal) {
-		next.Ordinal = s.freeOrdinal(g.Name)
-		next.Name = fleet.InstanceName(g.Name, next.Ordinal)
+	holder, claimed := s.snap.Name(next.Name)
+	ours := claimed && holder.ID == next.ID
+	if s.isTaken(next.Name) || !ours && !s.free(next.Name) {
+		next.Ordinal, next.Name = s.freeName(g)
+	} else if n := naming.Place(g, next.Name); n > 0 {
+		next.Ordinal = n
 	}
 	writes := []store.Write{
-		s.claim(g.Name, next.Ordinal, next.ID), // written even if it is ours: another instance may be about to take it
+		s.claim(next.Name, next.ID), // written even if it is ours: another instance may be about to take it
 		store.Replace(keys.Intent(next.ID), next, i.Intent.ModRev),
 	}
 	return Birth{Intent: next, plan: plan, digest: next.Plan, writes: writes}
@@ -274,54 +277,76 @@ func (s *Spawner) freshID() fleet.InstanceID {
 	}
 }
 
-// freeOrdinal takes the smallest ordinal that no living instance has.
-func (s *Spawner) freeOrdinal(g fleet.GroupName) int {
-	for n := max(1, s.next[g]); ; n++ {
-		if !s.taken[g][n] && s.free(g, n) {
-			s.take(g, n)
-			s.next[g] = n + 1
-			return n
+// Named returns a Conflict error if the group names its instances and no name is free for a new one.
+func (s *Spawner) Named(g *fleet.Group) error {
+	if len(naming.Fixed(&g.Spec)) == 0 || s.freePlace(g) > 0 {
+		return nil
+	}
+	return errs.New(errs.Conflict, "group %s has an instance for each of its staticInstanceNames: add a name to them, or start one of these instances", g.Name)
+}
+
+// freeName takes the first free name of a group: of its fixed names, or else GROUP-N with the smallest
+// ordinal.
+func (s *Spawner) freeName(g *fleet.Group) (ordinal int, name string) {
+	if n := s.freePlace(g); n > 0 {
+		name = naming.Fixed(&g.Spec)[n-1]
+		s.taken[keys.NameOf(name).String()] = true
+		return n, name
+	}
+	for n := max(1, s.next[g.Name]); ; n++ {
+		if name := fleet.InstanceName(g.Name, n); !s.isTaken(name) && s.free(name) {
+			s.taken[keys.NameOf(name).String()] = true
+			s.next[g.Name] = n + 1
+			return n, name
 		}
 	}
 }
 
-func (s *Spawner) take(g fleet.GroupName, ordinal int) {
-	if s.taken[g] == nil {
-		s.taken[g] = map[int]bool{}
+// freePlace returns the place of the first fixed name that no instance has, 0 for none.
+func (s *Spawner) freePlace(g *fleet.Group) int {
+	names := naming.Fixed(&g.Spec)
+	if len(names) == 0 {
+		return 0
 	}
-	s.taken[g][ordinal] = true
+	held := naming.HeldPlaces(g, func(yield func(string) bool) {
+		for i := range s.snap.GroupInstances(g.Name) {
+			if !yield(i.Intent.Name) {
+				return
+			}
+		}
+	})
+	for i, name := range names {
+		if !held[i+1] && !s.isTaken(name) && s.free(name) {
+			return i + 1
+		}
+	}
+	return 0
 }
 
-func (s *Spawner) holder(g fleet.GroupName, ordinal int) *keys.NameClaim {
-	claim, ok := s.snap.Name(g, ordinal)
-	if !ok {
-		return nil
-	}
-	return claim
-}
+func (s *Spawner) isTaken(name string) bool { return s.taken[keys.NameOf(name).String()] }
 
-// free reports whether an ordinal has no holder or a terminal one. A static instance keeps its
+// free reports whether a name has no holder or a terminal one. A static instance keeps its
 // name as long as its record exists, because its data is stored under the name.
-func (s *Spawner) free(g fleet.GroupName, ordinal int) bool {
-	claim := s.holder(g, ordinal)
-	if claim == nil {
+func (s *Spawner) free(name string) bool {
+	claim, ok := s.snap.Name(name)
+	if !ok {
 		return true
 	}
 	i, ok := s.snap.Instances.Get(claim.ID)
 	if !ok {
 		return true
 	}
-	if group, ok := s.snap.Groups.Get(g); ok && group.Spec.Static.Enabled {
+	if group, ok := s.snap.Groups.Get(i.Intent.Group); ok && group.Spec.Static.Enabled {
 		return false
 	}
 	return i.Terminal() && !i.Intent.RestartPending
 }
 
-func (s *Spawner) claim(g fleet.GroupName, ordinal int, id fleet.InstanceID) store.Write {
-	s.take(g, ordinal)
+func (s *Spawner) claim(name string, id fleet.InstanceID) store.Write {
+	s.taken[keys.NameOf(name).String()] = true
 	var rev int64
-	if have := s.holder(g, ordinal); have != nil {
+	if have, ok := s.snap.Name(name); ok {
 		rev = have.ModRev
 	}
-	return store.Replace(keys.Name(g, ordinal), keys.NameClaim{ID: id}, rev)
+	return store.Replace(keys.NameOf(name), keys.NameClaim{ID: id}, rev)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -147,7 +146,6 @@ func (s *Snapshot) applyToken(c *Change, raw store.Change) error {
 	return nil
 }
 
-func nameKey(g fleet.GroupName, ordinal int) string {
-	key := keys.Name(g, ordinal).String()
-	return strings.TrimPrefix(key, keys.Root+string(KindName)+"/")
+func nameKey(name string) string {
+	return strings.TrimPrefix(keys.NameOf(name).String(), keys.Root+string(KindName)+"/")
 }

@@ -41,6 +41,7 @@ const (
 	KindCredential    Kind = "credentials"
 	KindSealedKey     Kind = "pki"
 	KindNetwork       Kind = "networks"
+	KindNameMark      Kind = "name-marks"
 	KindMentionMark   Kind = "mention-marks"
 	KindAudit         Kind = "audit" // without what was changed
 	KindPlayers       Kind = "players"

@@ -106,7 +106,7 @@ type Snapshot struct {
 	CrashLoops    Table[fleet.GroupName, *crashloop.Loop]   //
 	Scalings      Table[fleet.GroupName, *scaling.Decision] // the latest of each group
 	Crashes       Table[string, *reports.Crash]             // by id
-	Names         Table[string, *keys.NameClaim]            // by "<group>/<ordinal>"
+	Names         Table[string, *keys.NameClaim]            // by the key's segments; see Name
 	Sessions      Table[string, *cluster.Session]           // by "<service>/<replica>"
 	Quotas        Table[string, *cluster.Quota]             // by name
 	Catalog       Table[string, *content.CatalogPlatform]   // by platform
@@ -122,6 +122,7 @@ type Snapshot struct {
 	Credentials   Table[fleet.InstanceID, *account.InstanceCredential]
 	SealedKeys    Table[string, *account.SealedKey] // by id
 	Networks      Table[string, *players.Network]   // by name
+	NameMarks     Table[string, *keys.NameMark]
 	MentionMarks  Table[string, *players.MentionMark]
 	PlayerParts   Table[string, *players.PresencePart] // by "<node>/<part>"
 	reportParts   Table[string, *reports.ReportPart]   // by "<node>/<part>"
@@ -233,15 +234,12 @@ func within(t index, first string, get func(fleet.InstanceID) (*fleet.Instance, 
 
 // ByName returns the instance that has a name: the living one, or the latest one that had it.
 func (s *Snapshot) ByName(name string) (*fleet.Instance, bool) {
-	g, ordinal, ok := fleet.ParseInstanceName(name)
+	claim, ok := s.Name(name)
 	if !ok {
 		return nil, false
 	}
-	claim, ok := s.Names.Get(nameKey(g, ordinal))
-	if !ok {
-		return nil, false
-	}
-	return s.Instances.Get(claim.ID)
+	i, ok := s.Instances.Get(claim.ID)
+	return i, ok && i.Intent.Name == name
 }
 
 // Find returns the instance with an ID or a name.
@@ -327,10 +325,8 @@ func (s *Snapshot) ServiceSessions(service string) []*cluster.Session {
 	return out
 }
 
-// Name returns the claim on a group's ordinal.
-func (s *Snapshot) Name(g fleet.GroupName, ordinal int) (*keys.NameClaim, bool) {
-	return s.Names.Get(nameKey(g, ordinal))
-}
+// Name returns the claim on an instance's name, in any case of letters.
+func (s *Snapshot) Name(name string) (*keys.NameClaim, bool) { return s.Names.Get(nameKey(name)) }
 
 // Config returns the active version of the cluster's settings, zero before the first.
 func (s *Snapshot) Config() cluster.ConfigActive {

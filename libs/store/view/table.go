@@ -102,6 +102,7 @@ func kindTables() map[Kind]kindTable {
 		KindCredential:    table(1, func(s *Snapshot) *Table[fleet.InstanceID, *account.InstanceCredential] { return &s.Credentials }),
 		KindSealedKey:     table(1, func(s *Snapshot) *Table[string, *account.SealedKey] { return &s.SealedKeys }),
 		KindNetwork:       table(1, func(s *Snapshot) *Table[string, *players.Network] { return &s.Networks }),
+		KindNameMark:      table(1, func(s *Snapshot) *Table[string, *keys.NameMark] { return &s.NameMarks }),
 		KindMentionMark:   table(1, func(s *Snapshot) *Table[string, *players.MentionMark] { return &s.MentionMarks }),
 		KindPlayers: {
 			2, []func(*Snapshot){

@@ -62,7 +62,7 @@ func byName(a, b driver.Live) int {
 	return strings.Compare(string(a.Status.Instance), string(b.Status.Instance))
 }
 
-// natural orders g-2 before g-10. A name consists of the group and a number.
+// natural orders g-2 before g-10. Other names are in the order of their letters.
 func natural(a, b string) int {
 	groupA, numberA := cut(a)
 	groupB, numberB := cut(b)
@@ -73,6 +73,6 @@ func natural(a, b string) int {
 }
 
 func cut(name string) (group, number string) {
-	i := strings.LastIndexByte(name, '-')
-	return name[:i+1], name[i+1:]
+	group = strings.TrimRight(name, "0123456789")
+	return group, name[len(group):]
 }

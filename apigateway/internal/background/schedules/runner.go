@@ -149,14 +149,19 @@ func (r *Runner) OnBatch(b view.Batch) {
 		return
 	}
 	for name, st := range b.After.ScheduleStates.All() {
-		if st.Current != nil && (groups[st.Current.Group] || groups[groupOf(st.Current.Instance)]) {
+		if st.Current != nil && (groups[st.Current.Group] || groups[groupOf(b, st.Current.Instance)]) {
 			r.queue.Add(name)
 		}
 	}
 }
 
-// groupOf returns the group of an instance's name.
-func groupOf(instance string) fleet.GroupName {
+// groupOf returns the group of the instance that has a name, or had it before the batch.
+func groupOf(b view.Batch, instance string) fleet.GroupName {
+	for _, s := range []*view.Snapshot{b.After, b.Before} {
+		if i, ok := s.ByName(instance); ok {
+			return i.Intent.Group
+		}
+	}
 	g, _, _ := fleet.ParseInstanceName(instance)
 	return g
 }

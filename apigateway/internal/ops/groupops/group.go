@@ -229,6 +229,7 @@ func groupChange(s *view.Snapshot, name fleet.GroupName, old *fleet.Group, g fle
 	if old != nil {
 		before, present = referred(old.Spec), &old.Spec
 	}
+	addNameGuards(&c, s, name, present, g.Spec)
 	refs := referred(g.Spec)
 	if namesStorage(present, g.Spec) || slices.ContainsFunc(refs, func(ref fleet.GroupName) bool { return !slices.Contains(before, ref) }) {
 		c.Writes = append(c.Writes, store.Touch(keys.MentionMark(), players.MentionMark{}))

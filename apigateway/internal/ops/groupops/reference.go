@@ -27,6 +27,7 @@ func references(s *view.Snapshot, name fleet.GroupName, present *fleet.GroupSpec
 	}
 	var problems []error
 	problems = append(problems, templateReferences(s, old.Templates, spec.Templates)...)
+	problems = append(problems, names(s, name, present, spec)...)
 	if spec.Parent != "" && spec.Parent != old.Parent {
 		problems = append(problems, groupReference(s, "parent", name, spec.Parent)...)
 	}

@@ -262,7 +262,8 @@ func (v BulkVerb) concerns(s *view.Snapshot, i *fleet.Instance) bool {
 	case BulkStop, BulkKill:
 		return stoppable(s, i, v == BulkKill)
 	case BulkStart:
-		return startable(i) && moving(s, i) == nil
+		g, ok := s.Groups.Get(i.Intent.Group)
+		return startable(i) && moving(s, i) == nil && (!ok || unlisted(g, i) == nil)
 	case BulkRestart:
 		return !i.Terminal() && i.Intent.Desired == fleet.DesiredRunning && !i.Intent.RestartPending && i.State() != fleet.Sleeping && moving(s, i) == nil
 	case BulkCommand:

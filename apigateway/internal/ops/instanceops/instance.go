@@ -177,7 +177,11 @@ func (o *Instances) restarting(by txn.Actor, before int) decision {
 		case i.Terminal():
 			return o.again(s, i, by, fleet.ReasonRestart, "restarted by "+by.User, before)
 		}
-		if _, err := groupops.Find(s, i.Intent.Group); err != nil {
+		g, err := groupops.Find(s, i.Intent.Group)
+		if err == nil {
+			err = unlisted(g, i)
+		}
+		if err != nil {
 			return nil, err
 		}
 		next := i.Intent
@@ -207,7 +211,11 @@ func (o *Instances) starting(by txn.Actor, before int) decision {
 		case i.Terminal():
 			return o.again(s, i, by, fleet.ReasonRequested, "started by "+by.User, before)
 		}
-		if _, err := groupops.Find(s, i.Intent.Group); err != nil {
+		g, err := groupops.Find(s, i.Intent.Group)
+		if err == nil {
+			err = unlisted(g, i)
+		}
+		if err != nil {
 			return nil, err
 		}
 		next := i.Intent
@@ -269,6 +277,9 @@ func dataLost(s *view.Snapshot, i *fleet.Instance) error {
 // instances of its group are assumed to start first.
 func (o *Instances) again(s *view.Snapshot, i *fleet.Instance, by txn.Actor, reason fleet.Reason, message string, before int) (*txn.Change, error) {
 	g, err := groupops.Find(s, i.Intent.Group)
+	if err == nil {
+		err = unlisted(g, i)
+	}
 	if err == nil {
 		err = roomFor(s, g, before+1)
 	}
@@ -353,8 +364,8 @@ func finished(i *fleet.Instance) error {
 func records(s *view.Snapshot, i *fleet.Instance) []store.Write {
 	id := i.Intent.ID
 	out := []store.Write{store.Remove(keys.Intent(id), i.Intent.ModRev)}
-	if claim, ok := s.Name(i.Intent.Group, i.Intent.Ordinal); ok && claim.ID == id {
-		out = append(out, store.Remove(keys.Name(i.Intent.Group, i.Intent.Ordinal), claim.ModRev))
+	if claim, ok := s.Name(i.Intent.Name); ok && claim.ID == id {
+		out = append(out, store.Remove(keys.NameOf(i.Intent.Name), claim.ModRev))
 	}
 	if p := i.Placement; p != nil {
 		out = append(out, store.Remove(keys.Placement(p.Node, id), p.ModRev))

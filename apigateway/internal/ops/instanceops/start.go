@@ -11,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/naming"
 	"github.com/orreryhq/orrery/libs/startvalue"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -123,7 +124,7 @@ func (o *Instances) births(s *view.Snapshot, sp *spawn.Spawner, g *fleet.Group, 
 	cause := spawn.Cause{Origin: fleet.OriginManual, Reason: fleet.ReasonRequested, Message: "started by " + by.User, By: by.User}
 	var out []spawn.Birth
 	if g.Spec.Static.Enabled {
-		for _, i := range ended(s, g.Name) {
+		for _, i := range ended(s, g) {
 			if len(out) == r.Count {
 				return out, nil
 			}
@@ -135,6 +136,9 @@ func (o *Instances) births(s *view.Snapshot, sp *spawn.Spawner, g *fleet.Group, 
 		}
 	}
 	for len(out) < r.Count {
+		if err := sp.Named(g); err != nil {
+			return nil, err
+		}
 		out = append(out, sp.Fresh(g, cause, "", r.Values))
 	}
 	return out, nil
@@ -155,16 +159,27 @@ func insertable(births []spawn.Birth) error {
 	return nil
 }
 
-// ended returns a group's finished instances in order of ordinal, without frozen ones.
-func ended(s *view.Snapshot, g fleet.GroupName) []*fleet.Instance {
+// ended returns a group's finished instances in order of rank, without frozen ones and those whose
+// name the group no longer has.
+func ended(s *view.Snapshot, g *fleet.Group) []*fleet.Instance {
 	var out []*fleet.Instance
-	for i := range s.GroupInstances(g) {
-		if startable(i) && moving(s, i) == nil {
+	for i := range s.GroupInstances(g.Name) {
+		if startable(i) && moving(s, i) == nil && unlisted(g, i) == nil {
 			out = append(out, i)
 		}
 	}
-	slices.SortFunc(out, func(a, b *fleet.Instance) int { return cmp.Compare(a.Intent.Ordinal, b.Intent.Ordinal) })
+	slices.SortFunc(out, func(a, b *fleet.Instance) int {
+		return cmp.Compare(naming.Rank(g, &a.Intent), naming.Rank(g, &b.Intent))
+	})
 	return out
+}
+
+// unlisted returns Conflict for an instance whose name is no longer among the group's staticInstanceNames.
+func unlisted(g *fleet.Group, i *fleet.Instance) error {
+	if !naming.Unlisted(g, i.Intent.Name) {
+		return nil
+	}
+	return errs.New(errs.Conflict, "instance %s: staticInstanceNames of group %s does not have this name; add it to start the instance with its data", i.Intent.Name, g.Name)
 }
 
 // startable reports whether an instance has ended, was not replaced and is not frozen.
@@ -211,7 +226,7 @@ func roomFor(s *view.Snapshot, g *fleet.Group, count int) error {
 	if limit != g.Spec.Scaling.Max {
 		what = "the maxInstances of an active overlay (orrery get overlays)"
 	}
-	if n := len(g.Spec.Static.InstanceNames); g.Spec.Static.Enabled && n > 0 && (limit == 0 || n < limit) {
+	if n := len(naming.Fixed(&g.Spec)); n > 0 && (limit == 0 || n < limit) {
 		limit, what = n, "the number of staticInstanceNames"
 	}
 	if limit == 0 {
