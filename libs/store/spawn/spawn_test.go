@@ -151,7 +151,7 @@ func TestAnInstanceFromBeforeTheNamesKeepsItsNameAndTakesItsPlace(t *testing.T) 
 	snap, ids := c.fresh(g, snap, 1)
 	named := *g
 	named.Spec.Static.InstanceNames = []string{"hub", "arena"}
-	snap = c.write(store.Replace(keys.Group(g.Name), named, g.ModRev))
+	c.write(store.Replace(keys.Group(g.Name), named, g.ModRev))
 	snap = c.end(c.get(snap, ids[0]), fleet.Crashed)
 	s := New(snap, noon, random(1))
 	if b, err := s.Again(&named, c.get(snap, ids[0]), byMinimum); err != nil || b.Intent.Name != "g-1" {
@@ -170,11 +170,11 @@ func TestTwoGroupsNeverGetTheSameName(t *testing.T) {
 	named := func(g *fleet.Group) {
 		g.Spec.Static = fleet.Static{Enabled: true, InstanceNames: []string{"hub", "lobby-1"}}
 	}
-	g, snap := c.group(named)
+	g, _ := c.group(named)
 	other := *g
 	other.Name, other.Spec.Static.InstanceNames = "other", []string{"HUB"}
 	lobby := fleet.Group{Name: "lobby", Revision: 1, Spec: fleet.DefaultSpec()}
-	snap = c.write(store.Create(keys.Group("other"), other), store.Create(keys.Group("lobby"), lobby))
+	snap := c.write(store.Create(keys.Group("other"), other), store.Create(keys.Group("lobby"), lobby))
 	late := New(snap, noon, random(7))
 	stale := late.Txns([]Birth{late.Fresh(&other, byMinimum, "", nil)}, nil, nil, c.client.MaxOps())
 	snap, _ = c.fresh(g, snap, 2)
