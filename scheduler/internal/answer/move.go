@@ -48,17 +48,3 @@ func (s *simulation) moveStatic(node fleet.NodeID) {
 		}
 	}
 }
-
-// reserveMoves requests the targets for the instances that are moving and not placed there yet. They
-// need the room before anything that comes later.
-func (s *simulation) reserveMoves() {
-	for id, m := range s.m.Snap.Moves().All() {
-		i, ok := s.m.Snap.Instances.Get(id)
-		if !m.Active() || !ok || m.Placed(i) || i.NeedsPlacement() {
-			continue
-		}
-		if g, err := s.group(i.Intent.Group); err == nil {
-			s.asked = append(s.asked, asked{s.relocation(g, i, m.Target), -1})
-		}
-	}
-}

@@ -72,9 +72,7 @@ func newSimulation(m *facts.Moment, more func() bool) *simulation {
 			s.asked = append(s.asked, asked{facts.Request(i, &stored.Plan, m.Snap), -1})
 		}
 	}
-	waiting := len(s.asked)
-	s.reserveMoves()
-	if n := waiting; n > 0 {
+	if n := len(s.asked); n > 0 {
 		s.note("%d instances wait already: they would be placed first, as far as they fit and no group of higher priority is asked about", n)
 	}
 	return s

@@ -6,8 +6,8 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// nominate updates the resources that are nominated for an instance. When others are
-// evicted for it from a node, their resources stay reserved until the instance is placed.
+// nominate updates the resources that are nominated for an instance. They stay reserved until the
+// instance is placed; see facts.Nominated.
 func (s *state) nominate(id fleet.InstanceID) {
 	have, kept := s.nominated[id]
 	var want place.Hold
@@ -15,7 +15,7 @@ func (s *state) nominate(id fleet.InstanceID) {
 	if s.assumed[id] == nil {
 		want, wanted = facts.Nominated(s.snap, id)
 	}
-	if kept == wanted && have.Node == want.Node {
+	if kept == wanted && have.Node == want.Node && have.Resources == want.Resources {
 		return
 	}
 	if kept {

@@ -30,7 +30,7 @@ type state struct {
 	// show yet.
 	assumed map[fleet.InstanceID]*entry
 	queues  map[fleet.NodeID]*nodeQueue
-	// nominated are the resources that evictions free for waiting instances. The model is
+	// nominated are the resources that are kept for instances, see facts.Nominated. The model is
 	// charged with them.
 	nominated  map[fleet.InstanceID]place.Hold
 	preference preference
@@ -138,6 +138,9 @@ func (s *state) rebuild(snap *view.Snapshot, now time.Time, rewound bool) {
 	for _, e := range snap.Evictions.All() {
 		s.nominate(e.For)
 	}
+	for id := range snap.Moves().All() {
+		s.nominate(id)
+	}
 }
 
 // assumeAgain keeps an assumption across a rebuild if it may still come true. After a
@@ -184,6 +187,8 @@ func (s *state) apply(c *view.Change, now time.Time) {
 		s.setGroup(c)
 	case view.KindQuota:
 		s.setQuota(c)
+	case view.KindMove:
+		s.nominate(fleet.InstanceID(c.Key[0]))
 	case view.KindEviction:
 		for _, record := range []any{c.Before, c.After} {
 			if e, ok := record.(*fleet.Eviction); ok {

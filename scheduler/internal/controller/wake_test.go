@@ -8,6 +8,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -378,4 +379,52 @@ func TestRoomIsKeptForWhoLostARaceForIt(t *testing.T) {
 	}
 	l.settle()
 	l.wantOn(first, "n1")
+}
+
+func TestRoomIsKeptOnTheTargetOfAMove(t *testing.T) {
+	t.Parallel()
+	l := newLagging(t)
+	l.node("n1", 10)
+	id := l.taken("world", func(s *fleet.GroupSpec) { s.Static.Enabled = true })
+	l.node("n2", 15)
+	moving := move.Move{ID: "m", Instance: id, Group: "world", Source: "n1", Target: "n2", Generation: 1, Step: move.Copying}
+	rev := l.write(store.Create(keys.Move(id), moving))
+	l.settle()
+	other := l.want("other", 1, nil)[0]
+	l.settle()
+	if on := l.placedOn(other); len(on) > 0 {
+		t.Fatalf("an ordinary instance took the room of the move on %v", on)
+	}
+	l.ctl.state.rebuild(l.view.Snapshot(), time.Now(), false)
+	l.settle()
+	if on := l.placedOn(other); len(on) > 0 {
+		t.Fatalf("after a rebuild it took the room on %v", on)
+	}
+	moving.Step = move.Canceled
+	l.write(store.Replace(keys.Move(id), moving, rev))
+	l.settle()
+	l.wantOn(other, "n2")
+}
+
+func TestAMovedInstanceTakesTheRoomThatIsKeptForIt(t *testing.T) {
+	t.Parallel()
+	l := newLagging(t)
+	l.node("n1", 10)
+	id := l.taken("world", func(s *fleet.GroupSpec) { s.Static.Enabled = true })
+	l.node("n2", 25)
+	l.write(store.Create(keys.Move(id), move.Move{ID: "m", Instance: id, Group: "world", Source: "n1", Target: "n2", Generation: 1, Step: move.Starting}))
+	l.end(id)
+	l.settle()
+	i, _ := l.view.Snapshot().Instances.Get(id)
+	next := i.Intent
+	next.Generation, next.MovesTo = 2, &fleet.DataCopy{Node: "n2", Generation: 1}
+	l.write(store.Replace(keys.Intent(id), next, i.Intent.ModRev))
+	l.settle()
+	l.wantOn(id, "n2")
+	if kept := len(l.ctl.state.nominated); kept > 0 {
+		t.Errorf("room is kept for %d instances that are placed", kept)
+	}
+	other := l.want("other", 1, on("n2"))[0]
+	l.settle()
+	l.wantOn(other, "n2")
 }

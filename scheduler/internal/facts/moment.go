@@ -17,7 +17,7 @@ type Moment struct {
 	Snap  *view.Snapshot
 	Model *place.Model
 	At    time.Time
-	// Nominated are the resources that evictions free for waiting instances. The model is
+	// Nominated are the resources that are kept for instances, see facts.Nominated. The model is
 	// charged with them. The map is shared and must not change.
 	Nominated map[fleet.InstanceID]place.Hold
 	// ledger is built on first use.

@@ -6,26 +6,35 @@ import (
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
 
-// Nominated returns the resources that evictions free for a waiting instance. ok is false
-// when no eviction names the instance.
+// Nominated returns the resources that are kept for an instance until it is placed: on the target of
+// its move, or where others are evicted for it. ok is false when none are kept.
 func Nominated(snap *view.Snapshot, id fleet.InstanceID) (h place.Hold, ok bool) {
-	if snap.Evictions.Len() == 0 {
-		return place.Hold{}, false
-	}
 	i, ok := snap.Instances.Get(id)
-	if !ok || !i.NeedsPlacement() {
-		return place.Hold{}, false
-	}
-	plan, ok := snap.Plans.Get(i.Intent.Plan)
 	if !ok {
 		return place.Hold{}, false
 	}
+	node := nominatedNode(snap, i)
+	plan, ok := snap.Plans.Get(i.Intent.Plan)
+	if !ok || node == "" {
+		return place.Hold{}, false
+	}
+	return place.Hold{Node: node, Group: i.Intent.Group, Resources: plan.Plan.Resources, Alone: plan.Plan.Where.Alone}, true
+}
+
+// nominatedNode returns the node on which resources are kept for an instance, empty for none.
+func nominatedNode(snap *view.Snapshot, i *fleet.Instance) fleet.NodeID {
+	if m, _ := snap.Moves().Get(i.Intent.ID); m.Active() && !m.Placed(i) {
+		return m.Target
+	}
+	if snap.Evictions.Len() == 0 || !i.NeedsPlacement() {
+		return ""
+	}
 	for _, e := range snap.Evictions.All() {
-		if e.For == id {
-			return place.Hold{Node: e.Node, Group: i.Intent.Group, Resources: plan.Plan.Resources, Alone: plan.Plan.Where.Alone}, true
+		if e.For == i.Intent.ID {
+			return e.Node
 		}
 	}
-	return place.Hold{}, false
+	return ""
 }
 
 // Place places a request, which may use the resources that are nominated for it. When it
