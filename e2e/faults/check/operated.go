@@ -140,6 +140,9 @@ func (o *occupied) order(before *history.State, order fleet.Order, e history.Eve
 	if e.Removed || again && was.Generation == order.Generation || !slices.Contains(considerate, order.Reason) {
 		return
 	}
+	if s := before.Statuses[order.Instance].State; s == fleet.Stopping || s.Terminal() {
+		return // its agent stops it already, and the report of its players is old
+	}
 	players := before.Players(order.Node, order.Instance)
 	if players == 0 || o.passed(string(order.Instance), e.Seen) || order.Reason == fleet.ReasonNodeDrained && o.passed(string(order.Node), e.Seen) {
 		return

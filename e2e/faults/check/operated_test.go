@@ -32,6 +32,8 @@ func TestNoInstanceWithPlayersIsStoppedBeforeItsDeadline(t *testing.T) {
 		"an empty one":                {online(t).txn(players(first, 0)).txn(intent(first, retires(60))).txn(order(first, fleet.ReasonDeployment)), ""},
 		"one with players":            {online(t).txn(players(first, 1)).txn(intent(first, retires(60))).txn(order(first, fleet.ReasonDeployment)), "with 1 players before its deadline"},
 		"one whose players left":      {online(t).txn(players(first, 1)).txn(players(first, 0)).txn(order(first, fleet.ReasonDeployment)), ""},
+		"one that its agent stops":    {online(t).txn(players(first, 1)).txn(status(first, fleet.Stopping)).txn(order(first, fleet.ReasonMoved)), ""},
+		"one that has ended":          {online(t).txn(players(first, 1)).txn(status(first, fleet.Stopped)).txn(order(first, fleet.ReasonMoved)), ""},
 		"one at its deadline":         {online(t).txn(players(first, 1)).txn(intent(first, retires(0))).txn(order(first, fleet.ReasonDeployment)), ""},
 		"one that a user stops":       {online(t).txn(players(first, 1)).txn(order(first, fleet.ReasonStopRequested)), ""},
 		"one without a retirement":    {online(t).txn(players(first, 1)).txn(order(first, fleet.ReasonNodeDrained)), "with 1 players before its deadline"},
