@@ -79,6 +79,11 @@ func TestANameOfAStaticInstanceIsUniqueInTheFleet(t *testing.T) {
 		s.do("PUT", "/api/v1/groups/other", `{"static":true,"staticInstanceNames":`+c.names+`}`).want(422).naming(c.field).naming(c.says)
 		s.do("PATCH", "/api/v1/groups/lobby", `{"static":true,"staticInstanceNames":`+strings.ReplaceAll(c.names, "lobby-7", "plain-7")+`}`).want(422).naming(c.field)
 	}
+	var many []string
+	for n := range 17 {
+		many = append(many, fmt.Sprintf("%q", fmt.Sprintf("later%d-1", n)))
+	}
+	s.do("PUT", "/api/v1/groups/other", `{"static":true,"staticInstanceNames":[`+strings.Join(many, ",")+`]}`).want(422).naming("staticInstanceNames").naming("17 groups")
 	s.do("PUT", "/api/v1/groups/games", `{}`).want(422).naming("group world")
 	s.do("PATCH", "/api/v1/groups/plain", `{"staticInstanceNames":["new"]}`).want(422).naming("staticInstanceNames").naming("plain-1")
 	if keys := s.moved(before); len(keys) > 0 {

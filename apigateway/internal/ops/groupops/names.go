@@ -2,6 +2,7 @@ package groupops
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,8 +15,9 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// maxNameGuards bounds the comparisons on groups whose instances could have the fixed names of another.
-const maxNameGuards = 16
+// maxNumbered bounds the groups whose GROUP-N a change may give as fixed names of another group. The
+// transaction compares each.
+const maxNumbered = 16
 
 // maxStranded bounds the instances that an error names.
 const maxStranded = 10
@@ -43,6 +45,10 @@ func names(s *view.Snapshot, group fleet.GroupName, present *fleet.GroupSpec, sp
 			}
 		}
 	}
+	if groups := numbered(group, given); len(groups) > maxNumbered {
+		problems = append(problems, errs.Field("staticInstanceNames",
+			"has new names of the form GROUP-N for %d groups, at most %d are allowed in one change: use other names, or add them in several changes", len(groups), maxNumbered))
+	}
 	if len(naming.Fixed(&spec)) > 0 && (present == nil || len(naming.Fixed(present)) == 0) {
 		if left := stranded(s, group, spec); len(left) > 0 {
 			problems = append(problems, errs.Field("staticInstanceNames",
@@ -53,6 +59,17 @@ func names(s *view.Snapshot, group fleet.GroupName, present *fleet.GroupSpec, sp
 		problems = append(problems, nameOfGroup(s, group)...)
 	}
 	return problems
+}
+
+// numbered returns the other groups whose instances would have a name that is given.
+func numbered(group fleet.GroupName, given map[int]string) []fleet.GroupName {
+	out := map[fleet.GroupName]bool{}
+	for _, name := range given {
+		if other, _, ok := fleet.ParseInstanceName(strings.ToLower(name)); ok && other != group && other.Validate() == nil {
+			out[other] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(out))
 }
 
 // userOfName returns what uses a name for an instance outside the group, or with other letters in it, ""
@@ -114,11 +131,7 @@ func addNameGuards(c *txn.Change, s *view.Snapshot, group fleet.GroupName, prese
 	case present == nil:
 		c.Guards = append(c.Guards, store.Unchanged(keys.MarkOfNames(), rev))
 	}
-	guarded := map[fleet.GroupName]bool{group: true}
-	for _, name := range given {
-		if other, _, ok := fleet.ParseInstanceName(strings.ToLower(name)); ok && !guarded[other] && other.Validate() == nil && len(guarded) <= maxNameGuards {
-			guarded[other] = true
-			c.Guards = append(c.Guards, store.Missing(keys.Group(other)))
-		}
+	for _, other := range numbered(group, given) {
+		c.Guards = append(c.Guards, store.Missing(keys.Group(other)))
 	}
 }
