@@ -42,8 +42,13 @@ const (
 // List returns all objects of a kind. query may be nil. The rows have every field that the server
 // sent, also those that this version does not know.
 func List(ctx context.Context, client *orrery.Client, kind *kinds.Kind, group string, query url.Values) ([]output.Row, error) {
+	return Collect(Each(ctx, client, kind, group, query))
+}
+
+// Collect returns copies of the rows of a sequence, or its error.
+func Collect(sequence iter.Seq2[output.Row, error]) ([]output.Row, error) {
 	var rows []output.Row
-	for row, err := range Each(ctx, client, kind, group, query) {
+	for row, err := range sequence {
 		if err != nil {
 			return nil, err
 		}

@@ -51,9 +51,11 @@ func (c *Controller) spawn(ctx context.Context, t *task, actions []plan.Action) 
 	births, planned := make([]spawn.Birth, 0, len(actions)), actions
 	actions = make([]plan.Action, 0, len(planned))
 	for _, a := range planned {
-		if err := spawner.Named(t.group()); a.Kind == plan.Create && err != nil { // another group's instance has the name
-			c.log.Warn("instance not created", "group", t.name, "error", err)
-			continue
+		if a.Kind == plan.Create {
+			if err := spawner.Named(t.group()); err != nil { // another group's instance has the name
+				c.log.Warn("instance not created", "group", t.name, "error", err)
+				continue
+			}
 		}
 		actions = append(actions, a)
 		b, err := birth(spawner, t, a)

@@ -85,13 +85,7 @@ func (p *pass) named(starts []Action) []Action {
 	if names == 0 {
 		return starts
 	}
-	free := names - len(naming.HeldPlaces(p.group(), func(yield func(string) bool) {
-		for _, i := range p.every {
-			if !yield(i.Intent.Name) {
-				return
-			}
-		}
-	}))
+	free := names - len(naming.HeldPlaces(p.group(), slices.Values(p.every)))
 	return slices.DeleteFunc(starts, func(a Action) bool {
 		if a.Kind == Create {
 			free--

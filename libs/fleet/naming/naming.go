@@ -42,11 +42,11 @@ func Unlisted(g *fleet.Group, name string) bool {
 // takes none.
 func Rank(g *fleet.Group, i *fleet.Intent) int { return cmp.Or(Place(g, i.Name), i.Ordinal) }
 
-// HeldPlaces returns the places that instances with the given names take.
-func HeldPlaces(g *fleet.Group, names iter.Seq[string]) map[int]bool {
+// HeldPlaces returns the places that instances take.
+func HeldPlaces(g *fleet.Group, instances iter.Seq[*fleet.Instance]) map[int]bool {
 	out := map[int]bool{}
-	for name := range names {
-		if n := Place(g, name); n > 0 {
+	for i := range instances {
+		if n := Place(g, i.Intent.Name); n > 0 {
 			out[n] = true
 		}
 	}

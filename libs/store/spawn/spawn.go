@@ -67,8 +67,7 @@ func New(s *view.Snapshot, now time.Time, r *rand.Rand) *Spawner {
 	return &Spawner{snap: s, materials: s.Materials(), now: now.UTC(), rand: r, taken: map[string]bool{}, next: map[fleet.GroupName]int{}}
 }
 
-// Fresh returns a new instance of a group with a new ID and the first free name; the caller has
-// asked Named. replaces is
+// Fresh returns a new instance of a group with a new ID and the first free name. Ask Named before. replaces is
 // the crashed or lost instance it replaces, or empty. That instance's intent records the
 // replacement, so that it is not replaced twice. If it is lost, the write succeeds only while it
 // is still lost.
@@ -290,12 +289,12 @@ func (s *Spawner) Named(g *fleet.Group) error {
 func (s *Spawner) freeName(g *fleet.Group) (ordinal int, name string) {
 	if n := s.freePlace(g); n > 0 {
 		name = naming.Fixed(&g.Spec)[n-1]
-		s.taken[keys.NameOf(name).String()] = true
+		s.take(name)
 		return n, name
 	}
 	for n := max(1, s.next[g.Name]); ; n++ {
 		if name := fleet.InstanceName(g.Name, n); !s.isTaken(name) && s.free(name) {
-			s.taken[keys.NameOf(name).String()] = true
+			s.take(name)
 			s.next[g.Name] = n + 1
 			return n, name
 		}
@@ -308,13 +307,7 @@ func (s *Spawner) freePlace(g *fleet.Group) int {
 	if len(names) == 0 {
 		return 0
 	}
-	held := naming.HeldPlaces(g, func(yield func(string) bool) {
-		for i := range s.snap.GroupInstances(g.Name) {
-			if !yield(i.Intent.Name) {
-				return
-			}
-		}
-	})
+	held := naming.HeldPlaces(g, s.snap.GroupInstances(g.Name))
 	for i, name := range names {
 		if !held[i+1] && !s.isTaken(name) && s.free(name) {
 			return i + 1
@@ -322,6 +315,8 @@ func (s *Spawner) freePlace(g *fleet.Group) int {
 	}
 	return 0
 }
+
+func (s *Spawner) take(name string) { s.taken[keys.NameOf(name).String()] = true }
 
 func (s *Spawner) isTaken(name string) bool { return s.taken[keys.NameOf(name).String()] }
 
@@ -343,7 +338,7 @@ func (s *Spawner) free(name string) bool {
 }
 
 func (s *Spawner) claim(name string, id fleet.InstanceID) store.Write {
-	s.taken[keys.NameOf(name).String()] = true
+	s.take(name)
 	var rev int64
 	if have, ok := s.snap.Name(name); ok {
 		rev = have.ModRev

@@ -1,7 +1,6 @@
 package reading
 
 import (
-	"bytes"
 	"context"
 	"iter"
 	"net/url"
@@ -197,12 +196,9 @@ func (q *query) rows(ctx context.Context, client *orrery.Client) ([]output.Row, 
 }
 
 func (q *query) list(ctx context.Context, client *orrery.Client) ([]output.Row, error) {
-	var rows []output.Row
-	for row, err := range q.each(ctx, client) {
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, bytes.Clone(row))
+	rows, err := app.Collect(q.each(ctx, client))
+	if err != nil {
+		return nil, err
 	}
 	return rows, output.Sort(rows, q.sortBy, nil)
 }
