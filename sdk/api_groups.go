@@ -445,17 +445,17 @@ type Group struct {
 	// The signal sent after stopCommand: TERM (the default), INT, HUP, QUIT, USR1, USR2 or KILL. A
 	// process that still runs 10 seconds later is killed.
 	StopSignal string `json:"stopSignal"`
-	// What to do after a crash. replace, the default: another instance is started; a static instance
-	// is started again. restart: the node restarts the instance in place, with the same files. stop:
-	// the instance is not replaced, but minInstances still applies.
+	// The reaction to a crash. replace, the default: another instance is started; a static instance is
+	// started again. restart: the node restarts the instance in place, with the same files. stop: the
+	// instance is not replaced, but minInstances still applies.
 	OnCrash string `json:"onCrash"`
-	// What to do when the instance's node is lost. wait, the default of a static group: keep the
-	// instance until the node is back. replace, the default of other groups: start another instance.
-	// stop: give the instance up, but minInstances still applies. In a static group, replace applies
-	// only to instances started while it was set: restart them after a change from or to replace.
+	// The reaction to the loss of the node. wait, the default of a static group: keep the instance
+	// until the node is back. replace, the default of other groups: start another instance. stop: give
+	// the instance up, but minInstances still applies. In a static group, replace applies only to
+	// instances started while it was set: restart them after a change from or to replace.
 	OnNodeLoss string `json:"onNodeLoss"`
-	// Which instance stays when a lost node returns with an instance that was replaced: keepOriginal
-	// (the default) or keepReplacement.
+	// The instance that stays when a lost node returns with one that was replaced: keepOriginal (the
+	// default) or keepReplacement.
 	OnNodeReturn string `json:"onNodeReturn"`
 	// When a started instance counts as RUNNING. Default: any if a platform was named and command is
 	// empty, else none. The default follows these fields; null restores it.
@@ -479,9 +479,9 @@ type Group struct {
 	// Seconds without players after which a running instance is put to sleep. Only an instance that
 	// reports its number of players sleeps. 0, the default, is never.
 	SleepAfterEmptySeconds int64 `json:"sleepAfterEmptySeconds"`
-	// What on the port of a sleeping instance wakes it: a player who joins, any connection that sends
-	// something (in the first minute of sleep only a join), or nothing. Applies to instances that are
-	// started later. Default: join. One of: join, connect, off.
+	// The event on its port that wakes a sleeping instance: a player who joins, any connection that
+	// sends something (in the first minute of sleep only a join), or nothing. Applies to instances
+	// that are started later. Default: join. One of: join, connect, off.
 	WakeOn string `json:"wakeOn"`
 	// The text in the server list while an instance sleeps. Applies to instances that are started
 	// later.
@@ -751,17 +751,17 @@ type GroupFields struct {
 	// The signal sent after stopCommand: TERM (the default), INT, HUP, QUIT, USR1, USR2 or KILL. A
 	// process that still runs 10 seconds later is killed.
 	StopSignal *string `json:"stopSignal,omitempty"`
-	// What to do after a crash. replace, the default: another instance is started; a static instance
-	// is started again. restart: the node restarts the instance in place, with the same files. stop:
-	// the instance is not replaced, but minInstances still applies.
+	// The reaction to a crash. replace, the default: another instance is started; a static instance is
+	// started again. restart: the node restarts the instance in place, with the same files. stop: the
+	// instance is not replaced, but minInstances still applies.
 	OnCrash *string `json:"onCrash,omitempty"`
-	// What to do when the instance's node is lost. wait, the default of a static group: keep the
-	// instance until the node is back. replace, the default of other groups: start another instance.
-	// stop: give the instance up, but minInstances still applies. In a static group, replace applies
-	// only to instances started while it was set: restart them after a change from or to replace.
+	// The reaction to the loss of the node. wait, the default of a static group: keep the instance
+	// until the node is back. replace, the default of other groups: start another instance. stop: give
+	// the instance up, but minInstances still applies. In a static group, replace applies only to
+	// instances started while it was set: restart them after a change from or to replace.
 	OnNodeLoss *string `json:"onNodeLoss,omitempty"`
-	// Which instance stays when a lost node returns with an instance that was replaced: keepOriginal
-	// (the default) or keepReplacement.
+	// The instance that stays when a lost node returns with one that was replaced: keepOriginal (the
+	// default) or keepReplacement.
 	OnNodeReturn *string `json:"onNodeReturn,omitempty"`
 	// When a started instance counts as RUNNING. Default: any if a platform was named and command is
 	// empty, else none. The default follows these fields; null restores it.
@@ -785,9 +785,9 @@ type GroupFields struct {
 	// Seconds without players after which a running instance is put to sleep. Only an instance that
 	// reports its number of players sleeps. 0, the default, is never.
 	SleepAfterEmptySeconds *int64 `json:"sleepAfterEmptySeconds,omitempty"`
-	// What on the port of a sleeping instance wakes it: a player who joins, any connection that sends
-	// something (in the first minute of sleep only a join), or nothing. Applies to instances that are
-	// started later. Default: join. One of: join, connect, off.
+	// The event on its port that wakes a sleeping instance: a player who joins, any connection that
+	// sends something (in the first minute of sleep only a join), or nothing. Applies to instances
+	// that are started later. Default: join. One of: join, connect, off.
 	WakeOn *string `json:"wakeOn,omitempty"`
 	// The text in the server list while an instance sleeps. Applies to instances that are started
 	// later.
@@ -1163,17 +1163,17 @@ type ResolvedGroup struct {
 	// The signal sent after stopCommand: TERM (the default), INT, HUP, QUIT, USR1, USR2 or KILL. A
 	// process that still runs 10 seconds later is killed.
 	StopSignal string `json:"stopSignal"`
-	// What to do after a crash. replace, the default: another instance is started; a static instance
-	// is started again. restart: the node restarts the instance in place, with the same files. stop:
-	// the instance is not replaced, but minInstances still applies.
+	// The reaction to a crash. replace, the default: another instance is started; a static instance is
+	// started again. restart: the node restarts the instance in place, with the same files. stop: the
+	// instance is not replaced, but minInstances still applies.
 	OnCrash string `json:"onCrash"`
-	// What to do when the instance's node is lost. wait, the default of a static group: keep the
-	// instance until the node is back. replace, the default of other groups: start another instance.
-	// stop: give the instance up, but minInstances still applies. In a static group, replace applies
-	// only to instances started while it was set: restart them after a change from or to replace.
+	// The reaction to the loss of the node. wait, the default of a static group: keep the instance
+	// until the node is back. replace, the default of other groups: start another instance. stop: give
+	// the instance up, but minInstances still applies. In a static group, replace applies only to
+	// instances started while it was set: restart them after a change from or to replace.
 	OnNodeLoss string `json:"onNodeLoss"`
-	// Which instance stays when a lost node returns with an instance that was replaced: keepOriginal
-	// (the default) or keepReplacement.
+	// The instance that stays when a lost node returns with one that was replaced: keepOriginal (the
+	// default) or keepReplacement.
 	OnNodeReturn string `json:"onNodeReturn"`
 	// When a started instance counts as RUNNING. Default: any if a platform was named and command is
 	// empty, else none. The default follows these fields; null restores it.
@@ -1197,9 +1197,9 @@ type ResolvedGroup struct {
 	// Seconds without players after which a running instance is put to sleep. Only an instance that
 	// reports its number of players sleeps. 0, the default, is never.
 	SleepAfterEmptySeconds int64 `json:"sleepAfterEmptySeconds"`
-	// What on the port of a sleeping instance wakes it: a player who joins, any connection that sends
-	// something (in the first minute of sleep only a join), or nothing. Applies to instances that are
-	// started later. Default: join. One of: join, connect, off.
+	// The event on its port that wakes a sleeping instance: a player who joins, any connection that
+	// sends something (in the first minute of sleep only a join), or nothing. Applies to instances
+	// that are started later. Default: join. One of: join, connect, off.
 	WakeOn string `json:"wakeOn"`
 	// The text in the server list while an instance sleeps. Applies to instances that are started
 	// later.
@@ -1342,11 +1342,11 @@ type ScalingReplay struct {
 	Records int64 `json:"records"`
 	// What was decided.
 	Then ScalingReplayResult `json:"then"`
-	// What the other rules would have decided.
+	// The decisions of the other rules.
 	Would ScalingReplayResult `json:"would"`
 	// What the policies of the other rules ask for in the last situation.
 	Answers []ScalingReplayAnswer `json:"answers"`
-	// What the replay could not know.
+	// The facts that the replay did not have.
 	Notes []string `json:"notes"`
 }
 
@@ -1412,8 +1412,8 @@ type ScalingState struct {
 	Target int64 `json:"target"`
 	// How many of these are not ready for players. 0 in a MANUAL group.
 	Missing int64 `json:"missing"`
-	// What keeps the group from its target, or from the number that its load needs. Null if nothing
-	// does.
+	// The reason why the group does not have its target, or the number that its load needs. Null if
+	// nothing does.
 	HeldBy *ScalingStateHeldBy `json:"heldBy,omitempty"`
 	// Number of player slots of the instances that take players.
 	Slots int64 `json:"slots"`
