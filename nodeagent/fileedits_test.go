@@ -16,7 +16,8 @@ func TestFilesOfStaticInstancesAreChangedWhileTheyRunAndAfter(t *testing.T) {
 	s := newSite(t)
 	s.start(nil)
 	id := s.id(1)
-	plan := basic("echo old >motd; read line")
+	plan := basic("echo old >motd; echo ready; read line")
+	plan.Readiness = fleet.Check{Type: fleet.CheckLog, Pattern: "^ready$"}
 	plan.Static, plan.Override, plan.ProtectedPaths = true, true, []string{"world"}
 	plan.Stop.Command = "stop"
 	s.online(id, plan)
