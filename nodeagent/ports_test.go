@@ -168,6 +168,32 @@ func TestNewInstanceDoesNotWaitForLeftovers(t *testing.T) {
 	s.awaitUnblocked()
 }
 
+// Two instances have the same port for a moment when an agent restarts a server by itself, and its
+// replacement was already decided.
+func TestInstanceWaitsForPortOfAnotherInstance(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.start(taking)
+	port := freePort(t)
+	plan := holder("tcp")
+	plan.Ports = fleet.PortRange{Start: port, End: port + 1}
+	s.place("aaaaaa", 1, plan, port)
+	s.awaitState("aaaaaa", 1, fleet.Online)
+	s.place("bbbbbb", 1, plan, port)
+	st := s.await("bbbbbb", "why it waits", func(st fleet.Status) bool { return st.State.Terminal() || st.Reason == fleet.ReasonPortReleasing })
+	if st.State != fleet.Preparing || !strings.Contains(st.Message, "starts as soon as the port is free") {
+		t.Errorf("status %+v", st)
+	}
+	s.order("aaaaaa", 1, fleet.OrderStop)
+	st = s.await("bbbbbb", "its start", func(st fleet.Status) bool { return st.State.Terminal() || st.State == fleet.Online })
+	if st.State != fleet.Online {
+		t.Errorf("status %+v", st)
+	}
+	if blocked := s.blocked(); len(blocked) > 0 {
+		t.Errorf("the scheduler avoids %+v", blocked)
+	}
+}
+
 func TestAgentRestartDuringPortWaitKeepsDirectory(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -101,8 +101,8 @@ func (l NodeLimits) Holds(limit string) bool { return slices.Contains(l.Held, li
 // agent finds it free earlier.
 const PortBlockedFor = 5 * time.Minute
 
-// PortPatience is how long an agent waits for a port whose only users are closed connections of a
-// program that has ended. Linux keeps those for a minute.
+// PortPatience is how long an agent waits for a port that another of its instances uses, or only
+// closed connections of a program that has ended. Linux keeps those for a minute.
 const PortPatience = 75 * time.Second
 
 // BlockedPort is a port that a foreign program uses.

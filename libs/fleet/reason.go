@@ -53,7 +53,7 @@ const (
 	ReasonReady            Reason = "Ready"            // the readiness check passed
 	ReasonAdopted          Reason = "Adopted"          // a restarted agent found it still running
 	ReasonRestartedInPlace Reason = "RestartedInPlace" // it crashed and its agent restarted it
-	ReasonPortReleasing    Reason = "PortReleasing"    // its port still has closing connections of an earlier program; the agent waits until the kernel releases it
+	ReasonPortReleasing    Reason = "PortReleasing"    // its port still has closing connections of an earlier program, or a server of another instance; the agent waits until it is free
 )
 
 // Why an instance stops or has stopped.
@@ -155,7 +155,7 @@ var reasonText = map[Reason]string{
 	ReasonReady:             "the readiness check passed",
 	ReasonAdopted:           "its agent restarted and found it running",
 	ReasonRestartedInPlace:  "it crashed and its agent restarted it",
-	ReasonPortReleasing:     "its port still has connections of an earlier program",
+	ReasonPortReleasing:     "its port is still used by an earlier program",
 	ReasonStopRequested:     "a user requested the stop",
 	ReasonAboveMaximum:      "the group had more instances than its maximum",
 	ReasonScaledDown:        "the group's minimum was lowered",

@@ -74,14 +74,15 @@ type observed struct {
 	expired map[generation]fleet.NodeID
 	// lost are the groups that had an instance on a lost node.
 	lost map[fleet.GroupName]bool
-	// ended maps a generation to the report of its end.
+	// ended maps a generation to the report of its end. over are the instances with any such report.
 	ended map[generation]history.Event
+	over  map[fleet.InstanceID]bool
 }
 
 func (x Exits) observe() (*observed, error) {
 	o := &observed{
 		of: map[int]generation{}, ordered: map[generation]bool{}, stopped: map[fleet.InstanceID]bool{},
-		expired: map[generation]fleet.NodeID{}, lost: map[fleet.GroupName]bool{}, ended: map[generation]history.Event{},
+		expired: map[generation]fleet.NodeID{}, lost: map[fleet.GroupName]bool{}, ended: map[generation]history.Event{}, over: map[fleet.InstanceID]bool{},
 	}
 	err := history.Walk(x.Events, func(_, after *history.State, txn []history.Event) error {
 		for _, order := range after.Orders {
@@ -136,7 +137,7 @@ func (x Exits) status(o *observed, s fleet.Status, e history.Event) {
 		o.lost[s.Group] = true
 	}
 	if s.State.Terminal() {
-		o.ended[g] = e
+		o.ended[g], o.over[s.Instance] = e, true
 	}
 	givenUp := s.Reason == fleet.ReasonNodeLost && o.lost[s.Group]
 	if s.State == fleet.Failed && !givenUp && !x.MayFail(s.Reason) {
@@ -151,6 +152,11 @@ func (x Exits) explain(r record.Run, o *observed) []string {
 	}
 	g, known := o.of[r.PID]
 	if known && o.ordered[g] || !known && o.stopped[fleet.InstanceID(r.Instance)] {
+		return nil
+	}
+	// An agent that did not see the answer to its report of a crash restarts the server, and ends that
+	// run when it reads that the instance is over.
+	if !known && o.over[fleet.InstanceID(r.Instance)] {
 		return nil
 	}
 	node, expired := o.expired[g]

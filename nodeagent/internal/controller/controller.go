@@ -85,6 +85,7 @@ func New(cfg Config, entries []journal.Entry) *Controller {
 	c.writer = newWriter(cfg, c.send)
 	deps := cfg.Deps
 	deps.Plan, deps.Claim, deps.Report, deps.Forgotten = c.plans.get, c.claim, c.report, c.forgotten
+	deps.Neighbour = c.neighbour
 	c.deps = &deps
 	for _, e := range entries {
 		p := e.Machine.Placement
@@ -233,6 +234,16 @@ func (c *Controller) Ports() map[int]bool {
 		}
 	}
 	return all
+}
+
+// neighbour is driver.Deps.Neighbour.
+func (c *Controller) neighbour(port int, except fleet.InstanceID) string {
+	for id, l := range c.Live() {
+		if id != except && l.Status.PID != 0 && l.Uses(port) {
+			return l.Name
+		}
+	}
+	return ""
 }
 
 // Directories are the directories of each instance, except those that are measured for

@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
@@ -29,6 +31,11 @@ type Live struct {
 	Said string
 	// Attach is the shell command that shows its terminal on its node; empty if it has none.
 	Attach string
+}
+
+// Uses reports whether a port is one of the instance's.
+func (l Live) Uses(port int) bool {
+	return l.Port == port || slices.Contains(slices.Collect(maps.Values(l.Ports)), port)
 }
 
 // Live returns a snapshot of the instance.

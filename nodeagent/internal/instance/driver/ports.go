@@ -20,9 +20,9 @@ const (
 	lastProbe  = 500 * time.Millisecond
 )
 
-// awaitPorts returns when the ports of an instance are free. If the instance has to keep its
-// port, it waits up to fleet.PortPatience for leftover connections of an earlier program.
-// Exhausted if a port is in use.
+// awaitPorts returns when the ports of an instance are free. It waits up to fleet.PortPatience for
+// a server of another instance, and for leftover connections of an earlier program if the instance
+// has to keep its port. Exhausted if a port is in use.
 func (i *Instance) awaitPorts(ctx context.Context, s machine.State) error {
 	deadline, reported := time.Now().Add(fleet.PortPatience), false
 	for _, port := range allPorts(s.Placement) {
@@ -34,10 +34,15 @@ func (i *Instance) awaitPorts(ctx context.Context, s machine.State) error {
 			if busy == nil {
 				break
 			}
-			if !busy.Leftover() || !pinned(s, port) {
+			// The scheduler gave the port to this instance, so a neighbour on it is about to be stopped.
+			neighbour := i.deps.Neighbour(port, i.id)
+			if neighbour == "" && (!busy.Leftover() || !pinned(s, port)) {
 				return i.blockPort(ctx, busy)
 			}
 			if time.Now().After(deadline) {
+				if neighbour != "" {
+					return i.blockPort(ctx, busy)
+				}
 				return errs.New(errs.Exhausted, "%v; the agent has waited %v for it: make the server set SO_REUSEADDR", busy, fleet.PortPatience)
 			}
 			if !reported {

@@ -63,7 +63,7 @@ type Queued struct {
 	Message string
 }
 
-// Delayed means that Launch waits for a port that leftover connections occupy.
+// Delayed means that Launch waits for a port that leftover connections or another instance occupy.
 type Delayed struct {
 	Run     int
 	Message string
