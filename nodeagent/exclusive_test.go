@@ -513,7 +513,7 @@ func TestDirectoryOfLaterRunIsLeftAlone(t *testing.T) {
 func TestMovedExclusiveInstanceIsNotRestarted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.start(nil)
+	s.start(func(c *nodeagent.Config) { c.SessionTTL = time.Minute })
 	one := s.id(1)
 	plan := basic("echo run >>runs; exit 1")
 	exclusive(&plan)

@@ -28,14 +28,19 @@ func (i *Instance) awaitPorts(ctx context.Context, s machine.State) error {
 	for _, port := range allPorts(s.Placement) {
 		for wait := firstProbe; ; wait = min(2*wait, lastProbe) {
 			busy, err := ports.Probe(port)
+			neighbour := ""
+			if busy != nil {
+				// The scheduler gave the port to this instance, so a neighbour on it is about to be stopped.
+				if neighbour = i.deps.Neighbour(port, i.id); neighbour == "" { // it may have ended since the probe
+					busy, err = ports.Probe(port)
+				}
+			}
 			if err != nil {
 				return err
 			}
 			if busy == nil {
 				break
 			}
-			// The scheduler gave the port to this instance, so a neighbour on it is about to be stopped.
-			neighbour := i.deps.Neighbour(port, i.id)
 			if neighbour == "" && (!busy.Leftover() || !pinned(s, port)) {
 				return i.blockPort(ctx, busy)
 			}

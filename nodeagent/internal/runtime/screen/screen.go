@@ -17,6 +17,7 @@ package screen
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -120,7 +121,8 @@ func (m *multiplexer) call(ctx context.Context, args ...string) error {
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
 	c.WaitDelay = time.Second
-	if err := c.Run(); err != nil {
+	// A session that was just created may still hold the output open. The call has succeeded then.
+	if err := c.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return fmt.Errorf("screen: %w: %s", err, bytes.TrimSpace(said.Bytes()))
 	}
 	return nil

@@ -119,7 +119,8 @@ func (m *multiplexer) call(ctx context.Context, stdin []byte, args ...string) er
 	var said bytes.Buffer
 	c.Stderr = &said
 	c.WaitDelay = time.Second
-	if err := c.Run(); err != nil {
+	// A session that was just created may still hold the output open. The call has succeeded then.
+	if err := c.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return fmt.Errorf("tmux: %w: %s", err, bytes.TrimSpace(said.Bytes()))
 	}
 	return nil
