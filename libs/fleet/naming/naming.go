@@ -9,7 +9,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
-// Fixed returns the names that a group gives its instances, in order. If there are none, the instances
+// Fixed returns the names that a group gives its instances, in order. Without any, the instances
 // are named GROUP-N.
 func Fixed(s *fleet.GroupSpec) []string {
 	if !s.Static.Enabled {

@@ -85,7 +85,7 @@ func New(cfg Config, entries []journal.Entry) *Controller {
 	c.writer = newWriter(cfg, c.send)
 	deps := cfg.Deps
 	deps.Plan, deps.Claim, deps.Report, deps.Forgotten = c.plans.get, c.claim, c.report, c.forgotten
-	deps.Neighbour = c.neighbour
+	deps.UsedByOther = c.usedByOther
 	c.deps = &deps
 	for _, e := range entries {
 		p := e.Machine.Placement
@@ -236,14 +236,14 @@ func (c *Controller) Ports() map[int]bool {
 	return all
 }
 
-// neighbour is driver.Deps.Neighbour.
-func (c *Controller) neighbour(port int, except fleet.InstanceID) string {
+// usedByOther is driver.Deps.UsedByOther.
+func (c *Controller) usedByOther(port int, than fleet.InstanceID) bool {
 	for id, l := range c.Live() {
-		if id != except && l.Status.PID != 0 && l.Uses(port) {
-			return l.Name
+		if id != than && l.Status.PID != 0 && l.Uses(port) {
+			return true
 		}
 	}
-	return ""
+	return false
 }
 
 // Directories are the directories of each instance, except those that are measured for

@@ -58,9 +58,8 @@ type Deps struct {
 	// Claim writes under the node's session that an exclusive instance is about to start.
 	// NotFound if its placement is no longer valid.
 	Claim func(ctx context.Context, p fleet.Placement) error
-	// Neighbour is the name of another instance of the agent whose server runs on a port; empty if
-	// there is none.
-	Neighbour func(port int, except fleet.InstanceID) string
+	// UsedByOther reports whether a server of another instance of the agent has a port.
+	UsedByOther func(port int, than fleet.InstanceID) bool
 	// Block makes the scheduler avoid a port that another program uses.
 	Block func(ctx context.Context, b fleet.BlockedPort)
 	// History identifies the store's history for a run that begins now; see journal.History.

@@ -29,7 +29,7 @@ type Live struct {
 	Report reports.InstanceReport
 	// Said is the state that the instance last reported; empty if it never did.
 	Said string
-	// Attach is the shell command that shows its terminal on its node; empty if it has none.
+	// Attach is the shell command that shows its terminal on its node; empty without a terminal.
 	Attach string
 }
 

@@ -28,12 +28,10 @@ func (i *Instance) awaitPorts(ctx context.Context, s machine.State) error {
 	for _, port := range allPorts(s.Placement) {
 		for wait := firstProbe; ; wait = min(2*wait, lastProbe) {
 			busy, err := ports.Probe(port)
-			neighbour := ""
-			if busy != nil {
-				// The scheduler gave the port to this instance, so a neighbour on it is about to be stopped.
-				if neighbour = i.deps.Neighbour(port, i.id); neighbour == "" { // it may have ended since the probe
-					busy, err = ports.Probe(port)
-				}
+			// The scheduler gave the port to this instance, so another one that has it is about to be stopped.
+			other := busy != nil && i.deps.UsedByOther(port, i.id)
+			if busy != nil && !other { // the other one may have ended since the probe
+				busy, err = ports.Probe(port)
 			}
 			if err != nil {
 				return err
@@ -41,11 +39,11 @@ func (i *Instance) awaitPorts(ctx context.Context, s machine.State) error {
 			if busy == nil {
 				break
 			}
-			if neighbour == "" && (!busy.Leftover() || !pinned(s, port)) {
+			if !other && (!busy.Leftover() || !pinned(s, port)) {
 				return i.blockPort(ctx, busy)
 			}
 			if time.Now().After(deadline) {
-				if neighbour != "" {
+				if other {
 					return i.blockPort(ctx, busy)
 				}
 				return errs.New(errs.Exhausted, "%v; the agent has waited %v for it: make the server set SO_REUSEADDR", busy, fleet.PortPatience)
