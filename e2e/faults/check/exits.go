@@ -74,15 +74,16 @@ type observed struct {
 	expired map[generation]fleet.NodeID
 	// lost are the groups that had an instance on a lost node.
 	lost map[fleet.GroupName]bool
-	// ended maps a generation to the report of its end. over are the instances with any such report.
-	ended map[generation]history.Event
-	over  map[fleet.InstanceID]bool
+	// ended maps a generation to the report of its end, and crashed an instance to when the first
+	// report of a crash was seen.
+	ended   map[generation]history.Event
+	crashed map[fleet.InstanceID]record.Time
 }
 
 func (x Exits) observe() (*observed, error) {
 	o := &observed{
 		of: map[int]generation{}, ordered: map[generation]bool{}, stopped: map[fleet.InstanceID]bool{},
-		expired: map[generation]fleet.NodeID{}, lost: map[fleet.GroupName]bool{}, ended: map[generation]history.Event{}, over: map[fleet.InstanceID]bool{},
+		expired: map[generation]fleet.NodeID{}, lost: map[fleet.GroupName]bool{}, ended: map[generation]history.Event{}, crashed: map[fleet.InstanceID]record.Time{},
 	}
 	err := history.Walk(x.Events, func(_, after *history.State, txn []history.Event) error {
 		for _, order := range after.Orders {
@@ -137,7 +138,10 @@ func (x Exits) status(o *observed, s fleet.Status, e history.Event) {
 		o.lost[s.Group] = true
 	}
 	if s.State.Terminal() {
-		o.ended[g], o.over[s.Instance] = e, true
+		o.ended[g] = e
+	}
+	if _, before := o.crashed[s.Instance]; s.State == fleet.Crashed && !before {
+		o.crashed[s.Instance] = e.Seen
 	}
 	givenUp := s.Reason == fleet.ReasonNodeLost && o.lost[s.Group]
 	if s.State == fleet.Failed && !givenUp && !x.MayFail(s.Reason) {
@@ -156,7 +160,7 @@ func (x Exits) explain(r record.Run, o *observed) []string {
 	}
 	// An agent that did not see the answer to its report of a crash restarts the server, and ends that
 	// run when it reads that the instance is over.
-	if !known && o.over[fleet.InstanceID(r.Instance)] {
+	if seen, crashed := o.crashed[fleet.InstanceID(r.Instance)]; !known && crashed && r.Started > seen {
 		return nil
 	}
 	node, expired := o.expired[g]

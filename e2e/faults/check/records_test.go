@@ -231,6 +231,10 @@ func TestWhatMayNotEnd(t *testing.T) {
 			history: func(p *past) *past { return online(p).txn(status(first, fleet.Crashed)) },
 			run:     lived(62, 65, func(r *record.Run) { r.PID = 8 }),
 		},
+		"one that was running before the report of a crash": {
+			history: func(p *past) *past { return online(p).txn(status(first, fleet.Crashed)) },
+			run:     lived(52, 65, func(r *record.Run) { r.PID = 8 }), want: "unrelated exit",
+		},
 		"one whose pid nobody had learned, after an order": {
 			history: func(p *past) *past { return p.txn(placement(first)).txn(order(first, fleet.ReasonGroupDeleted)) },
 			run:     run(59),
