@@ -89,7 +89,7 @@ func (l Limits) Validate() []error {
 func (c Confine) Validate(docker bool) []error {
 	var p validate.Problems
 	p.Check(!c.ReadOnlyTemplates || c.User != "" || docker, "confine.readOnlyTemplates", "needs confine.user: the agent's own user could make the files writable again")
-	p.Check(c.User == "" || hostUserPattern.MatchString(c.User), "confine.user", "%q is not a user name or number", validate.Clip(c.User))
+	p.Check(c.User == "" || HostUser(c.User), "confine.user", "%q is not a user name or number", validate.Clip(c.User))
 	return p.List
 }
 
@@ -99,17 +99,31 @@ func (c Container) Validate(docker bool, variable, custom string) []error {
 	var p validate.Problems
 	p.Check(!docker || c.Image != "" || custom != "", "container.image", "is required with runtime docker, unless the environment sets %s", variable)
 	p.Check(len(c.Image) <= maxImage && !validate.HasControl(c.Image) && !strings.Contains(c.Image, " "), "container.image", "must have at most %d bytes and no blanks", maxImage)
-	p.Check(c.User == "" || dockerUser.MatchString(c.User), "container.user", "%q is not a container user: use user or user:group", validate.Clip(c.User))
-	p.Check(c.Network == "" || dockerName.MatchString(c.Network), "container.network", "%q is not a network name", validate.Clip(c.Network))
+	p.Check(c.User == "" || ContainerUser(c.User), "container.user", "%q is not a container user: use user or user:group", validate.Clip(c.User))
+	p.Check(c.Network == "" || NetworkName(c.Network), "container.network", "%q is not a network name", validate.Clip(c.Network))
 	p.Check(c.Directory == "" || absolute(c.Directory), "container.directory", "%q is not an absolute path without ..", validate.Clip(c.Directory))
 	p.Check(len(c.Volumes) <= validate.MaxEntries, "container.volumes", "must have at most %d entries", validate.MaxEntries)
 	for n, v := range c.Volumes {
 		parts := strings.Split(v, ":")
-		ok := (len(parts) == 2 || len(parts) == 3 && (parts[2] == "ro" || parts[2] == "rw")) && absolute(parts[1]) &&
-			(absolute(parts[0]) || dockerName.MatchString(parts[0]))
+		ok := (len(parts) == 2 || len(parts) == 3 && (parts[2] == "ro" || parts[2] == "rw")) && absolute(parts[1]) && VolumeSource(parts[0])
 		p.Check(ok, fmt.Sprintf("container.volumes[%d]", n), "%q must be host:container or host:container:ro, where host is an absolute path or a volume name and container is an absolute path", validate.Clip(v))
 	}
 	return p.List
+}
+
+// HostUser reports whether s can be the name or number of a host user.
+func HostUser(s string) bool { return hostUserPattern.MatchString(s) }
+
+// ContainerUser reports whether s can be a user in a container: user or user:group.
+func ContainerUser(s string) bool { return dockerUser.MatchString(s) }
+
+// NetworkName reports whether s can be the name of a container network.
+func NetworkName(s string) bool { return dockerName.MatchString(s) }
+
+// VolumeSource reports whether s can be the host's part of a mount: a clean absolute path, or the name of
+// a volume.
+func VolumeSource(s string) bool {
+	return absolute(s) && !strings.Contains(s, ":") || dockerName.MatchString(s)
 }
 
 // absolute reports whether p is a clean absolute slash path.
