@@ -27,6 +27,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/store"
@@ -138,6 +139,7 @@ func (s *site) config() nodeagent.Config {
 		Store: s.store, Node: node, DataDir: s.dir, Address: "play.example.org", ClusterSecret: secret,
 		Templates: s.library, APIURL: "http://127.0.0.1:8080", Log: logger(s.t), SessionTTL: 2 * time.Second,
 		Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), Confine: nodeagent.OwnConfine(), MemoryMiB: 4096, CPU: 400, Variables: map[string]string{"REGION": "north"},
+		Policy: policy.Policy{Users: []string{policy.Any}, ContainerUsers: []string{policy.Any}, Volumes: []string{policy.Any}, Networks: []string{policy.Any}},
 	}
 }
 

@@ -37,6 +37,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
@@ -137,6 +138,9 @@ type Config struct {
 	// InstanceUser is the default user of instances whose group names none.
 	// Containers use the user of their image. Empty means the agent's own user.
 	InstanceUser string
+	// Policy is what instances may use beyond a plain process or container. Its users need not
+	// include InstanceUser, or the agent's own user if that is empty.
+	Policy policy.Policy
 	// StartParallel is how many instances start at the same time. 0 means all of them, and for some
 	// minutes after a reboot of the host one for each processor.
 	StartParallel int
@@ -187,6 +191,9 @@ func New(cfg Config) (*Agent, error) {
 	}
 	if err := checkUser(cfg.InstanceUser); err != nil {
 		return nil, err
+	}
+	if problems := cfg.Policy.Validate(); len(problems) > 0 {
+		return nil, problems[0]
 	}
 	if problems := CheckOffer(cfg.MemoryMiB, cfg.CPU, cfg.Room); len(problems) > 0 {
 		return nil, problems[0]

@@ -21,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -181,6 +182,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	}
 	rt := runtimes.byName[fleet.RuntimeProcess]
 	warnNoOffer(cfg.Log, a.capacity(), cfg.Room)
+	warnPolicy(cfg.Log, cfg.Node, a.policy(), entries)
 	warnPortReuse(cfg.Log, ports.Visible())
 	p := &parts{files: editor, hold: j.HolderChanged(), meter: diskusage.NewMeter(), logs: console.NewFollower(cfg.Log), limiter: control.limiter, runtimes: runtimes}
 	p.deadline = deadline.NewKeeper(deadline.Config{
@@ -217,12 +219,12 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		return nil, err
 	}
 	players := presence.NewRegistry()
-	p.static = diskusage.NewSurvey(p.meter, builder.StaticRoot(), fleet.MaxStatic)
+	p.static = diskusage.NewSurvey(p.meter, builder.StaticRoot(), reports.MaxStatic)
 	p.controller = controller.New(controller.Config{
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, CheckSession: p.member.CheckSession, Log: cfg.Log, Found: remains,
 		Deps: driver.Deps{
 			Runtimes: runtimes.byName, Journal: j, Workspace: builder, Secrets: revealing, Providers: provider.New(cfg.ProvidersDir, cmp.Or(cfg.ProvidersTimeout, provider.Timeout), time.Now, cfg.Log), DataDir: dir, BootID: cfg.BootID, Now: cfg.Now,
-			Rebooted: j.Rebooted(), Starts: turns.New(startTurns(cfg.StartParallel, j.Rebooted())), Held: j.HolderChanged(), Host: host(), User: cfg.InstanceUser, APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
+			Rebooted: j.Rebooted(), Starts: turns.New(startTurns(cfg.StartParallel, j.Rebooted())), Held: j.HolderChanged(), Host: host(), User: cfg.InstanceUser, Policy: a.policy(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
 			Record: p.crashes.Record, History: history.BeginRun, Logs: p.logs, Players: players, Gateway: a.gateway(p.member), Disk: p.meter, Deadline: p.deadline, Guards: &guard.Launcher{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
@@ -474,9 +476,10 @@ func (a *Agent) markReady() {
 
 // record is the node's record as the agent writes it.
 func (a *Agent) record(uuid string, listener net.Listener, runtimes []fleet.NodeRuntime, limits fleet.NodeLimits) fleet.Node {
+	admits := a.policy()
 	n := fleet.Node{
 		ID: a.cfg.Node, DataUUID: uuid, Address: a.cfg.Address, AgentURL: a.cfg.AdvertiseURL, Version: a.cfg.Version,
-		Runtimes: runtimes, Limits: limits,
+		Runtimes: runtimes, Limits: limits, Policy: &admits,
 		Labels: a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Room: a.cfg.Room, Host: usage.Host(),
 	}
 	if n.AgentURL == "" {

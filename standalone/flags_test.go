@@ -41,6 +41,7 @@ func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
 		{"a negative reservation", []string{"-reserve-memory", "-1"}, "-reserve-memory must not be negative, is -1"},
 		{"a factor past all bounds", []string{"-cpu-factor", "1000"}, "-cpu-factor must be between 0 (once) and 100, is 1000"},
 		{"fewer than no instances", []string{"-max-instances", "-1"}, "-max-instances must be between 0 (no limit) and 100000, is -1"},
+		{"a directory that is not absolute", []string{"-policy-volumes", "/srv,maps/x"}, `-policy-volumes "maps/x" is not an absolute path without .. or a volume's name, or * for all`},
 		{"a lockout that would never end", []string{"-lockout-window", "0"}, "-lockout-window must be at least 1s, is 0s"},
 		{"fewer than no wrong passwords", []string{"-lockout-failures", "-1"}, "-lockout-failures must be between 0 and 100, is -1"},
 		{"a memory that is no number", []string{"-memory", "much"}, `invalid value "much" for flag -memory: parse error; see -help`},

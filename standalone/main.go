@@ -21,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/clock"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent"
@@ -132,6 +133,12 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.IntVar(&o.Room.Reserved.DiskMiB, "reserve-disk", 0, "disk kept for the machine itself, in `MiB`")
 	fs.Float64Var(&o.Room.CPUFactor, "cpu-factor", 1, "how `often` each hundredth of a core may be reserved: 2 is twice, 0.5 half")
 	fs.IntVar(&o.Room.MaxInstances, "max-instances", 0, "most instances on the node; 0: no `bound`")
+	for _, l := range policyFlags(&o.Policy) {
+		fs.Func(l.name, l.usage, func(s string) error {
+			*l.into = append(*l.into, strings.FieldsFunc(s, func(c rune) bool { return c == ',' })...)
+			return nil
+		})
+	}
 	fs.IntVar(&o.MaxCPUPercent, "max-cpu", scheduler.DefaultMaxCPUPercent, "`percent` of a node's processors in use above which it takes nothing new while another node is below; 100: no bound")
 	fs.IntVar(&o.Lockout.Failures, "lockout-failures", 5, "wrong passwords within -lockout-window that lock a user name out; 0: none do")
 	fs.DurationVar(&o.Lockout.Window, "lockout-window", 15*time.Minute, "how long a wrong password counts")
@@ -156,6 +163,9 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	if problems := nodeagent.CheckOffer(o.MemoryMiB, o.CPU, o.Room); len(problems) > 0 {
 		return o, f, fmt.Errorf("-%s %s", errs.FieldOf(problems[0]), errs.MessageOf(problems[0]))
 	}
+	if problems := o.Policy.Validate(); len(problems) > 0 {
+		return o, f, fmt.Errorf("-%s %s", strings.ReplaceAll(errs.FieldOf(problems[0]), ".", "-"), errs.MessageOf(problems[0]))
+	}
 	if err := checkLockout(&o.Lockout); err != nil {
 		return o, f, err
 	}
@@ -174,6 +184,23 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	log, err := telemetry.NewLogger(telemetry.LogOptions{Writer: stderr, Level: level, Format: "text", Service: "standalone"})
 	o.Log = log
 	return o, f, err
+}
+
+// listFlag is a flag whose values are separated by commas. It may be given more than once.
+type listFlag struct {
+	name, usage string
+	into        *[]string
+}
+
+// policyFlags are the flags of what the node's instances may use.
+func policyFlags(p *policy.Policy) []listFlag {
+	return []listFlag{
+		{"policy-users", "host `users` that confine.user of a group may name, separated by commas; *: all", &p.Users},
+		{"policy-container-users", "`users` that container.user of a group may name, as user or user:group, separated by commas; *: all", &p.ContainerUsers},
+		{"policy-volumes", "`directories` that containers may mount, each with all below it, and names of volumes of the container engine, separated by commas; *: all", &p.Volumes},
+		{"policy-networks", "`networks` that containers may join beyond none and the container engine's default, such as host, separated by commas; *: all", &p.Networks},
+		{"policy-images", "`images` that containers may use, such as ghcr.io/team/server:1 or ghcr.io/team/*, separated by commas; empty: all", &p.Images},
+	}
 }
 
 // checkLockout rejects invalid values, and converts "none" to the gateway's value for none.

@@ -23,7 +23,7 @@ tar -C /tmp/box -c . | docker import - box:1`
 
 // scope starts standalone as root in a systemd scope with its own control group.
 const scope = `systemd-run --quiet --scope --unit=orrery -p Delegate=yes -p TasksMax=infinity \
-	systemd-cat -t orrery /payload/bin/standalone -data /var/lib/orrery >/dev/null 2>&1 &`
+	systemd-cat -t orrery /payload/bin/standalone -data /var/lib/orrery -policy-networks host >/dev/null 2>&1 &`
 
 // heldIn maps files of an instance's control group to their expected content. The number of
 // processes is one above the limit, for the shell around the command.

@@ -25,6 +25,7 @@ func TestCrashedAt(t *testing.T) {
 		{"the end of one that was replaced because its node was lost is none", func(i *Instance) { i.Intent.Displaced = true }, time.Time{}},
 		{"a stranger on its port is none", func(i *Instance) { i.Status.State, i.Status.Reason = Failed, ReasonPortTaken }, time.Time{}},
 		{"a node that does not offer the runtime is none", func(i *Instance) { i.Status.State, i.Status.Reason = Failed, ReasonRuntimeMissing }, time.Time{}},
+		{"a node whose policy refuses what the group asks for is none", func(i *Instance) { i.Status.State, i.Status.Reason = Failed, ReasonNodePolicy }, time.Time{}},
 		{"a node cut off is none", func(i *Instance) { i.Status.State, i.Status.Reason = Stopped, ReasonSessionExpiring }, time.Time{}},
 		{"an agent told to stop all is none", func(i *Instance) { i.Status.Reason = ReasonAgentShutdown }, time.Time{}},
 		{"a stop on its own node is none", func(i *Instance) { i.Status.State, i.Status.Reason = Stopped, ReasonStoppedLocally }, time.Time{}},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
@@ -31,6 +32,8 @@ type Node struct {
 	Runtimes []NodeRuntime `json:"runtimes"`
 	// Limits says which limits the host can enforce on its instances.
 	Limits NodeLimits `json:"limits,omitzero"`
+	// Policy is what instances may use, from the agent's settings. Nil for older agents, which admit everything.
+	Policy *policy.Policy `json:"policy,omitempty"`
 	// BlockedPorts are ports that foreign programs use. The scheduler avoids each for
 	// PortBlockedFor. The agent removes a port as soon as it is free.
 	BlockedPorts []BlockedPort `json:"blockedPorts,omitempty"`
@@ -226,9 +229,3 @@ type Alloc struct {
 
 // Blank replaces a damaged alloc with one that names no node.
 func (a *Alloc) Blank() { *a = Alloc{} }
-
-// MaxWarm bounds Report.Warm.
-const MaxWarm = 32
-
-// MaxStatic bounds Report.StaticBytes.
-const MaxStatic = 256

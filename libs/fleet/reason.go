@@ -41,6 +41,7 @@ const (
 	ReasonDataLost      Reason = "DataLost"      // its data was on a node that was deleted; start it without its data, or delete it
 	ReasonQuotaSpent    Reason = "QuotaSpent"    // the quota of its group, or a quota that counts its group, is used up; raise the quota or stop other instances
 	ReasonReserved      Reason = "Reserved"      // the free capacity is reserved for other groups; lower their reservations or add capacity
+	ReasonNodePolicy    Reason = "NodePolicy"    // the policy of the nodes refuses what its group asks for; the message names the setting of the agent and what to add
 	ReasonBadConstraint Reason = "BadConstraint" // its plan has an invalid placement rule; correct the field named in the message
 )
 
@@ -147,6 +148,7 @@ var reasonText = map[Reason]string{
 	ReasonDataLost:          "its data was on a node that was deleted",
 	ReasonQuotaSpent:        "a quota is used up",
 	ReasonReserved:          "the free capacity is reserved for other groups",
+	ReasonNodePolicy:        "the policy of the node does not admit what its group asks for",
 	ReasonBadConstraint:     "its plan has an invalid placement rule",
 	ReasonPlaced:            "a node was chosen and its agent has not responded yet",
 	ReasonPreparing:         "its directory is being built",

@@ -44,7 +44,7 @@ type Policy struct {
 type Ask struct {
 	// User is the host user. Empty means the node's default.
 	User string
-	// Image is the container's image. Empty means that there is none, or that only the node knows it.
+	// Image is the container's image. Empty means no image, or one that only the node knows.
 	Image string
 	// ContainerUser is the user in the container. Empty means the image's.
 	ContainerUser string

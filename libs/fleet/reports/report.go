@@ -9,6 +9,12 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/record"
 )
 
+// MaxWarm bounds Report.Warm, and MaxStatic bounds Report.StaticBytes.
+const (
+	MaxWarm   = 32
+	MaxStatic = 256
+)
+
 // Report is a node's usage and the live figures of its instances. The agent writes it when
 // something in it has changed noticeably.
 type Report struct {

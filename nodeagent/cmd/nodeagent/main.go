@@ -55,7 +55,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 			Resolve: services.URLs,
 			Secret:  s.Cluster.Secret, Log: e.Log,
 		}),
-		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, OrphanGrace: s.OrphanGrace, InstanceUser: s.InstanceUser, StartParallel: s.StartParallel, Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), Confine: nodeagent.OwnConfine(), Version: telemetry.Version(), Now: e.Now,
+		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, OrphanGrace: s.OrphanGrace, InstanceUser: s.InstanceUser, Policy: s.policy(), StartParallel: s.StartParallel, Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), Confine: nodeagent.OwnConfine(), Version: telemetry.Version(), Now: e.Now,
 		Log: e.Log, Records: e.Records, Metrics: e.Registry,
 	})
 	if err != nil {

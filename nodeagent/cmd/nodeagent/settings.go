@@ -10,6 +10,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/program"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/nodeagent"
@@ -34,17 +35,24 @@ type settings struct {
 	Providers struct {
 		Dir string `config:"dir" usage:"directory of programs that provide placeholder values for this node's instances; empty: none"`
 	} `config:"providers"`
-	Memory        int           `config:"memory" usage:"memory of the node, in MiB; 0: that of the host"`
-	CPU           int           `config:"cpu" usage:"CPU of the node, in hundredths of a core; 0: that of the host"`
-	FileVersions  int           `config:"file-versions-mib" usage:"previous contents of files that users changed in static instances, kept for a day on this host, in MiB; 0: 2 GiB"`
-	Cache         int           `config:"cache-mib" usage:"template content cached on this host, in MiB; 0: a tenth of the disk, between 1 and 64 GiB"`
-	ReserveMemory int           `config:"reserve-memory" usage:"memory reserved for the host itself, in MiB"`
-	ReserveCPU    int           `config:"reserve-cpu" usage:"CPU reserved for the host itself, in hundredths of a core"`
-	ReserveDisk   int           `config:"reserve-disk" usage:"disk reserved for the host itself, in MiB"`
-	CPUFactor     float64       `config:"cpu-factor" default:"1" usage:"overcommit factor of CPU: 2 lets instances reserve each core twice, 0.5 half of it"`
-	MaxInstances  int           `config:"max-instances" usage:"maximum number of instances on the node; 0: no limit"`
-	StartParallel int           `config:"start-parallel" usage:"number of instances that start at the same time; 0: no limit, and one per processor in the 10 minutes after a reboot"`
-	InstanceUser  string        `config:"instance-user" usage:"host user of instances whose group does not set confine.user; requires an agent that runs as root; containers use their image's user; empty: the agent's own user"`
+	Memory        int     `config:"memory" usage:"memory of the node, in MiB; 0: that of the host"`
+	CPU           int     `config:"cpu" usage:"CPU of the node, in hundredths of a core; 0: that of the host"`
+	FileVersions  int     `config:"file-versions-mib" usage:"previous contents of files that users changed in static instances, kept for a day on this host, in MiB; 0: 2 GiB"`
+	Cache         int     `config:"cache-mib" usage:"template content cached on this host, in MiB; 0: a tenth of the disk, between 1 and 64 GiB"`
+	ReserveMemory int     `config:"reserve-memory" usage:"memory reserved for the host itself, in MiB"`
+	ReserveCPU    int     `config:"reserve-cpu" usage:"CPU reserved for the host itself, in hundredths of a core"`
+	ReserveDisk   int     `config:"reserve-disk" usage:"disk reserved for the host itself, in MiB"`
+	CPUFactor     float64 `config:"cpu-factor" default:"1" usage:"overcommit factor of CPU: 2 lets instances reserve each core twice, 0.5 half of it"`
+	MaxInstances  int     `config:"max-instances" usage:"maximum number of instances on the node; 0: no limit"`
+	StartParallel int     `config:"start-parallel" usage:"number of instances that start at the same time; 0: no limit, and one per processor in the 10 minutes after a reboot"`
+	InstanceUser  string  `config:"instance-user" usage:"host user of instances whose group does not set confine.user; requires an agent that runs as root; containers use their image's user; empty: the agent's own user"`
+	Policy        struct {
+		Users          []string `config:"users" usage:"host users that confine.user of a group may name, beside instance-user; *: all"`
+		ContainerUsers []string `config:"container-users" usage:"users that container.user of a group may name, as user or user:group; *: all"`
+		Volumes        []string `config:"volumes" usage:"directories of this host that containers may mount, each with all below it, and names of volumes of the container engine; *: all"`
+		Networks       []string `config:"networks" usage:"networks that containers may join beyond none and the container engine's default, such as host; *: all"`
+		Images         []string `config:"images" usage:"images that containers may use, such as ghcr.io/team/server:1, ghcr.io/team/server or ghcr.io/team/*; empty: all"`
+	} `config:"policy"`
 	StopInstances bool          `config:"stop-instances" usage:"stop all instances when the agent ends; otherwise they keep running and the next agent adopts them"`
 	OrphanGrace   time.Duration `config:"orphan-grace" default:"10m" usage:"how long an instance without a record in the store may keep running; 0: forever"`
 	LogKeep       int           `config:"log.keep" default:"2000" usage:"number of records of the agent's own log kept in memory for the API"`
@@ -72,8 +80,12 @@ func (s *settings) Validate() []error {
 	if s.StopTimeout <= 0 {
 		problems = append(problems, errs.Field("stop-timeout", "must be longer than 0, such as 10m"))
 	}
+	problems = append(problems, s.policy().Validate()...)
 	return append(problems, nodeagent.CheckOffer(s.Memory, s.CPU, s.room())...)
 }
+
+// policy is what instances may use.
+func (s *settings) policy() policy.Policy { return policy.Policy(s.Policy) }
 
 // room limits how much of its capacity the node offers.
 func (s *settings) room() fleet.NodeRoom {

@@ -29,6 +29,12 @@ func TestInvalidCapacityAndRoomNameTheSetting(t *testing.T) {
 		{"a negative factor", "cpu-factor", func(s *settings) { s.CPUFactor = -0.5 }},
 		{"factor NaN", "cpu-factor", func(s *settings) { s.CPUFactor = math.NaN() }},
 		{"infinite factor", "cpu-factor", func(s *settings) { s.CPUFactor = math.Inf(1) }},
+		{"a user out of its alphabet", "policy.users", func(s *settings) { s.Policy.Users = []string{"a b"} }},
+		{"a container user with two groups", "policy.container-users", func(s *settings) { s.Policy.ContainerUsers = []string{"1:2:3"} }},
+		{"a relative directory", "policy.volumes", func(s *settings) { s.Policy.Volumes = []string{"./maps"} }},
+		{"a directory with a pattern", "policy.volumes", func(s *settings) { s.Policy.Volumes = []string{"/srv/*"} }},
+		{"a network of another container", "policy.networks", func(s *settings) { s.Policy.Networks = []string{"container:a"} }},
+		{"an image with a pattern inside", "policy.images", func(s *settings) { s.Policy.Images = []string{"ghcr.io/*/server"} }},
 		{"negative instance limit", "max-instances", func(s *settings) { s.MaxInstances = -1 }},
 	} {
 		t.Run(c.rule, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 )
 
 // warmFile stores, in the cache's directory, the versions that are warm, for the next start
@@ -16,7 +16,7 @@ const warmFile = "warm"
 
 // warmState holds the template versions that are completely cached. The cache's lock guards it.
 type warmState struct {
-	used  []string // digests, most recently used last; at most fleet.MaxWarm
+	used  []string // digests, most recently used last; at most reports.MaxWarm
 	saved []string // the digests as last saved, sorted
 }
 
@@ -55,10 +55,10 @@ func (c *Cache) hasAll(m content.Manifest) bool {
 	return true
 }
 
-func mostRecent(used []string) []string { return used[max(0, len(used)-fleet.MaxWarm):] }
+func mostRecent(used []string) []string { return used[max(0, len(used)-reports.MaxWarm):] }
 
 // Warm returns the sorted digests of the completely cached template versions, at most
-// fleet.MaxWarm, the most recently used ones. It writes to the disk only if they changed.
+// reports.MaxWarm, the most recently used ones. It writes to the disk only if they changed.
 func (c *Cache) Warm() []string {
 	c.loadWarm()
 	c.mu.Lock()

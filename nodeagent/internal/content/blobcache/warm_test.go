@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
 )
 
@@ -125,7 +125,7 @@ func TestMostRecentlyUsedStayWarm(t *testing.T) {
 	s, _, open := openShelf(t)
 	c := open()
 	var all []string
-	for i := range fleet.MaxWarm {
+	for i := range reports.MaxWarm {
 		all = append(all, s.add(t, fmt.Sprint("content ", i)))
 		use(t, c, all[i], 1)
 	}

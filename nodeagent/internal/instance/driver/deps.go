@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/provider"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
@@ -45,6 +46,8 @@ type Deps struct {
 	Host workspace.Host
 	// User is the default user of runs whose group names none. Empty means the agent's own.
 	User string
+	// Policy is what runs may use. It admits User.
+	Policy policy.Policy
 	// APIURL is the gateway's address for instances.
 	APIURL func() string
 	// Node is the node's current record.

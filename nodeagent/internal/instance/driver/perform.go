@@ -62,6 +62,9 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 	nodeValues.Variables = mergeVariables(nodeValues.Variables, provided)
 	values, address, notes := i.deps.values(plan, s.Placement, nodeValues)
 	notes = append(notes, providerNotes...)
+	if err := i.deps.admit(plan, containerOf(plan, s.Placement, values, address)); err != nil {
+		return fail(fleet.ReasonNodePolicy, text(fleet.ReasonNodePolicy, err))
+	}
 	held, err := i.resolveSecrets(ctx, plan, s.Placement)
 	if err != nil {
 		return fail(fleet.ReasonSecretMissing, text(fleet.ReasonSecretMissing, err))
@@ -213,6 +216,9 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 	}
 	if strings.TrimSpace(spec.Command) == "" {
 		return fail(fleet.ReasonCommandMissing, errNoCommand)
+	}
+	if err := i.deps.admit(e.Machine.Plan, spec.Container); err != nil { // settings and links may have changed since the preparation
+		return fail(fleet.ReasonNodePolicy, err)
 	}
 	switch err := i.awaitPorts(within, e.Machine); { // last, because it may wait
 	case err == nil, within.Err() != nil && ctx.Err() == nil: // startGuarded checks the session
