@@ -280,7 +280,7 @@ func TestAResetEndsAPauseAndStartsTheLevelsAnew(t *testing.T) {
 }
 
 func TestWhatTheGroupIsNotAtFaultForDelaysAndNeverPauses(t *testing.T) {
-	for _, why := range []fleet.Reason{fleet.ReasonTemplateMissing, fleet.ReasonTemplateFetch, fleet.ReasonArtifactFetch, fleet.ReasonImageFetch, fleet.ReasonSecretMissing, fleet.ReasonDiskFull, fleet.ReasonRuntimeMissing} {
+	for _, why := range []fleet.Reason{fleet.ReasonTemplateMissing, fleet.ReasonTemplateFetch, fleet.ReasonArtifactFetch, fleet.ReasonImageFetch, fleet.ReasonSecretMissing, fleet.ReasonDiskFull, fleet.ReasonRuntimeMissing, fleet.ReasonNodePolicy} {
 		s := loops(t)
 		now := at(0)
 		s.step(now)

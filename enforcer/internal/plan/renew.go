@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 )
 
 // renew starts the next generation of waiting instances whose group, or a group it inherits
@@ -32,7 +33,8 @@ func (p *pass) renew() {
 
 // asksTheSame reports whether a plan and a spec have the same requirements for nodes.
 func asksTheSame(made *fleet.Plan, s *fleet.GroupSpec) bool {
-	return made.Runtime == s.Runtime && made.Resources == s.Resources && made.Ports == s.Ports &&
+	wants := fleet.Plan{Runtime: s.Runtime, Confine: s.Confine, Container: s.Container, Env: s.Env}
+	return compose.Asks(made).Equal(compose.Asks(&wants)) && made.Runtime == s.Runtime && made.Resources == s.Resources && made.Ports == s.Ports &&
 		slices.Equal(made.AdditionalPorts, s.AdditionalPorts) && sameWhere(made.Where, s.Where)
 }
 

@@ -18,7 +18,7 @@ func Node(snap *view.Snapshot, id fleet.NodeID, n *fleet.Node) place.Node {
 	desired, _ := snap.NodesDesired.Get(id)
 	m := place.Node{
 		ID: id, Live: live, Cordoned: desired != nil && desired.Cordoned, Runtimes: n.Runtimes,
-		Labels: n.LabelsUnder(desired), Capacity: n.Capacity, Room: n.RoomUnder(desired), BlockedBy: n.BlockedPorts,
+		Labels: n.LabelsUnder(desired), Capacity: n.Capacity, Room: n.RoomUnder(desired), BlockedBy: n.BlockedPorts, Policy: n.Policy,
 	}
 	if r, ok := snap.Reports.Get(id); ok {
 		m.CPULoad, m.DiskMiB, m.DiskFreeMiB, m.Warm = r.CPU, r.DiskMiB, r.DiskFreeMiB, r.Warm

@@ -4,6 +4,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/fleet/score"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
@@ -33,6 +34,7 @@ func drawNode(t *rapid.T, id fleet.NodeID) place.Node {
 		n.CPULoad = rapid.SampledFrom([]float64{0, 0.25, 0.5, 1}).Draw(t, "load")
 		n.DiskMiB, n.DiskFreeMiB = maybe(t, "disk", rapid.Just(100)), maybe(t, "diskFree", rapid.IntRange(1, 100))
 		n.Warm = maybe(t, "warm", rapid.SampledFrom([][]string{{"d1"}, {"d1", "d2"}}))
+		n.Policy = maybe(t, "policy", rapid.SampledFrom([]*policy.Policy{{}, {Users: []string{"games"}}, {Users: []string{"games", "other"}}}))
 		n.Labels = map[string]string{}
 		if zone := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "zone"); zone != "" {
 			n.Labels["zone"] = zone
@@ -69,6 +71,7 @@ func drawWhere(t *rapid.T) fleet.Where {
 func drawPlan(t *rapid.T) *fleet.Plan {
 	p := *drawRequest(t, 0).Plan
 	p.Where = drawWhere(t)
+	p.Confine.User = maybe(t, "user", rapid.SampledFrom([]string{"games", "other"}))
 	p.Resources.DiskMiB = maybe(t, "wantDisk", rapid.IntRange(1, 100))
 	p.GroupRevision = rapid.Int64Range(1, 2).Draw(t, "revision")
 	p.Layers = maybe(t, "layers", rapid.SampledFrom([][]fleet.PlanLayer{{{Digest: "d1"}}, {{Digest: "d1"}, {Digest: "d2"}, {}}}))

@@ -50,13 +50,28 @@ func (l *losses) add(f *Filter, n *Node, q *question) {
 	}
 }
 
+// onlyPolicy reports whether a policy excludes a node, and no node is excluded because of the instances on
+// it. Then the end of another instance would not help.
+func (l *losses) onlyPolicy() (only bool) {
+	for f := range l.by {
+		if f.Name != pinFilter.Name && !slices.ContainsFunc(standing[:], func(s Filter) bool { return s.Name == f.Name }) {
+			return false
+		}
+		only = only || f.Name == policyFilter.Name
+	}
+	return only
+}
+
 // explain turns the losses into an Unfit.
 func (l *losses) explain(nodes int, q *question) *Unfit {
 	if nodes == 0 {
 		return &Unfit{Reason: fleet.ReasonNoNodes, Message: "no node has joined yet: start an agent"}
 	}
 	u := &Unfit{Reason: fleet.ReasonNoNodeFits, Nodes: nodes}
-	if q.Pinned != "" {
+	switch {
+	case l.onlyPolicy():
+		u.Reason = fleet.ReasonNodePolicy
+	case q.Pinned != "":
 		u.Reason = fleet.ReasonPinnedWaiting
 	}
 	for f, lost := range l.by {

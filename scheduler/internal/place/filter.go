@@ -27,7 +27,7 @@ const (
 var (
 	// standing filters depend only on the class and the node's own facts. A ranking
 	// evaluates them again only when those change.
-	standing = [...]Filter{sessionFilter, cordonFilter, sourceFilter, nodeListFilter, runtimeFilter, labelFilter, capacityFilter}
+	standing = [...]Filter{sessionFilter, cordonFilter, sourceFilter, nodeListFilter, runtimeFilter, labelFilter, capacityFilter, policyFilter}
 	// room filters depend on what the node holds.
 	room = [...]Filter{
 		memoryFilter, cpuFilter, diskFilter, templateFilter, instancesFilter, ownFilter, aloneFilter, portFilter,

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
+	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/scheduler/internal/golden"
 	"github.com/orreryhq/orrery/scheduler/internal/place"
 )
@@ -36,6 +38,12 @@ var refusals = []struct {
 	{rule: "negative memory", filter: "capacity", node: func(n *place.Node) { n.Capacity.MemoryMiB = -5 }},
 	{rule: "more cores than there are", filter: "capacity", node: func(n *place.Node) { n.Capacity.CPU = 1 << 40 }, ask: func(r *place.Request) { r.Plan.Resources.CPU = 1 }},
 	{rule: "negative disk", filter: "capacity", node: func(n *place.Node) { n.Capacity.DiskMiB = -1 }, ask: func(r *place.Request) { r.Plan.Resources.DiskMiB = 1 }},
+	{rule: "a host user that the node does not admit", filter: "policy", node: admits(policy.Policy{Users: []string{"games"}}), ask: as("root")},
+	{rule: "a host user and a node that admits none", filter: "policy", node: admits(policy.Policy{}), ask: as("games")},
+	{rule: "a user in the container", filter: "policy", node: admits(policy.Policy{}), ask: contained(isolation.Container{User: "0:0"})},
+	{rule: "the host's network", filter: "policy", node: admits(policy.Policy{}), ask: contained(isolation.Container{Network: "host"})},
+	{rule: "a directory beside those that the node admits", filter: "policy", node: admits(policy.Policy{Volumes: []string{"/srv/maps"}}), ask: contained(isolation.Container{Volumes: []string{"/srv/maps:/a:ro", "/srv/maps2:/b"}})},
+	{rule: "an image of another registry", filter: "policy", node: admits(policy.Policy{Images: []string{"ghcr.io/team/*"}}), ask: contained(isolation.Container{Image: "debian"})},
 	{rule: "too little memory beside others", filter: "memory", held: []place.Hold{{Group: "arena", Resources: fleet.Resources{MemoryMiB: 940}}}},
 	{
 		rule: "too little memory beside others and what the host keeps", filter: "memory", node: func(n *place.Node) { n.Room.Reserved.MemoryMiB = 500 },
@@ -69,6 +77,20 @@ var refusals = []struct {
 		r.Plan.AdditionalPorts = []fleet.NamedPort{named("query", 100, 102), named("rcon", 100, 102), named("map", 100, 102)}
 	}},
 	{rule: "a node without the label whose values must be even", filter: "spread", ask: func(r *place.Request) { r.Plan.Where.Spread, r.Plan.Where.MaxSkew = "zone", 1 }},
+}
+
+func admits(p policy.Policy) func(*place.Node) {
+	return func(n *place.Node) {
+		n.Policy, n.Runtimes = &p, append(n.Runtimes, fleet.NodeRuntime{Name: fleet.RuntimeDocker, Offered: true})
+	}
+}
+
+func as(user string) func(*place.Request) {
+	return func(r *place.Request) { r.Plan.Confine.User = user }
+}
+
+func contained(c isolation.Container) func(*place.Request) {
+	return func(r *place.Request) { r.Plan.Runtime, r.Plan.Container = fleet.RuntimeDocker, c }
 }
 
 func affinity(expr string) func(*place.Request) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/policy"
 )
 
 // Node is a node as placement sees it.
@@ -16,6 +17,8 @@ type Node struct {
 	Live, Cordoned bool
 	Runtimes       []fleet.NodeRuntime
 	Labels         map[string]string
+	// Policy is what instances may use. Nil admits everything.
+	Policy *policy.Policy
 	// Capacity is what the node reports; Room says how much of it instances may use.
 	Capacity fleet.Resources
 	Room     fleet.NodeRoom

@@ -60,8 +60,12 @@ func (h *host) labelled(expr string) bool {
 // suits reports whether the rules that do not depend on held resources admit the request.
 func (h *host) suits(r *place.Request) bool {
 	p := r.Plan
-	return r.Leaves != h.ID && h.Live && !h.Cordoned && p.Where.Allows(h.ID) && p.Runtime == fleet.RuntimeProcess &&
+	return r.Leaves != h.ID && h.Live && !h.Cordoned && p.Where.Allows(h.ID) && p.Runtime == fleet.RuntimeProcess && h.admitsUser(p.Confine.User) &&
 		allOf(p.Where.Affinity, h.labelled) && allOf(p.Where.AntiAffinity, func(e string) bool { return !h.labelled(e) })
+}
+
+func (h *host) admitsUser(user string) bool {
+	return user == "" || h.Policy == nil || slices.Contains(h.Policy.Users, user)
 }
 
 func (h *host) portsLeft(p *fleet.Plan) bool {

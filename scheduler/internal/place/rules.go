@@ -9,7 +9,9 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/label"
+	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/fleet/score"
 )
 
@@ -22,6 +24,8 @@ type rules struct {
 	weights                weights
 	// layers are the digests of the plan's templates.
 	layers []string
+	// asks is what the group wants of the nodes' policies.
+	asks policy.Ask
 	// named are the additional ports, sorted by the end of their range.
 	named []fleet.NamedPort
 	// revision is the group's revision, for counting failures.
@@ -75,5 +79,6 @@ func readRules(p *fleet.Plan) rules {
 	r.named = slices.Clone(p.AdditionalPorts)
 	slices.SortStableFunc(r.named, func(a, b fleet.NamedPort) int { return cmp.Compare(a.Range.End, b.Range.End) })
 	r.revision = p.GroupRevision
+	r.asks = compose.Asks(p)
 	return r
 }
