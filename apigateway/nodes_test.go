@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -182,10 +183,13 @@ func TestANodeIsShownWithItsHostsMemoryAndWhatIsKnownOfIt(t *testing.T) {
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("totalMemoryMb", 4096).is("hostInfo.cpuPhysicalCores", nil).is("hostInfo.cpuMaxFreqHz", nil).is("hostInfo.javaVersion", "")
 	n, _ := s.view.Snapshot().Nodes.Get("node-1")
 	next := *n
+	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("policy", nil) // an older agent
+	next.Policy = &policy.Policy{Users: []string{"games"}, ContainerUsers: []string{"0"}, Volumes: []string{"/srv"}, Networks: []string{"host"}, Images: []string{"debian"}}
 	next.Host = fleet.HostInfo{TotalMiB: 65536, PhysicalCores: 8, MaxFreqHz: 4_200_000_000}
 	s.commit(store.Replace(keys.Node("node-1"), next, n.ModRev))
 	s.do("GET", "/api/v1/nodes/node-1", nil).want(200).is("totalMemoryMb", 65536).is("capacity.memoryMb", 4096).
-		is("hostInfo.cpuPhysicalCores", 8).is("hostInfo.cpuMaxFreqHz", 4_200_000_000)
+		is("hostInfo.cpuPhysicalCores", 8).is("hostInfo.cpuMaxFreqHz", 4_200_000_000).
+		is("policy.users.0", "games").is("policy.containerUsers.0", "0").is("policy.volumes.0", "/srv").is("policy.networks.0", "host").is("policy.images.0", "debian")
 }
 
 func TestACordonTellsSinceWhichRevisionItHolds(t *testing.T) {

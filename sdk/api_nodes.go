@@ -427,6 +427,9 @@ type Node struct {
 	Runtimes []NodeRuntime `json:"runtimes"`
 	// The limits of instances that the host can enforce.
 	Limits NodeLimits `json:"limits"`
+	// What instances may use on the node, from the settings of its agent. It is missing for older
+	// agents, which admit everything.
+	Policy *NodePolicy `json:"policy,omitempty"`
 	// Only in the response for a single node.
 	Instances []Instance `json:"instances,omitzero"`
 	// Only in the response for a single node while it is revoked.
@@ -669,6 +672,9 @@ type NodeOrPendingNode struct {
 	Runtimes []NodeRuntime `json:"runtimes,omitzero"`
 	// The limits of instances that the host can enforce.
 	Limits *NodeLimits `json:"limits,omitempty"`
+	// What instances may use on the node, from the settings of its agent. It is missing for older
+	// agents, which admit everything.
+	Policy *NodePolicy `json:"policy,omitempty"`
 	// Only in the response for a single node.
 	Instances []Instance `json:"instances,omitzero"`
 	// Only in the response for a single node while it is revoked.
@@ -678,6 +684,21 @@ type NodeOrPendingNode struct {
 }
 
 func (v *NodeOrPendingNode) setETag(tag string) { v.ETag = tag }
+
+// NodePolicy is what the node admits beyond a plain process and a plain container. A missing list
+// is empty; * in a list admits everything.
+type NodePolicy struct {
+	// The host users that confine.user may name, with the user of groups that name none.
+	Users []string `json:"users,omitzero"`
+	// The users that container.user may name.
+	ContainerUsers []string `json:"containerUsers,omitzero"`
+	// Directories of the host that containers may mount, with all below them, and names of volumes.
+	Volumes []string `json:"volumes,omitzero"`
+	// Networks of containers beyond none and the engine's default.
+	Networks []string `json:"networks,omitzero"`
+	// Patterns of images. An empty list admits any image.
+	Images []string `json:"images,omitzero"`
+}
 
 // NodeRevoked is the field revoked of Node. Only in the response for a single node while it is
 // revoked.

@@ -54,7 +54,25 @@ func nodeLines(n *orrery.Node, now time.Time) []string {
 		fmt.Sprintf("disk: %s of %s free, %s reserved", kinds.Size(n.FreeDiskMB<<20), kinds.Size(n.TotalDiskMB<<20), kinds.Size(n.Reserved.DiskMB<<20)),
 	)
 	lines = append(lines, runtimeLines(n.Runtimes)...)
-	return append(lines, limitLine(n.Limits))
+	lines = append(lines, limitLine(n.Limits))
+	return append(lines, policyLines(n.Policy)...)
+}
+
+// policyLines says what the node admits. An older agent has no policy.
+func policyLines(p *orrery.NodePolicy) []string {
+	if p == nil {
+		return nil
+	}
+	list := func(values []string, none string) string {
+		if len(values) == 0 {
+			return none
+		}
+		return strings.Join(values, ", ")
+	}
+	return []string{
+		"policy.users: " + list(p.Users, "none"), "policy.container-users: " + list(p.ContainerUsers, "none"), "policy.volumes: " + list(p.Volumes, "none"),
+		"policy.networks: " + list(p.Networks, "only none and the engine's default"), "policy.images: " + list(p.Images, "all"),
+	}
 }
 
 func runtimeLines(runtimes []orrery.NodeRuntime) []string {
