@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orreryhq/orrery/cli/internal/importer/policy"
 	"github.com/orreryhq/orrery/cli/internal/manifest"
 )
 
@@ -109,6 +110,13 @@ func references() []string {
 func (r *report) finish() (*Result, error) {
 	if len(r.groups) > 0 {
 		r.note("all groups", "maintenance", nil, `Every imported group has "maintenance": true, so that Orrery starts nothing of it by itself. When its files and its data are in place, set maintenance to false.`)
+	}
+	var fields []map[string]any
+	for _, g := range r.groups {
+		fields = append(fields, g.fields)
+	}
+	for _, need := range policy.Needs(fields) {
+		r.note("all nodes", need.Setting, need.Values, "%s", need.Note())
 	}
 	for _, node := range r.nodes {
 		r.note("node "+node, "nodes", nil, "Imported groups run on this node only. Give an agent this name, or change nodes in these groups.")
