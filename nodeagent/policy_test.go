@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -107,6 +108,27 @@ func TestARunThatThePolicyNoLongerAdmitsIsAdoptedAndNamedInTheLog(t *testing.T) 
 	if !strings.Contains(said.String(), "will refuse the next start") || !strings.Contains(said.String(), "add nobody to this setting") {
 		t.Errorf("the log says:\n%s", said.String())
 	}
+}
+
+func TestARestartInPlaceAsksThePolicyAgain(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("only an agent that is root runs instances as others")
+		return
+	}
+	s := newSite(t)
+	open(t, s.dir)
+	s.start(nil)
+	plan := basic("exec cat")
+	plan.Confine.User, plan.OnCrash = stranger, fleet.CrashRestart
+	pid := s.online(s.id(1), plan).PID
+	s.stop()
+	s.strictly(policy.Policy{})
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.await(s.id(1), "the refusal", func(st fleet.Status) bool {
+		return st.State == fleet.Failed && st.Reason == fleet.ReasonNodePolicy
+	})
 }
 
 func TestTheNodesRecordHasItsPolicyWithItsOwnUser(t *testing.T) {

@@ -44,6 +44,11 @@ var refusals = []struct {
 	{rule: "the host's network", filter: "policy", node: admits(policy.Policy{}), ask: contained(isolation.Container{Network: "host"})},
 	{rule: "a directory beside those that the node admits", filter: "policy", node: admits(policy.Policy{Volumes: []string{"/srv/maps"}}), ask: contained(isolation.Container{Volumes: []string{"/srv/maps:/a:ro", "/srv/maps2:/b"}})},
 	{rule: "an image of another registry", filter: "policy", node: admits(policy.Policy{Images: []string{"ghcr.io/team/*"}}), ask: contained(isolation.Container{Image: "debian"})},
+	{rule: "an image that the environment names", filter: "policy", node: admits(policy.Policy{Images: []string{"debian"}}), ask: func(r *place.Request) {
+		contained(isolation.Container{Image: "debian"})(r)
+		r.Plan.Env = map[string]string{"CUSTOM_IMAGE": "alpine"}
+	}},
+	{rule: "what the engine may take for the id of an image", filter: "policy", node: admits(policy.Policy{Images: []string{"docker.io/*"}}), ask: contained(isolation.Container{Image: "sha256:0123abcd"})},
 	{rule: "too little memory beside others", filter: "memory", held: []place.Hold{{Group: "arena", Resources: fleet.Resources{MemoryMiB: 940}}}},
 	{
 		rule: "too little memory beside others and what the host keeps", filter: "memory", node: func(n *place.Node) { n.Room.Reserved.MemoryMiB = 500 },
