@@ -127,11 +127,11 @@ func (p *Policy) admitsVolume(v string) bool {
 	if !path.IsAbs(v) {
 		return lists(p.Volumes, v)
 	}
-	return slices.ContainsFunc(p.Volumes, func(entry string) bool { return entry == Any || path.IsAbs(entry) && below(v, entry) })
+	return slices.ContainsFunc(p.Volumes, func(entry string) bool { return entry == Any || path.IsAbs(entry) && Below(v, entry) })
 }
 
-// below reports whether a path is a directory or lies below it, after .. and double slashes are resolved.
-func below(p, dir string) bool {
+// Below reports whether a path is a directory or lies below it, after .. and double slashes are resolved.
+func Below(p, dir string) bool {
 	p, dir = path.Clean(p), path.Clean(dir)
 	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
 }

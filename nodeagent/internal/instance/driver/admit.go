@@ -30,14 +30,7 @@ func (d *Deps) admit(plan fleet.Plan, c *runtime.Container) error {
 	if len(c.Volumes) == 0 || slices.Contains(d.Policy.Volumes, policy.Any) {
 		return nil
 	}
-	real := policy.Policy{Volumes: slices.Clone(d.Policy.Volumes)}
-	for n, dir := range real.Volumes {
-		if filepath.IsAbs(dir) {
-			if to, err := followLinks(dir); err == nil {
-				real.Volumes[n] = to
-			}
-		}
-	}
+	dirs := d.admittedDirs()
 	c.Volumes = slices.Clone(c.Volumes)
 	for n, v := range c.Volumes {
 		host, rest, _ := strings.Cut(v, ":")
@@ -48,12 +41,42 @@ func (d *Deps) admit(plan fleet.Plan, c *runtime.Container) error {
 		if err != nil {
 			return &errs.Error{Op: "driver.admit", Kind: errs.Invalid, Err: err, Message: "the directory " + host + " of container.volumes cannot be checked on " + string(d.Node().ID) + ": " + cause(err) + "; correct it or change container.volumes"}
 		}
-		if err := d.refused(&real, policy.Ask{Volumes: []string{to}}); err != nil {
+		if err := d.admitDir(dirs, to); err != nil {
 			return err
 		}
 		c.Volumes[n] = to + ":" + rest
 	}
 	return nil
+}
+
+// admittedDirs are the directories that the policy admits, without symbolic links.
+func (d *Deps) admittedDirs() (dirs []string) {
+	for _, entry := range d.Policy.Volumes {
+		if !filepath.IsAbs(entry) {
+			continue
+		}
+		if to, err := followLinks(entry); err == nil {
+			dirs = append(dirs, to)
+		}
+	}
+	return dirs
+}
+
+// admitDir returns an Invalid error if a directory without symbolic links is in none of dirs. A directory
+// above the agent's data admits none of it, because that has the files of all instances and their secrets.
+func (d *Deps) admitDir(dirs []string, dir string) error {
+	data, err := followLinks(d.DataDir)
+	if err != nil {
+		return errs.Wrap("driver.admitDir", err)
+	}
+	if policy.Below(data, dir) {
+		r := policy.Refusal{Setting: policy.SettingVolumes, Field: "container.volumes", Value: dir, Hint: "contains the data of the agent"}
+		return errs.New(errs.Invalid, "%s", r.On(string(d.Node().ID)))
+	}
+	if policy.Below(dir, data) {
+		dirs = slices.DeleteFunc(slices.Clone(dirs), func(entry string) bool { return !policy.Below(entry, data) })
+	}
+	return d.refused(&policy.Policy{Volumes: dirs}, policy.Ask{Volumes: []string{dir}})
 }
 
 // refused returns an Invalid error that names the setting that refuses ask, or nil.
