@@ -1,5 +1,5 @@
-// Package pki makes X.509 certificates: a certificate authority, and the
-// certificates that it issues to servers and clients.
+// Package pki makes and verifies X.509 certificates: a certificate authority, the certificates
+// that it issues to servers and clients, and the bundles by which services know each other.
 package pki
 
 import (
@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -76,10 +77,12 @@ func (a *Authority) Until() time.Time { return a.cert.NotAfter }
 
 // Request says what certificate to issue. At least one of Server and Client is set.
 type Request struct {
-	// Name is the common name.
+	// Name is the common name. etcd takes it as the user name of a client.
 	Name string
 	// Hosts are the DNS names and IP addresses of a server.
 	Hosts []string
+	// Identity is who holds the certificate. The zero value adds none.
+	Identity Identity
 	// Server and Client say how the holder may use the certificate.
 	Server, Client bool
 	// Now is when it becomes valid, Until when it expires: at the latest with the authority.
@@ -102,6 +105,12 @@ func (a *Authority) Issue(r Request) (Pair, error) {
 	}
 	if r.Client {
 		t.ExtKeyUsage = append(t.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+	}
+	if r.Identity != (Identity{}) {
+		if err := r.Identity.Validate(); err != nil {
+			return Pair{}, errs.Wrap("pki.Issue", err)
+		}
+		t.URIs = []*url.URL{r.Identity.uri()}
 	}
 	for _, host := range r.Hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -149,6 +158,39 @@ func sign(t, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (Pair, err
 }
 
 const certBlock, keyBlock = "CERTIFICATE", "PRIVATE KEY"
+
+// ParsePair reads a certificate and its key from one text. Invalid unless it has exactly one of each.
+func ParsePair(b []byte) (Pair, error) {
+	var p Pair
+	for rest := b; ; {
+		var one *pem.Block
+		if one, rest = pem.Decode(rest); one == nil {
+			break
+		}
+		switch text := pem.EncodeToMemory(one); {
+		case one.Type == certBlock && p.Cert == nil:
+			p.Cert = text
+		case one.Type == keyBlock && p.Key == nil:
+			p.Key = text
+		default:
+			return Pair{}, errs.New(errs.Invalid, "want one certificate and one private key in PEM, found another block of type %s", one.Type)
+		}
+	}
+	if p.Cert == nil || p.Key == nil {
+		return Pair{}, errs.New(errs.Invalid, "want one certificate and one private key in PEM, found %s", foundOf(p))
+	}
+	return p, nil
+}
+
+func foundOf(p Pair) string {
+	switch {
+	case p.Cert != nil:
+		return "no private key"
+	case p.Key != nil:
+		return "no certificate"
+	}
+	return "neither"
+}
 
 func parseCert(b []byte) (*x509.Certificate, error) {
 	der, err := block(b, certBlock)

@@ -5,10 +5,10 @@ import (
 	"os"
 )
 
-// URLOf returns the URL at which others reach a listener of this host. For a listener on all
-// addresses it uses the host's name, which must be resolvable; otherwise configure the service's
+// HostOf returns the host and port at which others reach a listener of this host. For a listener on
+// all addresses it uses the host's name, which must be resolvable; otherwise configure the service's
 // URL. Without a host name the address stays unchanged.
-func URLOf(listener net.Addr) string {
+func HostOf(listener net.Addr) string {
 	address := listener.String()
 	host, port, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
@@ -16,5 +16,5 @@ func URLOf(listener net.Addr) string {
 			address = net.JoinHostPort(name, port)
 		}
 	}
-	return "http://" + address
+	return address
 }

@@ -8,22 +8,22 @@ import (
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
-func TestURLOfUsesHostName(t *testing.T) {
+func TestHostOfUsesHostName(t *testing.T) {
 	name, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for listener, want := range map[string]string{
-		"127.0.0.1:7000": "http://127.0.0.1:7000",
-		"[fd00::7]:7000": "http://[fd00::7]:7000",
-		"0.0.0.0:7000":   "http://" + name + ":7000",
-		"[::]:7000":      "http://" + name + ":7000",
+		"127.0.0.1:7000": "127.0.0.1:7000",
+		"[fd00::7]:7000": "[fd00::7]:7000",
+		"0.0.0.0:7000":   name + ":7000",
+		"[::]:7000":      name + ":7000",
 	} {
 		address, err := net.ResolveTCPAddr("tcp", listener)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := wire.URLOf(address); got != want {
+		if got := wire.HostOf(address); got != want {
 			t.Errorf("%s: %s, want %s", listener, got, want)
 		}
 	}

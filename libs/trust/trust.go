@@ -1,0 +1,177 @@
+// Package trust authenticates the calls between services: with certificates over mutual TLS, or
+// with the cluster secret over plain HTTP.
+//
+//	          with certificates                          with the cluster secret
+//	caller    presents its certificate, and requires     sends the secret as a bearer token
+//	          the identity that the record of the
+//	          address names
+//	callee    requires a certificate, and decides        compares the secret; each caller may
+//	          by the caller's identity                   do everything
+//
+// The identity in a record binds an address to its service: a changed address in etcd cannot lead a
+// call to another service.
+package trust
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/pki"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+// Peers is how a service and the services that it talks to authenticate each other. It is safe for
+// concurrent use.
+type Peers struct {
+	secret string
+	// credentials is nil without certificates.
+	credentials *Credentials
+	now         func() time.Time
+	log         *slog.Logger
+}
+
+// BySecret authenticates by the cluster secret. An empty secret refuses every caller.
+func BySecret(secret string) *Peers { return &Peers{secret: secret} }
+
+// ByCertificate authenticates by certificates.
+func ByCertificate(c *Credentials) *Peers {
+	return &Peers{credentials: c, now: c.now, log: c.log}
+}
+
+// Certified reports whether calls are authenticated by certificates.
+func (p *Peers) Certified() bool { return p.credentials != nil }
+
+// Token is the bearer token of calls to others; empty with certificates.
+func (p *Peers) Token() string { return p.secret }
+
+// Scheme is the scheme of the URLs of the services: http or https.
+func (p *Peers) Scheme() string {
+	if p.Certified() {
+		return "https"
+	}
+	return "http"
+}
+
+// URLOf returns the URL of an own listener; see wire.HostOf.
+func (p *Peers) URLOf(listener net.Addr) string { return p.Scheme() + "://" + wire.HostOf(listener) }
+
+// CheckURL returns Invalid for the field if an own URL, which may be empty, does not have the Scheme.
+func (p *Peers) CheckURL(field, url string) error {
+	if url == "" || strings.HasPrefix(url, p.Scheme()+"://") {
+		return nil
+	}
+	if p.Certified() {
+		return errs.Field(field, "must begin with https://, because trust.file encrypts the calls between services")
+	}
+	return errs.Field(field, "must begin with http://: calls between services are encrypted only with trust.file")
+}
+
+// Listener returns a listener that accepts callers with a certificate of an own authority. Without
+// certificates it returns l.
+func (p *Peers) Listener(l net.Listener) net.Listener {
+	if !p.Certified() {
+		return l
+	}
+	return tls.NewListener(l, &tls.Config{
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return p.credentials.Bundle().Certificate(), nil
+		},
+		VerifyConnection: func(s tls.ConnectionState) error {
+			_, err := p.credentials.Bundle().Verify(s.PeerCertificates, pki.Call, p.now())
+			if err != nil {
+				p.log.Warn("refused a caller because of its certificate", "error", err)
+			}
+			return err
+		},
+	})
+}
+
+// callerKey is the key of the caller's identity in a request's context.
+type callerKey struct{}
+
+// Guard refuses callers that are not authenticated, and those whose certificate is not of one of the
+// services. CallerOf returns the identity of the others.
+func (p *Peers) Guard(next http.Handler, services ...string) http.Handler {
+	if !p.Certified() {
+		return wire.Guard(p.secret, next)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+			wire.Encode(w, wire.Internal, "", errs.New(errs.Unauthenticated, "this call needs a certificate"))
+			return
+		}
+		caller, err := pki.IdentityOf(r.TLS.PeerCertificates[0]) // Listener has verified it
+		if err == nil && !slices.Contains(services, caller.Service) {
+			err = errs.New(errs.Denied, "%s may not make this call: it is for %s", caller.Path(), strings.Join(services, ", "))
+		}
+		if err != nil {
+			wire.Encode(w, wire.Internal, "", err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
+	})
+}
+
+// CallerOf returns who makes a call that Guard has passed on. ok is false if the caller proved only that
+// it has the cluster secret, and may therefore do everything.
+func CallerOf(ctx context.Context) (caller pki.Identity, ok bool) {
+	caller, ok = ctx.Value(callerKey{}).(pki.Identity)
+	return caller, ok
+}
+
+// Allow returns Denied unless the caller is one of the identities, or has only the cluster secret.
+func Allow(ctx context.Context, allowed ...pki.Identity) error {
+	caller, ok := CallerOf(ctx)
+	if !ok || slices.ContainsFunc(allowed, func(a pki.Identity) bool { return a.Includes(caller) }) {
+		return nil
+	}
+	var paths []string
+	for _, a := range allowed {
+		paths = append(paths, a.Path())
+	}
+	return errs.New(errs.Denied, "%s may not make this call: it is for %s", caller.Path(), strings.Join(paths, ", "))
+}
+
+// Transport returns a transport for calls to one service, with the settings of base. With certificates a
+// call fails with Unauthenticated, before the request is sent, if another service answers.
+func (p *Peers) Transport(base *http.Transport, to pki.Identity) http.RoundTripper {
+	if !p.Certified() {
+		return base
+	}
+	t := base.Clone()
+	t.TLSClientConfig = &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, // VerifyConnection checks the identity instead of the host's name
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return p.credentials.Bundle().Certificate(), nil
+		},
+		VerifyConnection: func(s tls.ConnectionState) error {
+			got, err := p.credentials.Bundle().Verify(s.PeerCertificates, pki.Serve, p.now())
+			if err == nil && !to.Includes(got) {
+				err = errs.New(errs.Unauthenticated, "%s answers there, not %s: correct the address in its settings", got.Path(), to.Path())
+			}
+			return err
+		},
+	}
+	return secured{t}
+}
+
+// secured refuses URLs that are not encrypted.
+type secured struct{ *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (s secured) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" {
+		return nil, fmt.Errorf("%s is not called over plain HTTP: give that service a certificate, trust.file", r.URL.Host)
+	}
+	return s.Transport.RoundTrip(r)
+}

@@ -1,0 +1,301 @@
+package trust_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/pki"
+	"github.com/orreryhq/orrery/libs/trust"
+	"github.com/orreryhq/orrery/libs/wire"
+)
+
+var (
+	gateway   = pki.Identity{Service: pki.Gateway}
+	scheduler = pki.Identity{Service: pki.Scheduler, Name: "s1"}
+	nodeOne   = pki.Identity{Service: pki.Agent, Name: "n1"}
+	nodeTwo   = pki.Identity{Service: pki.Agent, Name: "n2"}
+)
+
+func authority(t *testing.T) *pki.Authority {
+	t.Helper()
+	a, err := pki.NewAuthority("test authority", time.Now(), time.Now().Add(24*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// bundle returns the text of a bundle that knows an authority and further ones.
+func bundle(t *testing.T, a *pki.Authority, who pki.Identity, more ...*pki.Authority) []byte {
+	t.Helper()
+	p, err := a.Issue(pki.Request{Name: who.Path(), Identity: who, Server: true, Client: true, Now: time.Now(), Until: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := [][]byte{a.Pair().Cert}
+	for _, m := range more {
+		known = append(known, m.Pair().Cert)
+	}
+	return pki.NewBundle(p, known...)
+}
+
+func write(t *testing.T, path string, text []byte) {
+	t.Helper()
+	fresh := path + ".new"
+	if err := os.WriteFile(fresh, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, path string, log io.Writer) *trust.Peers {
+	t.Helper()
+	c, err := trust.Open(path, time.Now, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trust.ByCertificate(c)
+}
+
+func peers(t *testing.T, a *pki.Authority, who pki.Identity) *trust.Peers {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "bundle.pem")
+	write(t, path, bundle(t, a, who))
+	return open(t, path, io.Discard)
+}
+
+// serve answers with the path of the caller for the given services until the test ends, and returns the URL.
+func serve(t *testing.T, p *trust.Peers, services ...string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), Handler: p.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller, ok := trust.CallerOf(r.Context())
+		if err := trust.Allow(r.Context(), gateway, nodeOne); err != nil {
+			wire.Encode(w, wire.Internal, "", err)
+			return
+		}
+		if !ok {
+			caller.Service = "anyone"
+		}
+		_, _ = io.WriteString(w, caller.Path())
+	}), services...)}
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { done <- wire.Serve(ctx, s, p.Listener(l), time.Second) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return p.URLOf(l.Addr())
+}
+
+// call returns the answer to a call that is meant for a service.
+func call(t *testing.T, p *trust.Peers, to pki.Identity, url string) (string, error) {
+	t.Helper()
+	base := &http.Transport{DisableKeepAlives: true}
+	resp, err := wire.Send(t.Context(), &http.Client{Transport: p.Transport(base, to)}, wire.Request{Method: http.MethodGet, URL: url, Token: p.Token()})
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
+}
+
+func TestACallNeedsTheRightIdentityOnBothSides(t *testing.T) {
+	a, other := authority(t), authority(t)
+	url := serve(t, peers(t, a, nodeOne), pki.Gateway, pki.Agent)
+	for _, c := range []struct {
+		name   string
+		caller *trust.Peers
+		to     pki.Identity
+		kind   errs.Kind // zero: it works
+		says   string
+	}{
+		{"gateway", peers(t, a, gateway), nodeOne, 0, "apigateway"},
+		{"any agent is meant", peers(t, a, gateway), pki.Identity{Service: pki.Agent}, 0, "apigateway"},
+		{"itself", peers(t, a, nodeOne), nodeOne, 0, "nodeagent/n1"},
+		{"a service that the callee does not serve", peers(t, a, scheduler), nodeOne, errs.Denied, "scheduler/s1 may not make this call"},
+		{"another node", peers(t, a, nodeTwo), nodeOne, errs.Denied, "it is for apigateway, nodeagent/n1"},
+		{"another node is meant", peers(t, a, gateway), nodeTwo, errs.Unavailable, "nodeagent/n1 answers there, not nodeagent/n2"},
+		{"another service is meant", peers(t, a, gateway), pki.Identity{Service: pki.Templates}, errs.Unavailable, "not templatesvc"},
+		{"another authority", peers(t, other, gateway), nodeOne, errs.Unavailable, "does not trust"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := call(t, c.caller, c.to, url)
+			switch {
+			case c.kind == 0 && (err != nil || got != c.says):
+				t.Errorf("%q, %v; want %q", got, err, c.says)
+			case c.kind != 0 && (errs.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says)):
+				t.Errorf("%v, %v; want %v with %q", errs.KindOf(err), err, c.kind, c.says)
+			}
+		})
+	}
+}
+
+func TestACallerWithoutCertificateIsRefused(t *testing.T) {
+	a := authority(t)
+	url := serve(t, peers(t, a, nodeOne), pki.Gateway)
+	if got, err := call(t, trust.BySecret("secret"), nodeOne, url); err == nil {
+		t.Errorf("a caller without certificate got %q", got)
+	}
+	if got, err := call(t, trust.BySecret("secret"), nodeOne, strings.Replace(url, "https", "http", 1)); err == nil {
+		t.Errorf("a caller without TLS got %q", got)
+	}
+}
+
+func TestACertifiedCallerDoesNotCallOverPlainHTTP(t *testing.T) {
+	called := false
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true })}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	_, err = call(t, peers(t, authority(t), gateway), nodeOne, "http://"+l.Addr().String())
+	_ = s.Close()
+	<-done
+	if err == nil || !strings.Contains(err.Error(), "not called over plain HTTP") || called {
+		t.Errorf("error %v, the server was called: %v", err, called)
+	}
+}
+
+func TestWithoutCertificatesTheSecretAdmitsEveryCaller(t *testing.T) {
+	url := serve(t, trust.BySecret("secret"), pki.Gateway)
+	if got, err := call(t, trust.BySecret("secret"), nodeOne, url); err != nil || got != "anyone" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, secret := range []string{"other", ""} {
+		if _, err := call(t, trust.BySecret(secret), nodeOne, url); !errs.Is(err, errs.Unauthenticated) {
+			t.Errorf("secret %q: %v, want Unauthenticated", secret, err)
+		}
+	}
+	if _, err := call(t, trust.BySecret(""), nodeOne, serve(t, trust.BySecret(""))); !errs.Is(err, errs.Unauthenticated) {
+		t.Errorf("an empty secret admits %v", err)
+	}
+}
+
+func TestCredentialsFollowTheirFile(t *testing.T) {
+	old, fresh := authority(t), authority(t)
+	path := filepath.Join(t.TempDir(), "bundle.pem")
+	write(t, path, bundle(t, old, nodeOne))
+	var log bytes.Buffer
+	server := open(t, path, &log)
+	url := serve(t, server, pki.Gateway)
+	before, after := peers(t, old, gateway), peers(t, fresh, gateway)
+	try := func(step string, p *trust.Peers, works bool) {
+		t.Helper()
+		if _, err := call(t, p, nodeOne, url); (err == nil) != works {
+			t.Errorf("%s: %v, want it to work: %v", step, err, works)
+		}
+	}
+	try("at first", before, true)
+	try("at first, the next authority", after, false)
+	write(t, path, bundle(t, old, nodeOne, fresh)) // overlap: it knows both, and presents the old one
+	try("overlap", before, true)
+	write(t, path, []byte("broken"))
+	try("broken", before, true)
+	try("broken", before, true)
+	if n := strings.Count(log.String(), "not usable"); n != 1 {
+		t.Errorf("the broken file was logged %d times, want once:\n%s", n, log.String())
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	try("absent", before, true)
+	write(t, path, bundle(t, fresh, nodeOne))
+	try("rotated", after, true)
+	try("rotated, the previous authority", before, false)
+}
+
+func TestOpenRefusesFilesThatAreNotUsable(t *testing.T) {
+	dir, a := t.TempDir(), authority(t)
+	expired, err := a.Issue(pki.Request{Name: "x", Identity: nodeOne, Server: true, Client: true, Now: time.Now().Add(-2 * time.Hour), Until: time.Now().Add(-time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	early, err := a.Issue(pki.Request{Name: "x", Identity: nodeOne, Server: true, Client: true, Now: time.Now().Add(time.Hour), Until: time.Now().Add(2 * time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ text, says string }{
+		"broken":  {"broken", "not PEM"},
+		"expired": {string(pki.NewBundle(expired, a.Pair().Cert)), "expired at"},
+		"early":   {string(pki.NewBundle(early, a.Pair().Cert)), "correct the clock"},
+	} {
+		path := filepath.Join(dir, name)
+		write(t, path, []byte(c.text))
+		_, err := trust.Open(path, time.Now, slog.New(slog.DiscardHandler))
+		if !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "trust.file" || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want Invalid for trust.file with %q", name, err, c.says)
+		}
+	}
+	if _, err := trust.Open(filepath.Join(dir, "absent"), time.Now, slog.New(slog.DiscardHandler)); !errs.Is(err, errs.Invalid) {
+		t.Errorf("absent: %v", err)
+	}
+}
+
+func TestAPoolHasOneTransportForEachService(t *testing.T) {
+	a := authority(t)
+	url := serve(t, peers(t, a, nodeOne), pki.Gateway)
+	pool := trust.NewPool(peers(t, a, gateway), &http.Transport{})
+	defer pool.CloseIdleConnections()
+	if pool.To(nodeOne) != pool.To(nodeOne) || pool.To(nodeOne) == pool.To(nodeTwo) {
+		t.Error("transports of different services are shared, or one service has two")
+	}
+	get := func(to pki.Identity) error {
+		resp, err := wire.Send(t.Context(), &http.Client{Transport: pool.To(to)}, wire.Request{Method: http.MethodGet, URL: url})
+		if err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return resp.Body.Close()
+	}
+	if err := get(nodeOne); err != nil {
+		t.Error(err)
+	}
+	if err := get(nodeTwo); err == nil { // must not use the connection of nodeOne
+		t.Error("a call to another node was answered")
+	}
+	base := &http.Transport{}
+	if plain := trust.NewPool(trust.BySecret("s"), base); plain.To(nodeOne) != http.RoundTripper(base) {
+		t.Error("without certificates the pool does not share its base")
+	}
+}
+
+func TestURLsHaveTheScheme(t *testing.T) {
+	secure, plain := peers(t, authority(t), gateway), trust.BySecret("s")
+	for _, c := range []struct {
+		p    *trust.Peers
+		url  string
+		fine bool
+	}{
+		{secure, "", true},
+		{secure, "https://h:1", true},
+		{secure, "http://h:1", false},
+		{plain, "http://h:1", true},
+		{plain, "https://h:1", false},
+	} {
+		if err := c.p.CheckURL("advertise-url", c.url); (err == nil) != c.fine || err != nil && errs.FieldOf(err) != "advertise-url" {
+			t.Errorf("%q: %v", c.url, err)
+		}
+	}
+}
