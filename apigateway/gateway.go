@@ -47,6 +47,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/sourceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/server/peer"
 	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
 	"github.com/orreryhq/orrery/apigateway/internal/sharedtext"
 	"github.com/orreryhq/orrery/apigateway/internal/stream/console"
@@ -68,6 +69,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/trust"
 )
 
 // serviceName is the service name of the gateway's sessions.
@@ -147,8 +149,13 @@ type Config struct {
 	APIURL string
 	// Meta identifies the cluster; the zero value is read from the store.
 	Meta cluster.Meta
-	// ClusterSecret authenticates the gateway to other services and encrypts its keys.
+	// ClusterSecret encrypts the gateway's keys.
 	ClusterSecret string
+	// Peers authenticates the calls between services. Nil means by the cluster secret.
+	Peers *trust.Peers
+	// PeerListen is the address for other gateways; required with certificates, not used otherwise.
+	// PeerURL is the URL at which they reach it; empty means the listener's own address.
+	PeerListen, PeerURL string
 	// AdminPassword is the first user's password. If empty, one is generated and written to
 	// AdminPasswordFile.
 	AdminPassword, AdminPasswordFile string
@@ -240,7 +247,9 @@ type Gateway struct {
 	// health reports on the other services.
 	health *upstream.Health
 	// calls has the connections to other services, uploads those for long transfers.
-	calls, uploads *http.Transport
+	calls, uploads upstream.Connections
+	// peers calls other gateways.
+	peers *peer.Client
 
 	addr      atomic.Value // string
 	startedAt time.Time
@@ -276,6 +285,12 @@ func New(cfg Config) (*Gateway, error) {
 		cfg.lookup = net.DefaultResolver.LookupNetIP
 	}
 	cfg.pinTime = cmp.Or(cfg.pinTime, 10*time.Second)
+	if cfg.Peers == nil {
+		cfg.Peers = trust.BySecret(cfg.ClusterSecret)
+	}
+	if err := cfg.Peers.CheckURL("peers.url", cfg.PeerURL); err != nil {
+		return nil, err
+	}
 	own, err := cfg.settings()
 	if err != nil {
 		return nil, err
@@ -289,7 +304,7 @@ func New(cfg Config) (*Gateway, error) {
 	var g *Gateway
 	g = &Gateway{
 		cfg: cfg, settings: live, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), changes: notify.New(), players: presence.New(cfg.Now), past: system.NewPast(),
-		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}), ending: make(chan struct{}), startedAt: cfg.Now(),
+		calls: upstream.NewConnections(cfg.Peers, newTransport()), uploads: upstream.NewConnections(cfg.Peers, newTransport()), ready: make(chan struct{}), ending: make(chan struct{}), startedAt: cfg.Now(),
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, ClusterSecret: cfg.ClusterSecret,
 			Session:       func() time.Duration { return live.Now().Session },
@@ -306,17 +321,17 @@ func New(cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.agents = upstream.NewAgents(g.health, cfg.View, upstream.DialAgents(calling(g.calls), cfg.ClusterSecret))
+	g.agents = upstream.NewAgents(g.health, cfg.View, upstream.DialAgents(g.calls))
 	if g.copies, err = auditsink.New(cfg.AuditSink, cfg.Log, g.metrics); err != nil {
 		return nil, err
 	}
-	g.schedulers = upstream.NewSchedulers(g.health, cfg.Store, cfg.View, cfg.ClusterSecret, calling(g.calls))
+	g.schedulers = upstream.NewSchedulers(g.health, cfg.Store, cfg.View, g.calls)
 	g.operate = ops.New(ops.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, Copy: g.copies.Put, Pause: cfg.pause,
 		Agents: g.agents, Seal: box, EventTypes: events.Kept(), Simulate: g.schedulers.Simulate,
 		Settings: live.Now, TellReset: cfg.Reset.tell(cfg.Log, live.Now),
 	})
-	g.templates = upstream.NewTemplates(g.health, cfg.View, cfg.ClusterSecret, calling(g.calls), calling(g.uploads), cfg.Log)
+	g.templates = upstream.NewTemplates(g.health, cfg.View, g.calls, g.uploads, cfg.Log)
 	g.hasher = cataloghash.New(cataloghash.Config{
 		View: cfg.View, Download: g.templates.Pin, Log: cfg.Log,
 		SetHash: func(ctx context.Context, v cataloghash.Version, url, sha256 string) error {
@@ -338,9 +353,10 @@ func New(cfg Config) (*Gateway, error) {
 		},
 	})
 	cfg.View.Subscribe(g.rollbacks.OnBatch)
+	g.peers = peer.NewClient(cfg.Peers, g.calls)
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*cluster.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
-		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,
+		Client: g.peers, Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,
 	})
 	g.shares = sharedtext.New(sharedtext.Config{Store: cfg.Store, Operations: g.operate, Now: cfg.Now})
 	cfg.View.Subscribe(g.events.OnBatch)
@@ -409,9 +425,6 @@ func newTransport() *http.Transport {
 	}
 }
 
-// calling returns a client that forwards the correlation ID.
-func calling(t *http.Transport) *http.Client { return &http.Client{Transport: upstream.Correlated(t)} }
-
 // Addr returns the listen address, "" before the gateway listens.
 func (g *Gateway) Addr() string {
 	addr, _ := g.addr.Load().(string)
@@ -460,12 +473,12 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 	})
 	records := logs.New(logs.Config{
 		Records: g.cfg.Records, Service: serviceName, Replica: g.cfg.Replica, View: g.cfg.View, Auth: g.auth, Tickets: tickets,
-		Agents: g.agents, Client: calling(g.calls), Secret: g.cfg.ClusterSecret, PerUser: g.cfg.UserStreams, Log: g.cfg.Log, Metrics: g.metrics,
+		Agents: g.agents, Client: g.peers, PerUser: g.cfg.UserStreams, Log: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(api.Routes(api.Config{
 		Config: system.Config{
 			Operations: g.operate, Schedulers: g.schedulers,
-			Enforcers: upstream.NewEnforcers(g.health, g.cfg.Store, g.cfg.View, g.cfg.ClusterSecret, calling(g.calls)),
+			Enforcers: upstream.NewEnforcers(g.health, g.cfg.Store, g.cfg.View, g.calls),
 			Logs:      records, Settings: g.settings, Meta: meta, Past: g.past, Ready: g.waiting, End: g.end, Replica: g.cfg.Replica, Notices: g.notices,
 			ClusterName: g.cfg.ClusterName, Version: g.cfg.Version, APIURL: g.cfg.APIURL, NoShares: g.cfg.NoShares,
 			ClockOffsets: g.heartbeats.ClockOffsets,

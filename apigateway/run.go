@@ -25,6 +25,7 @@ import (
 	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/libs/wire"
 )
 
 const (
@@ -46,20 +47,32 @@ const (
 // completes those in progress and returns; with lifecycle.ErrEnd if a client asked. It returns Invalid if
 // the address is not usable or the cluster secret is wrong.
 func (g *Gateway) Run(ctx context.Context) error {
-	defer g.calls.CloseIdleConnections()
-	defer g.uploads.CloseIdleConnections()
+	defer g.calls.CloseIdle()
+	defer g.uploads.CloseIdle()
 	listener, err := g.listen(ctx)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
+	others, err := g.listenForPeers(ctx)
+	if err != nil {
+		return err
+	}
+	if others != nil {
+		defer others.Close() // servePeers closes it too
+	}
 	in := &drainListener{Listener: listener}
 	streams, err := g.prepare(ctx)
 	if err != nil {
 		return err
 	}
+	endpoints := slices.Concat(g.relay.PeerEndpoints(), streams.logs.PeerEndpoints())
+	var handler http.Handler = g.frame
+	if others == nil {
+		handler = peer.Handler(g.frame, g.cfg.ClusterSecret, endpoints...)
+	}
 	httpServer := &http.Server{
-		Handler:           peer.Handler(g.frame, g.cfg.ClusterSecret, slices.Concat(g.relay.PeerEndpoints(), streams.logs.PeerEndpoints())...),
+		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 	}
@@ -71,7 +84,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	running.Go(func() { served <- httpServer.Serve(in) })
 	session, endSession := context.WithCancel(context.WithoutCancel(ctx))
-	running.Go(func() { _ = g.session().Run(session) }) // ends with session, in no other way
+	if others != nil {
+		running.Go(func() { g.servePeers(session, others, endpoints) })
+	}
+	running.Go(func() { _ = g.session(others).Run(session) }) // ends with session, in no other way
 	running.Go(func() { g.tidy(ctx) })
 	running.Go(func() { g.applier.Run(ctx) })
 	running.Go(func() { g.schedules.Run(ctx) })
@@ -126,6 +142,29 @@ func (g *Gateway) listen(ctx context.Context) (net.Listener, error) {
 	return l, err
 }
 
+// listenForPeers opens the listener for other gateways. It returns nil without certificates.
+func (g *Gateway) listenForPeers(ctx context.Context) (net.Listener, error) {
+	if !g.cfg.Peers.Certified() {
+		return nil, nil
+	}
+	l, err := Listen(ctx, g.cfg.PeerListen)
+	if err != nil {
+		return nil, errs.Field("peers.listen", "%s", errs.MessageOf(err))
+	}
+	return l, nil
+}
+
+// servePeers serves other gateways until ctx ends.
+func (g *Gateway) servePeers(ctx context.Context, l net.Listener, endpoints []peer.Endpoint) {
+	s := &http.Server{
+		Handler: peer.Certified(g.cfg.Peers, endpoints...), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, ErrorLog: slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
+	}
+	if err := wire.Serve(ctx, s, g.cfg.Peers.Listener(l), time.Second); err != nil {
+		g.cfg.Log.Error("other gateways can no longer reach this one: restart it", "error", err)
+	}
+}
+
 // Listen opens a listener for the API. It returns Invalid, with advice, on failure.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -160,14 +199,17 @@ func (g *Gateway) prepare(ctx context.Context) (openStreams, error) {
 	return g.wire(meta)
 }
 
-func (g *Gateway) session() *store.Replica {
-	url := g.cfg.APIURL
+func (g *Gateway) session(others net.Listener) *store.Replica {
+	url, peerURL := g.cfg.APIURL, g.cfg.PeerURL
 	if url == "" {
 		url = "http://" + g.Addr()
 	}
+	if others != nil && peerURL == "" {
+		peerURL = g.cfg.Peers.URLOf(others.Addr())
+	}
 	return &store.Replica{
 		Client: g.cfg.Store, TTL: g.cfg.SessionTTL, Takeover: g.cfg.Takeover, Log: g.cfg.Log,
-		Self: cluster.Session{Service: serviceName, Replica: g.cfg.Replica, URL: url, Version: g.cfg.Version, StartedAt: g.cfg.Now().UTC()},
+		Self: cluster.Session{Service: serviceName, Replica: g.cfg.Replica, URL: url, PeerURL: peerURL, Version: g.cfg.Version, StartedAt: g.cfg.Now().UTC()},
 	}
 }
 

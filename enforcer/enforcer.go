@@ -21,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/trust"
 )
 
 // Config configures the service. Store, View, Log and Replica are required.
@@ -41,13 +42,13 @@ type Config struct {
 	// Takeover ends a session that a predecessor left under the same name. Set it only if
 	// the predecessor is certainly gone.
 	Takeover bool
-	// ClusterSecret must accompany every question. When it is empty, the service answers no questions and
-	// ignores the two settings below.
-	ClusterSecret string
+	// Peers authenticates the gateways, which ask questions. Nil answers no questions and ignores the two
+	// settings below.
+	Peers *trust.Peers
 	// Listen is the address for questions. Empty means DefaultListen.
 	Listen string
 	// AdvertiseURL is the URL that others use for Listen. When empty, it is derived from the listener, see
-	// wire.URLOf.
+	// trust.Peers.URLOf.
 	AdvertiseURL string
 	// KeepFor is how long the records of finished instances are kept. 0 means an hour.
 	KeepFor time.Duration

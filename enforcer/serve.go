@@ -31,11 +31,14 @@ type questions struct {
 	advertise string
 }
 
-// listen opens the listener, so that its URL is known before Run. It returns nil without a cluster
-// secret.
+// listen opens the listener, so that its URL is known before Run. It returns nil without
+// Config.Peers.
 func listen(cfg Config) (*questions, error) {
-	if cfg.ClusterSecret == "" {
+	if cfg.Peers == nil {
 		return nil, nil
+	}
+	if err := cfg.Peers.CheckURL("advertise-url", cfg.AdvertiseURL); err != nil {
+		return nil, err
 	}
 	address := cmp.Or(cfg.Listen, DefaultListen)
 	l, err := net.Listen("tcp", address)
@@ -45,7 +48,7 @@ func listen(cfg Config) (*questions, error) {
 			Message: fmt.Sprintf("%s cannot be listened on: %v; choose another address", address, err),
 		}
 	}
-	return &questions{listener: l, advertise: cfg.AdvertiseURL}, nil
+	return &questions{listener: cfg.Peers.Listener(l), advertise: cmp.Or(cfg.AdvertiseURL, cfg.Peers.URLOf(l.Addr()))}, nil
 }
 
 // answer sets what answers the questions.
@@ -54,7 +57,7 @@ func (q *questions) answer(cfg Config, replay api.Replay) {
 		return
 	}
 	q.server = &http.Server{
-		Handler: api.Handler(replay, cfg.ClusterSecret), ReadHeaderTimeout: 10 * time.Second,
+		Handler: api.Handler(replay, cfg.Peers), ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout: 30 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}
@@ -68,13 +71,10 @@ func (q *questions) close() {
 
 // url returns the URL for others, or "" without an API.
 func (q *questions) url() string {
-	switch {
-	case q == nil:
+	if q == nil {
 		return ""
-	case q.advertise != "":
-		return q.advertise
 	}
-	return wire.URLOf(q.listener.Addr())
+	return q.advertise
 }
 
 // run serves until ctx ends and then lets pending answers finish.

@@ -40,6 +40,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
@@ -111,9 +112,11 @@ type Config struct {
 	Room fleet.NodeRoom
 	// APIURL is the gateway's address for instances. Empty leaves it out of their environment.
 	APIURL string
-	// ClusterSecret authenticates calls between services.
+	// ClusterSecret opens the sealed secrets of instances.
 	ClusterSecret string
-	Templates     Templates
+	// Peers authenticates the calls between services. Nil means by the cluster secret.
+	Peers     *trust.Peers
+	Templates Templates
 	// SessionTTL is how long the node's session survives without keep-alives. 0 means store.DefaultTTL.
 	SessionTTL time.Duration
 	// StopInstancesOnExit stops all instances when Run's context ends. Otherwise
@@ -172,7 +175,7 @@ func New(cfg Config) (*Agent, error) {
 	case cfg.DataDir == "":
 		return nil, errs.Field("data", "a directory for the agent's data is required")
 	case cfg.ClusterSecret == "":
-		return nil, errs.Field("cluster.secret", "is required: it protects the agent's API")
+		return nil, errs.Field("cluster.secret", "is required: it opens the secrets of instances")
 	case cfg.CacheMiB < 0:
 		return nil, errs.Field("cache-mib", "must not be negative")
 	case cfg.FileVersionsMiB < 0:
@@ -207,6 +210,12 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Records == nil {
 		cfg.Records = telemetry.NewRing("nodeagent/"+string(cfg.Node), 0)
 		cfg.Log = slog.New(cfg.Records.Handler(cfg.Log.Handler()))
+	}
+	if cfg.Peers == nil {
+		cfg.Peers = trust.BySecret(cfg.ClusterSecret)
+	}
+	if err := cfg.Peers.CheckURL("advertise-url", cfg.AdvertiseURL); err != nil {
+		return nil, err
 	}
 	cfg.Address = cmp.Or(cfg.Address, "127.0.0.1")
 	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)

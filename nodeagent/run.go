@@ -25,7 +25,6 @@ import (
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
-	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
@@ -263,10 +262,10 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	})
 	p.moves = datamove.New(datamove.Config{
 		Store: cfg.Store, Node: cfg.Node, DataUUID: j.UUID(), DataDir: dir, Workspace: builder, Fence: p.member.Fence,
-		Secret: cfg.ClusterSecret, HTTP: new(http.Client), Now: cfg.Now, Log: cfg.Log,
+		Peers: cfg.Peers, Now: cfg.Now, Log: cfg.Log,
 	})
 	p.server = &http.Server{ReadHeaderTimeout: headerTimeout, Handler: api.Handler(api.Config{
-		Instances: p.controller, Content: cache, Samples: p.sampler, Files: editor, Moves: p.moves, Records: cfg.Records, Node: cfg.Node, End: a.endAsked, Secret: cfg.ClusterSecret,
+		Instances: p.controller, Content: cache, Samples: p.sampler, Files: editor, Moves: p.moves, Records: cfg.Records, Node: cfg.Node, End: a.endAsked, Peers: cfg.Peers,
 	})}
 	p.local = local.Server(local.Config{
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
@@ -355,7 +354,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	running.Go(func() { p.moves.Run(working, a.ready) })
 	running.Go(func() { p.sweep(working) })
 	running.Go(func() {
-		if err := p.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := p.server.Serve(a.cfg.Peers.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
 			failed <- errs.WrapAs(errs.Unavailable, "nodeagent.serve", err)
 		}
 	})
@@ -483,7 +482,7 @@ func (a *Agent) record(uuid string, listener net.Listener, runtimes []fleet.Node
 		Labels: a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Room: a.cfg.Room, Host: usage.Host(),
 	}
 	if n.AgentURL == "" {
-		n.AgentURL = wire.URLOf(listener.Addr())
+		n.AgentURL = a.cfg.Peers.URLOf(listener.Addr())
 	}
 	return n
 }

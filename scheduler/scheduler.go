@@ -21,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/scheduler/internal/controller"
 	"github.com/orreryhq/orrery/scheduler/internal/facts"
 )
@@ -43,13 +44,13 @@ type Config struct {
 	// Takeover ends a session that a predecessor left under the same name. Set it only if
 	// the predecessor is certainly gone.
 	Takeover bool
-	// ClusterSecret must accompany every question. When it is empty, the service answers no
-	// questions and ignores the two settings below.
-	ClusterSecret string
+	// Peers authenticates the gateways, which ask questions. Nil answers no questions and ignores the two
+	// settings below.
+	Peers *trust.Peers
 	// Listen is the address for questions. Empty means DefaultListen.
 	Listen string
 	// AdvertiseURL is the URL that others use for Listen. When empty, it is derived from
-	// the listener, see wire.URLOf.
+	// the listener, see trust.Peers.URLOf.
 	AdvertiseURL string
 	// MaxCPUPercent is the CPU utilization of a node above which it takes no new instance
 	// while another node is below. 100 excludes no node; 0 means DefaultMaxCPUPercent.

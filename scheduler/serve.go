@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -30,11 +31,14 @@ type questions struct {
 	advertise string
 }
 
-// listen opens the listener, so that its URL is known before Run. It returns nil without a
-// cluster secret.
+// listen opens the listener, so that its URL is known before Run. It returns nil without
+// Config.Peers.
 func listen(cfg Config, ask api.Ask) (*questions, error) {
-	if cfg.ClusterSecret == "" {
+	if cfg.Peers == nil {
 		return nil, nil
+	}
+	if err := cfg.Peers.CheckURL("advertise-url", cfg.AdvertiseURL); err != nil {
+		return nil, err
 	}
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
@@ -43,8 +47,8 @@ func listen(cfg Config, ask api.Ask) (*questions, error) {
 			Message: fmt.Sprintf("%s cannot be listened on: %v; choose another address", cfg.Listen, err),
 		}
 	}
-	return &questions{listener: l, advertise: cfg.AdvertiseURL, server: &http.Server{
-		Handler: api.Handler(ask, cfg.ClusterSecret, api.DefaultLimits()), ReadHeaderTimeout: 10 * time.Second,
+	return &questions{listener: cfg.Peers.Listener(l), advertise: cmp.Or(cfg.AdvertiseURL, cfg.Peers.URLOf(l.Addr())), server: &http.Server{
+		Handler: api.Handler(ask, cfg.Peers, api.DefaultLimits()), ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout: 30 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}}, nil
@@ -52,13 +56,10 @@ func listen(cfg Config, ask api.Ask) (*questions, error) {
 
 // url returns the URL for others, or "" without an API.
 func (q *questions) url() string {
-	switch {
-	case q == nil:
+	if q == nil {
 		return ""
-	case q.advertise != "":
-		return q.advertise
 	}
-	return wire.URLOf(q.listener.Addr())
+	return q.advertise
 }
 
 // run serves until ctx ends and then lets pending answers finish.

@@ -76,7 +76,7 @@ func newContent(cfg Config, k body) (*replication.Mirror, *versions.Service) {
 		copies = 1 // the bucket's server makes the copies
 	}
 	mirror = replication.New(replication.Config{
-		Store: cfg.Store, Blobs: k.blobs, Replica: cfg.Replica, Secret: cfg.ClusterSecret, Roots: service.Roots, Copies: copies,
+		Store: cfg.Store, Blobs: k.blobs, Replica: cfg.Replica, Peers: cfg.Peers, Roots: service.Roots, Copies: copies,
 		Shared: cfg.Bucket != nil, Log: cfg.Log,
 	})
 	if k.before != nil {

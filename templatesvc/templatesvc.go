@@ -28,6 +28,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/internal/api"
 	"github.com/orreryhq/orrery/templatesvc/internal/artifacts"
@@ -70,12 +71,14 @@ type Config struct {
 	// Listen is the address of the API; "" means a free port on the loopback interface.
 	Listen string
 	// AdvertiseURL is the URL of the API for other processes; "" derives it from the
-	// listener, see wire.URLOf.
+	// listener, see trust.Peers.URLOf.
 	AdvertiseURL string
 	// EgressProxy is the URL of the HTTP proxy for sources and the catalog; "" means none.
 	EgressProxy string
-	// ClusterSecret authenticates every call.
+	// ClusterSecret seals the credentials of sources.
 	ClusterSecret string
+	// Peers authenticates the calls between services. Nil means by the cluster secret.
+	Peers *trust.Peers
 	// Replica is the name of this process among the replicas. For Takeover, see
 	// store.Replica.
 	Replica    string
@@ -132,12 +135,18 @@ func New(cfg Config) (*Service, error) {
 	case cfg.Store == nil, cfg.Log == nil, cfg.BlobDir == "":
 		return nil, errs.New(errs.Invalid, "templatesvc: Store, Log and BlobDir are required")
 	case cfg.ClusterSecret == "":
-		return nil, errs.Field("cluster.secret", "is required: it keeps strangers out")
+		return nil, errs.Field("cluster.secret", "is required: it seals the credentials of sources")
 	case cfg.Replica == "":
 		return nil, errs.Field("replica", "a name for this replica is required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Peers == nil {
+		cfg.Peers = trust.BySecret(cfg.ClusterSecret)
+	}
+	if err := cfg.Peers.CheckURL("advertise-url", cfg.AdvertiseURL); err != nil {
+		return nil, err
 	}
 	kept, err := openContent(cfg)
 	if err != nil {
@@ -183,7 +192,7 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, listener: listener, source: dir, templates: service, done: kept.done, scrubber: newScrubber(cfg, blobs, f), keeper: newKeeper(cfg, blobs, service, f), mirror: mirror, egress: allowed}
 	calls := &api.Server{
 		Versions: service, Keeper: s.keeper, Mirror: mirror, Artifacts: catalog, Reader: editor.NewReader(service),
-		Writer: editor.NewWriter(service, blobs.Spool()), Secret: cfg.ClusterSecret, Requests: f.requests,
+		Writer: editor.NewWriter(service, blobs.Spool()), Peers: cfg.Peers, Requests: f.requests,
 	}
 	s.server = &http.Server{
 		Handler:           calls.Handler(),
@@ -244,7 +253,7 @@ func (s *Service) URL() string {
 	if s.cfg.AdvertiseURL != "" {
 		return s.cfg.AdvertiseURL
 	}
-	return wire.URLOf(s.listener.Addr())
+	return s.cfg.Peers.URLOf(s.listener.Addr())
 }
 
 // Synced is closed when the templates found at the start have been published.

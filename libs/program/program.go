@@ -27,6 +27,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/trust"
 )
 
 // Settings contains the settings every service has. Embed it in the service's own settings.
@@ -35,15 +36,23 @@ type Settings struct {
 	// Replica is the name of this process among its service's replicas; see ReplicaName.
 	Replica string `config:"replica" usage:"name of this process among its service's replicas; empty: the host's name and a random part"`
 	Etcd    struct {
-		Endpoints []string `config:"endpoints" default:"http://127.0.0.1:2379" usage:"where etcd listens"`
+		Endpoints []string `config:"endpoints" default:"http://127.0.0.1:2379" usage:"where etcd listens; all with https:// or none"`
 		MaxOps    int      `config:"max-ops" default:"128" usage:"etcd's --max-txn-ops; never more than that"`
+		CA        string   `config:"ca" usage:"file with the certificates of the authorities that issue etcd's, in PEM; empty: those of trust.file, or without it those of the host"`
+		Cert      string   `config:"cert" usage:"file with the certificate that is presented to etcd, in PEM; empty: that of trust.file"`
+		Key       string   `config:"key" usage:"file with the private key of etcd.cert, in PEM"`
+		Username  string   `config:"username" usage:"user to log in to etcd as; empty: no login"`
+		Password  string   `config:"password" secret:"true" usage:"password of etcd.username"`
 	} `config:"etcd"`
 	Session struct {
 		TTL time.Duration `config:"ttl" default:"10s" usage:"how long others wait for this replica when it died; at least 1s"`
 	} `config:"session"`
 	Cluster struct {
-		Secret string `config:"secret" secret:"true" usage:"secret shared by all services, for the calls between them; at least 32 characters"`
+		Secret string `config:"secret" secret:"true" usage:"secret shared by all services; it seals secrets in etcd, and without trust.file it authenticates the calls between services; at least 32 characters"`
 	} `config:"cluster"`
+	Trust struct {
+		File string `config:"file" usage:"file with this service's certificate, its key and the authorities that it trusts, in PEM, as orrery pki issue writes it; it encrypts and authenticates the calls between services, and is read again when it changes; empty: the cluster secret authenticates them, without encryption"`
+	} `config:"trust"`
 }
 
 // maxMaxOps bounds etcd.max-ops, because large transactions block all other clients.
@@ -59,13 +68,14 @@ func (s *Settings) Validate() []error {
 	}
 	check(len(s.Etcd.Endpoints) > 0, "etcd.endpoints", "must name at least one address of etcd")
 	check(s.Etcd.MaxOps >= store.DefaultMaxOps && s.Etcd.MaxOps <= maxMaxOps, "etcd.max-ops", fmt.Sprintf("must be between %d, which is etcd's own, and %d", store.DefaultMaxOps, maxMaxOps))
+	problems = append(problems, s.validateEtcd()...)
 	check(s.Session.TTL >= time.Second, "session.ttl", "must be at least 1s")
 	check(!strings.Contains(s.Replica, "/"), "replica", "must not contain a slash")
 	return problems
 }
 
-// RequireSecret returns an error unless the cluster secret is set. It is for services that call
-// others.
+// RequireSecret returns an error unless the cluster secret is set. It is for services that seal or
+// open secrets.
 func (s *Settings) RequireSecret() []error {
 	if len(s.Cluster.Secret) >= 32 {
 		return nil
@@ -73,11 +83,22 @@ func (s *Settings) RequireSecret() []error {
 	return []error{errs.Field("cluster.secret", "must have at least 32 characters and be the same for all services: write one into a file (openssl rand -hex 32 > FILE) and pass --cluster-secret-file FILE")}
 }
 
+// RequirePeers returns an error unless the service can authenticate its callers, by certificates or by
+// the cluster secret.
+func (s *Settings) RequirePeers() []error {
+	if s.Trust.File != "" {
+		return nil
+	}
+	return s.RequireSecret()
+}
+
 // Env contains what a service is built from.
 type Env struct {
 	Client *store.Client
-	View   *view.View
-	Log    *slog.Logger
+	// Peers authenticates the calls between services.
+	Peers *trust.Peers
+	View  *view.View
+	Log   *slog.Logger
 	// Records are the last records of Log. It is nil unless Spec.KeepLog is set.
 	Records  *telemetry.Ring
 	Registry *prometheus.Registry
@@ -149,7 +170,10 @@ func serve(s Spec, now func() time.Time, stderr io.Writer) error {
 	if e.Registry, err = telemetry.NewRegistry(s.Name, telemetry.Version()); err != nil {
 		return err
 	}
-	if e.Client, err = store.Dial(s.Common.Etcd.Endpoints, store.Options{MaxOps: s.Common.Etcd.MaxOps, Log: e.Log, Secret: s.Common.Cluster.Secret}); err != nil {
+	if e.Peers, err = openPeers(s.Common, e); err != nil {
+		return err
+	}
+	if e.Client, err = dial(s.Common, e); err != nil {
 		return err
 	}
 	defer e.Client.Close()

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -54,6 +55,11 @@ type Options struct {
 	Log *slog.Logger
 	// Seed is the seed of the random pauses of watches. 0 means a random one.
 	Seed uint64
+	// TLS encrypts the connections to endpoints that begin with https://. Nil means the defaults.
+	TLS *tls.Config
+	// Username and Password log in to etcd. With them Dial fails with Unavailable while etcd does not
+	// answer, and with Denied if it does not accept them. Empty means no login.
+	Username, Password string
 	// Secret is the cluster secret. Join refuses a cluster with another one. Empty skips the
 	// check.
 	Secret string
@@ -95,6 +101,9 @@ func Dial(endpoints []string, o Options) (*Client, error) {
 	c.contact.endpoints = endpoints
 	cli, err := clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,
+		TLS:                  o.TLS,
+		Username:             o.Username,
+		Password:             o.Password,
 		DialTimeout:          5 * time.Second,
 		DialKeepAliveTime:    5 * time.Second,
 		DialKeepAliveTimeout: 3 * time.Second,
@@ -102,7 +111,10 @@ func Dial(endpoints []string, o Options) (*Client, error) {
 		Logger:               zap.NewNop(), // it warns about every retried call; callers log what matters
 		DialOptions:          []grpc.DialOption{reconnect(), grpc.WithChainStreamInterceptor(c.vetStream)},
 	})
-	if err != nil {
+	switch {
+	case err != nil && o.Username != "": // the client has logged in
+		return nil, errs.Wrap("store.Dial", wrap("login as "+o.Username, err))
+	case err != nil:
 		return nil, errs.WrapAs(errs.Invalid, "store.Dial", fmt.Errorf("endpoints %v: %w", endpoints, err))
 	}
 	c.etcd = cli

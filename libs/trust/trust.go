@@ -15,6 +15,7 @@ package trust
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -52,26 +53,22 @@ func (p *Peers) Certified() bool { return p.credentials != nil }
 // Token is the bearer token of calls to others; empty with certificates.
 func (p *Peers) Token() string { return p.secret }
 
-// Scheme is the scheme of the URLs of the services: http or https.
-func (p *Peers) Scheme() string {
-	if p.Certified() {
-		return "https"
-	}
-	return "http"
-}
+const secureScheme = "https://"
 
 // URLOf returns the URL of an own listener; see wire.HostOf.
-func (p *Peers) URLOf(listener net.Addr) string { return p.Scheme() + "://" + wire.HostOf(listener) }
+func (p *Peers) URLOf(listener net.Addr) string {
+	if p.Certified() {
+		return secureScheme + wire.HostOf(listener)
+	}
+	return "http://" + wire.HostOf(listener)
+}
 
-// CheckURL returns Invalid for the field if an own URL, which may be empty, does not have the Scheme.
+// CheckURL returns Invalid for the field if others could not call an own URL. An empty URL is valid.
 func (p *Peers) CheckURL(field, url string) error {
-	if url == "" || strings.HasPrefix(url, p.Scheme()+"://") {
+	if !p.Certified() || url == "" || strings.HasPrefix(url, secureScheme) {
 		return nil
 	}
-	if p.Certified() {
-		return errs.Field(field, "must begin with https://, because trust.file encrypts the calls between services")
-	}
-	return errs.Field(field, "must begin with http://: calls between services are encrypted only with trust.file")
+	return errs.Field(field, "must begin with https://, because trust.file encrypts the calls between services")
 }
 
 // Listener returns a listener that accepts callers with a certificate of an own authority. Without
@@ -163,6 +160,31 @@ func (p *Peers) Transport(base *http.Transport, to pki.Identity) http.RoundTripp
 		},
 	}
 	return secured{t}
+}
+
+// ClientTLS returns the settings for calls to a server that is not a service, such as etcd, whose
+// certificate must have the name of its host. Without certificates they are the defaults.
+func (p *Peers) ClientTLS() *tls.Config {
+	if !p.Certified() {
+		return &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, // VerifyConnection checks the name by the authorities of the moment
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return p.credentials.Bundle().Certificate(), nil
+		},
+		VerifyConnection: func(s tls.ConnectionState) error {
+			between := x509.NewCertPool()
+			for _, c := range s.PeerCertificates[1:] {
+				between.AddCert(c)
+			}
+			_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
+				DNSName: s.ServerName, Roots: p.credentials.Bundle().Authorities(), Intermediates: between, CurrentTime: p.now(),
+			})
+			return err
+		},
+	}
 }
 
 // secured refuses URLs that are not encrypted.

@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/trust"
+	"github.com/orreryhq/orrery/libs/trust/trusttest"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
@@ -26,40 +27,6 @@ var (
 	nodeTwo   = pki.Identity{Service: pki.Agent, Name: "n2"}
 )
 
-func authority(t *testing.T) *pki.Authority {
-	t.Helper()
-	a, err := pki.NewAuthority("test authority", time.Now(), time.Now().Add(24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-// bundle returns the text of a bundle that knows an authority and further ones.
-func bundle(t *testing.T, a *pki.Authority, who pki.Identity, more ...*pki.Authority) []byte {
-	t.Helper()
-	p, err := a.Issue(pki.Request{Name: who.Path(), Identity: who, Server: true, Client: true, Now: time.Now(), Until: time.Now().Add(time.Hour)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := [][]byte{a.Pair().Cert}
-	for _, m := range more {
-		known = append(known, m.Pair().Cert)
-	}
-	return pki.NewBundle(p, known...)
-}
-
-func write(t *testing.T, path string, text []byte) {
-	t.Helper()
-	fresh := path + ".new"
-	if err := os.WriteFile(fresh, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(fresh, path); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func open(t *testing.T, path string, log io.Writer) *trust.Peers {
 	t.Helper()
 	c, err := trust.Open(path, time.Now, slog.New(slog.NewTextHandler(log, nil)))
@@ -67,13 +34,6 @@ func open(t *testing.T, path string, log io.Writer) *trust.Peers {
 		t.Fatal(err)
 	}
 	return trust.ByCertificate(c)
-}
-
-func peers(t *testing.T, a *pki.Authority, who pki.Identity) *trust.Peers {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "bundle.pem")
-	write(t, path, bundle(t, a, who))
-	return open(t, path, io.Discard)
 }
 
 // serve answers with the path of the caller for the given services until the test ends, and returns the URL.
@@ -120,8 +80,8 @@ func call(t *testing.T, p *trust.Peers, to pki.Identity, url string) (string, er
 }
 
 func TestACallNeedsTheRightIdentityOnBothSides(t *testing.T) {
-	a, other := authority(t), authority(t)
-	url := serve(t, peers(t, a, nodeOne), pki.Gateway, pki.Agent)
+	a, other := trusttest.New(t), trusttest.New(t)
+	url := serve(t, a.Peers(nodeOne), pki.Gateway, pki.Agent)
 	for _, c := range []struct {
 		name   string
 		caller *trust.Peers
@@ -129,14 +89,14 @@ func TestACallNeedsTheRightIdentityOnBothSides(t *testing.T) {
 		kind   errs.Kind // zero: it works
 		says   string
 	}{
-		{"gateway", peers(t, a, gateway), nodeOne, 0, "apigateway"},
-		{"any agent is meant", peers(t, a, gateway), pki.Identity{Service: pki.Agent}, 0, "apigateway"},
-		{"itself", peers(t, a, nodeOne), nodeOne, 0, "nodeagent/n1"},
-		{"a service that the callee does not serve", peers(t, a, scheduler), nodeOne, errs.Denied, "scheduler/s1 may not make this call"},
-		{"another node", peers(t, a, nodeTwo), nodeOne, errs.Denied, "it is for apigateway, nodeagent/n1"},
-		{"another node is meant", peers(t, a, gateway), nodeTwo, errs.Unavailable, "nodeagent/n1 answers there, not nodeagent/n2"},
-		{"another service is meant", peers(t, a, gateway), pki.Identity{Service: pki.Templates}, errs.Unavailable, "not templatesvc"},
-		{"another authority", peers(t, other, gateway), nodeOne, errs.Unavailable, "does not trust"},
+		{"gateway", a.Peers(gateway), nodeOne, 0, "apigateway"},
+		{"any agent is meant", a.Peers(gateway), pki.Identity{Service: pki.Agent}, 0, "apigateway"},
+		{"itself", a.Peers(nodeOne), nodeOne, 0, "nodeagent/n1"},
+		{"a service that the callee does not serve", a.Peers(scheduler), nodeOne, errs.Denied, "scheduler/s1 may not make this call"},
+		{"another node", a.Peers(nodeTwo), nodeOne, errs.Denied, "it is for apigateway, nodeagent/n1"},
+		{"another node is meant", a.Peers(gateway), nodeTwo, errs.Unavailable, "nodeagent/n1 answers there, not nodeagent/n2"},
+		{"another service is meant", a.Peers(gateway), pki.Identity{Service: pki.Templates}, errs.Unavailable, "not templatesvc"},
+		{"another authority", other.Peers(gateway), nodeOne, errs.Unavailable, "does not trust"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := call(t, c.caller, c.to, url)
@@ -151,8 +111,8 @@ func TestACallNeedsTheRightIdentityOnBothSides(t *testing.T) {
 }
 
 func TestACallerWithoutCertificateIsRefused(t *testing.T) {
-	a := authority(t)
-	url := serve(t, peers(t, a, nodeOne), pki.Gateway)
+	a := trusttest.New(t)
+	url := serve(t, a.Peers(nodeOne), pki.Gateway)
 	if got, err := call(t, trust.BySecret("secret"), nodeOne, url); err == nil {
 		t.Errorf("a caller without certificate got %q", got)
 	}
@@ -170,7 +130,7 @@ func TestACertifiedCallerDoesNotCallOverPlainHTTP(t *testing.T) {
 	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true })}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
-	_, err = call(t, peers(t, authority(t), gateway), nodeOne, "http://"+l.Addr().String())
+	_, err = call(t, trusttest.New(t).Peers(gateway), nodeOne, "http://"+l.Addr().String())
 	_ = s.Close()
 	<-done
 	if err == nil || !strings.Contains(err.Error(), "not called over plain HTTP") || called {
@@ -194,13 +154,12 @@ func TestWithoutCertificatesTheSecretAdmitsEveryCaller(t *testing.T) {
 }
 
 func TestCredentialsFollowTheirFile(t *testing.T) {
-	old, fresh := authority(t), authority(t)
-	path := filepath.Join(t.TempDir(), "bundle.pem")
-	write(t, path, bundle(t, old, nodeOne))
+	old, fresh := trusttest.New(t), trusttest.New(t)
+	path := old.File(nodeOne)
 	var log bytes.Buffer
 	server := open(t, path, &log)
 	url := serve(t, server, pki.Gateway)
-	before, after := peers(t, old, gateway), peers(t, fresh, gateway)
+	before, after := old.Peers(gateway), fresh.Peers(gateway)
 	try := func(step string, p *trust.Peers, works bool) {
 		t.Helper()
 		if _, err := call(t, p, nodeOne, url); (err == nil) != works {
@@ -209,9 +168,9 @@ func TestCredentialsFollowTheirFile(t *testing.T) {
 	}
 	try("at first", before, true)
 	try("at first, the next authority", after, false)
-	write(t, path, bundle(t, old, nodeOne, fresh)) // overlap: it knows both, and presents the old one
+	old.File(nodeOne, fresh) // overlap: it knows both, and presents the old one
 	try("overlap", before, true)
-	write(t, path, []byte("broken"))
+	trusttest.Write(t, path, []byte("broken"))
 	try("broken", before, true)
 	try("broken", before, true)
 	if n := strings.Count(log.String(), "not usable"); n != 1 {
@@ -221,18 +180,18 @@ func TestCredentialsFollowTheirFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	try("absent", before, true)
-	write(t, path, bundle(t, fresh, nodeOne))
+	trusttest.Write(t, path, pki.NewBundle(fresh.Issue(nodeOne), fresh.Pair().Cert))
 	try("rotated", after, true)
 	try("rotated, the previous authority", before, false)
 }
 
 func TestOpenRefusesFilesThatAreNotUsable(t *testing.T) {
-	dir, a := t.TempDir(), authority(t)
-	expired, err := a.Issue(pki.Request{Name: "x", Identity: nodeOne, Server: true, Client: true, Now: time.Now().Add(-2 * time.Hour), Until: time.Now().Add(-time.Hour)})
+	dir, a := t.TempDir(), trusttest.New(t)
+	expired, err := a.Authority.Issue(pki.Request{Name: "x", Identity: nodeOne, Server: true, Client: true, Now: time.Now().Add(-2 * time.Hour), Until: time.Now().Add(-time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	early, err := a.Issue(pki.Request{Name: "x", Identity: nodeOne, Server: true, Client: true, Now: time.Now().Add(time.Hour), Until: time.Now().Add(2 * time.Hour)})
+	early, err := a.Authority.Issue(pki.Request{Name: "x", Identity: nodeOne, Server: true, Client: true, Now: time.Now().Add(time.Hour), Until: time.Now().Add(2 * time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +201,7 @@ func TestOpenRefusesFilesThatAreNotUsable(t *testing.T) {
 		"early":   {string(pki.NewBundle(early, a.Pair().Cert)), "correct the clock"},
 	} {
 		path := filepath.Join(dir, name)
-		write(t, path, []byte(c.text))
+		trusttest.Write(t, path, []byte(c.text))
 		_, err := trust.Open(path, time.Now, slog.New(slog.DiscardHandler))
 		if !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "trust.file" || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want Invalid for trust.file with %q", name, err, c.says)
@@ -254,9 +213,9 @@ func TestOpenRefusesFilesThatAreNotUsable(t *testing.T) {
 }
 
 func TestAPoolHasOneTransportForEachService(t *testing.T) {
-	a := authority(t)
-	url := serve(t, peers(t, a, nodeOne), pki.Gateway)
-	pool := trust.NewPool(peers(t, a, gateway), &http.Transport{})
+	a := trusttest.New(t)
+	url := serve(t, a.Peers(nodeOne), pki.Gateway)
+	pool := trust.NewPool(a.Peers(gateway), &http.Transport{})
 	defer pool.CloseIdleConnections()
 	if pool.To(nodeOne) != pool.To(nodeOne) || pool.To(nodeOne) == pool.To(nodeTwo) {
 		t.Error("transports of different services are shared, or one service has two")
@@ -281,8 +240,8 @@ func TestAPoolHasOneTransportForEachService(t *testing.T) {
 	}
 }
 
-func TestURLsHaveTheScheme(t *testing.T) {
-	secure, plain := peers(t, authority(t), gateway), trust.BySecret("s")
+func TestCheckURLWantsHTTPSWithCertificates(t *testing.T) {
+	secure, plain := trusttest.New(t).Peers(gateway), trust.BySecret("s")
 	for _, c := range []struct {
 		p    *trust.Peers
 		url  string
@@ -292,7 +251,7 @@ func TestURLsHaveTheScheme(t *testing.T) {
 		{secure, "https://h:1", true},
 		{secure, "http://h:1", false},
 		{plain, "http://h:1", true},
-		{plain, "https://h:1", false},
+		{plain, "https://h:1", true},
 	} {
 		if err := c.p.CheckURL("advertise-url", c.url); (err == nil) != c.fine || err != nil && errs.FieldOf(err) != "advertise-url" {
 			t.Errorf("%q: %v", c.url, err)

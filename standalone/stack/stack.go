@@ -27,6 +27,7 @@ import (
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent"
 	"github.com/orreryhq/orrery/scheduler"
@@ -246,14 +247,14 @@ func (s *stack) components(stopInstances func() bool) ([]lifecycle.Component, er
 	}
 	sched, err := scheduler.New(scheduler.Config{
 		Store: s.db.client, View: s.view, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
-		ClusterSecret: s.secret, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry, MaxCPUPercent: s.o.MaxCPUPercent,
+		Peers: trust.BySecret(s.secret), Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry, MaxCPUPercent: s.o.MaxCPUPercent,
 	})
 	if err != nil {
 		return nil, err
 	}
 	enf, err := enforcer.New(enforcer.Config{
 		Store: s.db.client, View: s.view, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
-		ClusterSecret: s.secret, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
+		Peers: trust.BySecret(s.secret), Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
 	})
 	if err != nil {
 		return nil, err

@@ -28,6 +28,10 @@ type settings struct {
 	API    struct {
 		URL string `config:"url" usage:"URL others reach the API by; empty: derived from listen"`
 	} `config:"api"`
+	Peers struct {
+		Listen string `config:"listen" default:"127.0.0.1:0" usage:"address for other gateways, used only with trust.file; port 0 picks a free one"`
+		URL    string `config:"url" usage:"URL other gateways reach that address by; empty: derived from peers.listen, with the host's name if it listens on all addresses"`
+	} `config:"peers"`
 	Admin struct {
 		PasswordFile    string `config:"password-file" default:"./admin-password" usage:"file the generated password of the first user is written to at the first start"`
 		InitialPassword string `config:"initial-password" secret:"true" usage:"password of the first user at the first start, instead of a generated one"`
@@ -125,7 +129,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	}
 	service, err := apigateway.New(apigateway.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Records: e.Records, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
-		ClusterSecret: s.Cluster.Secret, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
+		ClusterSecret: s.Cluster.Secret, Peers: e.Peers, PeerListen: s.Peers.Listen, PeerURL: s.Peers.URL, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
 		Origins: s.CORS.Origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s), MaxStreams: s.Events.Streams, UserStreams: s.Limits.Streams,
 		Lockout: lockout(s), Reset: reset(s), NoShares: !s.Share.Enabled, AuditSink: s.Audit.Sink, Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), Now: e.Now, SessionTTL: s.Session.TTL,

@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -43,9 +44,11 @@ type Agent interface {
 	Warm(ctx context.Context, digests []string) (client.WarmAnswer, error)
 }
 
-// DialAgents returns a function that creates clients of agents, which share the connections of httpClient.
-func DialAgents(httpClient *http.Client, secret string) func(url string) Agent {
-	return func(url string) Agent { return client.New(httpClient, url, secret) }
+// DialAgents returns a function that creates clients of agents.
+func DialAgents(c Connections) func(node *fleet.Node) Agent {
+	return func(node *fleet.Node) Agent {
+		return client.New(c.To(pki.Identity{Service: pki.Agent, Name: string(node.ID)}), node.AgentURL, c.Token)
+	}
 }
 
 // Live are an instance's figures.
@@ -71,7 +74,7 @@ const (
 // Agents calls the agents of all nodes.
 type Agents struct {
 	view     *view.View
-	dial     func(url string) Agent
+	dial     func(node *fleet.Node) Agent
 	breakers *breakers
 	// live has separate breakers, because calls for figures time out early: an agent too slow for them may
 	// serve everything else.
@@ -79,8 +82,8 @@ type Agents struct {
 	figures *figures
 }
 
-// NewAgents returns a client of all agents in the view. dial returns a client for an agent's URL.
-func NewAgents(h *Health, v *view.View, dial func(url string) Agent) *Agents {
+// NewAgents returns a client of all agents in the view. dial returns a client of a node's agent.
+func NewAgents(h *Health, v *view.View, dial func(node *fleet.Node) Agent) *Agents {
 	return &Agents{view: v, dial: dial, breakers: h.of[kindAgent], live: h.of[kindFigures], figures: newFigures()}
 }
 
@@ -189,7 +192,7 @@ func (a *Agents) WriteFile(ctx context.Context, i *fleet.Instance, w client.File
 	}
 	return beside(a.breakers, node.AgentURL, agentName(node), func() (client.FileChange, error) {
 		from := &watchedBody{from: body}
-		done, err := a.dial(node.AgentURL).WriteFile(ctx, i.Intent.ID, w, from)
+		done, err := a.dial(node).WriteFile(ctx, i.Intent.ID, w, from)
 		if broken := from.failure(); err != nil && broken != nil { // the caller's fault, not the agent's
 			err = broken
 		}
@@ -242,7 +245,7 @@ func (a *Agents) EditFile(ctx context.Context, i *fleet.Instance, e client.FileE
 	ctx, cancel := context.WithTimeout(ctx, editTimeout)
 	defer cancel()
 	return beside(a.breakers, node.AgentURL, agentName(node), func() (client.FileChange, error) {
-		return a.dial(node.AgentURL).EditFile(ctx, i.Intent.ID, e)
+		return a.dial(node).EditFile(ctx, i.Intent.ID, e)
 	})
 }
 
@@ -269,7 +272,7 @@ func call[T any](ctx context.Context, a *Agents, i *fleet.Instance, f func(conte
 func callNode[T any](ctx context.Context, a *Agents, b *breakers, node *fleet.Node, f func(context.Context, Agent) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return through(b, node.AgentURL, agentName(node), func() (T, error) { return f(ctx, a.dial(node.AgentURL)) })
+	return through(b, node.AgentURL, agentName(node), func() (T, error) { return f(ctx, a.dial(node)) })
 }
 
 func agentName(node *fleet.Node) string { return "the agent of node " + string(node.ID) }
@@ -328,7 +331,7 @@ func opened[T any](ctx context.Context, a *Agents, node *fleet.Node, open func(c
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(callTimeout, cancel)
 	s, err := through(a.breakers, node.AgentURL, agentName(node), func() (T, error) {
-		return open(ctx, a.dial(node.AgentURL))
+		return open(ctx, a.dial(node))
 	})
 	if late.Stop(); err != nil {
 		cancel()
@@ -395,7 +398,7 @@ func (a *Agents) Warm(ctx context.Context, id fleet.NodeID, digests []string) (a
 	defer cancel()
 	for some := range slices.Chunk(digests, maxWarmed) {
 		answer, err := beside(a.breakers, node.AgentURL, agentName(node), func() (client.WarmAnswer, error) {
-			return a.dial(node.AgentURL).Warm(ctx, some)
+			return a.dial(node).Warm(ctx, some)
 		})
 		if err != nil {
 			return all, err

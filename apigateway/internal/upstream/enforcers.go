@@ -2,11 +2,11 @@ package upstream
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/orreryhq/orrery/enforcer/client"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
@@ -26,8 +26,10 @@ type Enforcers struct {
 }
 
 // NewEnforcers returns a client of the replicas in the view, each with its own breaker.
-func NewEnforcers(h *Health, c *store.Client, v *view.View, secret string, httpClient *http.Client) *Enforcers {
-	dial := func(url string) *client.Client { return client.New(httpClient, url, secret) }
+func NewEnforcers(h *Health, c *store.Client, v *view.View, calls Connections) *Enforcers {
+	dial := func(url string) *client.Client {
+		return client.New(calls.To(pki.Identity{Service: pki.Enforcer}), url, calls.Token)
+	}
 	return &Enforcers{store: c, view: v, dial: dial, breakers: h.of[kindEnforcer]}
 }
 

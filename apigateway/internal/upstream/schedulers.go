@@ -3,12 +3,12 @@ package upstream
 import (
 	"context"
 	"math/rand/v2"
-	"net/http"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -36,8 +36,10 @@ type Schedulers struct {
 }
 
 // NewSchedulers returns a client of the replicas in the view, each with its own breaker.
-func NewSchedulers(h *Health, c *store.Client, v *view.View, secret string, httpClient *http.Client) *Schedulers {
-	dial := func(url string) *client.Client { return client.New(httpClient, url, secret) }
+func NewSchedulers(h *Health, c *store.Client, v *view.View, calls Connections) *Schedulers {
+	dial := func(url string) *client.Client {
+		return client.New(calls.To(pki.Identity{Service: pki.Scheduler}), url, calls.Token)
+	}
 	return &Schedulers{store: c, view: v, dial: dial, breakers: h.of[kindScheduler]}
 }
 

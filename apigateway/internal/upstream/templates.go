@@ -5,11 +5,11 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net/http"
 	"unicode/utf8"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/templatesvc/client"
 )
@@ -27,7 +27,7 @@ type Templates struct {
 
 // NewTemplates returns a client of the replicas in the view. bulk is for uploads. Calls that make no
 // progress are canceled.
-func NewTemplates(h *Health, v *view.View, secret string, httpClient, bulk *http.Client, log *slog.Logger) *Templates {
+func NewTemplates(h *Health, v *view.View, calls, bulk Connections, log *slog.Logger) *Templates {
 	resolve := func() []string {
 		var urls []string
 		for _, s := range v.Snapshot().ServiceSessions(templateService) {
@@ -37,9 +37,10 @@ func NewTemplates(h *Health, v *view.View, secret string, httpClient, bulk *http
 		}
 		return urls
 	}
+	replicas := pki.Identity{Service: pki.Templates}
 	return &Templates{
-		client:   client.New(client.Config{Resolve: resolve, Secret: secret, HTTP: attend(httpClient, askPatience), Log: log}),
-		bulk:     client.New(client.Config{Resolve: resolve, Secret: secret, HTTP: attend(bulk, uploadPatience), Log: log}),
+		client:   client.New(client.Config{Resolve: resolve, Secret: calls.Token, HTTP: attend(calls.To(replicas), askPatience), Log: log}),
+		bulk:     client.New(client.Config{Resolve: resolve, Secret: bulk.Token, HTTP: attend(bulk.To(replicas), uploadPatience), Log: log}),
 		breakers: h.of[kindTemplates],
 	}
 }

@@ -62,9 +62,12 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 }
 
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
+	if len(s.RequirePeers()) > 0 {
+		e.Peers = nil // without them it answers no questions
+	}
 	service, err := enforcer.New(enforcer.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Replica: e.Replica, Version: telemetry.Version(), Now: e.Now,
-		ClusterSecret: s.Cluster.Secret, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
+		Peers: e.Peers, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
 		SessionTTL: s.Session.TTL, KeepFor: s.Records.Age, KeepRecords: s.Records.Count,
 		MassLossNodes: s.MassLoss.Nodes, MassLossPercent: s.MassLoss.Percent, MassLossWait: s.MassLoss.Wait,
 	})

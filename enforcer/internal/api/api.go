@@ -1,8 +1,8 @@
 // Package api is the enforcer's HTTP API for the gateway. It answers questions about scaling and changes
 // nothing.
 //
-// Every call except /livez needs the cluster secret. Errors use wire's Internal format, so that the
-// client restores their Kind. One answer is computed at a time. Further calls wait briefly and then get
+// Only gateways may call it, except /livez. Errors use wire's Internal format, so that the client restores
+// their Kind. One answer is computed at a time. Further calls wait briefly and then get
 // status 429.
 package api
 
@@ -14,6 +14,8 @@ import (
 	"github.com/orreryhq/orrery/enforcer/client"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pki"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
@@ -23,8 +25,8 @@ const queue = 2 * time.Second
 // Replay answers a question about a group.
 type Replay func(group fleet.GroupName, q client.ReplayQuestion) (client.Replay, error)
 
-// Handler returns the HTTP handler of the API. Callers must present the secret.
-func Handler(replay Replay, secret string) http.Handler {
+// Handler returns the HTTP handler of the API. peers authenticates the callers.
+func Handler(replay Replay, peers *trust.Peers) http.Handler {
 	turn := make(chan struct{}, 1)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/groups/{name}/replay", func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +62,7 @@ func Handler(replay Replay, secret string) http.Handler {
 	})
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	outer.Handle("/", wire.Guard(secret, mux))
+	outer.Handle("/", peers.Guard(mux, pki.Gateway))
 	return outer
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/orreryhq/orrery/enforcer/client"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/trust"
 )
 
 const secret = "0123456789abcdef0123456789abcdef"
@@ -19,7 +20,7 @@ func TestAReplayIsAsked(t *testing.T) {
 			return client.Replay{}, errs.New(errs.NotFound, "nothing is recorded of group %s", g)
 		}
 		return client.Replay{Records: 7, Would: client.ReplaySide{Up: q.MaxPlayers}}, nil
-	}, secret))
+	}, trust.BySecret(secret)))
 	defer server.Close()
 	c := client.New(server.Client(), server.URL, secret)
 	got, err := c.Replay(t.Context(), "lobby", client.ReplayQuestion{MaxPlayers: 3})

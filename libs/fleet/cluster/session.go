@@ -12,7 +12,9 @@ type Session struct {
 	Service string `json:"service"`
 	Replica string `json:"replica"`
 	// URL is the base URL of the replica's HTTP API. It is empty for a replica without an API.
-	URL       string    `json:"url,omitempty"`
+	URL string `json:"url,omitempty"`
+	// PeerURL is the base URL at which a gateway serves other gateways, if that is not URL.
+	PeerURL   string    `json:"peerUrl,omitempty"`
 	Version   string    `json:"version,omitempty"`
 	StartedAt time.Time `json:"startedAt"`
 }

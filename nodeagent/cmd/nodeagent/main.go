@@ -5,11 +5,13 @@ package main
 import (
 	"context"
 	"io"
+	"net/http"
 	"os"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/program"
 	"github.com/orreryhq/orrery/libs/store/discovery"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -50,10 +52,11 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 		Store: e.Client, Node: fleet.NodeID(s.node()), DataDir: s.Data, RunDir: s.RunDir, Address: s.Address,
 		Listen: s.Listen, AdvertiseURL: s.AdvertiseURL, Labels: s.Labels, Variables: s.Variables,
 		SecretsDir: s.Secrets.Dir, SecretsEnvPrefix: s.Secrets.EnvPrefix, ProvidersDir: s.Providers.Dir,
-		MemoryMiB: s.Memory, CPU: s.CPU, CacheMiB: s.Cache, FileVersionsMiB: s.FileVersions, Room: s.room(), APIURL: s.APIURL, ClusterSecret: s.Cluster.Secret,
+		MemoryMiB: s.Memory, CPU: s.CPU, CacheMiB: s.Cache, FileVersionsMiB: s.FileVersions, Room: s.room(), APIURL: s.APIURL, ClusterSecret: s.Cluster.Secret, Peers: e.Peers,
 		Templates: templates.New(templates.Config{
 			Resolve: services.URLs,
-			Secret:  s.Cluster.Secret, Log: e.Log,
+			Secret:  e.Peers.Token(), Log: e.Log,
+			HTTP: &http.Client{Transport: e.Peers.Transport(&http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}, pki.Identity{Service: pki.Templates})},
 		}),
 		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, OrphanGrace: s.OrphanGrace, InstanceUser: s.InstanceUser, Policy: s.policy(), StartParallel: s.StartParallel, Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), Confine: nodeagent.OwnConfine(), Version: telemetry.Version(), Now: e.Now,
 		Log: e.Log, Records: e.Records, Metrics: e.Registry,

@@ -15,8 +15,9 @@ type Moves interface {
 	// List writes the list of a directory; see client.MovedLine. It calls flush when what it has
 	// written shall be sent at once. Conflict if the move is not in that step.
 	List(ctx context.Context, id fleet.InstanceID, move string, w io.Writer, flush func() error) error
-	// Open opens a file from an offset on. The caller closes it.
-	Open(id fleet.InstanceID, move, path string, offset int64) (io.ReadCloser, error)
+	// Open opens a file from an offset on. The caller closes it. List and Open return Denied to every
+	// agent but the target's.
+	Open(ctx context.Context, id fleet.InstanceID, move, path string, offset int64) (io.ReadCloser, error)
 	// Editable is Conflict while a change of the instance's files would be lost by a move.
 	Editable(id fleet.InstanceID, generation int64) error
 }
@@ -51,7 +52,7 @@ func readMoved(moves Moves) http.Handler {
 			encodeError(w, errs.Field("offset", "must be a number of bytes, not negative"))
 			return
 		}
-		f, err := moves.Open(instanceID(r), q.Get("move"), q.Get("path"), offset)
+		f, err := moves.Open(r.Context(), instanceID(r), q.Get("move"), q.Get("path"), offset)
 		if err != nil {
 			encodeError(w, err)
 			return

@@ -9,7 +9,9 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
@@ -28,11 +30,12 @@ type Config struct {
 	// Node is the agent's node.
 	Node fleet.NodeID
 	// End starts the agent's shutdown and returns at once.
-	End    func(reason string)
-	Secret string
+	End func(reason string)
+	// Peers authenticates the callers.
+	Peers *trust.Peers
 }
 
-// Handler serves the API to callers with the cluster secret.
+// Handler serves the API to gateways, and the directories of moves to other agents.
 func Handler(c Config) http.Handler {
 	inner := Routes(c.Instances)
 	inner.Handle("POST /v1/shutdown", shutdown(c.Node, c.End))
@@ -42,14 +45,16 @@ func Handler(c Config) http.Handler {
 	inner.Handle("PUT /v1/instances/{id}/files/content", writeFile(c.Instances, c.Moves, c.Files, writers))
 	inner.Handle("POST /v1/instances/{id}/files/edits", editFiles(c.Instances, c.Moves, c.Files, writers))
 	inner.Handle("GET /v1/instances/{id}/files/versions", listVersions(c.Instances, c.Files))
-	HandleMoves(inner, c.Moves)
 	inner.Handle("GET /v1/cache", readCache(c.Content))
 	inner.Handle("POST /v1/cache/warm", warmCache(c.Content))
 	inner.Handle("GET /v1/logs", readRecords(c.Records))
 	inner.Handle("GET /v1/logs/stream", followRecords(c.Records, c.Instances.Logs().Closed()))
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	outer.Handle("/", wire.Guard(c.Secret, inner))
+	moves := http.NewServeMux()
+	HandleMoves(moves, c.Moves)
+	outer.Handle("/v1/moves/", c.Peers.Guard(moves, pki.Agent))
+	outer.Handle("/", c.Peers.Guard(inner, pki.Gateway))
 	return outer
 }
 

@@ -29,7 +29,7 @@ type settings struct {
 
 // Validate returns an error for each invalid setting.
 func (s *settings) Validate() []error {
-	problems := append(s.Settings.Validate(), s.RequireSecret()...)
+	problems := append(s.Settings.Validate(), s.RequirePeers()...)
 	if s.MaxCPU < 1 || s.MaxCPU > 100 {
 		problems = append(problems, errs.Field("max-cpu", "must be between 1 and 100 (no bound), in percent"))
 	}
@@ -52,7 +52,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := scheduler.New(scheduler.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Replica: e.Replica,
 		Version: telemetry.Version(), Now: e.Now, SessionTTL: s.Session.TTL,
-		ClusterSecret: s.Cluster.Secret, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL, MaxCPUPercent: s.MaxCPU,
+		Peers: e.Peers, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL, MaxCPUPercent: s.MaxCPU,
 	})
 	if err != nil {
 		return nil, err

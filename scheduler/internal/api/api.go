@@ -1,7 +1,7 @@
 // Package api is the scheduler's HTTP API for the gateway. It answers questions about
 // placement and changes nothing.
 //
-// Every call except /livez needs the cluster secret. Errors use wire's Internal format, so
+// Only gateways may call it, except /livez. Errors use wire's Internal format, so
 // that the client restores their Kind. Answers cost computing time, so only a few are
 // computed at once. Further calls wait briefly and then get status 429. When the client
 // disconnects, the computation stops.
@@ -17,6 +17,8 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/pki"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/scheduler/client"
 	"github.com/orreryhq/orrery/scheduler/internal/answer"
@@ -50,8 +52,8 @@ type api struct {
 	explains, simulate chan struct{}
 }
 
-// Handler returns the HTTP handler of the API. Callers must present the secret.
-func Handler(ask Ask, secret string, l Limits) http.Handler {
+// Handler returns the HTTP handler of the API. peers authenticates the callers.
+func Handler(ask Ask, peers *trust.Peers, l Limits) http.Handler {
 	a := &api{ask: ask, limits: l, explains: make(chan struct{}, l.Explain), simulate: make(chan struct{}, l.Simulate)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/instances/{id}/explain", a.serveExplain)
@@ -61,7 +63,7 @@ func Handler(ask Ask, secret string, l Limits) http.Handler {
 	})
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	outer.Handle("/", wire.Guard(secret, mux))
+	outer.Handle("/", peers.Guard(mux, pki.Gateway))
 	return outer
 }
 

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/scheduler/client"
 	"github.com/orreryhq/orrery/scheduler/internal/api"
 	"github.com/orreryhq/orrery/scheduler/internal/facts"
@@ -24,7 +25,7 @@ const secret = "0123456789abcdef0123456789abcdef"
 // serve starts the API over a fixed model and returns a client.
 func serve(t *testing.T, ask api.Ask, l api.Limits) (*client.Client, *httptest.Server) {
 	t.Helper()
-	server := httptest.NewServer(api.Handler(ask, secret, l))
+	server := httptest.NewServer(api.Handler(ask, trust.BySecret(secret), l))
 	t.Cleanup(server.Close)
 	return client.New(server.Client(), server.URL, secret), server
 }

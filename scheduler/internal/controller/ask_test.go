@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/scheduler"
 	"github.com/orreryhq/orrery/scheduler/client"
 	"github.com/orreryhq/orrery/scheduler/internal/answer"
@@ -53,7 +54,7 @@ func (w *world) answering() (*client.Client, *past) {
 	w.t.Helper()
 	v, seen := view.New(w.c, nil, controller.Kinds()...), &past{by: map[int64]*view.Snapshot{}}
 	v.Subscribe(seen.hear)
-	s, err := scheduler.New(scheduler.Config{Store: w.c, View: v, Replica: "a", Log: slog.New(slog.DiscardHandler), ClusterSecret: secret})
+	s, err := scheduler.New(scheduler.Config{Store: w.c, View: v, Replica: "a", Log: slog.New(slog.DiscardHandler), Peers: trust.BySecret(secret)})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -121,7 +121,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := templatesvc.New(templatesvc.Config{
 		Store: e.Client, Dir: s.Templates.Dir, Quiet: s.Templates.Quiet, BlobDir: s.Blobs.Dir, Bucket: s.bucket(), ProgramsDir: s.Sources.ProgramsDir, ConfigurationsDir: s.Sources.ConfigurationsDir, EgressProxy: s.Egress.Proxy, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
-		ClusterSecret: s.Cluster.Secret, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
+		ClusterSecret: s.Cluster.Secret, Peers: e.Peers, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
 		Copies: s.Blobs.Copies, KeepVersions: s.Versions.Keep, CollectInterval: s.Collect.Interval, ScrubInterval: s.Scrub.Interval, Now: e.Now, Log: e.Log, Metrics: e.Registry,
 	})
 	if err != nil {

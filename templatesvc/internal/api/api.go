@@ -1,5 +1,5 @@
 // Package api serves the API of the template service over HTTP to agents and gateways.
-// Every call needs the cluster secret. Errors use the internal format of package wire, so
+// Agents may only read content, replicas of this service also what they replicate. Errors use the internal format of package wire, so
 // that clients get their Kind.
 package api
 
@@ -13,6 +13,8 @@ import (
 	kithttp "github.com/go-kit/kit/transport/http"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/orreryhq/orrery/libs/pki"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/templatesvc/client"
 	"github.com/orreryhq/orrery/templatesvc/internal/artifacts"
@@ -30,8 +32,8 @@ type Server struct {
 	Artifacts *artifacts.Store
 	Reader    *editor.Reader
 	Writer    *editor.Writer
-	// Secret is the cluster secret.
-	Secret string
+	// Peers authenticates the callers.
+	Peers *trust.Peers
 	// Requests counts calls by route.
 	Requests *prometheus.CounterVec
 }
@@ -42,17 +44,33 @@ type endpoint func(*http.Request) (result, error)
 // result writes the result of a call.
 type result func(http.ResponseWriter) error
 
-// Handler serves the API under /v1, and /livez without the secret.
+// Handler serves the API under /v1, and /livez to everyone.
 func (s *Server) Handler() http.Handler {
+	gateway, agent, replica := pki.Identity{Service: pki.Gateway}, pki.Identity{Service: pki.Agent}, pki.Identity{Service: pki.Templates}
 	mux := http.NewServeMux()
-	for _, routes := range []map[string]endpoint{s.content(), s.templates(), s.edits(), s.trees()} {
-		for pattern, e := range routes {
-			mux.Handle(pattern, serve(e))
+	for _, part := range []struct {
+		routes  map[string]endpoint
+		callers []pki.Identity
+	}{
+		{s.content(), []pki.Identity{gateway, agent, replica}},
+		{s.replicas(), []pki.Identity{replica}},
+		{s.upkeep(), []pki.Identity{gateway}},
+		{s.templates(), []pki.Identity{gateway}},
+		{s.edits(), []pki.Identity{gateway}},
+		{s.trees(), []pki.Identity{gateway}},
+	} {
+		for pattern, e := range part.routes {
+			mux.Handle(pattern, serve(func(r *http.Request) (result, error) {
+				if err := trust.Allow(r.Context(), part.callers...); err != nil {
+					return nil, err
+				}
+				return e(r)
+			}))
 		}
 	}
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	outer.Handle("/", wire.Guard(s.Secret, count(mux, s.Requests)))
+	outer.Handle("/", s.Peers.Guard(count(mux, s.Requests), pki.Gateway, pki.Agent, pki.Templates))
 	return outer
 }
 

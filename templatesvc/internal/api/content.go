@@ -17,7 +17,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/versions"
 )
 
-// content returns the endpoints of manifests, blobs and artifacts.
+// content returns the endpoints that read manifests, blobs and artifacts.
 func (s *Server) content() map[string]endpoint {
 	return map[string]endpoint{
 		"GET /v1/manifests/{digest}": func(r *http.Request) (result, error) {
@@ -34,8 +34,19 @@ func (s *Server) content() map[string]endpoint {
 			}
 			return writeRow(s.Versions.Row(r.Context(), sums))
 		},
-		// Replicas ask each other for content. A replica then looks only in its own store.
-		// Otherwise two replicas could ask each other for ever.
+		"POST /v1/blobs/{sum}/suspect": func(r *http.Request) (result, error) {
+			return writeDone(s.Versions.Blobs().Suspect(r.Context(), r.PathValue("sum")))
+		},
+		"GET /v1/artifacts/{sum}": func(r *http.Request) (result, error) {
+			return writeArtifact(s.Artifacts.Get(r.Context(), r.PathValue("sum")))
+		},
+	}
+}
+
+// replicas returns the endpoints that the replicas of the service call.
+func (s *Server) replicas() map[string]endpoint {
+	return map[string]endpoint{
+		// A replica looks only in its own store. Otherwise two replicas could ask each other for ever.
 		"GET /v1/held/blobs/{sum}": func(r *http.Request) (result, error) {
 			b, err := s.Versions.Held(r.Context(), r.PathValue("sum"))
 			return writeBlob(r, b), err
@@ -43,17 +54,17 @@ func (s *Server) content() map[string]endpoint {
 		"GET /v1/held/recipes/{sum}": func(r *http.Request) (result, error) {
 			return writeJSON(s.Versions.Blobs().RecipeHere(r.Context(), r.PathValue("sum")))
 		},
-		"POST /v1/blobs/{sum}/suspect": func(r *http.Request) (result, error) {
-			return writeDone(s.Versions.Blobs().Suspect(r.Context(), r.PathValue("sum")))
-		},
 		"POST /v1/replicate": func(r *http.Request) (result, error) {
 			id, err := s.Mirror.Serve(r.Context(), r.URL.Query().Get("digest"))
 			return writeJSON(client.Replicated{Store: id}, err)
 		},
+	}
+}
+
+// upkeep returns the endpoints that change what is stored besides templates.
+func (s *Server) upkeep() map[string]endpoint {
+	return map[string]endpoint{
 		"POST /v1/collect": func(r *http.Request) (result, error) { return writeJSON(s.Keeper.Now(r.Context())) },
-		"GET /v1/artifacts/{sum}": func(r *http.Request) (result, error) {
-			return writeArtifact(s.Artifacts.Get(r.Context(), r.PathValue("sum")))
-		},
 		"POST /v1/artifacts": func(r *http.Request) (result, error) {
 			var body client.PinRequest
 			if err := wire.DecodeJSON(r.Body, 0, &body); err != nil {

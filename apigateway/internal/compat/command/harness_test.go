@@ -148,7 +148,7 @@ func newWorld(t *testing.T) *world {
 	}
 	o := ops.New(ops.Config{
 		Store: c, View: w.view, Log: slog.New(slog.DiscardHandler), Now: now,
-		Agents: upstream.NewAgents(upstream.NewHealth(telemetry.NewMetrics(prometheus.NewRegistry(), "test"), slog.New(slog.DiscardHandler)), w.view, func(string) upstream.Agent { return w.node }),
+		Agents: upstream.NewAgents(upstream.NewHealth(telemetry.NewMetrics(prometheus.NewRegistry(), "test"), slog.New(slog.DiscardHandler)), w.view, func(*fleet.Node) upstream.Agent { return w.node }),
 	})
 	sources, err := sourceops.New(o.Committer, secret)
 	if err != nil {

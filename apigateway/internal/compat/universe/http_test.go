@@ -123,7 +123,7 @@ func newSite(t *testing.T) *site {
 	for _, r := range New(Config{
 		Operations: ops.New(ops.Config{
 			Store: s.store, View: s.view, Log: slog.New(slog.DiscardHandler), Now: now,
-			Agents: upstream.NewAgents(upstream.NewHealth(telemetry.NewMetrics(prometheus.NewRegistry(), "test"), slog.New(slog.DiscardHandler)), s.view, func(string) upstream.Agent { return s.node }),
+			Agents: upstream.NewAgents(upstream.NewHealth(telemetry.NewMetrics(prometheus.NewRegistry(), "test"), slog.New(slog.DiscardHandler)), s.view, func(*fleet.Node) upstream.Agent { return s.node }),
 		}),
 		NodeID: "node-1", ClusterName: "test", Now: now,
 		By:    func(*gin.Context) txn.Actor { return txn.Actor{User: "ann"} },

@@ -18,13 +18,13 @@ package logs
 import (
 	"cmp"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/server/peer"
 	"github.com/orreryhq/orrery/apigateway/internal/stream/events"
 	"github.com/orreryhq/orrery/apigateway/internal/stream/socket"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
@@ -56,9 +56,8 @@ type Config struct {
 	Auth             *auth.Service
 	Tickets          *events.Tickets
 	Agents           *upstream.Agents
-	// Client calls the other gateways. Secret is the cluster secret.
-	Client *http.Client
-	Secret string
+	// Client calls the other gateways.
+	Client *peer.Client
 	Log    *slog.Logger
 	// MaxStreams limits the concurrent streams. 0 means DefaultMaxStreams.
 	MaxStreams int

@@ -100,9 +100,7 @@ func (l *Logs) ask(ctx context.Context, other *cluster.Session, q Query) (out Pa
 	ctx, cancel := context.WithTimeout(ctx, peerPatience)
 	defer cancel()
 	query := url.Values{"replica": {other.Replica}, "level": {q.Level}, "logger": {q.Logger}, "limit": {strconv.Itoa(q.Limit)}}
-	err = wire.Call(ctx, l.cfg.Client, wire.Request{
-		Method: http.MethodGet, URL: strings.TrimSuffix(other.URL, "/") + Path + "?" + query.Encode(), Token: l.cfg.Secret,
-	}, &out)
+	err = l.cfg.Client.Call(ctx, http.MethodGet, l.cfg.Client.URL(other), Path+"?"+query.Encode(), nil, &out)
 	return out, errs.Wrap("logs.ask", err)
 }
 

@@ -7,7 +7,7 @@
 //
 // The same connections carry requests to shut down another gateway.
 //
-// Gateways find each other by their sessions and authenticate with the cluster secret.
+// Gateways find each other by their sessions; package peer says how they authenticate.
 package relay
 
 import (
@@ -15,7 +15,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,10 +56,8 @@ type Config struct {
 	// Replica is this gateway's name. Peers returns the sessions of all live gateways.
 	Replica string
 	Peers   func() []*cluster.Session
-	// Secret is the cluster secret.
-	Secret string
-	Client *http.Client
-	Events *events.Log
+	Client  *peer.Client
+	Events  *events.Log
 	// End shuts this gateway down after the requests in progress.
 	End     func()
 	Log     *slog.Logger
@@ -165,12 +162,12 @@ func (r *Relay) Run(ctx context.Context) {
 				continue
 			}
 			l, ok := links[p.Replica]
-			if ok && l.url != p.URL { // the gateway restarted at another address
+			if ok && l.url != r.cfg.Client.URL(p) { // the gateway restarted at another address
 				close(l.batches)
 				ok = false
 			}
 			if !ok {
-				l = link{url: p.URL, batches: make(chan batch, ahead)}
+				l = link{url: r.cfg.Client.URL(p), batches: make(chan batch, ahead)}
 				links[p.Replica] = l
 				sending.Go(func() { r.send(ctx, l) })
 			}
@@ -200,7 +197,7 @@ type link struct {
 func (r *Relay) send(ctx context.Context, l link) {
 	for b := range l.batches {
 		ctx, cancel := context.WithTimeout(ctx, patience)
-		err := wire.Call(ctx, r.cfg.Client, wire.Request{Method: http.MethodPost, URL: strings.TrimSuffix(l.url, "/") + Path, Token: r.cfg.Secret, Body: b}, nil)
+		err := r.cfg.Client.Call(ctx, http.MethodPost, l.url, Path, b, nil)
 		cancel()
 		if err != nil {
 			r.dropped.WithLabelValues().Add(float64(len(b.Events)))
@@ -250,9 +247,7 @@ const maxShutdownRequest = 4 << 10
 func (r *Relay) RequestShutdown(ctx context.Context, other *cluster.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := wire.Call(ctx, r.cfg.Client, wire.Request{
-		Method: http.MethodPost, URL: strings.TrimSuffix(other.URL, "/") + EndPath, Token: r.cfg.Secret, Body: shutdownRequest{To: other.Replica},
-	}, nil)
+	err := r.cfg.Client.Call(ctx, http.MethodPost, r.cfg.Client.URL(other), EndPath, shutdownRequest{To: other.Replica}, nil)
 	if errs.Is(err, errs.Unavailable) {
 		return &errs.Error{Kind: errs.Unavailable, Op: "relay.RequestShutdown", Message: "it does not answer", Err: err}
 	}

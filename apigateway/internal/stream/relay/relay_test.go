@@ -17,10 +17,12 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/server/peer"
 	"github.com/orreryhq/orrery/apigateway/internal/stream/events"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/trust"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,23 +66,26 @@ func (g *gateway) told() []string {
 // started returns a running relay with peers.
 func started(t *testing.T, peers ...*cluster.Session) *Relay {
 	t.Helper()
-	r := newRelay(peers...)
+	r, calls := newRelay(peers...)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait(); r.cfg.Client.CloseIdleConnections() })
+	t.Cleanup(func() { cancel(); running.Wait(); calls.CloseIdle() })
 	return r
 }
 
-func newRelay(peers ...*cluster.Session) *Relay {
+// newRelay returns a relay and its connections.
+func newRelay(peers ...*cluster.Session) (*Relay, upstream.Connections) {
+	own := trust.BySecret(secret)
+	calls := upstream.NewConnections(own, &http.Transport{})
 	return New(Config{
-		Replica: "own", Secret: secret, Client: &http.Client{Transport: &http.Transport{}}, Events: events.NewLog(0),
+		Replica: "own", Client: peer.NewClient(own, calls), Events: events.NewLog(0),
 		Peers: func() []*cluster.Session {
 			return append(peers, &cluster.Session{Replica: "own", URL: "http://127.0.0.1:1"})
 		},
 		Log:     slog.New(slog.DiscardHandler),
 		Metrics: telemetry.NewMetrics(prometheus.NewRegistry(), "apigateway"),
-	})
+	}), calls
 }
 
 func TestAGatewayThatDoesNotAnswerKeepsNothingFromTheOthers(t *testing.T) {
@@ -103,14 +108,15 @@ func TestAGatewayThatDoesNotAnswerKeepsNothingFromTheOthers(t *testing.T) {
 func TestWhoDoesNotAnswerIsSaidNotTo(t *testing.T) {
 	gone := newGateway(t, false)
 	gone.Close()
-	err := newRelay().RequestShutdown(t.Context(), &cluster.Session{Replica: "a", URL: gone.URL})
+	r, _ := newRelay()
+	err := r.RequestShutdown(t.Context(), &cluster.Session{Replica: "a", URL: gone.URL})
 	if !errs.Is(err, errs.Unavailable) || errs.MessageOf(err) != "it does not answer" {
 		t.Errorf("it says %v", err)
 	}
 }
 
 func TestWhatWaitsIsBoundedInNumberAndSize(t *testing.T) {
-	r := newRelay()
+	r, _ := newRelay()
 	for range maxQueued + 10 {
 		r.Publish(events.Event{Type: "X"})
 	}
@@ -129,7 +135,7 @@ func TestWhatWaitsIsBoundedInNumberAndSize(t *testing.T) {
 // FuzzBatch sends malformed batches to a relay. It must reject or deliver each, and still deliver later
 // batches.
 func FuzzBatch(f *testing.F) {
-	r := newRelay()
+	r, _ := newRelay()
 	passed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	send := func(token, body string) int {
 		req := httptest.NewRequest(http.MethodPost, Path, strings.NewReader(body))

@@ -30,6 +30,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/workspace"
 )
@@ -46,16 +47,16 @@ type Config struct {
 	Workspace *workspace.Builder
 	// Fence proves the node's session; ok is false without a session.
 	Fence func() (f store.Fence, ok bool)
-	// Secret is the cluster secret, for calls to other agents.
-	Secret string
-	HTTP   *http.Client
-	Now    func() time.Time
-	Log    *slog.Logger
+	// Peers authenticates this agent and others.
+	Peers *trust.Peers
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Mover does the agent's part of moves. It is safe for concurrent use.
 type Mover struct {
 	cfg     Config
+	sources *trust.Pool   // of connections to other agents
 	turns   chan struct{} // for pulls
 	swept   chan struct{} // signals that something was set aside
 	running sync.WaitGroup
@@ -76,7 +77,7 @@ type work struct {
 // New returns a mover. Run starts it.
 func New(cfg Config) *Mover {
 	return &Mover{
-		cfg: cfg, turns: make(chan struct{}, maxPulls), swept: make(chan struct{}, 1),
+		cfg: cfg, sources: trust.NewPool(cfg.Peers, &http.Transport{}), turns: make(chan struct{}, maxPulls), swept: make(chan struct{}, 1),
 		moves: map[fleet.InstanceID]*move.Move{}, work: map[fleet.InstanceID]*work{},
 	}
 }
@@ -89,6 +90,7 @@ func (m *Mover) Run(ctx context.Context, joined <-chan struct{}) {
 	case <-ctx.Done():
 		return
 	}
+	defer m.sources.CloseIdleConnections()
 	m.running.Go(func() { m.sweep(ctx) })
 	_ = m.cfg.Store.Follow(ctx, keys.Moves().String(), &handler{m, ctx})
 	m.running.Wait()

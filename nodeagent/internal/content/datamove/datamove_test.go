@@ -23,6 +23,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/workspace"
@@ -97,7 +98,7 @@ func (l *line) Flush() {
 func (w *world) agent(node fleet.NodeID, dir string) *agent {
 	m := New(Config{
 		Store: w.store, Node: node, DataUUID: string(node), DataDir: dir, Workspace: workspace.New(dir, nil),
-		Fence: func() (store.Fence, bool) { return w.fence, true }, Secret: "s", HTTP: new(http.Client), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Fence: func() (store.Fence, bool) { return w.fence, true }, Peers: trust.BySecret("s"), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done, joined := make(chan struct{}), make(chan struct{})
@@ -339,7 +340,7 @@ func TestADeviceOrARunningServerIsNotMoved(t *testing.T) {
 	if err := w.from.List(context.Background(), id, "other", io.Discard, unsent); !errs.Is(err, errs.Conflict) {
 		t.Errorf("another move is served: %v", err)
 	}
-	if _, err := w.from.Open(id, "m", "../../secrets", 0); err == nil {
+	if _, err := w.from.Open(t.Context(), id, "m", "../../secrets", 0); err == nil {
 		t.Error("a file outside of the directory is served")
 	}
 }

@@ -23,6 +23,8 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/move"
+	"github.com/orreryhq/orrery/libs/pki"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
 )
@@ -35,13 +37,16 @@ const markName = ".orrery-move"
 const hashers = 4
 
 // serves returns the directory of an instance that moves away from this node, while it is copied.
-// Conflict if that move is not in this step now.
-func (m *Mover) serves(id fleet.InstanceID, moveID string) (string, error) {
+// Conflict if that move is not in this step now, Denied if the caller is not the target's agent.
+func (m *Mover) serves(ctx context.Context, id fleet.InstanceID, moveID string) (string, error) {
 	m.mu.Lock()
 	mv := m.moves[id]
 	m.mu.Unlock()
 	if mv == nil || mv.ID != moveID || mv.Step != move.Copying || mv.Source != m.cfg.Node || mv.SourceUUID != m.cfg.DataUUID {
 		return "", errs.New(errs.Conflict, "instance %s is not copied from this node now", id)
+	}
+	if err := trust.Allow(ctx, pki.Identity{Service: pki.Agent, Name: string(mv.Target)}); err != nil {
+		return "", err
 	}
 	dir := m.cfg.Workspace.StaticDir(mv.Group, mv.Name)
 	_, held, _, err := claim.Holder(dir)
@@ -73,7 +78,7 @@ func (m *Mover) Editable(id fleet.InstanceID, generation int64) error {
 // hashes every file, and calls flush to send the signs of progress at once. Conflict before anything is
 // written if the move is not in that step.
 func (m *Mover) List(ctx context.Context, id fleet.InstanceID, moveID string, w io.Writer, flush func() error) error {
-	dir, err := m.serves(id, moveID)
+	dir, err := m.serves(ctx, id, moveID)
 	if err != nil {
 		return err
 	}
@@ -258,8 +263,8 @@ func (r reader) Read(b []byte) (int, error) {
 
 // Open opens a file of an instance that moves away, from an offset on. The caller closes it. Conflict
 // if the move is not in that step, NotFound if the file does not exist.
-func (m *Mover) Open(id fleet.InstanceID, moveID, p string, offset int64) (io.ReadCloser, error) {
-	dir, err := m.serves(id, moveID)
+func (m *Mover) Open(ctx context.Context, id fleet.InstanceID, moveID, p string, offset int64) (io.ReadCloser, error) {
+	dir, err := m.serves(ctx, id, moveID)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -194,7 +196,7 @@ func (p *puller) source(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, errs.Wrap("datamove.source", err)
 	}
-	return client.New(p.cfg.HTTP, n.AgentURL, p.cfg.Secret), nil
+	return client.New(&http.Client{Transport: p.sources.To(pki.Identity{Service: pki.Agent, Name: string(p.mv.Source)})}, n.AgentURL, p.cfg.Peers.Token()), nil
 }
 
 // list returns the entries of the directory. It reads the list of an earlier attempt if that is

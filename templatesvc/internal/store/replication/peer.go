@@ -21,7 +21,9 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/templatesvc/client"
 	"github.com/orreryhq/orrery/templatesvc/internal/store/blob"
 )
@@ -32,8 +34,8 @@ type Config struct {
 	Blobs *blob.Store
 	// Replica is the name of this replica.
 	Replica string
-	// Secret is the cluster secret.
-	Secret string
+	// Peers authenticates this replica and the others.
+	Peers *trust.Peers
 	// Roots returns the digests of all manifests that must be stored here.
 	Roots func(ctx context.Context) ([]string, error)
 	// Copies is the number of disks that should have a version before it is published.
@@ -62,14 +64,14 @@ type Mirror struct {
 // New returns a Mirror. Run starts its work.
 func New(cfg Config) *Mirror {
 	transport := &http.Transport{MaxIdleConnsPerHost: atOnce, DisableCompression: true, ResponseHeaderTimeout: client.DefaultPatience}
-	m := &Mirror{cfg: cfg, http: &http.Client{Transport: transport}, todo: newBacklog(), whole: map[string]bool{}}
+	m := &Mirror{cfg: cfg, http: &http.Client{Transport: cfg.Peers.Transport(transport, pki.Identity{Service: pki.Templates})}, todo: newBacklog(), whole: map[string]bool{}}
 	m.client = m.ask(m.others.urlsNow)
 	return m
 }
 
 // ask returns a client of some replicas.
 func (m *Mirror) ask(urls func() []string) *client.Client {
-	return client.New(client.Config{Resolve: urls, Secret: m.cfg.Secret, HTTP: m.http, Log: m.cfg.Log})
+	return client.New(client.Config{Resolve: urls, Secret: m.cfg.Peers.Token(), HTTP: m.http, Log: m.cfg.Log})
 }
 
 // atOnce is how many files of a version are copied concurrently.
