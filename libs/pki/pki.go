@@ -224,3 +224,33 @@ func block(b []byte, kind string) ([]byte, error) {
 	}
 	return p.Bytes, nil
 }
+
+// AuthorityCert returns the certificate of an authority from a text that may have its key too. Invalid if
+// the text has no certificate of an authority, or several certificates.
+func AuthorityCert(text []byte) ([]byte, error) {
+	var found []byte
+	for rest := text; ; {
+		var one *pem.Block
+		if one, rest = pem.Decode(rest); one == nil {
+			break
+		}
+		if one.Type != certBlock {
+			continue
+		}
+		if found != nil {
+			return nil, errs.New(errs.Invalid, "want one certificate of an authority, found several")
+		}
+		found = pem.EncodeToMemory(one)
+	}
+	if found == nil {
+		return nil, errs.New(errs.Invalid, "want one certificate of an authority in PEM, found none")
+	}
+	cert, err := parseCert(found)
+	if err != nil {
+		return nil, err
+	}
+	if !cert.IsCA {
+		return nil, errs.New(errs.Invalid, "the certificate %q is not one of a certificate authority", cert.Subject.CommonName)
+	}
+	return found, nil
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/output"
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 	"github.com/orreryhq/orrery/cli/internal/verbs/acting"
+	"github.com/orreryhq/orrery/cli/internal/verbs/certificates"
 	"github.com/orreryhq/orrery/cli/internal/verbs/cluster"
 	"github.com/orreryhq/orrery/cli/internal/verbs/console"
 	"github.com/orreryhq/orrery/cli/internal/verbs/content"
@@ -42,7 +43,7 @@ type section struct {
 
 func sections(a *app.App) []section {
 	return []section{
-		{"access", "Log in and choose a server", slices.Concat(access.Commands(a), shell.Commands(a))},
+		{"access", "Log in and choose a server", slices.Concat(access.Commands(a), shell.Commands(a), certificates.Commands(a))},
 		{"read", "Look at things", reading.Commands(a)},
 		{"declare", "Declare what shall run", slices.Concat(declaring.Commands(a), starting.Commands(a), importing.Commands(a))},
 		{"act", "Act on things", slices.Concat(acting.Commands(a), cluster.Commands(a))},
