@@ -270,7 +270,7 @@ func (s *Service) Synced() <-chan struct{} {
 func (s *Service) Run(ctx context.Context) error {
 	defer s.done()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return wire.Serve(ctx, s.server, s.listener, drainTimeout) })
+	g.Go(func() error { return wire.Serve(ctx, s.server, s.cfg.Peers.Listener(s.listener), drainTimeout) })
 	if s.source != nil {
 		g.Go(func() error { return s.source.Run(ctx) })
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/pki"
 )
 
 // Options configure a cluster. The zero value is one node with the machine's capacity.
@@ -47,6 +48,8 @@ type Local interface {
 	Etcd() string
 	// SecretFile returns the file with the cluster's secret.
 	SecretFile() string
+	// Trust returns the settings by which a further service is authenticated, besides SecretFile.
+	Trust(who pki.Identity) []string
 	// Metrics returns the concatenated metrics of all programs.
 	Metrics() string
 }

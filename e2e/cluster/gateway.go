@@ -7,6 +7,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster/site"
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/pki"
 )
 
 // Gateway is an additional gateway of a cluster, always in a separate process.
@@ -29,9 +30,9 @@ func (g *Gateway) Stop() { g.end() }
 func AddGateway(t testing.TB, c Local, admin *Client, name string) *Gateway {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	g := &Gateway{Cluster: c, name: name, t: t, Process: site.NewProcess(name, Program(t, "./apigateway/cmd/apigateway"), path+".log",
+	g := &Gateway{Cluster: c, name: name, t: t, Process: site.NewProcess(name, Program(t, "./apigateway/cmd/apigateway"), path+".log", append(c.Trust(pki.Identity{Service: pki.Gateway, Name: name}),
 		"--replica", name, "--listen", "127.0.0.1:0", "--etcd-endpoints", c.Etcd(), "--cluster-secret-file", c.SecretFile(),
-		"--admin-password-file", path+".password", "--limits-anonymous", "0", "--limits-logins", "0", "--log-level", "debug", "--session-ttl", "2s")}
+		"--admin-password-file", path+".password", "--limits-anonymous", "0", "--limits-logins", "0", "--log-level", "debug", "--session-ttl", "2s")...)}
 	t.Cleanup(g.end)
 	g.Restart(admin)
 	return g

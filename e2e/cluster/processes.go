@@ -12,6 +12,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster/site"
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/pki"
 )
 
 // processes runs etcd and the five services as separate processes, with one node.
@@ -32,7 +33,7 @@ func startProcesses(t testing.TB, o Options) Local {
 	t.Cleanup(p.reportLogs)
 	var err error
 	p.site, err = site.Start(Bounded(t), site.Options{
-		Dir: o.DataDir, Programs: programs, Members: 1, Schedulers: 1, Enforcers: 1, Gateways: 1, Sources: 1, Nodes: 1,
+		Dir: o.DataDir, Programs: programs, Members: 1, Schedulers: 1, Enforcers: 1, Gateways: 1, Sources: 1, Nodes: 1, Certificates: true,
 		MemoryMiB: o.MemoryMiB, CPU: o.CPU, StopInstances: !o.KeepInstances, KeepInstances: o.KeepInstances,
 	})
 	t.Cleanup(p.Stop)
@@ -94,6 +95,14 @@ func (p *processes) TemplateDir() string  { return p.site.TemplateDir() }
 func (p *processes) PasswordFile() string { return p.site.PasswordFile() }
 func (p *processes) Etcd() string         { return strings.Join(p.site.Endpoints(), ",") }
 func (p *processes) SecretFile() string   { return p.site.SecretFile() }
+
+func (p *processes) Trust(who pki.Identity) []string {
+	path, err := p.site.Certify(who)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return []string{"--trust-file", path}
+}
 
 // Metrics queries the admin listeners of all programs except etcd.
 func (p *processes) Metrics() string {

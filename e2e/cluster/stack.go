@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
@@ -59,6 +60,9 @@ func (c *inProcess) TemplateDir() string  { return filepath.Join(c.dir, "templat
 func (c *inProcess) PasswordFile() string { return c.ready.PasswordFile }
 func (c *inProcess) Etcd() string         { return c.ready.Etcd }
 func (c *inProcess) SecretFile() string   { return filepath.Join(c.dir, "cluster-secret") }
+
+// Trust returns no settings, because the services of a stack authenticate by the cluster secret.
+func (c *inProcess) Trust(pki.Identity) []string { return nil }
 
 // Metrics queries the gateway, because all parts of a stack share one registry.
 func (c *inProcess) Metrics() string {

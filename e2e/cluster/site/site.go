@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/e2e/cluster/proxy"
+	"github.com/orreryhq/orrery/libs/pki"
 )
 
 // Options configure a site. Numbers of replicas are at least 1.
@@ -54,6 +55,9 @@ type Options struct {
 	KeepInstances bool
 	// Namespaces gives each node its own network namespace.
 	Namespaces bool
+	// Certificates gives each service a certificate, so that the calls between services are encrypted.
+	// Without, they are authenticated by the cluster secret.
+	Certificates bool
 	// Clocks are by how much the clocks of processes are ahead, for each of their runs in
 	// turn.
 	Clocks map[string][]time.Duration
@@ -71,6 +75,8 @@ type Site struct {
 	sources map[string]string
 	links   map[Pair]*proxy.Proxy
 	spaces  []*Namespace
+	// authority issues the certificates of the services; nil before the first one.
+	authority *pki.Authority
 }
 
 // Pair is a connection between two processes; From is the client.

@@ -65,7 +65,7 @@ func (s *Site) awaitEtcd(ctx context.Context) error {
 }
 
 // common returns the settings that all services have.
-func (s *Site) common(name string, space *Namespace) ([]string, error) {
+func (s *Site) common(program, name string, space *Namespace) ([]string, error) {
 	endpoints, err := s.endpoints(name, space)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,8 @@ func (s *Site) common(name string, space *Namespace) ([]string, error) {
 	if s.o.TTL > 0 {
 		args = append(args, "--session-ttl", s.o.TTL.String())
 	}
-	return args, nil
+	trust, err := s.trust(program, name)
+	return append(args, trust...), err
 }
 
 func (s *Site) startServices(context.Context) error {
@@ -91,7 +92,7 @@ func (s *Site) startServices(context.Context) error {
 	for _, k := range kinds {
 		for n := range k.count {
 			name := fmt.Sprint(k.program, "-", n+1)
-			args, err := s.common(name, nil)
+			args, err := s.common(k.program, name, nil)
 			if err != nil {
 				return err
 			}
@@ -166,7 +167,7 @@ func (s *Site) startNode(id string) error {
 	if err != nil {
 		return err
 	}
-	args, err := s.common(id, node.Space)
+	args, err := s.common("nodeagent", id, node.Space)
 	if err != nil {
 		return err
 	}
@@ -208,7 +209,7 @@ func (s *Site) network(node *Node) ([]string, error) {
 			return nil, err
 		}
 	}
-	return []string{"--listen", agentAddress, "--advertise-url", "http://" + node.address}, nil
+	return []string{"--listen", agentAddress, "--advertise-url", s.scheme() + node.address}, nil
 }
 
 // dialAgent connects to the agent of a node that has a namespace.
