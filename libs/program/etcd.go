@@ -70,18 +70,18 @@ func etcdTLS(s *Settings, peers *trust.Peers) (*tls.Config, error) {
 		out.InsecureSkipVerify, out.VerifyConnection = false, nil
 		text, err := os.ReadFile(s.Etcd.CA)
 		if err != nil {
-			return nil, errs.Field("etcd.ca", "cannot be read: %v", err)
+			return nil, errs.Field("etcd.ca", "etcd.ca cannot be read: %v", err)
 		}
 		out.RootCAs = x509.NewCertPool()
 		if !out.RootCAs.AppendCertsFromPEM(text) {
-			return nil, errs.Field("etcd.ca", "%s has no certificate in PEM", s.Etcd.CA)
+			return nil, errs.Field("etcd.ca", "etcd.ca %s has no certificate in PEM", s.Etcd.CA)
 		}
 	}
 	if s.Etcd.Cert != "" {
 		load := func() (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(s.Etcd.Cert, s.Etcd.Key)
 			if err != nil {
-				return nil, errs.Field("etcd.cert", "%s and %s cannot be used: %v", s.Etcd.Cert, s.Etcd.Key, err)
+				return nil, errs.Field("etcd.cert", "etcd.cert %s and etcd.key %s cannot be used: %v", s.Etcd.Cert, s.Etcd.Key, err)
 			}
 			return &pair, nil
 		}

@@ -55,7 +55,8 @@ type Options struct {
 	Log *slog.Logger
 	// Seed is the seed of the random pauses of watches. 0 means a random one.
 	Seed uint64
-	// TLS encrypts the connections to endpoints that begin with https://. Nil means the defaults.
+	// TLS encrypts the connections. All endpoints must then begin with https://. Nil encrypts those that
+	// do, with the defaults.
 	TLS *tls.Config
 	// Username and Password log in to etcd. With them Dial fails with Unavailable while etcd does not
 	// answer, and with Denied if it does not accept them. Empty means no login.
@@ -99,6 +100,10 @@ func reconnect() grpc.DialOption {
 func Dial(endpoints []string, o Options) (*Client, error) {
 	c := newClient(o)
 	c.contact.endpoints = endpoints
+	dial := []grpc.DialOption{reconnect(), grpc.WithChainStreamInterceptor(c.vetStream)}
+	if o.TLS != nil {
+		dial = append(dial, grpc.WithTransportCredentials(newHandshakes(o.TLS, &c.contact.refusal)))
+	}
 	cli, err := clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,
 		TLS:                  o.TLS,
@@ -109,7 +114,7 @@ func Dial(endpoints []string, o Options) (*Client, error) {
 		DialKeepAliveTimeout: 3 * time.Second,
 		AutoSyncInterval:     0,
 		Logger:               zap.NewNop(), // it warns about every retried call; callers log what matters
-		DialOptions:          []grpc.DialOption{reconnect(), grpc.WithChainStreamInterceptor(c.vetStream)},
+		DialOptions:          dial,
 	})
 	switch {
 	case err != nil && o.Username != "": // the client has logged in

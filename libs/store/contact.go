@@ -18,6 +18,7 @@ const awayAfter = 2 * time.Second
 type contact struct {
 	log       *slog.Logger
 	endpoints []string
+	refusal   refusal
 
 	mu sync.Mutex
 	// answeredAt is when etcd last answered. lost is since when a caller waits without an answer, zero
@@ -64,8 +65,11 @@ func (c *contact) warn() {
 		return // answered meanwhile
 	}
 	c.warned = true
-	c.log.Warn("etcd is not reachable: nothing is decided or written until it is back; running instances continue",
-		"endpoints", c.endpoints, "since", c.lost.UTC().Format(time.RFC3339))
+	attrs := []any{"endpoints", c.endpoints, "since", c.lost.UTC().Format(time.RFC3339)}
+	if reason := c.refusal.reason(); reason != "" {
+		attrs = append(attrs, "reason", reason)
+	}
+	c.log.Warn("etcd is not reachable: nothing is decided or written until it is back; running instances continue", attrs...)
 }
 
 func (c *contact) outcome(began time.Time, err error) {

@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -33,18 +34,19 @@ func Open(path string, now func() time.Time, log *slog.Logger) (*Credentials, er
 		c.bundle, err = c.load()
 	}
 	if err != nil {
-		return nil, errs.Field("trust.file", "%s cannot be used: %v", path, reason(err))
+		return nil, errs.Field("trust.file", "trust.file %s cannot be used: %s", path, reason(err))
 	}
 	c.read = info
 	return c, nil
 }
 
-// reason is the message of an error of ours, else the error.
-func reason(err error) any {
-	if m := errs.MessageOf(err); m != "" {
-		return m
+// reason is the message of an error of ours, else the text of the error.
+func reason(err error) string {
+	var ours *errs.Error
+	if errors.As(err, &ours) && ours.Message != "" {
+		return ours.Message
 	}
-	return err
+	return err.Error()
 }
 
 func (c *Credentials) load() (*pki.Bundle, error) {

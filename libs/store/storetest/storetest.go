@@ -34,6 +34,8 @@ type Etcd struct {
 	inner    *clientv3.Client
 	// quota is the maximum size of the database in bytes. 0 means etcd's default.
 	quota int64
+	// tls are the files of an etcd with certificates. The zero value serves plain HTTP.
+	tls TLS
 }
 
 const readyTimeout = 30 * time.Second
@@ -50,8 +52,13 @@ func Start(t testing.TB) *Etcd {
 // StartSmall is Start with a quota on the size of the database, in bytes. 0 means etcd's default.
 func StartSmall(t testing.TB, quota int64) *Etcd {
 	t.Helper()
-	e := &Etcd{dir: t.TempDir(), gate: newGate(t), quota: quota}
-	e.Endpoint = e.gate.url()
+	return start(t, &Etcd{quota: quota})
+}
+
+func start(t testing.TB, e *Etcd) *Etcd {
+	t.Helper()
+	e.dir, e.gate = t.TempDir(), newGate(t)
+	e.Endpoint = e.tls.scheme() + strings.TrimPrefix(e.gate.url(), "http")
 	e.Restart(t)
 	t.Cleanup(e.Stop)
 	return e
@@ -180,7 +187,8 @@ func (e *Etcd) serve(t testing.TB) *embed.Etcd {
 	t.Helper()
 	cfg := config(e.dir)
 	cfg.QuotaBackendBytes = e.quota
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls("http://127.0.0.1:0"), urls(e.Endpoint)
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(e.tls.scheme()+"://127.0.0.1:0"), urls(e.Endpoint)
+	cfg.ClientTLSInfo = e.tls.info()
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(peerURL), urls(peerURL)
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	proctest.AwaitUnlocked(t, filepath.Join(e.dir, walFiles))
