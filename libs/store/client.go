@@ -23,6 +23,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/store/handshake"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
@@ -102,7 +103,7 @@ func Dial(endpoints []string, o Options) (*Client, error) {
 	c.contact.endpoints = endpoints
 	dial := []grpc.DialOption{reconnect(), grpc.WithChainStreamInterceptor(c.vetStream)}
 	if o.TLS != nil {
-		dial = append(dial, grpc.WithTransportCredentials(newHandshakes(o.TLS, &c.contact.refusal)))
+		dial = append(dial, handshake.Credentials(o.TLS, &c.contact.refusal))
 	}
 	cli, err := clientv3.New(clientv3.Config{
 		Endpoints:            endpoints,

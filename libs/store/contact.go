@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/store/handshake"
 )
 
 // awayAfter is how long etcd may be silent before it counts as away. Elections and restarts of a
@@ -18,7 +19,7 @@ const awayAfter = 2 * time.Second
 type contact struct {
 	log       *slog.Logger
 	endpoints []string
-	refusal   refusal
+	refusal   handshake.Refusal
 
 	mu sync.Mutex
 	// answeredAt is when etcd last answered. lost is since when a caller waits without an answer, zero
@@ -66,7 +67,7 @@ func (c *contact) warn() {
 	}
 	c.warned = true
 	attrs := []any{"endpoints", c.endpoints, "since", c.lost.UTC().Format(time.RFC3339)}
-	if reason := c.refusal.reason(); reason != "" {
+	if reason := c.refusal.Reason(); reason != nil {
 		attrs = append(attrs, "reason", reason)
 	}
 	c.log.Warn("etcd is not reachable: nothing is decided or written until it is back; running instances continue", attrs...)

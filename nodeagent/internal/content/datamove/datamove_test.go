@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,10 +21,13 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/move"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/trust"
+	"github.com/orreryhq/orrery/libs/trust/trusttest"
+	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/workspace"
@@ -449,6 +453,45 @@ func TestFilesAreNotChangedWhereAMoveWouldLoseTheChange(t *testing.T) {
 		m.moves[id] = &move.Move{ID: "m", Instance: id, Source: "from", Target: "to", Generation: 3, Step: c.step}
 		if err := m.Editable(id, c.generation); (err != nil) != c.refused || err != nil && !errs.Is(err, errs.Conflict) {
 			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestOnlyTheAgentOfTheTargetGetsTheDirectory(t *testing.T) {
+	w, authority := newWorld(t), trusttest.New(t)
+	w.write(map[string]string{"world.dat": "data"})
+	w.step(move.Copying)
+	w.copied(move.Verified)
+	mux := http.NewServeMux()
+	api.HandleMoves(mux, w.from)
+	from := pki.Identity{Service: pki.Agent, Name: "from"}
+	own := authority.Peers(from)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: own.Guard(mux, pki.Agent), ReadHeaderTimeout: time.Minute}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(own.Listener(l)) }()
+	t.Cleanup(func() { _ = server.Close(); <-done })
+	for caller, kind := range map[pki.Identity]errs.Kind{
+		{Service: pki.Agent, Name: "to"}:    0,
+		{Service: pki.Agent, Name: "other"}: errs.Denied,
+		{Service: pki.Gateway}:              errs.Denied,
+	} {
+		transport := authority.Peers(caller).Transport(&http.Transport{DisableKeepAlives: true}, from)
+		c := client.New(&http.Client{Transport: transport}, own.URLOf(l.Addr()), "")
+		for what, read := range map[string]func() (io.ReadCloser, error){
+			"list": func() (io.ReadCloser, error) { return c.MovedList(t.Context(), id, "m") },
+			"file": func() (io.ReadCloser, error) { return c.MovedFile(t.Context(), id, "m", "world.dat", 0) },
+		} {
+			body, err := read()
+			if err == nil {
+				_ = body.Close()
+			}
+			if kind == 0 && err != nil || kind != 0 && errs.KindOf(err) != kind {
+				t.Errorf("%s by %s: %v", what, caller.Path(), err)
+			}
 		}
 	}
 }

@@ -1,4 +1,6 @@
-package store
+// Package handshake has credentials for encrypted connections that keep the reason of a refusal. gRPC
+// retries a refused connection without telling callers why.
+package handshake
 
 import (
 	"context"
@@ -7,40 +9,37 @@ import (
 	"net"
 	"sync"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 )
 
-// refusal is why the last encrypted connection to etcd failed. gRPC retries such connections without
-// telling callers the reason.
-type refusal struct {
+// Refusal is why the last connection failed. The zero value is usable. It is safe for concurrent use.
+type Refusal struct {
 	mu  sync.Mutex
 	err error
 }
 
-func (r *refusal) set(err error) {
+func (r *Refusal) set(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.err = err
 }
 
-// reason returns the message of the refusal; empty if the last connection was accepted.
-func (r *refusal) reason() string {
+// Reason returns the refusal; nil if the last connection was accepted.
+func (r *Refusal) Reason() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err == nil {
-		return ""
-	}
-	return r.err.Error()
+	return r.err
 }
 
-// handshakes are the credentials of encrypted connections, which report refusals.
+// Credentials returns an option for credentials that report refusals.
+func Credentials(cfg *tls.Config, to *Refusal) grpc.DialOption {
+	return grpc.WithTransportCredentials(handshakes{credentials.NewTLS(cfg), to})
+}
+
 type handshakes struct {
 	credentials.TransportCredentials
-	to *refusal
-}
-
-func newHandshakes(cfg *tls.Config, to *refusal) handshakes {
-	return handshakes{credentials.NewTLS(cfg), to}
+	to *Refusal
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
@@ -65,7 +64,7 @@ func (h handshakes) Clone() credentials.TransportCredentials {
 // client's handshake.
 type watchedConn struct {
 	net.Conn
-	to *refusal
+	to *Refusal
 }
 
 // Read implements net.Conn.
