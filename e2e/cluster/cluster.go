@@ -25,6 +25,8 @@ type Options struct {
 	MemoryMiB, CPU int
 	// KeepInstances leaves instances running when the cluster stops.
 	KeepInstances bool
+	// Plain starts separate processes without certificates; see Certify.
+	Plain bool
 }
 
 // Cluster is a running Orrery.

@@ -33,7 +33,7 @@ func startProcesses(t testing.TB, o Options) Local {
 	t.Cleanup(p.reportLogs)
 	var err error
 	p.site, err = site.Start(Bounded(t), site.Options{
-		Dir: o.DataDir, Programs: programs, Members: 1, Schedulers: 1, Enforcers: 1, Gateways: 1, Sources: 1, Nodes: 1, Certificates: true,
+		Dir: o.DataDir, Programs: programs, Members: 1, Schedulers: 1, Enforcers: 1, Gateways: 1, Sources: 1, Nodes: 1, Certificates: !o.Plain,
 		MemoryMiB: o.MemoryMiB, CPU: o.CPU, StopInstances: !o.KeepInstances, KeepInstances: o.KeepInstances,
 	})
 	t.Cleanup(p.Stop)
@@ -42,6 +42,35 @@ func startProcesses(t testing.TB, o Options) Local {
 	}
 	p.awaitReady()
 	return p
+}
+
+// Certify gives each service of a cluster that was started with Options.Plain a certificate, as an
+// operator does it: one service after the other, each with a restart. It calls after each of them. It
+// returns false if all services run in one process.
+func Certify(c Local, after func(service string)) bool {
+	p, ok := c.(*processes)
+	if !ok {
+		return false
+	}
+	for _, process := range p.site.Processes() {
+		service, _, _ := strings.Cut(process.Name, "-")
+		switch service {
+		case pki.Etcd:
+			continue
+		case "node":
+			service = pki.Agent
+		}
+		if err := process.Stop(); err != nil {
+			p.t.Fatal(err)
+		}
+		process.AddFlags(p.Trust(pki.Identity{Service: service, Name: process.Name})...)
+		if err := process.Start(); err != nil {
+			p.t.Fatal(err)
+		}
+		after(process.Name)
+	}
+	p.awaitReady()
+	return true
 }
 
 // Enforcer returns the process of the enforcer. It is nil if all services run in one process.

@@ -46,6 +46,13 @@ func NewProcess(name, binary, log string, args ...string) *Process {
 	return &Process{Name: name, binary: binary, log: log, args: args}
 }
 
+// AddFlags adds flags for the next starts.
+func (p *Process) AddFlags(flags ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.args = append(p.args, flags...)
+}
+
 // stopPatience limits the time of a clean stop.
 const stopPatience = 30 * time.Second
 
