@@ -64,6 +64,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store"
@@ -287,6 +288,9 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.pinTime = cmp.Or(cfg.pinTime, 10*time.Second)
 	if cfg.Peers == nil {
 		cfg.Peers = trust.BySecret(cfg.ClusterSecret)
+	}
+	if err := cfg.Peers.CheckOwn(pki.Identity{Service: pki.Gateway}); err != nil {
+		return nil, err
 	}
 	if err := cfg.Peers.CheckURL("peers.url", cfg.PeerURL); err != nil {
 		return nil, err

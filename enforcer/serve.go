@@ -11,6 +11,7 @@ import (
 
 	"github.com/orreryhq/orrery/enforcer/internal/api"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
@@ -36,6 +37,9 @@ type questions struct {
 func listen(cfg Config) (*questions, error) {
 	if cfg.Peers == nil {
 		return nil, nil
+	}
+	if err := cfg.Peers.CheckOwn(pki.Identity{Service: pki.Enforcer}); err != nil {
+		return nil, err
 	}
 	if err := cfg.Peers.CheckURL("advertise-url", cfg.AdvertiseURL); err != nil {
 		return nil, err

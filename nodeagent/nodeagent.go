@@ -38,6 +38,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/policy"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/trust"
@@ -213,6 +214,9 @@ func New(cfg Config) (*Agent, error) {
 	}
 	if cfg.Peers == nil {
 		cfg.Peers = trust.BySecret(cfg.ClusterSecret)
+	}
+	if err := cfg.Peers.CheckOwn(pki.Identity{Service: pki.Agent, Name: string(cfg.Node)}); err != nil {
+		return nil, err
 	}
 	if err := cfg.Peers.CheckURL("advertise-url", cfg.AdvertiseURL); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/scheduler/internal/api"
 )
@@ -36,6 +37,9 @@ type questions struct {
 func listen(cfg Config, ask api.Ask) (*questions, error) {
 	if cfg.Peers == nil {
 		return nil, nil
+	}
+	if err := cfg.Peers.CheckOwn(pki.Identity{Service: pki.Scheduler}); err != nil {
+		return nil, err
 	}
 	if err := cfg.Peers.CheckURL("advertise-url", cfg.AdvertiseURL); err != nil {
 		return nil, err

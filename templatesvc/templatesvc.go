@@ -26,6 +26,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/trust"
@@ -144,6 +145,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Peers == nil {
 		cfg.Peers = trust.BySecret(cfg.ClusterSecret)
+	}
+	if err := cfg.Peers.CheckOwn(pki.Identity{Service: pki.Templates}); err != nil {
+		return nil, err
 	}
 	if err := cfg.Peers.CheckURL("advertise-url", cfg.AdvertiseURL); err != nil {
 		return nil, err

@@ -50,6 +50,18 @@ func ByCertificate(c *Credentials) *Peers {
 // Certified reports whether calls are authenticated by certificates.
 func (p *Peers) Certified() bool { return p.credentials != nil }
 
+// CheckOwn returns Invalid for the field trust.file if the own certificate is of another service. Callers of
+// a service would refuse it.
+func (p *Peers) CheckOwn(self pki.Identity) error {
+	if !p.Certified() {
+		return nil
+	}
+	if own := p.credentials.Bundle().Identity(); !self.Includes(own) {
+		return errs.Field("trust.file", "trust.file has the certificate of %s: issue one for this service, with orrery pki issue %s", own.Path(), self.Path())
+	}
+	return nil
+}
+
 // Token is the bearer token of calls to others; empty with certificates.
 func (p *Peers) Token() string { return p.secret }
 

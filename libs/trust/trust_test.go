@@ -240,6 +240,21 @@ func TestAPoolHasOneTransportForEachService(t *testing.T) {
 	}
 }
 
+func TestCheckOwnWantsTheServicesOwnCertificate(t *testing.T) {
+	p := trusttest.New(t).Peers(nodeOne)
+	if err := p.CheckOwn(nodeOne); err != nil {
+		t.Error(err)
+	}
+	for _, other := range []pki.Identity{nodeTwo, gateway} {
+		if err := p.CheckOwn(other); !errs.Is(err, errs.Invalid) || errs.FieldOf(err) != "trust.file" {
+			t.Errorf("as %s: %v, want Invalid for trust.file", other.Path(), err)
+		}
+	}
+	if err := trust.BySecret("s").CheckOwn(nodeOne); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCheckURLWantsHTTPSWithCertificates(t *testing.T) {
 	secure, plain := trusttest.New(t).Peers(gateway), trust.BySecret("s")
 	for _, c := range []struct {
