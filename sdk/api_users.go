@@ -226,6 +226,8 @@ type User struct {
 	MinecraftUUID *string    `json:"minecraftUuid"`
 	MinecraftName *string    `json:"minecraftName"`
 	CreatedAt     *time.Time `json:"createdAt"`
+	// Logins with the password need a code.
+	SecondFactor bool `json:"secondFactor"`
 }
 
 func (v *User) setETag(tag string) { v.ETag = tag }
@@ -269,6 +271,8 @@ type UserUpdateResponse struct {
 	MinecraftUUID *string    `json:"minecraftUuid"`
 	MinecraftName *string    `json:"minecraftName"`
 	CreatedAt     *time.Time `json:"createdAt"`
+	// Logins with the password need a code.
+	SecondFactor bool `json:"secondFactor"`
 	// Send it as Authorization: Bearer <token>.
 	Token            string `json:"token,omitempty"`
 	ExpiresInSeconds int64  `json:"expiresInSeconds,omitempty"`

@@ -74,7 +74,7 @@ func Routes(cfg Config) []server.Route {
 	return slices.Concat(
 		sys.Routes(), cfg.Instances.Routes(), cfg.Nodes.Routes(),
 		accounts.New(accounts.Config{
-			Operations: o, Auth: cfg.Auth, Templates: cfg.Templates, Settings: cfg.Settings, WithinName: cfg.WithinName, WithinPictures: cfg.WithinPictures,
+			Operations: o, Auth: cfg.Auth, Templates: cfg.Templates, Settings: cfg.Settings, ClusterName: cfg.ClusterName, WithinName: cfg.WithinName, WithinPictures: cfg.WithinPictures,
 		}).Routes(),
 		allocations.New(o).Routes(),
 		applied.New(o).Routes(),

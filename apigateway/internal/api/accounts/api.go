@@ -20,6 +20,8 @@ type Config struct {
 	Templates  *upstream.Templates
 	// Settings are the cluster settings in force.
 	Settings *settings.Live
+	// ClusterName is shown in authenticators.
+	ClusterName string
 	// WithinName counts a login attempt for a user name. It returns false if there were too
 	// many; then it has answered the request.
 	WithinName func(c *gin.Context, name string) bool

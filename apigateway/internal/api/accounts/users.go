@@ -28,6 +28,8 @@ type user struct {
 	MinecraftUUID *string           `json:"minecraftUuid"`
 	MinecraftName *string           `json:"minecraftName"`
 	CreatedAt     *time.Time        `json:"createdAt"`
+	// SecondFactor is true if a login needs a code.
+	SecondFactor bool `json:"secondFactor"`
 }
 
 func (a *API) userRoutes() []server.Route {
@@ -44,6 +46,9 @@ func userOf(s *view.Snapshot, u *account.User) user {
 	role, _ := auth.RoleOf(s, u.Role)
 	out := user{ID: u.Username, Username: u.Username, Email: u.Email, Role: u.Role, Permissions: shownPermissions(role), CreatedAt: &u.CreatedAt}
 	out.AvatarURL = avatarURL(u)
+	if f, ok := s.Factors.Get(u.ID()); ok {
+		out.SecondFactor = f.Confirmed()
+	}
 	if u.MinecraftUUID != "" {
 		out.MinecraftUUID, out.MinecraftName = new(string(u.MinecraftUUID)), &u.MinecraftName
 	}
