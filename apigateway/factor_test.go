@@ -57,7 +57,7 @@ func TestASecondFactorIsEnrolledConfirmedAskedForAndDisabled(t *testing.T) {
 	s, vera, now, wait := clocked(t)
 	vera.do("GET", "/api/v1/auth/second-factor", nil).want(200).is("enabled", false).is("enabledAt", nil)
 	vera.do("POST", "/api/v1/auth/second-factor", `{}`).want(422).naming("currentPassword")
-	vera.do("POST", "/api/v1/auth/second-factor", `{"currentPassword":"wrong"}`).want(401)
+	vera.do("POST", "/api/v1/auth/second-factor", `{"currentPassword":"wrong"}`).want(403).naming("password is wrong")
 	vera.do("POST", "/api/v1/auth/second-factor/confirm", `{"code":"123456"}`).want(409).naming("begin one")
 
 	begun := vera.do("POST", "/api/v1/auth/second-factor", map[string]string{"currentPassword": adminPassword}).want(200)
@@ -91,7 +91,7 @@ func TestASecondFactorIsEnrolledConfirmedAskedForAndDisabled(t *testing.T) {
 	s.do("GET", "/api/v1/audit?action=auth.recovery-code", nil).want(200).is("total", 2).is("data.0.class", "LOGIN").is("data.0.username", "vera")
 
 	wait(totp.Period)
-	vera.do("POST", "/api/v1/auth/second-factor/disable", `{"code":"AAAA-AAAA-AAAA-AAAA"}`).want(401).is("error.code", "SECOND_FACTOR_WRONG")
+	vera.do("POST", "/api/v1/auth/second-factor/disable", `{"code":"AAAA-AAAA-AAAA-AAAA"}`).want(403).is("error.code", "SECOND_FACTOR_WRONG")
 	vera.do("POST", "/api/v1/auth/second-factor/disable", map[string]string{"code": phone.code()}).want(200)
 	vera.do("POST", "/api/v1/auth/second-factor/disable", map[string]string{"code": phone.code()}).want(404)
 	tries(s.as(""), "vera", adminPassword).want(200)

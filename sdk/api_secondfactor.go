@@ -18,7 +18,7 @@ func (c *Client) GetSecondFactor(ctx context.Context) (*SecondFactor, error) {
 //
 // Enter the secret or the URI into an authenticator, and confirm with a code within 15 minutes.
 // Logins need no code before that. A second call replaces the secret. It is refused with 409 while
-// a factor is enabled. Wrong passwords count as in a login.
+// a factor is enabled. A wrong password is 403 and counts as in a login.
 func (c *Client) EnrolSecondFactor(ctx context.Context, body *SecondFactorRequest) (*SecondFactorEnrolment, error) {
 	return object[SecondFactorEnrolment](ctx, c, Request{Method: http.MethodPost, Path: "/api/v1/auth/second-factor", Body: given(body)})
 }
@@ -32,7 +32,7 @@ func (c *Client) ConfirmSecondFactor(ctx context.Context, body *SecondFactorCode
 
 // DisableSecondFactor disables one's own second factor with a code.
 //
-// A recovery code works too. A wrong code is 401 SECOND_FACTOR_WRONG and counts as a wrong
+// A recovery code works too. A wrong code is 403 SECOND_FACTOR_WRONG and counts as a wrong
 // password.
 func (c *Client) DisableSecondFactor(ctx context.Context, body *SecondFactorCode) (*StatusResponse, error) {
 	return object[StatusResponse](ctx, c, Request{Method: http.MethodPost, Path: "/api/v1/auth/second-factor/disable", Body: given(body)})
@@ -74,7 +74,7 @@ type SecondFactorEnrolment struct {
 	// For typing into an authenticator, in base 32.
 	Secret string `json:"secret"`
 	// An otpauth:// URI, for a QR code.
-	Uri string `json:"uri"`
+	URI string `json:"uri"`
 	// Confirm before this time.
 	ExpiresAt time.Time `json:"expiresAt"`
 }

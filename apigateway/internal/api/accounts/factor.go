@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -9,8 +10,10 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/auth/totp"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/accountops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // factorRoutes serve the second factor of logins.
@@ -82,7 +85,7 @@ func (a *API) beginFactor(c *gin.Context) {
 		return err
 	})
 	if err != nil {
-		refuseLogin(c, err)
+		refuseProof(c, err)
 		return
 	}
 	begun, err := a.cfg.Operations.BeginFactor(ctx, by)
@@ -150,10 +153,23 @@ func (a *API) disableFactor(c *gin.Context) {
 	}
 	ctx, by := c.Request.Context(), server.Actor(c)
 	if err := a.cfg.Operations.Prove(ctx, by, who.User, func() error { return a.cfg.Operations.DisableFactor(ctx, by, code) }); err != nil {
-		refuseLogin(c, err)
+		refuseProof(c, err)
 		return
 	}
 	c.JSON(http.StatusOK, gin.H{"status": "ok"})
+}
+
+// refuseProof answers a wrong password or code of a caller who is logged in. It is 403, because clients
+// take 401 for an expired token: they get another one and try again, and the failure counts twice.
+func refuseProof(c *gin.Context, err error) {
+	switch {
+	case errors.Is(err, accountops.ErrCodeMissing), errors.Is(err, accountops.ErrCodeWrong):
+		server.Refuse(c, wire.Reply{Status: http.StatusForbidden, Code: "SECOND_FACTOR_WRONG", Message: errs.MessageOf(accountops.ErrCodeWrong)})
+	case errs.Is(err, errs.Unauthenticated):
+		server.Fail(c, errs.New(errs.Denied, "%s", errs.MessageOf(err)))
+	default:
+		refuseLogin(c, err)
+	}
 }
 
 func (a *API) removeFactor(c *gin.Context) {

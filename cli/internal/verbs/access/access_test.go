@@ -37,6 +37,16 @@ func TestOutput(t *testing.T) {
 		"role set VIEWER",
 		"role set VIEWER --remove groups.veiw",
 		"role set VIEWER --add groups.update --remove groups.view",
+		"user remove-second-factor admin",
+		"user remove-second-factor admin --yes",
+		"user remove-second-factor admim --yes",
+		"second-factor status",
+		"second-factor enrol",
+		"second-factor enrol --password-file testdata/password",
+		"second-factor enrol --password-file testdata/password -o name",
+		"second-factor confirm",
+		"second-factor confirm --code 123456",
+		"second-factor disable --code 654321",
 		"passwd",
 		"status",
 		"status -o json",
@@ -49,6 +59,8 @@ func TestOutput(t *testing.T) {
 // gateway speaks the part of the API that logins need. The user admin has the password "right".
 type gateway struct {
 	*httptest.Server
+	// code is the code that a login needs; empty for none.
+	code string
 	// tokens are the Authorization headers of requests for the own user.
 	tokens []string
 	// ended are the tokens that were logged out.
@@ -59,9 +71,19 @@ func newGateway(t *testing.T) *gateway {
 	g := &gateway{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v1/auth/login", func(w http.ResponseWriter, r *http.Request) {
-		var body struct{ Username, Password string }
+		var body struct{ Username, Password, Code string }
 		if json.NewDecoder(r.Body).Decode(&body) != nil || body.Username != "admin" || body.Password != "right" {
 			refuse(w, http.StatusUnauthorized, "the name or the password is wrong")
+			return
+		}
+		switch {
+		case g.code != "" && body.Code == "":
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"error":{"code":"SECOND_FACTOR_REQUIRED","message":"this user has a second factor"}}`)
+			return
+		case g.code != body.Code:
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"error":{"code":"SECOND_FACTOR_WRONG","message":"the code is wrong"}}`)
 			return
 		}
 		fmt.Fprint(w, `{"token":"t1","refreshToken":"r1","expiresInSeconds":3600}`)
@@ -169,6 +191,31 @@ func TestLoginToAStandaloneNeedsNoTyping(t *testing.T) {
 	if got := strings.Join(g.tokens, " "); got != "t1" {
 		t.Errorf("the tokens sent are %q", got)
 	}
+}
+
+func TestALoginAsksForACodeOnlyIfTheServerWantsOne(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	password := filepath.Join(dataOf(t, g.URL, "right"), "admin-password")
+	login := []string{"login", g.URL, "--username", "admin", "--password-file", password}
+	m.expect(m.run(login...), exit.OK, "logged in")
+	g.code = "123456"
+	m.expect(m.run(login...), exit.Usage, "there is no terminal to ask on", "--code CODE, or set ORRERY_CODE")
+	m.expect(m.run(append(login, "--code", "000000")...), exit.Denied, "the code is wrong", "check the name, the password and the code")
+	m.expect(m.run(append(login, "--code", "123456")...), exit.OK, "logged in")
+	m.env["ORRERY_CODE"] = "123456"
+	m.expect(m.run(login...), exit.OK, "logged in")
+	m.env["ORRERY_CODE"], m.in = "", "123456\n"
+	m.expect(m.run(login...), exit.OK, "code of your authenticator", "logged in")
+	m.in = "right\n123456\n"
+	m.expect(m.run("login", g.URL, "--username", "admin"), exit.OK, "logged in")
+}
+
+func TestEnrollingOnATerminalAsksForTheCode(t *testing.T) {
+	m := newTerminal(t)
+	server := clitest.NewServer(t)
+	m.know("here", server.URL, &settings.Login{Token: "t"})
+	m.in = "right\n123456\n"
+	m.expect(m.run("second-factor", "enrol"), exit.OK, "URI: otpauth://totp/", "secret: GEZD", "AAAA-BBBB-CCCC-DDDD")
 }
 
 func TestEachStandaloneHasAContext(t *testing.T) {

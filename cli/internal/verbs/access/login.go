@@ -22,8 +22,8 @@ import (
 )
 
 type loginOptions struct {
-	username, passwordFile, tokenFile, name, data string
-	quiet                                         bool
+	username, passwordFile, tokenFile, code, name, data string
+	quiet                                               bool
 }
 
 func login(a *app.App) *cobra.Command {
@@ -46,6 +46,7 @@ orrery login https://a.example https://b.example --name production`,
 	flags.StringVarP(&o.username, "username", "u", "", "`name` of the user")
 	flags.StringVar(&o.passwordFile, "password-file", "", "`file` with the password; - is standard input")
 	flags.StringVar(&o.tokenFile, "token-file", "", "`file` with an API token to use instead of a password; - is standard input")
+	flags.StringVar(&o.code, "code", "", "`code` of your authenticator, or a recovery code; the default is ORRERY_CODE, and it asks if the server wants one")
 	flags.StringVar(&o.name, "name", "", "`name` of the context; the default is that of the server, or the host")
 	flags.StringVar(&o.data, "data", "", "data `directory` of a standalone on this machine")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing when it succeeds")
@@ -224,11 +225,34 @@ func authenticate(ctx context.Context, a *app.App, client *orrery.Client, o logi
 	if password == "" {
 		return nil, "", command.UsageError("", "the password is empty")
 	}
-	newLogin, err := app.LogIn(ctx, client, o.username, password)
-	if errors.Is(err, orrery.ErrUnauthenticated) {
+	newLogin, err := logInWithCode(ctx, a, client, o, password)
+	return newLogin, o.username, err
+}
+
+// logInWithCode logs in with a password, and with a code if the server wants one.
+func logInWithCode(ctx context.Context, a *app.App, client *orrery.Client, o loginOptions, password string) (*settings.Login, error) {
+	code := cmp.Or(o.code, a.Env("ORRERY_CODE"))
+	newLogin, err := app.LogIn(ctx, client, o.username, password, code)
+	if app.NeedsCode(err) && code == "" {
+		if code, err = askCode(a); err != nil {
+			return nil, err
+		}
+		newLogin, err = app.LogIn(ctx, client, o.username, password, code)
+	}
+	switch {
+	case app.NeedsCode(err):
+		err = exit.Hint(err, "pass --code CODE")
+	case code != "" && errors.Is(err, orrery.ErrUnauthenticated):
+		err = exit.Hint(err, "check the name, the password and the code")
+	case errors.Is(err, orrery.ErrUnauthenticated):
 		err = exit.Hint(err, "check the name and the password")
 	}
-	return newLogin, o.username, err
+	return newLogin, err
+}
+
+// askCode asks for a code of the second factor.
+func askCode(a *app.App) (string, error) {
+	return a.Ask("code of your authenticator, or a recovery code", "", "--code CODE, or set ORRERY_CODE")
 }
 
 // withToken returns the login of an API token, which it tries.
