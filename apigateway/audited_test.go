@@ -47,6 +47,7 @@ var heldElsewhere = map[string]string{
 	"POST /api/v1/auth/second-factor":             "TestASecondFactorIsEnrolledConfirmedAskedForAndDisabled",
 	"POST /api/v1/auth/second-factor/confirm":     "TestASecondFactorIsEnrolledConfirmedAskedForAndDisabled",
 	"POST /api/v1/auth/second-factor/disable":     "TestASecondFactorIsEnrolledConfirmedAskedForAndDisabled",
+	"POST /api/v1/auth/oidc/exchange":             "TestAGrantIsRedeemedOnceAndByTheClientThatBegan: the login was audited before",
 	"DELETE /api/v1/users/:name/second-factor":    "TestAnAdministratorRemovesTheFactorOfAnotherUser",
 	"POST /api/v1/players/:uuid/transfer":         "TestATransferIsPendingAtThePlayersProxyUntilThePlayerIsThere",
 	"POST /api/v1/template-sources/:name/webhook": "TestASourceIsLookedAtWhenAskedOrCalled",

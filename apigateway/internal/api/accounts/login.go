@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ import (
 
 // identityRoutes serve logins, API tokens and the caller's own identity.
 func (a *API) identityRoutes() []server.Route {
-	return append(append(a.resetRoutes(), a.factorRoutes()...),
+	return append(slices.Concat(a.resetRoutes(), a.factorRoutes(), a.oidcRoutes()),
 		server.Post("/api/v1/auth/login", server.Login, a.login),
 		server.Post("/api/v1/auth/refresh", server.Public, a.refresh),
 		server.Post("/api/v1/auth/logout", server.Anyone, a.logout),

@@ -94,7 +94,7 @@ func (o *Accounts) Prove(ctx context.Context, by txn.Actor, name string, check f
 		}
 		return err
 	case errs.Is(err, errs.Unauthenticated):
-		failed := o.countFailure(ctx, by, name, failureOf(err))
+		failed := o.countFailure(ctx, by, name, refusalOf(err))
 		if locked, is := errors.AsType[*LockedError](failed); is {
 			return locked // same answer for right and wrong passwords while locked
 		}
@@ -153,23 +153,26 @@ func shownName(s *view.Snapshot, name string) string {
 	return "unknown-" + hashOf(name)[:12]
 }
 
-// failureOf says in the audit what was wrong.
-func failureOf(err error) string {
+// refusal is why a login was refused. The audit lists one of a kind from time to time.
+type refusal struct{ kind, failure string }
+
+// refusalOf returns what was wrong with a password and code.
+func refusalOf(err error) refusal {
 	if errors.Is(err, ErrCodeWrong) {
-		return "a wrong code of the second factor"
+		return refusal{"code", "a wrong code of the second factor"}
 	}
-	return "a wrong password"
+	return refusal{"password", "a wrong password"}
 }
 
 // countFailure counts a wrong password or code, and locks the name out when the limit is reached.
 // LockedError when the name was locked out meanwhile.
-func (o *Accounts) countFailure(ctx context.Context, by txn.Actor, name, failure string) error {
+func (o *Accounts) countFailure(ctx context.Context, by txn.Actor, name string, why refusal) error {
 	now := o.deps.Settings().Lockout
 	if now.Off {
-		return o.auditRefusal(ctx, by, name, failure)
+		return o.auditRefusal(ctx, by, name, why)
 	}
 	ctx = txn.WithoutOnce(ctx) // not part of the caller's request
-	p, said := policyOf(now), o.refusalEntry(o.Snapshot(), name, by.IP, failure)
+	p, said := policyOf(now), o.refusalEntry(o.Snapshot(), name, by.IP, why)
 	return o.MutateOnLease(ctx, by, &o.lockouts, max(p.Window, p.Duration), func(s *view.Snapshot, lease store.Lease) (txn.Change, error) {
 		c, err := p.failed(s, name, by.IP, lease, o.Now())
 		if len(c.Writes) > 0 && c.Audit.Action == "" {
