@@ -14,14 +14,14 @@ import (
 	"github.com/orreryhq/orrery/libs/seal"
 )
 
-// OIDC configures an OpenID Connect provider whose users may log in. The zero value means that there
-// is none.
+// OIDC configures an OpenID Connect provider whose users may log in. The zero value turns such
+// logins off.
 type OIDC struct {
 	// Issuer is the provider's URL.
 	Issuer string
 	// ClientID and ClientSecret are what the provider knows the gateways by.
 	ClientID, ClientSecret string
-	// Scopes are asked for. Nil means openid, profile, email and groups.
+	// Scopes are the scopes to request. Nil means openid, profile, email and groups.
 	Scopes []string
 	// UsernameClaim and GroupsClaim are the claims of ID tokens with the user's name and groups. Empty
 	// means preferred_username and groups.

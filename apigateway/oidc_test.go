@@ -313,7 +313,7 @@ func TestAnotherAccountOfTheProviderDoesNotGetTheUserOfAName(t *testing.T) {
 	t.Parallel()
 	s, p := providerSite(t)
 	exchange(s, loginAt(s, p).Get("code"), verifier).want(200)
-	p.claims["sub"] = "2" // the name was given to somebody else
+	p.claims["sub"] = "2" // another person has the name now
 	if got := loginAt(s, p); !strings.Contains(got.Get("error_description"), "belongs to another account") {
 		t.Errorf("%v", got)
 	}

@@ -14,8 +14,7 @@ func (c *Client) GetLoginProvider(ctx context.Context) (*LoginProvider, error) {
 
 // ExchangeProviderLogin gets the tokens of a login at the provider.
 //
-// A code works once and for a minute. If it is sent again, the login ends. The request counts as a
-// login attempt.
+// A code works once and for a minute. If it is sent again, the login ends.
 func (c *Client) ExchangeProviderLogin(ctx context.Context, body *ProviderExchange) (*Session, error) {
 	return object[Session](ctx, c, Request{Method: http.MethodPost, Path: "/api/v1/auth/oidc/exchange", Body: given(body)})
 }

@@ -63,7 +63,7 @@ func (a *API) getFactor(c *gin.Context) {
 	c.JSON(http.StatusOK, out)
 }
 
-// beginFactor needs the password, because whoever has only stolen a login must not lock its user out.
+// beginFactor needs the password, because a thief who has only a login must not lock its user out.
 func (a *API) beginFactor(c *gin.Context) {
 	var b struct {
 		CurrentPassword *string `json:"currentPassword"`

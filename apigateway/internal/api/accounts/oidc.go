@@ -24,13 +24,14 @@ const (
 	maxClientState, maxRedirect = 512, 1024
 )
 
-// oidcRoutes serve logins at an OpenID Connect provider.
+// oidcRoutes serve logins at an OpenID Connect provider. Only the first request counts as a login attempt:
+// the others need what it sealed.
 func (a *API) oidcRoutes() []server.Route {
 	return server.Under(oidcBase,
 		server.Get("", server.Public, a.oidcProvider),
 		server.Get("/login", server.Login, a.oidcLogin),
-		server.Get("/callback", server.Login, a.oidcCallback),
-		server.Post("/exchange", server.Login, a.oidcExchange),
+		server.Get("/callback", server.Public, a.oidcCallback),
+		server.Post("/exchange", server.Public, a.oidcExchange),
 	)
 }
 

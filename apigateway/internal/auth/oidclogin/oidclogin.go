@@ -46,7 +46,7 @@ const (
 
 // Config describes the provider and this client of it.
 type Config struct {
-	// Issuer is the URL of the provider. Empty means that there is none.
+	// Issuer is the URL of the provider. Empty turns off logins at a provider.
 	Issuer                 string
 	ClientID, ClientSecret string
 	Scopes                 []string

@@ -35,7 +35,7 @@ func admit(x account.ExternalUser, bySubject, byName *account.User, roles []acco
 	case bySubject != nil:
 		return admission{old: bySubject, role: role}, nil
 	case byName != nil && byName.Local():
-		return admission{}, errs.New(errs.Denied, "there is a local user %s, who is somebody else as far as this gateway knows: log in with the password, or an administrator renames or deletes that user", byName.Username)
+		return admission{}, errs.New(errs.Denied, "there is a local user %s, and a login provider cannot take it over: log in with the password, or an administrator renames or deletes that user", byName.Username)
 	case byName != nil:
 		return admission{}, errs.New(errs.Denied, "the user %s belongs to another account of a login provider: an administrator must rename or delete that user", byName.Username)
 	case !userName.MatchString(x.Username):
@@ -44,7 +44,7 @@ func admit(x account.ExternalUser, bySubject, byName *account.User, roles []acco
 	return admission{create: true, role: role}, nil
 }
 
-// bySubject returns the user who came from a login provider with a subject; nil if there is none.
+// bySubject returns the user who came from a login provider with a subject; nil if no user did.
 func bySubject(s *view.Snapshot, issuer, subject string) *account.User {
 	for _, u := range s.Users.All() {
 		if u.Issuer == issuer && u.Subject == subject {
@@ -129,8 +129,8 @@ func updateExternal(s *view.Snapshot, x account.ExternalUser, old account.User, 
 // errGrantUsed says that a login was redeemed before.
 var errGrantUsed = errs.New(errs.Unauthenticated, "the code was used before, so another program may have it: the login has ended, begin it again")
 
-// RedeemLogin returns a login by a provider to the client that began it, once. When it is asked for
-// again, the login ends. Unauthenticated when it has ended.
+// RedeemLogin returns a login by a provider to the client that began it, once. A second call ends
+// the login. Unauthenticated when it has ended.
 func (o *Accounts) RedeemLogin(ctx context.Context, by txn.Actor, user, login string) (out account.Login, err error) {
 	ctx = txn.WithoutOnce(ctx) // the response has tokens and must not be stored
 	err = txn.InTime(ctx, func(ctx context.Context) error {

@@ -29,7 +29,7 @@ func (o *Accounts) factorBox(u *account.User) seal.Box {
 	return o.deps.Seal.About("second factor " + u.ID())
 }
 
-// factorOf returns a user's factor and its opened secret; nil if the user has none.
+// factorOf returns a user's factor and its opened secret; nil for a user without one.
 func (o *Accounts) factorOf(s *view.Snapshot, u *account.User) (f *account.Factor, secret []byte, err error) {
 	f, ok := s.Factors.Get(u.ID())
 	if !ok {

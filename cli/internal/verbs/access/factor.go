@@ -115,7 +115,7 @@ func codeFlag(cmd *cobra.Command, code *string) {
 	command.CompleteFlag(cmd, "code", cobra.NoFileCompletions)
 }
 
-// givenCode returns the code of the flag or the environment, or one that is asked for.
+// givenCode returns the code of the flag or the environment, or asks for one.
 func givenCode(a *app.App, flag string) (string, error) {
 	if code := cmp.Or(flag, a.Env("ORRERY_CODE")); code != "" {
 		return code, nil

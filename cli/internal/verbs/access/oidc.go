@@ -39,7 +39,7 @@ func withProvider(ctx context.Context, a *app.App, client *orrery.Client) (*sett
 	case !provider.Enabled || provider.LoginURL == nil:
 		return nil, "", exit.Hint(errors.New("the server has no login provider"), "log in with a password: leave out --oidc")
 	}
-	late := exit.With(exit.TimedOut, fmt.Errorf("nobody logged in at the provider within %d minutes", int(providerPatience.Minutes())), "")
+	late := exit.With(exit.TimedOut, fmt.Errorf("the browser did not come back within %d minutes", int(providerPatience.Minutes())), "")
 	ctx, cancel := context.WithTimeoutCause(ctx, providerPatience, late)
 	defer cancel()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
