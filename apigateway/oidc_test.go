@@ -289,6 +289,7 @@ func TestAnIDTokenThatIsNotAcceptableIsRefusedAndExplained(t *testing.T) {
 		"a token for another client":       {set("aud", "another"), false, "audience"},
 		"a token of another issuer":        {set("iss", "https://evil.example"), false, "issue"},
 		"a signature with another key":     {nil, true, "signature"},
+		"no subject":                       {set("sub", ""), false, "no subject"},
 		"no name":                          {func(c jwt.MapClaims) { delete(c, "preferred_username") }, false, "oidc.username-claim"},
 		"a name that is no text":           {set("preferred_username", 7), false, "oidc.username-claim"},
 		"a name that no user can have":     {set("preferred_username", "ann@example.org"), false, "oidc.username-claim"},

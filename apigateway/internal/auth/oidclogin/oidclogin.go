@@ -40,6 +40,8 @@ const (
 	AttemptTime = 10 * time.Minute
 	// grantTime is how long a client may take to exchange its grant.
 	grantTime = time.Minute
+	// maxSubject bounds the length of a subject, in bytes, as OpenID Connect does.
+	maxSubject = 255
 	// maxSealed bounds the length of a sealed text, in bytes.
 	maxSealed = 8 << 10
 )
@@ -231,6 +233,9 @@ func refusedToken(err error) error {
 // userOf reads the claims of a verified token.
 func (p *Provider) userOf(issuer, subject string, claims map[string]json.RawMessage) (account.ExternalUser, error) {
 	u := account.ExternalUser{Issuer: issuer, Subject: subject}
+	if subject == "" || len(subject) > maxSubject {
+		return u, errs.New(errs.Unauthenticated, "the ID token of the login provider has no subject of 1 to %d bytes, so its user is not known", maxSubject)
+	}
 	var name string
 	if json.Unmarshal(claims[p.cfg.UsernameClaim], &name) != nil || name == "" {
 		return u, errs.New(errs.Unauthenticated, "the ID token of the login provider has no name in the claim %s: an administrator must set oidc.username-claim or oidc.scopes", p.cfg.UsernameClaim)

@@ -104,7 +104,7 @@ func clipped(text string) string {
 // external returns a new user, and the change that creates it.
 func (o *Accounts) external(s *view.Snapshot, x account.ExternalUser, role string) (account.User, txn.Change, error) {
 	now := o.Now()
-	u := account.User{Username: x.Username, Email: x.Email, Role: role, Issuer: x.Issuer, Subject: x.Subject, Epoch: now.UnixMicro(), CreatedAt: now}
+	u := account.User{Username: x.Username, Email: mailOf(x), Role: role, Issuer: x.Issuer, Subject: x.Subject, Epoch: now.UnixMicro(), CreatedAt: now}
 	if s.Users.Len() >= maxUsers {
 		return u, txn.Change{}, errs.New(errs.Exhausted, "there are %d users, the most there may be: an administrator must delete some", maxUsers)
 	}
@@ -115,10 +115,18 @@ func (o *Accounts) external(s *view.Snapshot, x account.ExternalUser, role strin
 	return u, c, giveRole(&c, s, role, auth.AllPermissions())
 }
 
+// mailOf returns the address of a user; empty if the provider has none that could be one.
+func mailOf(x account.ExternalUser) string {
+	if (&UserWrite{Email: &x.Email}).check() != nil {
+		return ""
+	}
+	return x.Email
+}
+
 // updateExternal returns a user as the provider describes it now, and the change of the record.
 func updateExternal(s *view.Snapshot, x account.ExternalUser, old account.User, role string) (account.User, txn.Change, error) {
 	u := old
-	u.Role, u.Email = role, x.Email
+	u.Role, u.Email = role, mailOf(x)
 	if u == old {
 		return u, txn.Change{}, nil
 	}
