@@ -26,7 +26,7 @@ TEST_FLAGS := -timeout $(TIMEOUT) $(if $(filter 1,$(RACE)),-race)
 OWN := ^github\.com/orreryhq/orrery/
 
 # What `make check` and CI run, in this order.
-CHECKS := check-format check-vet check-staticcheck check-deadcode check-architecture check-prose check-modules check-references check-cli test e2e
+CHECKS := check-format check-vet check-staticcheck check-deadcode check-architecture check-prose check-modules check-references check-cli test e2e e2e-oidc
 
 .PHONY: help
 help: ## list the targets
@@ -68,6 +68,11 @@ model: ## explore the ownership protocol in large fleets, and print the traces
 e2e: export ORRERY_E2E = processes
 e2e: ## the end-to-end scenarios against separate processes (RUN=TestName)
 	$(call summed,-count=1 -timeout $(TIMEOUT) -run '$(RUN)' ./e2e/...)
+
+.PHONY: e2e-oidc
+e2e-oidc: export ORRERY_E2E = oidc
+e2e-oidc: ## logins at a real OpenID Connect provider, which is compiled from its modules
+	go test -count=1 -timeout $(TIMEOUT) ./e2e/oidc
 
 .PHONY: e2e-compose
 e2e-compose: ## the end-to-end scenarios on a container engine, with the images of make images

@@ -27,6 +27,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/api/instances"
 	"github.com/orreryhq/orrery/apigateway/internal/api/system"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/auth/oidclogin"
 	"github.com/orreryhq/orrery/apigateway/internal/background/auditsink"
 	"github.com/orreryhq/orrery/apigateway/internal/background/autorollback"
 	"github.com/orreryhq/orrery/apigateway/internal/background/cataloghash"
@@ -175,6 +176,7 @@ type Config struct {
 	UserStreams int
 	Lockout     Lockout
 	Reset       PasswordReset
+	OIDC        OIDC
 	// NoShares turns sharing off, including existing shares.
 	NoShares bool
 	// AuditSink also writes each audit entry of this gateway as a line of JSON to a file, syslog,
@@ -211,6 +213,9 @@ type Gateway struct {
 	events  *events.Log
 	auth    *auth.Service
 	operate *ops.Operations
+	// provider is the login provider.
+	provider   *oidclogin.Provider
+	groupRoles []account.GroupRole
 	// copies copies audit entries to AuditSink; nil without one.
 	copies    *auditsink.Sink
 	agents    *upstream.Agents
@@ -323,6 +328,9 @@ func New(cfg Config) (*Gateway, error) {
 	g.health = upstream.NewHealth(g.metrics, cfg.Log)
 	box, err := seal.NewBox(cfg.ClusterSecret, content.SecretsKind)
 	if err != nil {
+		return nil, err
+	}
+	if g.provider, g.groupRoles, err = cfg.OIDC.provider(&g.cfg, box, g.calls.Outside, g.Addr); err != nil {
 		return nil, err
 	}
 	g.agents = upstream.NewAgents(g.health, cfg.View, upstream.DialAgents(g.calls))
@@ -487,7 +495,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 			ClusterName: g.cfg.ClusterName, Version: g.cfg.Version, APIURL: g.cfg.APIURL, NoShares: g.cfg.NoShares,
 			ClockOffsets: g.heartbeats.ClockOffsets,
 		},
-		Auth: g.auth, Sources: sources, Templates: g.templates, Hasher: g.hasher, PinTime: g.cfg.pinTime, Players: g.players, Stale: g.heartbeats.Stale,
+		Auth: g.auth, Provider: g.provider, GroupRoles: g.groupRoles, Sources: sources, Templates: g.templates, Hasher: g.hasher, PinTime: g.cfg.pinTime, Players: g.players, Stale: g.heartbeats.Stale,
 		Endings: g.endings, Shares: g.shares, WithinName: frame.WithinName, WithinPictures: frame.WithinPictures,
 	})...)
 	eventStreams := events.New(events.Config{

@@ -20,6 +20,7 @@ var revisionless = map[string]string{
 	"DELETE /api/v1/templates/:name/versions/:hash":      "a version never changes",
 	"DELETE /api/v1/users/:name/sessions":                "a session is ended or not",
 	"DELETE /api/v1/users/:name/sessions/:id":            "a session is ended or not",
+	"DELETE /api/v1/users/:name/second-factor":           "a user has a second factor or not",
 	"PATCH /api/v1/allocations/:id":                      "allocations of an instance share one record",
 	"DELETE /api/v1/allocations/:id":                     "allocations of an instance share one record",
 	"DELETE /api/v1/services/:id/move":                   "a move is cancelled or not",

@@ -11,7 +11,9 @@ import (
 // Login logs in with a password.
 //
 // Attempts are limited for each address. Too many are refused with 429 before the password is
-// checked.
+// checked. A user with a second factor also sends code. Without it the answer is 401
+// SECOND_FACTOR_REQUIRED, which does not count as a wrong password. A wrong code is 401
+// SECOND_FACTOR_WRONG and counts as one.
 func (c *Client) Login(ctx context.Context, body *LoginRequest) (*Session, error) {
 	return object[Session](ctx, c, Request{Method: http.MethodPost, Path: "/api/v1/auth/login", Body: given(body)})
 }
@@ -83,6 +85,8 @@ func (c *Client) CompletePasswordReset(ctx context.Context, body *PasswordResetC
 type LoginRequest struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
+	// For a user with a second factor: the code of the authenticator, or a recovery code.
+	Code *string `json:"code,omitempty"`
 }
 
 // PasswordChangeRequest is the body of ChangePassword.

@@ -226,6 +226,10 @@ type User struct {
 	MinecraftUUID *string    `json:"minecraftUuid"`
 	MinecraftName *string    `json:"minecraftName"`
 	CreatedAt     *time.Time `json:"createdAt"`
+	// Logins with the password need a code.
+	SecondFactor bool `json:"secondFactor"`
+	// The login provider that the user comes from. Null for a local user, who has a password.
+	Provider *string `json:"provider"`
 }
 
 func (v *User) setETag(tag string) { v.ETag = tag }
@@ -269,6 +273,10 @@ type UserUpdateResponse struct {
 	MinecraftUUID *string    `json:"minecraftUuid"`
 	MinecraftName *string    `json:"minecraftName"`
 	CreatedAt     *time.Time `json:"createdAt"`
+	// Logins with the password need a code.
+	SecondFactor bool `json:"secondFactor"`
+	// The login provider that the user comes from. Null for a local user, who has a password.
+	Provider *string `json:"provider"`
 	// Send it as Authorization: Bearer <token>.
 	Token            string `json:"token,omitempty"`
 	ExpiresInSeconds int64  `json:"expiresInSeconds,omitempty"`

@@ -44,6 +44,8 @@ func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
 		{"a directory that is not absolute", []string{"-policy-volumes", "/srv,maps/x"}, `-policy-volumes "maps/x" is not an absolute path without .. or a volume's name, or * for all`},
 		{"a lockout that would never end", []string{"-lockout-window", "0"}, "-lockout-window must be at least 1s, is 0s"},
 		{"fewer than no wrong passwords", []string{"-lockout-failures", "-1"}, "-lockout-failures must be between 0 and 100, is -1"},
+		{"a login provider without roles", []string{"-oidc-issuer", "https://login.example.org", "-oidc-client-id", "orrery"}, "-oidc-roles must give a role to a group, like admins=ADMIN: otherwise no user of the provider can log in"},
+		{"a secret of a login provider that is not there", []string{"-oidc-client-secret-file", file + "-not"}, "-oidc-client-secret-file: open " + file + "-not: no such file or directory"},
 		{"a memory that is no number", []string{"-memory", "much"}, `invalid value "much" for flag -memory: parse error; see -help`},
 		{"an unknown flag", []string{"-demos"}, "flag provided but not defined: -demos; see -help"},
 		{"an argument", []string{"demo"}, `unexpected argument "demo"; see -help`},

@@ -145,6 +145,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.DurationVar(&o.Lockout.Duration, "lockout-duration", 15*time.Minute, "how long a user name is locked out")
 	fs.StringVar(&o.AuditSink, "audit-sink", "", "`where` each entry of the audit is also written as a line of JSON: a file, syslog, or udp://host:port or tcp://host:port of a syslog server; empty: nowhere")
 	fs.BoolVar(&o.Reset.Log, "password-reset-log", false, "let forgotten passwords be reset by a token that is written to the log")
+	checkOIDC := oidcFlags(fs, &o.OIDC)
 	fs.Var(&f.stop, "stop-instances", "stop the instances when this program ends: true, false (they run on and the next start adopts them), or auto (they run on only if this is a service of systemd and the host stays up)")
 	fs.BoolVar(&f.demo, "demo", false, "declare a demo group of small game servers")
 	fs.BoolVar(&f.debug, "debug", false, "log what is done and why")
@@ -167,6 +168,9 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 		return o, f, fmt.Errorf("-%s %s", strings.ReplaceAll(errs.FieldOf(problems[0]), ".", "-"), errs.MessageOf(problems[0]))
 	}
 	if err := checkLockout(&o.Lockout); err != nil {
+		return o, f, err
+	}
+	if err := checkOIDC(); err != nil {
 		return o, f, err
 	}
 	if o.ProgramsDir != "" {

@@ -86,6 +86,8 @@ type Options struct {
 	// Reset says how users receive the means to reset a forgotten password. The zero value
 	// disables resets.
 	Reset apigateway.PasswordReset
+	// OIDC is a login provider, see apigateway.Config.
+	OIDC apigateway.OIDC
 	// AuditSink is an additional destination for audit entries, see apigateway.Config.
 	AuditSink string
 	// Keep decides at shutdown whether the instances continue, so that the next start
@@ -299,7 +301,7 @@ func (s *stack) gatewayConfig() apigateway.Config {
 	return apigateway.Config{
 		Store: s.db.client, View: s.view, Listener: s.listener, Meta: s.meta,
 		ClusterSecret: s.secret, AdminPasswordFile: s.data.join(passwordFile),
-		Lockout: s.o.Lockout, Reset: s.o.Reset, AuditSink: s.o.AuditSink, Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
+		Lockout: s.o.Lockout, Reset: s.o.Reset, OIDC: s.o.OIDC, AuditSink: s.o.AuditSink, Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
 		Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Records: s.records, Metrics: s.registry, MetricsPublic: s.o.MetricsPublic,
 	}
 }

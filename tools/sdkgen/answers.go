@@ -23,7 +23,7 @@ type answers struct {
 	dryRun *answer
 	// past is the answer for the parameter at; nil if that does not change the kind of the answer.
 	past *answer
-	// stream marks an operation that answers with a stream or a WebSocket.
+	// stream marks an operation that answers with a stream or a WebSocket, or sends a browser on.
 	stream bool
 }
 
@@ -45,7 +45,7 @@ const (
 func answersOf(doc *document, c call) (answers, error) {
 	var first, other []*answer // of status 200, and of other statuses
 	for _, r := range c.Responses {
-		if r.name == "101" {
+		if r.name == "101" || r.name == "302" {
 			return answers{stream: true}, nil
 		}
 		if !strings.HasPrefix(r.name, "2") {

@@ -2,8 +2,8 @@
 // the gateway: one file sdk/api_<area>.go for each file in paths/ or schemas/ that has something
 // for it. With -check it writes nothing and names the files that are out of date.
 //
-// It skips paths outside /api/v1, operations that do not work yet, and streams: sdk/stream.go and
-// the files beside it are written by hand.
+// It skips paths outside /api/v1, operations that do not work yet, operations that send a browser on,
+// and streams: sdk/stream.go and the files beside it are written by hand.
 //
 // A request type has pointers for optional fields, so that absent and zero differ. A response type
 // has them only for fields that may be null. An operation with a dry run becomes two methods.

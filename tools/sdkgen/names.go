@@ -12,7 +12,7 @@ var initialisms = map[string]string{
 	"ids": "IDs", "io": "IO", "ip": "IP", "json": "JSON", "jvm": "JVM", "mb": "MB", "mdc": "MDC", "motd": "MOTD",
 	"motds": "MOTDs", "mspt": "MSPT", "ok": "OK", "os": "OS", "pid": "PID", "ram": "RAM", "rcon": "RCON", "sha256": "SHA256",
 	"ssh": "SSH", "tls": "TLS", "tps": "TPS", "tps1m": "TPS1m", "tps5m": "TPS5m", "tps15m": "TPS15m", "ttl": "TTL",
-	"udp": "UDP", "uid": "UID", "url": "URL", "uuid": "UUID", "etag": "ETag",
+	"udp": "UDP", "uid": "UID", "uri": "URI", "url": "URL", "uuid": "UUID", "etag": "ETag",
 }
 
 // words splits a name at capitals and at characters that are neither letters nor digits. A run of

@@ -69,6 +69,7 @@ type settings struct {
 		User     string `config:"user" usage:"user to log in as; empty: no login"`
 		Password string `config:"password" secret:"true" usage:"password of that user"`
 	} `config:"smtp"`
+	OIDC  oidcSettings `config:"oidc"`
 	Audit struct {
 		Sink string `config:"sink" usage:"where each entry of the audit is also written as a line of JSON: a file, syslog, or udp://host:port or tcp://host:port of a syslog server; empty: nowhere"`
 	} `config:"audit"`
@@ -131,7 +132,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 		Store: e.Client, View: e.View, Log: e.Log, Records: e.Records, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, Peers: e.Peers, PeerListen: s.Peers.Listen, PeerURL: s.Peers.URL, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
 		Origins: s.CORS.Origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s), MaxStreams: s.Events.Streams, UserStreams: s.Limits.Streams,
-		Lockout: lockout(s), Reset: reset(s), NoShares: !s.Share.Enabled, AuditSink: s.Audit.Sink, Replica: e.Replica, ClusterName: s.ClusterName,
+		Lockout: lockout(s), Reset: reset(s), OIDC: s.OIDC.provider(), NoShares: !s.Share.Enabled, AuditSink: s.Audit.Sink, Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), Now: e.Now, SessionTTL: s.Session.TTL,
 	})
 	if err != nil {

@@ -37,6 +37,8 @@ func TestSettings(t *testing.T) {
 		{"no secret is refused", nil, 2, "cluster.secret"},
 		{"a flag with a typo is refused", []string{"--lissten", ":1"}, 2, "listen"},
 		{"a negative limit is refused", []string{"--cluster-secret-file", secret, "--limits-logins", "-1"}, 2, "limits.logins"},
+		{"a login provider without roles is refused", []string{"--cluster-secret-file", secret, "--oidc-issuer", "https://login.example.org", "--oidc-client-id", "orrery"}, 2, "oidc.roles"},
+		{"the secret of a login provider is masked", []string{"--print-config", "--cluster-secret-file", secret, "--oidc-client-secret-file", secret}, 0, "client-secret: '***'"},
 		{"a taken address is told as such", []string{"--cluster-secret-file", secret, "--listen", busy.Addr().String()}, 2, "is in use by another program"},
 	}
 	for _, c := range cases {

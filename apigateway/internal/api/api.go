@@ -33,6 +33,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/api/system"
 	"github.com/orreryhq/orrery/apigateway/internal/api/templates"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/auth/oidclogin"
 	"github.com/orreryhq/orrery/apigateway/internal/background/cataloghash"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/sourceops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -40,16 +41,20 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/apigateway/internal/workload/presence"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 )
 
 // Config holds what the API needs. All fields are required unless their comment says otherwise.
 type Config struct {
 	// Config holds what most handlers need. Routes sets its fields Instances and Nodes.
 	system.Config
-	Auth      *auth.Service
-	Sources   *sourceops.Sources
-	Templates *upstream.Templates
-	Hasher    *cataloghash.Hasher
+	Auth *auth.Service
+	// Provider is the login provider, and GroupRoles the roles that its groups give.
+	Provider   *oidclogin.Provider
+	GroupRoles []account.GroupRole
+	Sources    *sourceops.Sources
+	Templates  *upstream.Templates
+	Hasher     *cataloghash.Hasher
 	// PinTime bounds how long an answer waits for the first download of a version.
 	PinTime time.Duration
 	Players *presence.Table
@@ -74,7 +79,8 @@ func Routes(cfg Config) []server.Route {
 	return slices.Concat(
 		sys.Routes(), cfg.Instances.Routes(), cfg.Nodes.Routes(),
 		accounts.New(accounts.Config{
-			Operations: o, Auth: cfg.Auth, Templates: cfg.Templates, Settings: cfg.Settings, WithinName: cfg.WithinName, WithinPictures: cfg.WithinPictures,
+			Operations: o, Auth: cfg.Auth, Templates: cfg.Templates, Settings: cfg.Settings, ClusterName: cfg.ClusterName, WithinName: cfg.WithinName, WithinPictures: cfg.WithinPictures,
+			Provider: cfg.Provider, GroupRoles: cfg.GroupRoles,
 		}).Routes(),
 		allocations.New(o).Routes(),
 		applied.New(o).Routes(),

@@ -28,6 +28,9 @@ func (s *Service) CheckPassword(ctx context.Context, who Identity, password stri
 	if !ok {
 		return nil, errs.New(errs.Unauthenticated, "the user %s no longer exists", who.User)
 	}
+	if !user.Local() {
+		return nil, errs.New(errs.Conflict, "the user %s has no password here: %s keeps it", who.User, user.Issuer)
+	}
 	right, err := s.hasher.verify(ctx, password, user.PasswordHash)
 	if err == nil && !right {
 		err = errs.New(errs.Unauthenticated, "the current password is wrong")

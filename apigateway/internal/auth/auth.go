@@ -112,7 +112,7 @@ func (s *Service) Start(ctx context.Context) error {
 func (s *Service) Login(ctx context.Context, username, password string) (*account.User, error) {
 	user, known := s.cfg.View.Snapshot().Users.Get(strings.ToLower(username))
 	hash := s.hasher.dummy()
-	if known {
+	if known && user.Local() {
 		hash = user.PasswordHash
 	}
 	ok, err := s.hasher.verify(ctx, password, hash)

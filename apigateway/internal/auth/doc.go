@@ -1,7 +1,8 @@
 // Package auth authenticates callers and determines their permissions.
 //
-// A user authenticates with a password (for a short-lived token), a login token or an API token; an
-// instance with its own token. Only hashes are stored, so the store does not reveal credentials.
+// A user authenticates with a password and perhaps a code (package totp), or at a login provider
+// (package oidclogin), for a short-lived token; then with that token, or with an API token. An instance
+// authenticates with its own token. Only hashes are stored, so the store does not reveal credentials.
 //
 // Invariants:
 //

@@ -118,6 +118,9 @@ func Roles(s *view.Snapshot) []Role {
 // modify the result.
 func BuiltInPermissions(name string) []Permission { return builtIn[name] }
 
+// AllPermissions returns all permissions. Do not modify the result.
+func AllPermissions() []Permission { return permissions }
+
 // Known reports whether a permission exists.
 func Known(p Permission) bool { return slices.Contains(permissions, p) }
 

@@ -100,7 +100,7 @@ func New(cfg Config) *Operations {
 		Nodes:       nodes,
 		Templates:   templateops.New(c, cfg.Agents),
 		Catalog:     catalogops.New(c),
-		Accounts:    accountops.New(c, accountops.Deps{Settings: cfg.Settings, TellReset: cfg.TellReset, Pause: cfg.Pause}),
+		Accounts:    accountops.New(c, accountops.Deps{Settings: cfg.Settings, Seal: cfg.Seal, TellReset: cfg.TellReset, Pause: cfg.Pause}),
 		Cluster:     clusterops.New(c, cfg.Seal),
 		Schedules:   scheduleops.New(c, groups, instances, nodes),
 		Notices: noticeops.New(c, noticeops.Deps{

@@ -11,12 +11,14 @@ import (
 type Connections struct {
 	// Token is the bearer token of the calls; empty with certificates.
 	Token string
-	pool  *trust.Pool
+	// Outside is for calls to servers that are no services of the cluster.
+	Outside *http.Transport
+	pool    *trust.Pool
 }
 
 // NewConnections returns connections with the settings of base.
 func NewConnections(peers *trust.Peers, base *http.Transport) Connections {
-	return Connections{Token: peers.Token(), pool: trust.NewPool(peers, base)}
+	return Connections{Token: peers.Token(), Outside: base, pool: trust.NewPool(peers, base)}
 }
 
 // To returns a client for calls to a service; see trust.Peers.Transport.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -22,9 +23,19 @@ func NewLogin(token, refreshToken string, seconds int64) *settings.Login {
 	return &settings.Login{Token: token, RefreshToken: refreshToken, ExpiresAt: expires}
 }
 
-// LogIn exchanges a password for a login.
-func LogIn(ctx context.Context, client *orrery.Client, username, password string) (*settings.Login, error) {
-	return exchange(ctx, client, "login", map[string]string{"username": username, "password": password})
+// LogIn exchanges a password for a login. code is that of the user's second factor; it may be empty.
+func LogIn(ctx context.Context, client *orrery.Client, username, password, code string) (*settings.Login, error) {
+	body := map[string]string{"username": username, "password": password}
+	if code != "" {
+		body["code"] = code // servers of earlier versions refuse the field
+	}
+	return exchange(ctx, client, "login", body)
+}
+
+// NeedsCode reports whether a login was refused because the user has a second factor and sent no code.
+func NeedsCode(err error) bool {
+	refusal, ok := errors.AsType[*orrery.Error](err)
+	return ok && refusal.Code == "SECOND_FACTOR_REQUIRED"
 }
 
 func refresh(ctx context.Context, client *orrery.Client, refreshToken string) (*settings.Login, error) {

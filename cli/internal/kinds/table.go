@@ -288,6 +288,8 @@ var all = []*Kind{
 			{Header: "EMAIL", Path: "email"},
 			{Header: "PLAYER", Path: "minecraftName"},
 			{Header: "CREATED", Path: "createdAt", Text: AgeCell},
+			{Header: "SECOND FACTOR", Path: "secondFactor", Wide: true},
+			{Header: "PROVIDER", Path: "provider", Wide: true},
 		},
 	},
 	{

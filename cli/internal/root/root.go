@@ -65,6 +65,7 @@ It reads these variables of the environment:
 
   ORRERY_SERVER    URL of a gateway, like --server
   ORRERY_TOKEN     API token to use instead of the login of the context
+  ORRERY_CODE      code of your authenticator for orrery login and orrery second-factor, like --code
   ORRERY_CONTEXT   name of the context to use, like --context
   ORRERY_CONFIG    file with the contexts, instead of orrery/config.yaml in the user's directory for settings
   VISUAL, EDITOR   editor of the edit commands

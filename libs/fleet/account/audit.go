@@ -102,6 +102,7 @@ const (
 	ActionConsoleRead   = "console.read"
 	ActionFileRead      = "file.read"
 	ActionLogin         = "auth.login"
+	ActionRecoveryCode  = "auth.recovery-code"
 	ActionLogout        = "auth.logout"
 	ActionNewAddress    = "auth.new-address"
 	ActionRefreshReused = "auth.refresh-reused"
@@ -118,7 +119,7 @@ func (m *AuditMark) Class() AuditClass {
 	switch m.Action {
 	case ActionConsoleRead, ActionFileRead:
 		return AuditAccess
-	case ActionLogin, ActionLogout, ActionNewAddress, ActionRefreshReused:
+	case ActionLogin, ActionRecoveryCode, ActionLogout, ActionNewAddress, ActionRefreshReused:
 		return AuditLogin
 	case ActionLoginFailed, ActionLockout, ActionResetRequest:
 		return AuditUnproven

@@ -44,9 +44,13 @@ type User struct {
 	Username string `json:"username"` // lower case
 	// Email receives password resets. It may be empty.
 	Email string `json:"email,omitempty"`
-	// PasswordHash is an argon2id hash in PHC form.
+	// PasswordHash is an argon2id hash in PHC form. It is empty if the user comes from a login provider.
 	PasswordHash string `json:"passwordHash"`
-	Role         string `json:"role"`
+	// Issuer is the URL of the login provider that the user comes from, and Subject the user's ID
+	// there. Both are empty for local users.
+	Issuer  string `json:"issuer,omitempty"`
+	Subject string `json:"subject,omitempty"`
+	Role    string `json:"role"`
 	// Epoch is increased to invalidate all earlier tokens of the user.
 	Epoch     int64     `json:"epoch"`
 	CreatedAt time.Time `json:"createdAt"`
@@ -62,6 +66,9 @@ type User struct {
 func (u *User) ID() string {
 	return strconv.FormatInt(u.CreatedAt.UnixNano(), 36)
 }
+
+// Local reports whether the user logs in with a password, and not at a login provider.
+func (u *User) Local() bool { return u.Issuer == "" }
 
 // APIToken is a long-lived credential. Only its hash is stored. The gateway writes it.
 type APIToken struct {

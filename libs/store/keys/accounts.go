@@ -56,6 +56,12 @@ func KnownNetworks(id string) Key[account.KnownNetworks] {
 	return Key[account.KnownNetworks]{Root + "known-networks/" + id}
 }
 
+// Factor is a user's second factor: the sealed secret of an authenticator and the hashes of unused
+// recovery codes. The ID stays the same when the user is renamed. Written by the gateway.
+func Factor(userID string) Key[account.Factor] {
+	return Key[account.Factor]{Root + "second-factors/" + userID}
+}
+
 // Reset is the hash of a token that resets a user's password once. Its lease is the token's
 // life. Written by the gateway.
 func Reset(id string) Key[account.Reset] { return Key[account.Reset]{Root + "resets/" + id} }

@@ -38,6 +38,7 @@ const (
 	KindLockout       Kind = "lockouts"
 	KindLogin         Kind = "logins"
 	KindKnownNetworks Kind = "known-networks"
+	KindFactor        Kind = "second-factors"
 	KindCredential    Kind = "credentials"
 	KindSealedKey     Kind = "pki"
 	KindNetwork       Kind = "networks"

@@ -119,6 +119,7 @@ type Snapshot struct {
 	Lockouts      Table[string, *account.Lockout]           // by the hash of a user name
 	Logins        Table[string, *account.Login]             // by id
 	KnownNetworks Table[string, *account.KnownNetworks]     // by the id of a user or an API token
+	Factors       Table[string, *account.Factor]            // by the id of a user
 	Credentials   Table[fleet.InstanceID, *account.InstanceCredential]
 	SealedKeys    Table[string, *account.SealedKey] // by id
 	Networks      Table[string, *players.Network]   // by name

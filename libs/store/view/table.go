@@ -99,6 +99,7 @@ func kindTables() map[Kind]kindTable {
 		KindLockout:       table(1, func(s *Snapshot) *Table[string, *account.Lockout] { return &s.Lockouts }),
 		KindLogin:         table(1, func(s *Snapshot) *Table[string, *account.Login] { return &s.Logins }),
 		KindKnownNetworks: table(1, func(s *Snapshot) *Table[string, *account.KnownNetworks] { return &s.KnownNetworks }),
+		KindFactor:        table(1, func(s *Snapshot) *Table[string, *account.Factor] { return &s.Factors }),
 		KindCredential:    table(1, func(s *Snapshot) *Table[fleet.InstanceID, *account.InstanceCredential] { return &s.Credentials }),
 		KindSealedKey:     table(1, func(s *Snapshot) *Table[string, *account.SealedKey] { return &s.SealedKeys }),
 		KindNetwork:       table(1, func(s *Snapshot) *Table[string, *players.Network] { return &s.Networks }),

@@ -7,10 +7,12 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
+	"github.com/orreryhq/orrery/apigateway/internal/auth/oidclogin"
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 )
 
 // Config holds what the handlers need.
@@ -20,6 +22,11 @@ type Config struct {
 	Templates  *upstream.Templates
 	// Settings are the cluster settings in force.
 	Settings *settings.Live
+	// Provider is the login provider, and GroupRoles the roles that its groups give.
+	Provider   *oidclogin.Provider
+	GroupRoles []account.GroupRole
+	// ClusterName is shown in authenticators.
+	ClusterName string
 	// WithinName counts a login attempt for a user name. It returns false if there were too
 	// many; then it has answered the request.
 	WithinName func(c *gin.Context, name string) bool

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,11 +16,12 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // identityRoutes serve logins, API tokens and the caller's own identity.
 func (a *API) identityRoutes() []server.Route {
-	return append(a.resetRoutes(),
+	return append(slices.Concat(a.resetRoutes(), a.factorRoutes(), a.oidcRoutes()),
 		server.Post("/api/v1/auth/login", server.Login, a.login),
 		server.Post("/api/v1/auth/refresh", server.Public, a.refresh),
 		server.Post("/api/v1/auth/logout", server.Anyone, a.logout),
@@ -38,6 +40,7 @@ func (a *API) login(c *gin.Context) {
 	var b struct {
 		Username *string `json:"username"`
 		Password *string `json:"password"`
+		Code     string  `json:"code"`
 	}
 	if !server.Bind(c, &b) {
 		return
@@ -55,8 +58,10 @@ func (a *API) login(c *gin.Context) {
 	}
 	var record *account.User
 	err := a.cfg.Operations.Prove(c.Request.Context(), server.Actor(c), *b.Username, func() (err error) {
-		record, err = a.cfg.Auth.Login(c.Request.Context(), *b.Username, *b.Password)
-		return err
+		if record, err = a.cfg.Auth.Login(c.Request.Context(), *b.Username, *b.Password); err != nil {
+			return err
+		}
+		return a.cfg.Operations.CheckFactor(c.Request.Context(), server.Actor(c), record, b.Code)
 	})
 	if err != nil {
 		refuseLogin(c, err)
@@ -93,7 +98,14 @@ type lockedOut struct {
 // refuseLogin answers a failed or refused login.
 func refuseLogin(c *gin.Context, err error) {
 	locked, is := errors.AsType[*accountops.LockedError](err)
-	if !is {
+	switch {
+	case errors.Is(err, accountops.ErrCodeMissing):
+		server.Refuse(c, wire.Reply{Status: http.StatusUnauthorized, Code: "SECOND_FACTOR_REQUIRED", Message: errs.MessageOf(err)})
+		return
+	case errors.Is(err, accountops.ErrCodeWrong):
+		server.Refuse(c, wire.Reply{Status: http.StatusUnauthorized, Code: "SECOND_FACTOR_WRONG", Message: errs.MessageOf(err)})
+		return
+	case !is:
 		server.Fail(c, err)
 		return
 	}

@@ -28,6 +28,10 @@ type user struct {
 	MinecraftUUID *string           `json:"minecraftUuid"`
 	MinecraftName *string           `json:"minecraftName"`
 	CreatedAt     *time.Time        `json:"createdAt"`
+	// SecondFactor is true if a login needs a code.
+	SecondFactor bool `json:"secondFactor"`
+	// Provider is the login provider that the user comes from; null for local users.
+	Provider *string `json:"provider"`
 }
 
 func (a *API) userRoutes() []server.Route {
@@ -44,6 +48,12 @@ func userOf(s *view.Snapshot, u *account.User) user {
 	role, _ := auth.RoleOf(s, u.Role)
 	out := user{ID: u.Username, Username: u.Username, Email: u.Email, Role: u.Role, Permissions: shownPermissions(role), CreatedAt: &u.CreatedAt}
 	out.AvatarURL = avatarURL(u)
+	if !u.Local() {
+		out.Provider = &u.Issuer
+	}
+	if f, ok := s.Factors.Get(u.ID()); ok {
+		out.SecondFactor = f.Confirmed()
+	}
 	if u.MinecraftUUID != "" {
 		out.MinecraftUUID, out.MinecraftName = new(string(u.MinecraftUUID)), &u.MinecraftName
 	}

@@ -12,12 +12,15 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server/settings"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/libs/seal"
 )
 
 // Deps are what Accounts need besides the Committer.
 type Deps struct {
 	// Settings returns the current settings.
 	Settings func() settings.Settings
+	// Seal seals the secrets of second factors, see fleet.SecretsKind.
+	Seal seal.Box
 	// TellReset sends a user a password reset token. Nil disables password resets.
 	TellReset func(ctx context.Context, u account.User, token string) error
 	// Pause delays a password check after earlier wrong passwords. It reports false if ctx ended first.

@@ -48,7 +48,7 @@ type LockedError struct{ Until time.Time }
 
 // Error tells the user what to do.
 func (e *LockedError) Error() string {
-	return "too many wrong passwords: the account is locked for your network until " + e.Until.Format(time.RFC3339) + "; try again then"
+	return "too many wrong passwords or codes: the account is locked for your network until " + e.Until.Format(time.RFC3339) + "; try again then"
 }
 
 // origin is where a password comes from.
@@ -69,8 +69,9 @@ func originOf(s *view.Snapshot, name, address string) origin {
 	return from
 }
 
-// Prove checks a password with check, which returns Unauthenticated for a wrong one. It counts
-// wrong passwords for the user name and the caller's network. While the name is locked out for that
+// Prove checks a password and code with check, which returns Unauthenticated if one is wrong. It
+// counts wrong passwords and codes for the user name and the caller's network. A right password
+// without a code that is needed (ErrCodeMissing) changes no count. While the name is locked out for that
 // network, it returns a LockedError without calling check; it also does so when the lock came
 // during check. After wrong passwords, it delays the next check, longer each time. A right password
 // resets the count of its network. Names without a user are treated in the same way. Checks that
@@ -87,8 +88,13 @@ func (o *Accounts) Prove(ctx context.Context, by txn.Actor, name string, check f
 	switch err := check(); {
 	case err == nil:
 		return o.forgetFailures(ctx, by, name)
+	case errors.Is(err, ErrCodeMissing):
+		if locked := o.locked(name, by.IP); locked != nil {
+			return locked
+		}
+		return err
 	case errs.Is(err, errs.Unauthenticated):
-		failed := o.countFailure(ctx, by, name)
+		failed := o.countFailure(ctx, by, name, refusalOf(err))
 		if locked, is := errors.AsType[*LockedError](failed); is {
 			return locked // same answer for right and wrong passwords while locked
 		}
@@ -147,15 +153,26 @@ func shownName(s *view.Snapshot, name string) string {
 	return "unknown-" + hashOf(name)[:12]
 }
 
-// countFailure counts a wrong password, and locks the name out when the limit is reached.
+// refusal is why a login was refused. The audit lists one of a kind from time to time.
+type refusal struct{ kind, failure string }
+
+// refusalOf returns what was wrong with a password and code.
+func refusalOf(err error) refusal {
+	if errors.Is(err, ErrCodeWrong) {
+		return refusal{"code", "a wrong code of the second factor"}
+	}
+	return refusal{"password", "a wrong password"}
+}
+
+// countFailure counts a wrong password or code, and locks the name out when the limit is reached.
 // LockedError when the name was locked out meanwhile.
-func (o *Accounts) countFailure(ctx context.Context, by txn.Actor, name string) error {
+func (o *Accounts) countFailure(ctx context.Context, by txn.Actor, name string, why refusal) error {
 	now := o.deps.Settings().Lockout
 	if now.Off {
-		return o.auditRefusal(ctx, by, name)
+		return o.auditRefusal(ctx, by, name, why)
 	}
 	ctx = txn.WithoutOnce(ctx) // not part of the caller's request
-	p, said := policyOf(now), o.refusalEntry(o.Snapshot(), name, by.IP)
+	p, said := policyOf(now), o.refusalEntry(o.Snapshot(), name, by.IP, why)
 	return o.MutateOnLease(ctx, by, &o.lockouts, max(p.Window, p.Duration), func(s *view.Snapshot, lease store.Lease) (txn.Change, error) {
 		c, err := p.failed(s, name, by.IP, lease, o.Now())
 		if len(c.Writes) > 0 && c.Audit.Action == "" {

@@ -25,14 +25,14 @@ const (
 	networksTogether = 24 * time.Hour
 )
 
-// refusalEntry returns the audit entry of a wrong password. It is zero when a similar one was
+// refusalEntry returns the audit entry of a refused login. It is zero when a similar one was
 // audited lately, or when too many were. All names without a user count as similar.
-func (o *Accounts) refusalEntry(s *view.Snapshot, name, address string) txn.Entry {
+func (o *Accounts) refusalEntry(s *view.Snapshot, name, address string, why refusal) txn.Entry {
 	who := name
 	if _, ok := s.Users.Get(name); !ok {
 		who = ""
 	}
-	key := "refused\x00" + who + "\x00" + account.NetworkOf(address)
+	key := "refused\x00" + who + "\x00" + account.NetworkOf(address) + "\x00" + why.kind
 	now := o.Now()
 	if !o.refused.First(key, now, refusalAgain) {
 		return txn.Entry{}
@@ -43,7 +43,7 @@ func (o *Accounts) refusalEntry(s *view.Snapshot, name, address string) txn.Entr
 	}
 	return txn.Entry{
 		Action: account.ActionLoginFailed, Resource: "user", ID: shownName(s, name), Objects: []string{"login/" + shownName(s, name)},
-		Failure: "a wrong password",
+		Failure: why.failure,
 		Details: "further ones from this network are counted for " + refusalAgain.String() + " and not listed",
 	}
 }
@@ -96,9 +96,9 @@ func stale(s *view.Snapshot, id, network string, now time.Time) bool {
 	return !ok || now.Sub(known.Networks[network]) >= networksTogether
 }
 
-// auditRefusal audits a wrong password that is not counted.
-func (o *Accounts) auditRefusal(ctx context.Context, by txn.Actor, name string) error {
-	e := o.refusalEntry(o.Snapshot(), name, by.IP)
+// auditRefusal audits a refused login that is not counted.
+func (o *Accounts) auditRefusal(ctx context.Context, by txn.Actor, name string, why refusal) error {
+	e := o.refusalEntry(o.Snapshot(), name, by.IP, why)
 	if e.Action == "" {
 		return nil
 	}

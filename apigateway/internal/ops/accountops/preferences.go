@@ -94,5 +94,10 @@ func (o *Accounts) forgetAccount(ctx context.Context, c *txn.Change, u *account.
 	} else {
 		c.Writes = append(c.Writes, store.Remove(keys.Preferences(u.ID()), kept.ModRev))
 	}
+	if f, ok := o.Snapshot().Factors.Get(u.ID()); ok {
+		c.Writes = append(c.Writes, store.Remove(keys.Factor(u.ID()), f.ModRev))
+	} else {
+		c.Guards = append(c.Guards, store.Missing(keys.Factor(u.ID())))
+	}
 	return o.unlink(ctx, c, u)
 }

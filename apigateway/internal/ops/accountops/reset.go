@@ -52,7 +52,7 @@ func (o *Accounts) RequestReset(by txn.Actor, email string) {
 func (o *Accounts) tellResets(ctx context.Context, by txn.Actor, email string) error {
 	told := 0
 	for _, u := range o.Snapshot().Users.All() {
-		if email == "" || !strings.EqualFold(u.Email, email) || told >= maxResets {
+		if email == "" || !u.Local() || !strings.EqualFold(u.Email, email) || told >= maxResets {
 			continue
 		}
 		told++

@@ -51,12 +51,14 @@ type shownUser struct {
 	Username string `json:"username"`
 	Email    string `json:"email,omitempty"`
 	Role     string `json:"role"`
+	// Provider is the login provider that the user comes from.
+	Provider string `json:"provider,omitempty"`
 	// Password says that the password changed; empty if not.
 	Password string `json:"password,omitempty"`
 }
 
 func ShowUser(u account.User) shownUser {
-	return shownUser{Username: u.Username, Email: u.Email, Role: u.Role}
+	return shownUser{Username: u.Username, Email: u.Email, Role: u.Role, Provider: u.Issuer}
 }
 
 // CreateUser creates a user; Name, Role and PasswordHash are required. Invalid names the wrong
@@ -136,6 +138,9 @@ func (o *Accounts) UpdateUser(ctx context.Context, by txn.Actor, name string, w 
 		}
 		if w.EndTokens && (w.PasswordHash == nil || w.Name != nil && *w.Name != name) {
 			return txn.Change{}, errs.Field("endApiTokens", "goes with another password, and not with another name")
+		}
+		if !old.Local() && (w.PasswordHash != nil || w.Role != nil && *w.Role != old.Role) {
+			return txn.Change{}, errs.New(errs.Conflict, "the user %s logs in at %s: change the password and the groups there", name, old.Issuer)
 		}
 		if w.OldHash != "" && w.OldHash != old.PasswordHash {
 			return txn.Change{}, errs.New(errs.Unauthenticated, "the current password is wrong: it was changed just now")

@@ -9,6 +9,6 @@ import (
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
-		up(a), down(a), login(a), logout(a), passwd(a), contextCommand(a), status(a), versionCommand(a), userCommand(a), roleCommand(a),
+		up(a), down(a), login(a), logout(a), passwd(a), secondFactor(a), contextCommand(a), status(a), versionCommand(a), userCommand(a), roleCommand(a),
 	}
 }

@@ -2,6 +2,8 @@ package access_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +24,16 @@ import (
 	"github.com/orreryhq/orrery/cli/internal/verbs/access"
 )
 
-func TestMain(m *testing.M) { clitest.Main(m) }
+// TestMain also makes the test binary a browser: it follows the redirects of an address.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && strings.HasPrefix(os.Args[1], "http://") {
+		if response, err := http.Get(os.Args[1]); err == nil {
+			response.Body.Close()
+		}
+		return
+	}
+	clitest.Main(m)
+}
 
 func TestOutput(t *testing.T) {
 	var cases []clitest.Case
@@ -37,6 +49,16 @@ func TestOutput(t *testing.T) {
 		"role set VIEWER",
 		"role set VIEWER --remove groups.veiw",
 		"role set VIEWER --add groups.update --remove groups.view",
+		"user remove-second-factor admin",
+		"user remove-second-factor admin --yes",
+		"user remove-second-factor admim --yes",
+		"second-factor status",
+		"second-factor enrol",
+		"second-factor enrol --password-file testdata/password",
+		"second-factor enrol --password-file testdata/password -o name",
+		"second-factor confirm",
+		"second-factor confirm --code 123456",
+		"second-factor disable --code 654321",
 		"passwd",
 		"status",
 		"status -o json",
@@ -49,6 +71,10 @@ func TestOutput(t *testing.T) {
 // gateway speaks the part of the API that logins need. The user admin has the password "right".
 type gateway struct {
 	*httptest.Server
+	// code is the code that a login needs; empty for none.
+	code string
+	// provider is what a browser brings back from the login provider; empty for no provider.
+	provider string
 	// tokens are the Authorization headers of requests for the own user.
 	tokens []string
 	// ended are the tokens that were logged out.
@@ -59,9 +85,19 @@ func newGateway(t *testing.T) *gateway {
 	g := &gateway{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v1/auth/login", func(w http.ResponseWriter, r *http.Request) {
-		var body struct{ Username, Password string }
+		var body struct{ Username, Password, Code string }
 		if json.NewDecoder(r.Body).Decode(&body) != nil || body.Username != "admin" || body.Password != "right" {
 			refuse(w, http.StatusUnauthorized, "the name or the password is wrong")
+			return
+		}
+		switch {
+		case g.code != "" && body.Code == "":
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"error":{"code":"SECOND_FACTOR_REQUIRED","message":"this user has a second factor"}}`)
+			return
+		case g.code != body.Code:
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"error":{"code":"SECOND_FACTOR_WRONG","message":"the code is wrong"}}`)
 			return
 		}
 		fmt.Fprint(w, `{"token":"t1","refreshToken":"r1","expiresInSeconds":3600}`)
@@ -75,6 +111,29 @@ func newGateway(t *testing.T) *gateway {
 	mux.HandleFunc("POST /api/v1/auth/logout", func(w http.ResponseWriter, r *http.Request) {
 		g.ended = append(g.ended, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("GET /api/v1/auth/oidc", func(w http.ResponseWriter, _ *http.Request) {
+		if g.provider == "" {
+			fmt.Fprint(w, `{"enabled":false,"issuer":null,"loginUrl":null}`)
+			return
+		}
+		fmt.Fprintf(w, `{"enabled":true,"issuer":"https://login.example.org","loginUrl":"%s/api/v1/auth/oidc/login"}`, g.URL)
+	})
+	var challenge string
+	mux.HandleFunc("GET /api/v1/auth/oidc/login", func(w http.ResponseWriter, r *http.Request) {
+		asked := r.URL.Query()
+		challenge = asked.Get("code_challenge")
+		http.Redirect(w, r, asked.Get("redirect_uri")+"?state="+asked.Get("state")+"&"+g.provider, http.StatusFound)
+	})
+	mux.HandleFunc("POST /api/v1/auth/oidc/exchange", func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Code, CodeVerifier string }
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		sum := sha256.Sum256([]byte(body.CodeVerifier))
+		if body.Code != "c1" || base64.RawURLEncoding.EncodeToString(sum[:]) != challenge {
+			refuse(w, http.StatusUnauthorized, "the code is not valid")
+			return
+		}
+		fmt.Fprint(w, `{"token":"t3","refreshToken":"r3","expiresInSeconds":3600,"user":{"username":"ann"}}`)
 	})
 	mux.HandleFunc("GET /api/v1/system/version", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"version":"1.2.3"}`)
@@ -169,6 +228,82 @@ func TestLoginToAStandaloneNeedsNoTyping(t *testing.T) {
 	if got := strings.Join(g.tokens, " "); got != "t1" {
 		t.Errorf("the tokens sent are %q", got)
 	}
+}
+
+func TestALoginAsksForACodeOnlyIfTheServerWantsOne(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	password := filepath.Join(dataOf(t, g.URL, "right"), "admin-password")
+	login := []string{"login", g.URL, "--username", "admin", "--password-file", password}
+	m.expect(m.run(login...), exit.OK, "logged in")
+	g.code = "123456"
+	m.expect(m.run(login...), exit.Usage, "there is no terminal to ask on", "--code CODE, or set ORRERY_CODE")
+	m.expect(m.run(append(login, "--code", "000000")...), exit.Denied, "the code is wrong", "check the name, the password and the code")
+	m.expect(m.run(append(login, "--code", "123456")...), exit.OK, "logged in")
+	m.env["ORRERY_CODE"] = "123456"
+	m.expect(m.run(login...), exit.OK, "logged in")
+	m.env["ORRERY_CODE"], m.in = "", "123456\n"
+	m.expect(m.run(login...), exit.OK, "code of your authenticator", "logged in")
+	m.in = "right\n123456\n"
+	m.expect(m.run("login", g.URL, "--username", "admin"), exit.OK, "logged in")
+}
+
+func TestALoginAtAProviderTakesWhatTheBrowserBringsBack(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	m.expect(m.run("login", g.URL, "--oidc"), exit.Failed, "the server has no login provider", "leave out --oidc")
+	m.expect(m.run("login", g.URL, "--oidc", "--username", "ann"), exit.Usage, "oidc")
+	m.env["BROWSER"] = os.Args[0]
+	g.provider = "code=c1"
+	m.expect(m.run("login", g.URL, "--oidc"), exit.OK, "log in with the browser that opens", "logged in to "+g.URL+" as ann")
+	m.expect(m.run("get", "me", "-o", "name"), exit.OK, "admin\n")
+	if got := strings.Join(g.tokens, " "); got != "t3" {
+		t.Errorf("the tokens sent are %q", got)
+	}
+	g.provider = "code=c2"
+	m.expect(m.run("login", g.URL, "--oidc"), exit.Denied, "the code is not valid")
+	g.provider = "error=access_denied&error_description=no+group+of+the+user+ann+gives+a+role+here"
+	m.expect(m.run("login", g.URL, "--oidc"), exit.Denied, "no group of the user ann gives a role here")
+}
+
+// person opens the address in what a command prints.
+type person struct {
+	printed bytes.Buffer
+	opened  sync.WaitGroup
+}
+
+func (p *person) Write(b []byte) (int, error) {
+	p.printed.Write(b)
+	if _, page, ok := strings.Cut(string(b), "\n  http://"); ok {
+		p.opened.Go(func() {
+			if response, err := http.Get("http://" + strings.TrimSpace(page)); err == nil {
+				response.Body.Close()
+			}
+		})
+	}
+	return len(b), nil
+}
+
+func TestALoginWithoutABrowserPrintsTheAddress(t *testing.T) {
+	g, m := newGateway(t), newTerminal(t)
+	g.provider = "code=c1"
+	for _, browser := range []string{"", "/no/such/program"} {
+		var out bytes.Buffer
+		user := new(person)
+		a := &app.App{
+			In: strings.NewReader(""), Out: &out, Err: user, Settings: m.settings,
+			Env: func(name string) string { return map[string]string{"BROWSER": browser}[name] },
+		}
+		code := root.Run(t.Context(), a, []string{"login", g.URL, "--oidc"})
+		user.opened.Wait()
+		m.expect(clitest.Result{Out: out.String(), Err: user.printed.String(), Code: code}, exit.OK, "open this address in a browser on this machine", "logged in to "+g.URL+" as ann")
+	}
+}
+
+func TestEnrollingOnATerminalAsksForTheCode(t *testing.T) {
+	m := newTerminal(t)
+	server := clitest.NewServer(t)
+	m.know("here", server.URL, &settings.Login{Token: "t"})
+	m.in = "right\n123456\n"
+	m.expect(m.run("second-factor", "enrol"), exit.OK, "URI: otpauth://totp/", "secret: GEZD", "AAAA-BBBB-CCCC-DDDD")
 }
 
 func TestEachStandaloneHasAContext(t *testing.T) {

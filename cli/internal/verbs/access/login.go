@@ -22,8 +22,8 @@ import (
 )
 
 type loginOptions struct {
-	username, passwordFile, tokenFile, name, data string
-	quiet                                         bool
+	username, passwordFile, tokenFile, code, name, data string
+	quiet, oidc                                         bool
 }
 
 func login(a *app.App) *cobra.Command {
@@ -35,10 +35,14 @@ func login(a *app.App) *cobra.Command {
 in /var/lib/orrery, and the file with the password of the first user if it may. Several URLs are gateways of one cluster.
 
 The login is stored as a context, which becomes the current one: orrery context list shows all of them. A login at a server
-that has a context replaces the login there.`,
+that has a context replaces the login there.
+
+With --oidc a browser logs in at the login provider of the server, and comes back to a port of this machine. If no browser
+can be opened, it prints the address. The variable BROWSER names another program than the usual one.`,
 		Example: `orrery login
 orrery login http://10.0.0.5:8080 --username alice --password-file secret
-orrery login https://a.example https://b.example --name production`,
+orrery login https://a.example https://b.example --name production
+orrery login https://orrery.example.org --oidc`,
 		Args: command.Between(0, -1, ""),
 		Run:  func(ctx context.Context, args []string) error { return runLogin(ctx, a, o, args) },
 	})
@@ -46,8 +50,13 @@ orrery login https://a.example https://b.example --name production`,
 	flags.StringVarP(&o.username, "username", "u", "", "`name` of the user")
 	flags.StringVar(&o.passwordFile, "password-file", "", "`file` with the password; - is standard input")
 	flags.StringVar(&o.tokenFile, "token-file", "", "`file` with an API token to use instead of a password; - is standard input")
+	flags.StringVar(&o.code, "code", "", "`code` of your authenticator, or a recovery code; the default is ORRERY_CODE, and it asks if the server wants one")
+	flags.BoolVar(&o.oidc, "oidc", false, "log in with a browser at the login provider of the server")
 	flags.StringVar(&o.name, "name", "", "`name` of the context; the default is that of the server, or the host")
 	flags.StringVar(&o.data, "data", "", "data `directory` of a standalone on this machine")
+	for _, other := range []string{"username", "password-file", "token-file", "code"} {
+		cmd.MarkFlagsMutuallyExclusive("oidc", other)
+	}
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing when it succeeds")
 	return cmd
 }
@@ -64,7 +73,7 @@ func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string)
 		return err
 	}
 	password := ""
-	if found := where.local; found != nil && o.passwordFile == "" && o.tokenFile == "" && (o.username == "" || o.username == found.User) {
+	if found := where.local; found != nil && !o.oidc && o.passwordFile == "" && o.tokenFile == "" && (o.username == "" || o.username == found.User) {
 		o.username = found.User
 		password = passwordOf(a, found)
 	}
@@ -207,6 +216,9 @@ func passwordOf(a *app.App, found *local.Ready) string {
 
 // authenticate returns the login of a user, whose password is given, in a file, or asked for.
 func authenticate(ctx context.Context, a *app.App, client *orrery.Client, o loginOptions, password string) (*settings.Login, string, error) {
+	if o.oidc {
+		return withProvider(ctx, a, client)
+	}
 	if o.tokenFile != "" {
 		return withToken(ctx, a, client, o.tokenFile)
 	}
@@ -224,11 +236,34 @@ func authenticate(ctx context.Context, a *app.App, client *orrery.Client, o logi
 	if password == "" {
 		return nil, "", command.UsageError("", "the password is empty")
 	}
-	newLogin, err := app.LogIn(ctx, client, o.username, password)
-	if errors.Is(err, orrery.ErrUnauthenticated) {
+	newLogin, err := logInWithCode(ctx, a, client, o, password)
+	return newLogin, o.username, err
+}
+
+// logInWithCode logs in with a password, and with a code if the server wants one.
+func logInWithCode(ctx context.Context, a *app.App, client *orrery.Client, o loginOptions, password string) (*settings.Login, error) {
+	code := cmp.Or(o.code, a.Env("ORRERY_CODE"))
+	newLogin, err := app.LogIn(ctx, client, o.username, password, code)
+	if app.NeedsCode(err) && code == "" {
+		if code, err = askCode(a); err != nil {
+			return nil, err
+		}
+		newLogin, err = app.LogIn(ctx, client, o.username, password, code)
+	}
+	switch {
+	case app.NeedsCode(err):
+		err = exit.Hint(err, "pass --code CODE")
+	case code != "" && errors.Is(err, orrery.ErrUnauthenticated):
+		err = exit.Hint(err, "check the name, the password and the code")
+	case errors.Is(err, orrery.ErrUnauthenticated):
 		err = exit.Hint(err, "check the name and the password")
 	}
-	return newLogin, o.username, err
+	return newLogin, err
+}
+
+// askCode asks for a code of the second factor.
+func askCode(a *app.App) (string, error) {
+	return a.Ask("code of your authenticator, or a recovery code", "", "--code CODE, or set ORRERY_CODE")
 }
 
 // withToken returns the login of an API token, which it tries.

@@ -23,7 +23,7 @@ func userCommand(a *app.App) *cobra.Command {
 		Example: `orrery user set alice --role OPERATOR
 orrery user sessions alice`,
 	})
-	cmd.AddCommand(userSet(a), userPassword(a), userSessions(a))
+	cmd.AddCommand(userSet(a), userPassword(a), userSessions(a), userFactor(a))
 	return cmd
 }
 
