@@ -59,7 +59,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return err
 	}
 	httpServer := &http.Server{
-		Handler:           peer.Handler(g.frame, g.cfg.ClusterSecret, slices.Concat(g.relay.PeerEndpoints(), streams.logs.PeerEndpoints())...),
+		Handler:           g.secured(peer.Handler(g.frame, g.cfg.ClusterSecret, slices.Concat(g.relay.PeerEndpoints(), streams.logs.PeerEndpoints())...)),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 	}
@@ -69,7 +69,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer running.Wait()
 	defer cancel()
 	served := make(chan error, 1)
-	running.Go(func() { served <- httpServer.Serve(in) })
+	running.Go(func() { served <- g.serve(httpServer, in) })
 	session, endSession := context.WithCancel(context.WithoutCancel(ctx))
 	running.Go(func() { _ = g.session().Run(session) }) // ends with session, in no other way
 	running.Go(func() { g.tidy(ctx) })
@@ -94,9 +94,15 @@ func (g *Gateway) Run(ctx context.Context) error {
 		series.Every(ctx, func(time.Time) { g.past.Add(g.cfg.Now(), system.Sample(g.cfg.View.Snapshot())...) })
 	})
 	running.Go(func() { g.relay.Run(ctx) })
+	if g.certificates != nil {
+		running.Go(func() { g.certificates.Run(ctx) })
+	}
 	g.serving.Store(true)
 	close(g.ready)
-	g.cfg.Log.Info("the API is up", "address", g.Addr())
+	g.cfg.Log.Info("the API is up", "address", g.Addr(), "tls", g.certificates != nil)
+	if g.insecureHTTP.Load() {
+		g.cfg.Log.Warn("the API is served to other hosts without TLS, as insecure-http permits: everybody on the way can read passwords and tokens", "address", g.Addr())
+	}
 
 	var ended error
 	select {
@@ -115,15 +121,36 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return ended
 }
 
-func (g *Gateway) listen(ctx context.Context) (net.Listener, error) {
-	if g.cfg.Listener != nil {
-		return g.cfg.Listener, nil
-	}
-	l, err := Listen(ctx, g.cfg.Listen)
-	if err == nil {
+func (g *Gateway) listen(ctx context.Context) (l net.Listener, err error) {
+	if l = g.cfg.Listener; l == nil {
+		if l, err = Listen(ctx, g.cfg.Listen); err != nil {
+			return nil, err
+		}
+		if err := g.cfg.Transport.Check(l.Addr()); err != nil {
+			_ = l.Close()
+			return nil, err
+		}
 		g.addr.Store(l.Addr().String())
 	}
-	return l, err
+	g.insecureHTTP.Store(g.cfg.insecure(l.Addr()))
+	return l, nil
+}
+
+// serve serves HTTP, or HTTPS if the gateway has certificates, until the listener ends.
+func (g *Gateway) serve(s *http.Server, l net.Listener) error {
+	if g.certificates == nil {
+		return s.Serve(l)
+	}
+	s.TLSConfig = g.certificates.TLS()
+	return s.ServeTLS(l, "", "")
+}
+
+// secured adds what responses over TLS have.
+func (g *Gateway) secured(next http.Handler) http.Handler {
+	if g.certificates == nil || g.cfg.TLS.HSTS <= 0 {
+		return next
+	}
+	return hsts(next, g.cfg.TLS.HSTS)
 }
 
 // Listen opens a listener for the API. It returns Invalid, with advice, on failure.
@@ -162,7 +189,11 @@ func (g *Gateway) prepare(ctx context.Context) (openStreams, error) {
 
 func (g *Gateway) session() *store.Replica {
 	url := g.cfg.APIURL
-	if url == "" {
+	switch {
+	case url != "":
+	case g.certificates != nil:
+		url = "https://" + g.Addr()
+	default:
 		url = "http://" + g.Addr()
 	}
 	return &store.Replica{
