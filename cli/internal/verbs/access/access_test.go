@@ -343,7 +343,7 @@ func TestContextsWithSeveralServers(t *testing.T) {
 	m := newTerminal(t)
 	m.know("production", "https://a.example", nil)
 	m.expect(m.run("context", "set", "production", "--server-url", "https://a.example", "--server-url", "b.example"), exit.OK, "changed")
-	m.expect(m.run("context", "list"), exit.OK, "https://a.example,http://b.example")
+	m.expect(m.run("context", "list"), exit.OK, "https://a.example,https://b.example")
 }
 
 func TestContextChangesThatMakeNoSense(t *testing.T) {
