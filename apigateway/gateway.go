@@ -240,8 +240,9 @@ type Gateway struct {
 	settings *settings.Live
 	// health reports on the other services.
 	health *upstream.Health
-	// calls has the connections to other services, uploads those for long transfers.
-	calls, uploads *http.Transport
+	// calls has the connections to other services, uploads those for long transfers, and gateways those to
+	// other gateways.
+	calls, uploads, gateways *http.Transport
 	// peer is the key of the cluster's gateways. certificates is nil if the API is served without TLS.
 	peer         *certificate.Peer
 	certificates *certificate.Source
@@ -300,7 +301,7 @@ func New(cfg Config) (*Gateway, error) {
 	var g *Gateway
 	g = &Gateway{
 		cfg: cfg, settings: live, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), changes: notify.New(), players: presence.New(cfg.Now), past: system.NewPast(),
-		calls: newTransport(), uploads: newTransport(), ready: make(chan struct{}), ending: make(chan struct{}), startedAt: cfg.Now(),
+		calls: newTransport(), uploads: newTransport(), gateways: newTransport(), ready: make(chan struct{}), ending: make(chan struct{}), startedAt: cfg.Now(),
 		auth: auth.New(auth.Config{
 			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, ClusterSecret: cfg.ClusterSecret,
 			Session:       func() time.Duration { return live.Now().Session },
@@ -354,7 +355,7 @@ func New(cfg Config) (*Gateway, error) {
 	cfg.View.Subscribe(g.rollbacks.OnBatch)
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*cluster.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
-		Secret: cfg.ClusterSecret, Client: calling(g.calls), Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,
+		Secret: cfg.ClusterSecret, Client: calling(g.gateways), Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,
 	})
 	g.shares = sharedtext.New(sharedtext.Config{Store: cfg.Store, Operations: g.operate, Now: cfg.Now})
 	cfg.View.Subscribe(g.events.OnBatch)
@@ -419,7 +420,7 @@ func (g *Gateway) identify() (err error) {
 	if g.peer, err = certificate.NewPeer(g.cfg.ClusterSecret); err != nil {
 		return err
 	}
-	g.calls.TLSClientConfig, g.uploads.TLSClientConfig = g.peer.Client(), g.peer.Client()
+	g.gateways.TLSClientConfig = g.peer.Client()
 	if !g.cfg.TLS.On() {
 		return nil
 	}
@@ -496,7 +497,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 	})
 	records := logs.New(logs.Config{
 		Records: g.cfg.Records, Service: serviceName, Replica: g.cfg.Replica, View: g.cfg.View, Auth: g.auth, Tickets: tickets,
-		Agents: g.agents, Client: calling(g.calls), Secret: g.cfg.ClusterSecret, PerUser: g.cfg.UserStreams, Log: g.cfg.Log, Metrics: g.metrics,
+		Agents: g.agents, Client: calling(g.gateways), Secret: g.cfg.ClusterSecret, PerUser: g.cfg.UserStreams, Log: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(api.Routes(api.Config{
 		Config: system.Config{

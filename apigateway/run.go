@@ -48,6 +48,7 @@ const (
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.calls.CloseIdleConnections()
 	defer g.uploads.CloseIdleConnections()
+	defer g.gateways.CloseIdleConnections()
 	listener, err := g.listen(ctx)
 	if err != nil {
 		return err

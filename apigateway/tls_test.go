@@ -21,6 +21,7 @@ import (
 	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/telemetry"
+	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // keyPair is a certificate for games.example and 127.0.0.1 in files, and a client that trusts its authority.
@@ -176,6 +177,40 @@ func TestRequestsUnderWayAreAnsweredOverTLSWhenTheGatewayEnds(t *testing.T) {
 		_ = writer.Close()
 		if got := <-status; got != 400 { // the gateway read that the name is no text
 			t.Errorf("HTTP/2 %v: answered with %d", h2, got)
+		}
+	}
+}
+
+func TestBodiesThatAreTooLargeAreRefusedOverTLS(t *testing.T) {
+	t.Parallel()
+	k := newKeyPair(t)
+	s := newSite(t, k.serve)
+	for _, h2 := range []bool{false, true} {
+		client := k.client(t, h2)
+		for _, known := range []bool{false, true} {
+			var body io.Reader = strings.NewReader(strings.Repeat(" ", 2*int(wire.BodyLimit)))
+			if !known {
+				body = io.MultiReader(body)
+			}
+			request, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/api/v1/groups", body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Authorization", "Bearer "+s.token)
+			request.Header.Set("Content-Type", "application/json")
+			r, err := client.Do(request)
+			if err != nil {
+				t.Fatalf("HTTP/2 %v, length known %v: %v", h2, known, err)
+			}
+			_ = r.Body.Close()
+			if r.StatusCode != 413 {
+				t.Errorf("HTTP/2 %v, length known %v: %d", h2, known, r.StatusCode)
+			}
+		}
+		if r, err := client.Get(s.url + "/readyz"); err != nil {
+			t.Errorf("HTTP/2 %v, the next request: %v", h2, err)
+		} else {
+			_ = r.Body.Close()
 		}
 	}
 }

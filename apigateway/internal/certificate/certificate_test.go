@@ -153,7 +153,13 @@ func TestGatewaysAcceptProxiesOfKnownAuthorities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = shake(t, &tls.Config{Certificates: []tls.Certificate{parsed}}, peer.Client())
+	proxy := &tls.Config{Certificates: []tls.Certificate{parsed}}
+	if _, err := shake(t, proxy, peer.Client()); !errs.Is(err, errs.Denied) {
+		t.Errorf("an address that is no gateway: %v", err)
+	}
+	named := peer.Client()
+	named.ServerName = "a.example"
+	_, err = shake(t, proxy, named)
 	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); !unknown {
 		t.Errorf("an unknown authority: %v", err)
 	}

@@ -51,7 +51,7 @@ func (p *Peer) asked(hello *tls.ClientHelloInfo) bool {
 }
 
 // Client returns the configuration for connections to other gateways, and to proxies in front of them. It
-// accepts gateways of the cluster by their key, and other servers by the authorities of this host.
+// accepts gateways of the cluster by their key, and proxies by their name and the authorities of this host.
 func (p *Peer) Client() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{peerProtocol, "http/1.1"},
@@ -64,6 +64,9 @@ func (p *Peer) verify(state tls.ConnectionState) error {
 	leaf := state.PeerCertificates[0]
 	if p.public.Equal(leaf.PublicKey) {
 		return nil
+	}
+	if state.ServerName == "" { // an address: crypto/tls does not say which, so it cannot be verified
+		return errs.New(errs.Denied, "the server is no gateway of this cluster, and its certificate cannot be verified for an address: set api.url of that gateway to a name")
 	}
 	chain := x509.NewCertPool()
 	for _, c := range state.PeerCertificates[1:] {
