@@ -252,23 +252,39 @@ func (a *apiBench) measureTLS(ctx context.Context, id string) error {
 	secure := plain
 	secure.url = a.overTLS.url + path
 	var with, without []rate
-	var shares []float64
+	var shares, cpus []float64
 	for range tlsPairs {
-		got, err := secure.run(ctx, tlsTime)
+		got, gotCPU, err := secure.runOn(ctx, a.overTLS, tlsTime)
 		if err != nil {
 			return err
 		}
-		most, err := plain.run(ctx, tlsTime)
+		most, mostCPU, err := plain.runOn(ctx, a.gateway, tlsTime)
 		if err != nil {
 			return err
 		}
-		with, without, shares = append(with, got), append(without, most), append(shares, 100*got.perSecond/most.perSecond)
+		with, without = append(with, got), append(without, most)
+		shares, cpus = append(shares, 100*got.perSecond/most.perSecond), append(cpus, 100*mostCPU/gotCPU)
 	}
 	slices.Sort(shares)
+	slices.Sort(cpus)
 	a.report("get_tls_per_s", middle(with).perSecond, "1/s", middle(without).perSecond)
 	a.report("get_tls_pct", shares[len(shares)/2], "%", 80)
+	a.report("get_tls_cpu_pct", cpus[len(cpus)/2], "%", 80) // by the gateway's processor time, without wrk's
 	a.report("get_tls_p99_ms", milliseconds(middle(with).p99), "ms", milliseconds(middle(without).p99))
 	return nil
+}
+
+// runOn runs a load on a gateway and also returns the gateway's processor time for a request, in microseconds.
+func (l load) runOn(ctx context.Context, g *gateway, d time.Duration) (r rate, cpu float64, err error) {
+	before, err := cpuOf(g.PID())
+	if err != nil {
+		return r, 0, err
+	}
+	if r, err = l.run(ctx, d); err != nil {
+		return r, 0, err
+	}
+	after, err := cpuOf(g.PID())
+	return r, float64((after - before).Microseconds()) / (r.perSecond * d.Seconds()), err
 }
 
 // inTurns writes a wrk script that requests one path after the other.
