@@ -311,7 +311,7 @@ func TestAuditExpiresAfterNinetyDaysExceptLastChange(t *testing.T) {
 
 func TestLoginFloodIsAuditedOnce(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
+	s := newSite(t, func(c *Config) { c.BehindProxy = []string{"127.0.0.1/32"} })
 	from(s, "198.51.100.7", "admin", adminPassword).want(200)
 	s.do("GET", "/api/v1/audit?action=auth.login", nil).want(200).is("data.0.username", "admin").is("data.0.ipAddress", "198.51.100.7").
 		is("data.0.class", "LOGIN").is("data.0.details", "from the new network 198.51.100.7")
@@ -336,7 +336,7 @@ func TestLoginFloodIsAuditedOnce(t *testing.T) {
 
 func TestTokenUseFromNewAddressIsAuditedOnce(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
+	s := newSite(t, func(c *Config) { c.BehindProxy = []string{"127.0.0.1/32"} })
 	ci, made := s.key(`{"name":"ci"}`)
 	for range 2 {
 		for _, address := range []string{"203.0.113.1", "203.0.113.2", "2001:db8::1", "2001:db8::2"} {

@@ -182,7 +182,7 @@ func TestAnAnswerThatLeavesAllOriginsAllowedSaysSo(t *testing.T) {
 
 func TestSubnetsAreEnforcedWithoutSelfLockout(t *testing.T) {
 	t.Parallel()
-	behind := func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} }
+	behind := func(c *Config) { c.BehindProxy = []string{"127.0.0.0/8"} }
 	a := newSiteOn(t, storetest.Start(t), behind)
 	a = a.as(a.login("admin", adminPassword))
 	b := newSiteOn(t, a.etcd, behind).as(a.token)
@@ -284,7 +284,7 @@ func TestInvalidNetworksPreventStart(t *testing.T) {
 	s := newSite(t)
 	for field, edit := range map[string]func(*Config){
 		"network.allowed-subnets": func(c *Config) { c.AllowedSubnets = []string{"10.0.0.0/33"} },
-		"network.trusted-proxies": func(c *Config) { c.TrustedProxies = []string{"localhost"} },
+		"behind-proxy":            func(c *Config) { c.BehindProxy = []string{"localhost"} },
 	} {
 		cfg := s.gateway.cfg
 		edit(&cfg)

@@ -11,6 +11,7 @@ package apigateway
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
@@ -36,6 +37,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/background/mail"
 	"github.com/orreryhq/orrery/apigateway/internal/background/notices"
 	"github.com/orreryhq/orrery/apigateway/internal/background/schedules"
+	"github.com/orreryhq/orrery/apigateway/internal/certificate"
 	"github.com/orreryhq/orrery/apigateway/internal/compat/command"
 	"github.com/orreryhq/orrery/apigateway/internal/compat/commandapi"
 	"github.com/orreryhq/orrery/apigateway/internal/compat/notimplemented"
@@ -166,9 +168,8 @@ type Config struct {
 	Origins []string
 	// AllowedSubnets are the CIDR networks that may use the API. Empty allows any.
 	AllowedSubnets []string
-	// TrustedProxies are the CIDR networks of proxies whose X-Forwarded-For is trusted.
-	TrustedProxies []string
-	Limits         Limits
+	Transport
+	Limits Limits
 	// MaxStreams limits the concurrent event streams. 0 means 2,000.
 	MaxStreams int
 	// UserStreams limits one user's concurrent streams of each kind (events, consoles, command
@@ -252,10 +253,14 @@ type Gateway struct {
 	settings *settings.Live
 	// health reports on the other services.
 	health *upstream.Health
-	// calls has the connections to other services, uploads those for long transfers.
-	calls, uploads upstream.Connections
+	// calls has the connections to other services, uploads those for long transfers, and gateways those to
+	// other gateways.
+	calls, uploads, gateways upstream.Connections
 	// peers calls other gateways.
 	peers *peer.Client
+	// key identifies the cluster's gateways. certificates is nil if the API is served without TLS.
+	key          *certificate.Peer
+	certificates *certificate.Source
 
 	addr      atomic.Value // string
 	startedAt time.Time
@@ -264,6 +269,8 @@ type Gateway struct {
 
 	ready   chan struct{}
 	serving atomic.Bool
+	// insecureHTTP is set if other hosts reach the API without TLS.
+	insecureHTTP atomic.Bool
 	// ending is closed when a client asked this replica to shut down.
 	ending chan struct{}
 	end    func()
@@ -304,6 +311,11 @@ func New(cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Listener != nil {
+		if err := cfg.Transport.Check(cfg.Listener.Addr()); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.Records == nil {
 		cfg.Records = telemetry.NewRing(serviceName+"/"+cfg.Replica, 0)
 		cfg.Log = slog.New(cfg.Records.Handler(cfg.Log.Handler()))
@@ -325,12 +337,15 @@ func New(cfg Config) (*Gateway, error) {
 		}),
 	}
 	g.end = sync.OnceFunc(func() { close(g.ending) })
+	if err := g.identify(); err != nil {
+		return nil, err
+	}
 	g.health = upstream.NewHealth(g.metrics, cfg.Log)
 	box, err := seal.NewBox(cfg.ClusterSecret, content.SecretsKind)
 	if err != nil {
 		return nil, err
 	}
-	if g.provider, g.groupRoles, err = cfg.OIDC.provider(&g.cfg, box, g.calls.Outside, g.Addr); err != nil {
+	if g.provider, g.groupRoles, err = cfg.OIDC.provider(&g.cfg, box, g.calls.Outside, g.url); err != nil {
 		return nil, err
 	}
 	g.agents = upstream.NewAgents(g.health, cfg.View, upstream.DialAgents(g.calls))
@@ -365,7 +380,6 @@ func New(cfg Config) (*Gateway, error) {
 		},
 	})
 	cfg.View.Subscribe(g.rollbacks.OnBatch)
-	g.peers = peer.NewClient(cfg.Peers, g.calls)
 	g.relay = relay.New(relay.Config{
 		Replica: cfg.Replica, Peers: func() []*cluster.Session { return cfg.View.Snapshot().ServiceSessions(serviceName) },
 		Client: g.peers, Events: g.events, End: g.end, Log: cfg.Log, Metrics: g.metrics,
@@ -427,6 +441,31 @@ func (g *Gateway) tellDrained(all []drains.Stopped) {
 		g.cfg.Log.Warn("players were not told that the node is being drained: too much other work waits", "instances", len(all))
 	}
 }
+
+// identify derives the key of the cluster's gateways and opens the certificates of the API.
+func (g *Gateway) identify() (err error) {
+	if g.key, err = certificate.NewPeer(g.cfg.ClusterSecret); err != nil {
+		return err
+	}
+	transport := newTransport()
+	transport.TLSClientConfig = g.key.Client() // without trust.file, gateways call each other at the API's URL
+	g.gateways = upstream.NewConnections(g.cfg.Peers, transport)
+	g.peers = peer.NewClient(g.cfg.Peers, g.gateways)
+	if !g.cfg.TLS.On() {
+		return nil
+	}
+	if g.certificates, err = certificate.New(g.cfg.TLS, g.key, g.cfg.Log, g.cfg.Now); err != nil {
+		return err
+	}
+	g.metrics.GaugesFunc("tls_certificate_expiry", "timestamp_seconds", "When the certificate of the API expires, in seconds since 1970.", []string{"host"}, func(tell func(float64, ...string)) {
+		g.certificates.Expiry(func(host string, until time.Time) { tell(float64(until.Unix()), host) })
+	})
+	return nil
+}
+
+// ClientTLS returns the configuration for calls to this gateway by programs that have the cluster secret. They
+// recognise it whatever names its certificate is for.
+func (g *Gateway) ClientTLS() *tls.Config { return g.key.Client() }
 
 // dialPatience limits how long connecting to another service may take.
 const dialPatience = 5 * time.Second
@@ -492,7 +531,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 			Operations: g.operate, Schedulers: g.schedulers,
 			Enforcers: upstream.NewEnforcers(g.health, g.cfg.Store, g.cfg.View, g.calls),
 			Logs:      records, Settings: g.settings, Meta: meta, Past: g.past, Ready: g.waiting, End: g.end, Replica: g.cfg.Replica, Notices: g.notices,
-			ClusterName: g.cfg.ClusterName, Version: g.cfg.Version, APIURL: g.cfg.APIURL, NoShares: g.cfg.NoShares,
+			ClusterName: g.cfg.ClusterName, Version: g.cfg.Version, APIURL: g.cfg.APIURL, NoShares: g.cfg.NoShares, InsecureHTTP: g.insecureHTTP.Load(),
 			ClockOffsets: g.heartbeats.ClockOffsets,
 		},
 		Auth: g.auth, Provider: g.provider, GroupRoles: g.groupRoles, Sources: sources, Templates: g.templates, Hasher: g.hasher, PinTime: g.cfg.pinTime, Players: g.players, Stale: g.heartbeats.Stale,
@@ -570,7 +609,7 @@ func (c Config) settings() (settings.Settings, error) {
 	if out.Subnets, err = settings.Prefixes("network.allowed-subnets", c.AllowedSubnets); err != nil {
 		return out, err
 	}
-	out.Proxies, err = settings.Prefixes("network.trusted-proxies", c.TrustedProxies)
+	out.Proxies, err = c.proxies()
 	return out, err
 }
 

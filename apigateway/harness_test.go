@@ -108,6 +108,9 @@ func (s *site) run() {
 		s.t.Fatal("the gateway does not serve")
 	}
 	s.url, s.served = "http://"+s.gateway.Addr(), s.gateway.frame.Routes()
+	if s.gateway.certificates != nil {
+		s.url = "https://" + s.gateway.Addr()
+	}
 }
 
 func (s *site) login(user, password string) string {
@@ -243,7 +246,7 @@ func (s *site) try(method, path string, body any, header ...string) (*reply, err
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := (&http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
+		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: s.gateway.ClientTLS()},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}).Do(req)
 	if err != nil {

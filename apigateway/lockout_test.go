@@ -138,7 +138,7 @@ func from(s *site, address, user, password string) *reply {
 
 func TestAStrangerLocksOutTheirOwnNetworkAndNotAnAdministratorAtAKnownAddress(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
+	s := newSite(t, func(c *Config) { c.BehindProxy = []string{"127.0.0.1/32"} })
 	const home, cafe = "198.51.100.7", "198.51.100.8"
 	from(s, home, "admin", adminPassword).want(200)
 	for range 5 {
@@ -165,7 +165,7 @@ func TestEachWrongPasswordDelaysTheNextOneByTwoSecondsAtMost(t *testing.T) {
 	t.Parallel()
 	var waited []time.Duration
 	s := newSite(t, func(c *Config) {
-		c.TrustedProxies = []string{"127.0.0.1/32"}
+		c.BehindProxy = []string{"127.0.0.1/32"}
 		c.pause = func(_ context.Context, d time.Duration) bool {
 			waited = append(waited, d)
 			return true
@@ -182,7 +182,7 @@ func TestEachWrongPasswordDelaysTheNextOneByTwoSecondsAtMost(t *testing.T) {
 
 func TestOfIPv6ThePrefixOfAHostIsLockedOut(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1/32"} })
+	s := newSite(t, func(c *Config) { c.BehindProxy = []string{"127.0.0.1/32"} })
 	for n := range 5 {
 		from(s, fmt.Sprint("2001:db8:1:2::", n+1), "admin", "wrong").want(401)
 	}

@@ -136,7 +136,7 @@ func TestLogRecordsNeedClusterSecret(t *testing.T) {
 	t.Parallel()
 	a := newSite(t, logging(0))
 	b := newSiteOn(t, a.etcd, logging(0), func(c *Config) {
-		c.AllowedSubnets, c.TrustedProxies = []string{"10.0.0.0/8"}, []string{"127.0.0.0/8"}
+		c.AllowedSubnets, c.BehindProxy = []string{"10.0.0.0/8"}, []string{"127.0.0.0/8"}
 	}).as(a.token)
 	await.That(t, "both gateways are known", func() string {
 		n := len(a.view.Snapshot().ServiceSessions("apigateway"))

@@ -29,7 +29,7 @@ type OIDC struct {
 	// Roles are entries such as admins=ADMIN: the first whose group a user has gives the user's role.
 	Roles []string
 	// RedirectURL is the URL of the callback as browsers reach it, which the provider must know. Empty
-	// means accounts.OIDCCallback below Config.APIURL, or below the listener's address without one.
+	// means accounts.OIDCCallback below Config.APIURL, or below the URL of the listener without one.
 	RedirectURL string
 }
 
@@ -60,8 +60,8 @@ func isURL(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
-// provider returns the login provider and the roles of its groups. addr returns the listen address.
-func (o OIDC) provider(cfg *Config, box seal.Box, transport *http.Transport, addr func() string) (*oidclogin.Provider, []account.GroupRole, error) {
+// provider returns the login provider and the roles of its groups. apiURL returns the URL of the API.
+func (o OIDC) provider(cfg *Config, box seal.Box, transport *http.Transport, apiURL func() string) (*oidclogin.Provider, []account.GroupRole, error) {
 	for _, problem := range o.Problems() {
 		return nil, nil, errs.Field("oidc."+errs.FieldOf(problem), "%s", errs.MessageOf(problem))
 	}
@@ -77,7 +77,7 @@ func (o OIDC) provider(cfg *Config, box seal.Box, transport *http.Transport, add
 			if o.RedirectURL != "" {
 				return o.RedirectURL
 			}
-			return strings.TrimSuffix(cmp.Or(cfg.APIURL, "http://"+addr()), "/") + accounts.OIDCCallback
+			return strings.TrimSuffix(apiURL(), "/") + accounts.OIDCCallback
 		},
 		Seal: box, Client: &http.Client{Transport: transport, Timeout: oidcPatience}, Now: cfg.Now,
 	}), roles, nil

@@ -49,6 +49,7 @@ const (
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.calls.CloseIdle()
 	defer g.uploads.CloseIdle()
+	defer g.gateways.CloseIdle()
 	listener, err := g.listen(ctx)
 	if err != nil {
 		return err
@@ -72,7 +73,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		handler = peer.Handler(g.frame, g.cfg.ClusterSecret, endpoints...)
 	}
 	httpServer := &http.Server{
-		Handler:           handler,
+		Handler:           g.secured(handler),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 	}
@@ -82,7 +83,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer running.Wait()
 	defer cancel()
 	served := make(chan error, 1)
-	running.Go(func() { served <- httpServer.Serve(in) })
+	running.Go(func() { served <- g.serve(httpServer, in) })
 	session, endSession := context.WithCancel(context.WithoutCancel(ctx))
 	if others != nil {
 		running.Go(func() { g.servePeers(session, others, endpoints) })
@@ -110,9 +111,15 @@ func (g *Gateway) Run(ctx context.Context) error {
 		series.Every(ctx, func(time.Time) { g.past.Add(g.cfg.Now(), system.Sample(g.cfg.View.Snapshot())...) })
 	})
 	running.Go(func() { g.relay.Run(ctx) })
+	if g.certificates != nil {
+		running.Go(func() { g.certificates.Run(ctx) })
+	}
 	g.serving.Store(true)
 	close(g.ready)
-	g.cfg.Log.Info("the API is up", "address", g.Addr())
+	g.cfg.Log.Info("the API is up", "address", g.Addr(), "tls", g.certificates != nil)
+	if g.insecureHTTP.Load() {
+		g.cfg.Log.Warn("the API is served to other hosts without TLS, as insecure-http permits: everybody on the way can read passwords and tokens", "address", g.Addr())
+	}
 
 	var ended error
 	select {
@@ -131,15 +138,36 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return ended
 }
 
-func (g *Gateway) listen(ctx context.Context) (net.Listener, error) {
-	if g.cfg.Listener != nil {
-		return g.cfg.Listener, nil
-	}
-	l, err := Listen(ctx, g.cfg.Listen)
-	if err == nil {
+func (g *Gateway) listen(ctx context.Context) (l net.Listener, err error) {
+	if l = g.cfg.Listener; l == nil {
+		if l, err = Listen(ctx, g.cfg.Listen); err != nil {
+			return nil, err
+		}
+		if err := g.cfg.Transport.Check(l.Addr()); err != nil {
+			_ = l.Close()
+			return nil, err
+		}
 		g.addr.Store(l.Addr().String())
 	}
-	return l, err
+	g.insecureHTTP.Store(g.cfg.insecure(l.Addr()))
+	return l, nil
+}
+
+// serve serves HTTP, or HTTPS if the gateway has certificates, until the listener ends.
+func (g *Gateway) serve(s *http.Server, l net.Listener) error {
+	if g.certificates == nil {
+		return s.Serve(l)
+	}
+	s.TLSConfig = g.certificates.TLS()
+	return s.ServeTLS(l, "", "")
+}
+
+// secured adds what responses over TLS have.
+func (g *Gateway) secured(next http.Handler) http.Handler {
+	if g.certificates == nil || g.cfg.TLS.HSTS <= 0 {
+		return next
+	}
+	return hsts(next, g.cfg.TLS.HSTS)
 }
 
 // listenForPeers opens the listener for other gateways. It returns nil without certificates.
@@ -199,17 +227,25 @@ func (g *Gateway) prepare(ctx context.Context) (openStreams, error) {
 	return g.wire(meta)
 }
 
-func (g *Gateway) session(others net.Listener) *store.Replica {
-	url, peerURL := g.cfg.APIURL, g.cfg.PeerURL
-	if url == "" {
-		url = "http://" + g.Addr()
+// url returns the URL at which others reach the API. The gateway must listen.
+func (g *Gateway) url() string {
+	switch {
+	case g.cfg.APIURL != "":
+		return g.cfg.APIURL
+	case g.certificates != nil:
+		return "https://" + g.Addr()
 	}
+	return "http://" + g.Addr()
+}
+
+func (g *Gateway) session(others net.Listener) *store.Replica {
+	peerURL := g.cfg.PeerURL
 	if others != nil && peerURL == "" {
 		peerURL = g.cfg.Peers.URLOf(others.Addr())
 	}
 	return &store.Replica{
 		Client: g.cfg.Store, TTL: g.cfg.SessionTTL, Takeover: g.cfg.Takeover, Log: g.cfg.Log,
-		Self: cluster.Session{Service: serviceName, Replica: g.cfg.Replica, URL: url, PeerURL: peerURL, Version: g.cfg.Version, StartedAt: g.cfg.Now().UTC()},
+		Self: cluster.Session{Service: serviceName, Replica: g.cfg.Replica, URL: g.url(), PeerURL: peerURL, Version: g.cfg.Version, StartedAt: g.cfg.Now().UTC()},
 	}
 }
 

@@ -122,6 +122,8 @@ type GetOverviewResult struct {
 	InstanceCount int64 `json:"instanceCount"`
 	PlayerCount   int64 `json:"playerCount"`
 	GroupCount    int64 `json:"groupCount"`
+	// True if other hosts reach this gateway without TLS, because `insecure-http` permits it.
+	InsecureHTTP bool `json:"insecureHttp"`
 }
 
 // GetVersionResult is the answer of GetVersion.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	cryptorand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +27,9 @@ type Config struct {
 	Addresses []string
 	// Credentials give the token of each request. Without them only public routes answer.
 	Credentials Credentials
+	// RootCAs are the authorities that sign the certificates of gateways at https URLs. Nil means those of
+	// this host. It has no effect with HTTPClient.
+	RootCAs *x509.CertPool
 	// HTTPClient sends the requests. The default has connection timeouts but no total timeout, because
 	// streams do not end: bound other calls with their context.
 	HTTPClient *http.Client
@@ -79,7 +84,7 @@ func New(config Config) (*Client, error) {
 		c.addresses = append(c.addresses, u)
 	}
 	if c.http == nil {
-		c.http = &http.Client{Transport: transport()}
+		c.http = &http.Client{Transport: transport(config.RootCAs)}
 	}
 	if c.userAgent == "" {
 		c.userAgent = "orrery-sdk"
@@ -92,10 +97,11 @@ func New(config Config) (*Client, error) {
 
 // transport returns a transport that gives up on gateways that do not accept connections or do not
 // begin to answer.
-func transport() *http.Transport {
+func transport(roots *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:   5 * time.Second,
 		ResponseHeaderTimeout: 90 * time.Second, // some calls wait up to a minute for their effect
 		MaxIdleConnsPerHost:   16,
@@ -244,7 +250,7 @@ func (c *Client) failureOf(ctx context.Context, address *url.URL, response *http
 		return unreadable
 	}
 	c.advance(address)
-	return &UnreachableError{Address: address.String(), Err: cause(err)}
+	return &UnreachableError{Address: address.String(), Err: explained(cause(err))}
 }
 
 // cause returns err without the method and the URL, which net/http repeats.
@@ -254,6 +260,27 @@ func cause(err error) error {
 		return u.Err
 	}
 	return err
+}
+
+// explained returns err with the reason why no connection with TLS was made, in plain words.
+func explained(err error) error {
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var reason string
+	switch {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		reason = "the server speaks HTTP, not HTTPS"
+	case errors.As(err, &authority):
+		reason = "the authority that signed its certificate is unknown here"
+	case errors.As(err, &name):
+		reason = "its certificate is for another name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		reason = "its certificate has expired, or is not valid yet"
+	default:
+		return err
+	}
+	return fmt.Errorf("%s: %w", reason, err)
 }
 
 // send makes one attempt.

@@ -127,6 +127,11 @@ func (e *UnreachableError) Is(target error) bool { return target == ErrUnreachab
 // errorBodyLimit is how many bytes of a refusal are read.
 const errorBodyLimit = 64 << 10
 
+// wantsTLS reports whether a server answered that it got a request without TLS: one in Go, or nginx.
+func wantsTLS(body string) bool {
+	return strings.HasPrefix(body, "Client sent an HTTP request to an HTTPS server") || strings.Contains(body, "plain HTTP request was sent to HTTPS port")
+}
+
 // errorOf reads a refusal and closes its body.
 func errorOf(response *http.Response) *Error {
 	defer response.Body.Close()
@@ -144,6 +149,9 @@ func errorOf(response *http.Response) *Error {
 	}
 	if json.Unmarshal(body, &refusal) == nil {
 		e.Code, e.Message = refusal.Error.Code, strings.TrimSuffix(refusal.Error.Message, ".")
+	}
+	if e.Message == "" && response.StatusCode == http.StatusBadRequest && wantsTLS(string(body)) {
+		e.Message = "the server at " + request.URL.Host + " speaks HTTPS, not HTTP: use https://" + request.URL.Host
 	}
 	return e
 }

@@ -130,7 +130,7 @@ func copyProgram(from, to string, modified time.Time) error {
 // declareDemo creates the demo group through the API. If the group exists, it changes only
 // the command.
 func declareDemo(ctx context.Context, r stack.Ready) error {
-	token, err := stack.Login(ctx, r.API, r.User, r.PasswordFile)
+	token, err := r.Login(ctx)
 	if err != nil {
 		return err
 	}
@@ -139,9 +139,9 @@ func declareDemo(ctx context.Context, r stack.Ready) error {
 		return err
 	}
 	command := demoCommand(server)
-	err = stack.CreateGroup(ctx, r.API, token, demoSpec(command))
+	err = r.CreateGroup(ctx, token, demoSpec(command))
 	if errs.Is(err, errs.AlreadyExists) || errs.Is(err, errs.Conflict) { // HTTP status 409 maps to either
-		return stack.PatchGroup(ctx, r.API, token, demoGroup, map[string]any{"command": command})
+		return r.PatchGroup(ctx, token, demoGroup, map[string]any{"command": command})
 	}
 	return err
 }

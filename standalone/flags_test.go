@@ -42,6 +42,10 @@ func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
 		{"a factor past all bounds", []string{"-cpu-factor", "1000"}, "-cpu-factor must be between 0 (once) and 100, is 1000"},
 		{"fewer than no instances", []string{"-max-instances", "-1"}, "-max-instances must be between 0 (no limit) and 100000, is -1"},
 		{"a directory that is not absolute", []string{"-policy-volumes", "/srv,maps/x"}, `-policy-volumes "maps/x" is not an absolute path without .. or a volume's name, or * for all`},
+		{"a certificate without its key", []string{"-tls-cert", "a"}, "-tls-key must name the file with the private key of -tls-cert"},
+		{"a missing certificate", []string{"-tls-cert", "/missing.pem", "-tls-key", "/missing.key"}, "-tls-cert: the file /missing.pem does not exist"},
+		{"an ACME authority without TLS", []string{"-tls-acme-hosts", "a.example", "-tls-acme-directory", "http://a"}, "-tls-acme-directory must be an https:// URL"},
+		{"a proxy that is no address", []string{"-behind-proxy", "proxy"}, `-behind-proxy "proxy" is not a network: use a form like 10.0.0.0/8, fd00::/8 or 192.0.2.7`},
 		{"a lockout that would never end", []string{"-lockout-window", "0"}, "-lockout-window must be at least 1s, is 0s"},
 		{"fewer than no wrong passwords", []string{"-lockout-failures", "-1"}, "-lockout-failures must be between 0 and 100, is -1"},
 		{"a login provider without roles", []string{"-oidc-issuer", "https://login.example.org", "-oidc-client-id", "orrery"}, "-oidc-roles must give a role to a group, like admins=ADMIN: otherwise no user of the provider can log in"},
@@ -56,6 +60,16 @@ func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
 				t.Errorf("stderr\n got %q\nwant %q", got, want)
 			}
 		})
+	}
+}
+
+func TestAllAddressesWithoutTLSAreRefusedInTheWordsOfFlags(t *testing.T) {
+	t.Parallel()
+	got := refused(t, "-data", t.TempDir(), "-listen", ":0")
+	for _, want := range []string{"standalone: -listen [::]:", "set -tls-cert and -tls-key, or -tls-acme-hosts; or -behind-proxy", "or -insecure-http"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q does not contain %q", got, want)
+		}
 	}
 }
 

@@ -33,6 +33,9 @@ import (
 // the memory in use.
 const gcPercent = 50
 
+// acmeDirectory is Let's Encrypt.
+const acmeDirectory = "https://acme-v02.api.letsencrypt.org/directory"
+
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run runs the program. It returns 0 after a clean end, 1 after a failure, and 2 when the
@@ -115,6 +118,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.StringVar(&o.DataDir, "data", stack.DefaultDataDir, "`directory` that holds everything: etcd, templates, instances, logs")
 	fs.StringVar(&o.RunDir, "run-dir", "", "`directory` in memory, such as /dev/shm, for files that are needed only while the machine is up: starts are faster; empty: in the data directory")
 	fs.StringVar(&o.Listen, "listen", stack.DefaultListen, "`address` of the API; port 0 picks a free one")
+	transportFlags(fs, &o)
 	fs.StringVar(&o.EtcdListen, "etcd-listen", "", "`address` where etcd serves clients that have a certificate; port 0 picks a free one; empty: only the unix socket in the data directory")
 	fs.StringVar(&node, "node", stack.DefaultNode, "`name` of the one node")
 	fs.IntVar(&o.MemoryMiB, "memory", 0, "memory the node offers, in `MiB`; 0: what the machine has")
@@ -133,12 +137,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.IntVar(&o.Room.Reserved.DiskMiB, "reserve-disk", 0, "disk kept for the machine itself, in `MiB`")
 	fs.Float64Var(&o.Room.CPUFactor, "cpu-factor", 1, "how `often` each hundredth of a core may be reserved: 2 is twice, 0.5 half")
 	fs.IntVar(&o.Room.MaxInstances, "max-instances", 0, "most instances on the node; 0: no `bound`")
-	for _, l := range policyFlags(&o.Policy) {
-		fs.Func(l.name, l.usage, func(s string) error {
-			*l.into = append(*l.into, strings.FieldsFunc(s, func(c rune) bool { return c == ',' })...)
-			return nil
-		})
-	}
+	addLists(fs, policyFlags(&o.Policy)...)
 	fs.IntVar(&o.MaxCPUPercent, "max-cpu", scheduler.DefaultMaxCPUPercent, "`percent` of a node's processors in use above which it takes nothing new while another node is below; 100: no bound")
 	fs.IntVar(&o.Lockout.Failures, "lockout-failures", 5, "wrong passwords within -lockout-window that lock a user name out; 0: none do")
 	fs.DurationVar(&o.Lockout.Window, "lockout-window", 15*time.Minute, "how long a wrong password counts")
@@ -194,6 +193,34 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 type listFlag struct {
 	name, usage string
 	into        *[]string
+}
+
+// addLists adds flags for lists.
+func addLists(fs *flag.FlagSet, flags ...listFlag) {
+	for _, l := range flags {
+		fs.Func(l.name, l.usage, func(s string) error {
+			*l.into = append(*l.into, strings.FieldsFunc(s, func(c rune) bool { return c == ',' })...)
+			return nil
+		})
+	}
+}
+
+// transportFlags adds the flags that say how the API is served.
+func transportFlags(fs *flag.FlagSet, o *stack.Options) {
+	t := &o.Transport
+	fs.StringVar(&o.APIURL, "api-url", "", "`URL` of the API for instances and programs on this machine; empty: that of -listen, with a name of the certificate")
+	fs.StringVar(&t.TLS.Cert, "tls-cert", "", "`file` with the API's certificate in PEM, with the intermediate ones after it; a changed file is used for new connections")
+	fs.StringVar(&t.TLS.Key, "tls-key", "", "`file` with the private key of -tls-cert in PEM")
+	fs.DurationVar(&t.TLS.HSTS, "tls-hsts", 365*24*time.Hour, "how long browsers that saw the API over TLS use only TLS for this host, on all ports; 0 tells them nothing")
+	fs.StringVar(&t.TLS.ACME.Directory, "tls-acme-directory", acmeDirectory, "`URL` of the ACME authority")
+	fs.StringVar(&t.TLS.ACME.Email, "tls-acme-email", "", "`address` for messages of the ACME authority; empty: none")
+	fs.StringVar(&t.TLS.ACME.CA, "tls-acme-ca", "", "`file` in PEM with the authorities that sign the certificate of -tls-acme-directory; empty: those of the machine")
+	fs.StringVar(&t.TLS.ACME.Cache, "tls-acme-cache", "", "`directory` for the ACME account and the certificates; empty: in the data directory")
+	fs.BoolVar(&t.InsecureHTTP, "insecure-http", false, "serve the API without TLS to other machines, where everybody on the way can read passwords and tokens")
+	addLists(fs,
+		listFlag{"tls-acme-hosts", "`names` to get certificates for from an ACME authority, whose terms you accept by this, separated by commas; it must reach port 443 of each name, forwarded to -listen", &t.TLS.ACME.Hosts},
+		listFlag{"behind-proxy", "`addresses` or networks of the proxies that serve TLS in front of the API, separated by commas; only their X-Forwarded-For and X-Forwarded-Proto are believed", &t.BehindProxy},
+	)
 }
 
 // policyFlags are the flags of what the node's instances may use.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ const (
 	apiColdStarts, apiWalks = 7, 20
 	// apiPage is the size of the largest page of instances.
 	apiPage = 1000
+	// tlsPairs is how often a load with and one without TLS alternate; tlsTime is the length of each.
+	tlsPairs, tlsTime = 9, 3 * time.Second
 )
 
 // measureAPI measures one gateway with ten thousand instances, whose processes do not
@@ -56,6 +59,10 @@ func measureAPI(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer a.gateway.Kill()
+	if a.overTLS, err = all.startTLS(ctx, "tls"); err != nil {
+		return err
+	}
+	defer a.overTLS.Kill()
 	if a.token, err = all.login(ctx, a.gateway); err != nil {
 		return err
 	}
@@ -105,6 +112,8 @@ type apiBench struct {
 	*bench
 	client  *http.Client
 	gateway *gateway
+	// overTLS is another gateway of the same cluster, which serves TLS.
+	overTLS *gateway
 	token   string
 	limit   string // URL of gin alone
 }
@@ -140,6 +149,9 @@ func (a *apiBench) measure(ctx context.Context) error {
 		ids = append(ids, i.UID)
 	}
 	err = a.measureOne(ctx, ids)
+	if err == nil {
+		err = a.measureTLS(ctx, ids[0])
+	}
 	if err == nil {
 		err = a.measureLists(ctx, len(first.Data))
 	}
@@ -229,6 +241,50 @@ func (a *apiBench) measureOne(ctx context.Context, ids []string) error {
 	a.report("get_each_per_s", got.perSecond, "1/s", most.perSecond)
 	a.report("get_each_p99_ms", milliseconds(got.p99), "ms", milliseconds(most.p99))
 	return nil
+}
+
+// measureTLS requests one instance over TLS, on connections that stay open, beside the same without TLS.
+// The ratio is the median of short pairs, so that other work on the machine counts for both.
+func (a *apiBench) measureTLS(ctx context.Context, id string) error {
+	const connections = 32
+	path := "/api/v1/services/" + id
+	plain := a.of(path, connections)
+	secure := plain
+	secure.url = a.overTLS.url + path
+	var with, without []rate
+	var shares, cpus []float64
+	for range tlsPairs {
+		got, gotCPU, err := secure.runOn(ctx, a.overTLS, tlsTime)
+		if err != nil {
+			return err
+		}
+		most, mostCPU, err := plain.runOn(ctx, a.gateway, tlsTime)
+		if err != nil {
+			return err
+		}
+		with, without = append(with, got), append(without, most)
+		shares, cpus = append(shares, 100*got.perSecond/most.perSecond), append(cpus, 100*mostCPU/gotCPU)
+	}
+	slices.Sort(shares)
+	slices.Sort(cpus)
+	a.report("get_tls_per_s", middle(with).perSecond, "1/s", middle(without).perSecond)
+	a.report("get_tls_pct", shares[len(shares)/2], "%", 80)
+	a.report("get_tls_cpu_pct", cpus[len(cpus)/2], "%", 80) // by the gateway's processor time, without wrk's
+	a.report("get_tls_p99_ms", milliseconds(middle(with).p99), "ms", milliseconds(middle(without).p99))
+	return nil
+}
+
+// runOn runs a load on a gateway and also returns the gateway's processor time for a request, in microseconds.
+func (l load) runOn(ctx context.Context, g *gateway, d time.Duration) (r rate, cpu float64, err error) {
+	before, err := cpuOf(g.PID())
+	if err != nil {
+		return r, 0, err
+	}
+	if r, err = l.run(ctx, d); err != nil {
+		return r, 0, err
+	}
+	after, err := cpuOf(g.PID())
+	return r, float64((after - before).Microseconds()) / (r.perSecond * d.Seconds()), err
 }
 
 // inTurns writes a wrk script that requests one path after the other.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster/site"
 	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/standalone/stack"
 )
 
@@ -50,10 +52,33 @@ var apiAddress = regexp.MustCompile(`the API is up".* address=(\S+)`)
 
 // start starts a gateway with a new name.
 func (g *gateways) start(ctx context.Context, name string) (*gateway, error) {
+	return g.startAt(ctx, "http://", name)
+}
+
+// startTLS starts a gateway with a new name and a certificate that clients do not know.
+func (g *gateways) startTLS(ctx context.Context, name string) (*gateway, error) {
+	now := time.Now()
+	authority, err := pki.NewAuthority("bench", now, now.AddDate(0, 0, 1))
+	if err != nil {
+		return nil, err
+	}
+	pair, err := authority.Issue(pki.Request{Name: "bench", Hosts: []string{"127.0.0.1"}, Server: true, Now: now, Until: now.AddDate(0, 0, 1)})
+	if err != nil {
+		return nil, err
+	}
+	cert, key := g.path("cert.pem"), g.path("key.pem")
+	if err := errors.Join(os.WriteFile(cert, pair.Cert, 0o600), os.WriteFile(key, pair.Key, 0o600)); err != nil {
+		return nil, err
+	}
+	return g.startAt(ctx, "https://", name, "--tls-cert", cert, "--tls-key", key)
+}
+
+func (g *gateways) startAt(ctx context.Context, scheme, name string, flags ...string) (*gateway, error) {
 	log := g.path(name + ".log")
-	p := site.NewProcess(name, g.program, log,
+	p := site.NewProcess(name, g.program, log, append([]string{
 		"--etcd-endpoints", g.endpoint, "--cluster-secret-file", g.path("secret"), "--listen", "127.0.0.1:0", "--replica", name,
-		"--admin-password-file", g.path("admin-password"), "--limits-anonymous", "0", "--limits-logins", "0", "--limits-streams", "1000", "--log-level", "info")
+		"--admin-password-file", g.path("admin-password"), "--limits-anonymous", "0", "--limits-logins", "0", "--limits-streams", "1000", "--log-level", "info",
+	}, flags...)...)
 	began := time.Now()
 	if err := p.Start(); err != nil {
 		return nil, err
@@ -64,7 +89,7 @@ func (g *gateways) start(ctx context.Context, name string) (*gateway, error) {
 			break
 		}
 		if found := apiAddress.FindSubmatch(text); found != nil {
-			return &gateway{Process: p, url: "http://" + string(found[1]), took: time.Since(began)}, nil
+			return &gateway{Process: p, url: scheme + string(found[1]), took: time.Since(began)}, nil
 		}
 		if !pause.For(ctx, time.Millisecond) {
 			break

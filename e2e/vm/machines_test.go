@@ -73,7 +73,7 @@ func setUp(t *testing.T) *fleet {
 func (f *fleet) services() {
 	write(f.first, "/etc/systemd/system/etcd.service", etcdUnit)
 	write(f.first, "/etc/systemd/system/orrery@.service", vm.Block(f.t, servicesGuide, "[Unit]\nDescription=Orrery %i"))
-	write(f.first, "/etc/orrery/apigateway.env", "ORRERY_API_URL=http://10.0.0.1:8080\n")
+	write(f.first, "/etc/orrery/apigateway.env", "ORRERY_API_URL=http://10.0.0.1:8080\nORRERY_INSECURE_HTTP=true\n")
 	write(f.first, "/etc/orrery/templatesvc.env", "ORRERY_LISTEN=10.0.0.1:7100\n")
 	write(f.first, "/etc/orrery/scheduler.env", "ORRERY_LISTEN=10.0.0.1:7200\n")
 	f.first.Run("systemctl daemon-reload && systemctl start etcd && systemctl enable --now orrery@apigateway orrery@scheduler orrery@enforcer orrery@templatesvc")

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -140,6 +141,9 @@ type Ready struct {
 	User             string `json:"user"`
 	PasswordFile     string `json:"passwordFile"`
 	PID              int    `json:"pid"`
+	// Own is the URL of the listener. It is for this process, which recognises the API with TLS.
+	Own string      `json:"-"`
+	TLS *tls.Config `json:"-"`
 }
 
 func (d *dataDir) writeReady(r Ready) error {

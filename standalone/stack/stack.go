@@ -65,6 +65,10 @@ type Options struct {
 	RunDir string
 	// Listen is the API's address. Port 0 chooses a free port.
 	Listen string
+	// Transport says how the API is served, see apigateway.Config.
+	Transport apigateway.Transport
+	// APIURL is the API's URL for instances and programs on this host. Empty means that of the listener.
+	APIURL string
 	// EtcdListen is an address where the embedded etcd serves clients with certificates.
 	// Port 0 chooses a free port; empty disables the listener.
 	EtcdListen string
@@ -123,6 +127,7 @@ const (
 	replica        = "standalone"
 	adminUser      = "admin"
 	passwordFile   = "admin-password"
+	acmeDir        = "acme"
 	// stopBound limits how long the agent may take to stop its instances within their grace
 	// periods.
 	stopBound = 10 * time.Minute
@@ -178,6 +183,12 @@ func Run(ctx context.Context, o Options) error {
 		return listenError(o.Listen, "-listen", err)
 	}
 	defer listener.Close()
+	if o.Transport.TLS.ACME.Cache == "" {
+		o.Transport.TLS.ACME.Cache = data.join(acmeDir)
+	}
+	if o.APIURL, err = o.reachedAt(listener.Addr()); err != nil {
+		return err
+	}
 	db, err := startEtcd(ctx, o, secret)
 	if err != nil {
 		return err
@@ -233,8 +244,6 @@ type stack struct {
 	gateway   *apigateway.Gateway
 }
 
-func (s *stack) apiURL() string { return "http://" + s.listener.Addr().String() }
-
 // components creates the services in the order in which they start. stopInstances reports
 // whether the end stops the instances; otherwise they continue and the next start adopts
 // them.
@@ -262,7 +271,7 @@ func (s *stack) components(stopInstances func() bool) ([]lifecycle.Component, er
 		return nil, err
 	}
 	if s.gateway, err = apigateway.New(s.gatewayConfig()); err != nil {
-		return nil, err
+		return nil, flagError(err)
 	}
 	return []lifecycle.Component{
 		telemetry.NewAdmin(telemetry.AdminOptions{Gatherer: s.registry, Secret: s.secret, Log: s.o.Log}).Component(),
@@ -287,7 +296,7 @@ func (s *stack) templatesConfig() templatesvc.Config {
 func (s *stack) agentConfig() nodeagent.Config {
 	return nodeagent.Config{
 		Store: s.db.client, Node: s.o.Node, DataDir: s.data.join("node"), RunDir: s.o.RunDir, Address: s.playerAddress(),
-		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, CacheMiB: s.o.CacheMiB, FileVersionsMiB: s.o.FileVersionsMiB, SecretsDir: s.o.SecretsDir, SecretsEnvPrefix: s.o.SecretsEnvPrefix, ProvidersDir: s.o.ProvidersDir, Room: s.o.Room, Policy: s.o.Policy, APIURL: s.apiURL(), ClusterSecret: s.secret,
+		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, CacheMiB: s.o.CacheMiB, FileVersionsMiB: s.o.FileVersionsMiB, SecretsDir: s.o.SecretsDir, SecretsEnvPrefix: s.o.SecretsEnvPrefix, ProvidersDir: s.o.ProvidersDir, Room: s.o.Room, Policy: s.o.Policy, APIURL: s.o.APIURL, ClusterSecret: s.secret,
 		Templates: templates.New(templates.Config{
 			Resolve: func() []string { return []string{s.templates.URL()} },
 			Secret:  s.secret, Log: s.o.Log,
@@ -299,7 +308,7 @@ func (s *stack) agentConfig() nodeagent.Config {
 
 func (s *stack) gatewayConfig() apigateway.Config {
 	return apigateway.Config{
-		Store: s.db.client, View: s.view, Listener: s.listener, Meta: s.meta,
+		Store: s.db.client, View: s.view, Listener: s.listener, Transport: s.o.Transport, Meta: s.meta,
 		ClusterSecret: s.secret, AdminPasswordFile: s.data.join(passwordFile),
 		Lockout: s.o.Lockout, Reset: s.o.Reset, OIDC: s.o.OIDC, AuditSink: s.o.AuditSink, Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
 		Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Records: s.records, Metrics: s.registry, MetricsPublic: s.o.MetricsPublic,
@@ -329,10 +338,14 @@ func (s *stack) awaitReady(ctx context.Context) error {
 	}
 	// It uses no login, because after a password change each start would count as a failed
 	// login.
-	if err := call(ctx, wire.Request{Method: http.MethodGet, URL: s.apiURL() + "/readyz"}, nil); err != nil {
+	own := "http://" + s.listener.Addr().String()
+	if s.o.Transport.TLS.On() {
+		own = "https://" + s.listener.Addr().String()
+	}
+	if err := call(ctx, s.gateway.ClientTLS(), wire.Request{Method: http.MethodGet, URL: own + "/readyz"}, nil); err != nil {
 		return errs.Wrap("stack.awaitReady", err)
 	}
-	r := Ready{API: s.apiURL(), Etcd: s.db.Endpoint, User: adminUser, PasswordFile: s.data.join(passwordFile), PID: os.Getpid()}
+	r := Ready{API: s.o.APIURL, Etcd: s.db.Endpoint, Own: own, TLS: s.gateway.ClientTLS(), User: adminUser, PasswordFile: s.data.join(passwordFile), PID: os.Getpid()}
 	if s.db.TLSEndpoint != "" {
 		r.EtcdTLS, r.EtcdCertificates = s.db.TLSEndpoint, s.data.join(accessDir)
 	}

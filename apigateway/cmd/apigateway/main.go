@@ -24,6 +24,7 @@ func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 // settings are what an operator may set.
 type settings struct {
 	program.Settings
+	apigateway.Transport
 	Listen string `config:"listen" default:":8080" usage:"address of the API; port 0 picks a free one"`
 	API    struct {
 		URL string `config:"url" usage:"URL others reach the API by; empty: derived from listen"`
@@ -41,7 +42,7 @@ type settings struct {
 	} `config:"cors"`
 	Network struct {
 		AllowedSubnets []string `config:"allowed-subnets" usage:"networks the API may be used from, like 10.0.0.0/8; empty: from anywhere"`
-		TrustedProxies []string `config:"trusted-proxies" usage:"networks of proxies whose X-Forwarded-For is believed; empty: none"`
+		TrustedProxies []string `config:"trusted-proxies" usage:"renamed to behind-proxy"`
 	} `config:"network"`
 	Limits struct {
 		Anonymous int `config:"anonymous" default:"100" usage:"requests without a valid token per minute and address; 0 sets no limit"`
@@ -85,12 +86,13 @@ type settings struct {
 
 // Validate names the settings that cannot be used.
 func (s *settings) Validate() []error {
-	problems := slices.Concat(s.Settings.Validate(), s.RequireSecret(), telemetry.CheckKept(s.LogKeep))
+	problems := slices.Concat(s.Settings.Validate(), s.Transport.Validate(), s.RequireSecret(), telemetry.CheckKept(s.LogKeep))
 	check := func(ok bool, field, message string) {
 		if !ok {
 			problems = append(problems, errs.Field(field, "%s", message))
 		}
 	}
+	check(len(s.Network.TrustedProxies) == 0, "network.trusted-proxies", "has been renamed: set behind-proxy to the same value")
 	check(s.Listen != "", "listen", "must be an address, like :8080")
 	check(s.Limits.Anonymous >= 0, "limits.anonymous", "must not be negative")
 	check(s.Limits.Logins >= 0, "limits.logins", "must not be negative")
@@ -131,7 +133,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := apigateway.New(apigateway.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Records: e.Records, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, Peers: e.Peers, PeerListen: s.Peers.Listen, PeerURL: s.Peers.URL, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
-		Origins: s.CORS.Origins, AllowedSubnets: s.Network.AllowedSubnets, TrustedProxies: s.Network.TrustedProxies, Limits: limits(s), MaxStreams: s.Events.Streams, UserStreams: s.Limits.Streams,
+		Origins: s.CORS.Origins, AllowedSubnets: s.Network.AllowedSubnets, Transport: s.Transport, Limits: limits(s), MaxStreams: s.Events.Streams, UserStreams: s.Limits.Streams,
 		Lockout: lockout(s), Reset: reset(s), OIDC: s.OIDC.provider(), NoShares: !s.Share.Enabled, AuditSink: s.Audit.Sink, Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), Now: e.Now, SessionTTL: s.Session.TTL,
 	})

@@ -40,6 +40,11 @@ func TestSettings(t *testing.T) {
 		{"a login provider without roles is refused", []string{"--cluster-secret-file", secret, "--oidc-issuer", "https://login.example.org", "--oidc-client-id", "orrery"}, 2, "oidc.roles"},
 		{"the secret of a login provider is masked", []string{"--print-config", "--cluster-secret-file", secret, "--oidc-client-secret-file", secret}, 0, "client-secret: '***'"},
 		{"a taken address is told as such", []string{"--cluster-secret-file", secret, "--listen", busy.Addr().String()}, 2, "is in use by another program"},
+		{"all addresses without TLS are refused", []string{"--cluster-secret-file", secret, "--listen", ":0"}, 2, "set tls.cert and tls.key, or tls.acme.hosts; or behind-proxy"},
+		{"a certificate without its key is refused", []string{"--cluster-secret-file", secret, "--tls-cert", "cert.pem"}, 2, "tls.key must name the file"},
+		{"a missing certificate is refused", []string{"--cluster-secret-file", secret, "--listen", "127.0.0.1:0", "--tls-cert", "/missing.pem", "--tls-key", secret}, 2, "tls.cert: the file /missing.pem does not exist"},
+		{"a proxy of all addresses is refused", []string{"--cluster-secret-file", secret, "--behind-proxy", "0.0.0.0/0"}, 2, "behind-proxy would believe"},
+		{"the old name of behind-proxy is refused", []string{"--cluster-secret-file", secret, "--network-trusted-proxies", "10.0.0.1"}, 2, "has been renamed: set behind-proxy"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -12,7 +13,13 @@ import (
 // peerKey is the context key of the sender's address when proxies are trusted.
 const peerKey = "orrery.peer"
 
-const headerForwardedFor = "X-Forwarded-For"
+// proxiedKey is the context key that is set if the sender of a request is a trusted proxy.
+const proxiedKey = "orrery.proxied"
+
+const (
+	headerForwardedFor   = "X-Forwarded-For"
+	headerForwardedProto = "X-Forwarded-Proto"
+)
 
 // address replaces the remote address of a request from a trusted proxy with its client's address.
 func (s *Server) address(c *gin.Context) {
@@ -25,9 +32,25 @@ func (s *Server) address(c *gin.Context) {
 		return
 	}
 	c.Set(peerKey, peer)
+	c.Set(proxiedKey, now.Trusts(peer))
 	if client := now.Client(peer, c.Request.Header.Values(headerForwardedFor)); client != peer {
 		c.Request.RemoteAddr = netip.AddrPortFrom(client, 0).String()
 	}
+}
+
+// Scheme returns https if the client sent the request over TLS: to the gateway, or to a trusted proxy that
+// says so. Otherwise it returns http.
+func Scheme(c *gin.Context) string {
+	if c.Request.TLS != nil {
+		return "https"
+	}
+	// The client may have forged what is before the last comma.
+	sent := strings.Join(c.Request.Header.Values(headerForwardedProto), ",")
+	last := strings.TrimSpace(sent[strings.LastIndex(sent, ",")+1:])
+	if c.GetBool(proxiedKey) && strings.EqualFold(last, "https") {
+		return "https"
+	}
+	return "http"
 }
 
 // AddressUnder returns the client address of a request under other settings; the zero address if it

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -48,6 +49,8 @@ type Flags struct {
 	Context string
 	// Server is the URL of a gateway, used instead of those of the context.
 	Server string
+	// CA is a file with the authorities that sign the certificates of servers; empty means that of the context.
+	CA string
 	// Output is the value of -o.
 	Output string
 	// NoInput makes the command fail where it would ask.
@@ -88,10 +91,21 @@ type Target struct {
 	Servers []string
 	// Group is the group that the context names for --group.
 	Group string
+	// CA is a file with the authorities that sign the certificates of the servers; empty means those of this machine.
+	CA string
 }
 
 // Target returns the server of the flags, the environment or the settings, in this order.
 func (a *App) Target() (Target, error) {
+	target, err := a.chosen()
+	target.CA = cmp.Or(a.ChosenCA(), target.CA)
+	return target, err
+}
+
+// ChosenCA returns the file that --ca or ORRERY_CA chooses; empty without them.
+func (a *App) ChosenCA() string { return cmp.Or(a.Flags.CA, a.Env("ORRERY_CA")) }
+
+func (a *App) chosen() (Target, error) {
 	server := a.Flags.Server
 	if server == "" && a.Flags.Context == "" {
 		server = a.Env("ORRERY_SERVER")
@@ -119,14 +133,14 @@ func (a *App) Target() (Target, error) {
 	case len(c.Servers) == 0:
 		return Target{}, exit.With(exit.Usage, fmt.Errorf("the context %s has no servers", name), "orrery context set "+name+" --server-url http://HOST:8080")
 	}
-	return Target{Context: name, Servers: c.Servers, Group: c.Group}, nil
+	return Target{Context: name, Servers: c.Servers, Group: c.Group, CA: c.CA}, nil
 }
 
 // targetAt returns a server with the login of a context; without one if c is nil.
 func targetAt(server string, c *settings.Context) Target {
 	target := Target{Servers: []string{server}}
 	if c != nil {
-		target.Context, target.Group = c.Name, c.Group
+		target.Context, target.Group, target.CA = c.Name, c.Group, c.CA
 	}
 	return target
 }
@@ -166,8 +180,30 @@ func (a *App) ContextClient(target Target) (*orrery.Client, error) {
 }
 
 func newClient(target Target, credentials orrery.Credentials) (*orrery.Client, error) {
-	client, err := orrery.New(orrery.Config{Addresses: target.Servers, UserAgent: "orrery/" + Version(), Credentials: credentials})
+	config, err := target.Config()
+	if err != nil {
+		return nil, err
+	}
+	config.Credentials = credentials
+	client, err := orrery.New(config)
 	return client, exit.With(exit.Usage, err, "")
+}
+
+// Config returns the configuration of a client of the target, without a login.
+func (t Target) Config() (orrery.Config, error) {
+	config := orrery.Config{Addresses: t.Servers, UserAgent: "orrery/" + Version()}
+	if t.CA == "" {
+		return config, nil
+	}
+	content, err := os.ReadFile(t.CA)
+	if err != nil {
+		return config, exit.With(exit.Usage, fmt.Errorf("cannot read the authorities that sign certificates of servers: %w", err), "pass --ca FILE, or change that of the context: orrery context set NAME --ca FILE")
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(content) {
+		return config, exit.With(exit.Usage, fmt.Errorf("%s has no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----", t.CA), "pass --ca with the certificate of the authority")
+	}
+	return config, nil
 }
 
 // HintOf returns the next step after an error, like exit.HintOf, and names the server to log in to.

@@ -3,6 +3,7 @@ package exit
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"net/http"
 	"strings"
@@ -109,7 +110,18 @@ func HintOf(err error) string {
 		}
 	}
 	var refusal *orrery.Error
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
 	switch {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "use http:// in the URL; passwords and tokens can then be read on the way"
+	case errors.As(err, &authority):
+		return "if you trust that authority, pass its certificate: --ca FILE, or orrery context set NAME --ca FILE"
+	case errors.As(err, &name):
+		return "use a URL with a name that the certificate has"
+	case errors.As(err, &invalid):
+		return "renew the certificate on the server, or check the clock of this machine"
 	case errors.Is(err, orrery.ErrUnauthenticated):
 		return LogIn
 	case errors.Is(err, orrery.ErrDenied):

@@ -90,6 +90,7 @@ orrery logs lobby-1 -f`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.Flags.Context, "context", "", "`name` of the context to use instead of the current one")
 	flags.StringVar(&a.Flags.Server, "server", "", "`URL` of a gateway to use instead of those of the context")
+	flags.StringVar(&a.Flags.CA, "ca", "", "`file` in PEM with the authorities that sign certificates of gateways, instead of those of the context")
 	flags.StringVarP(&a.Flags.Output, "output", "o", "", "`format`: "+strings.Join(output.Formats, ", "))
 	flags.BoolVar(&a.Flags.NoInput, "no-input", false, "fail instead of asking")
 	flags.BoolVar(&a.Flags.NoHeaders, "no-headers", false, "print tables without headings")

@@ -30,6 +30,8 @@ type Context struct {
 	Name string `yaml:"name"`
 	// Servers are the base URLs of the gateways of one cluster.
 	Servers []string `yaml:"servers"`
+	// CA is a file with the authorities that sign the certificates of the servers; empty means those of this machine.
+	CA string `yaml:"ca,omitempty"`
 	// Username is who logged in.
 	Username string `yaml:"username,omitempty"`
 	// Group is the default of --group.

@@ -196,11 +196,7 @@ func (a *API) share(c *gin.Context, d sharedtext.Draft) {
 func (a *API) shareURL(c *gin.Context, id string) string {
 	base := strings.TrimSuffix(a.cfg.APIURL, "/")
 	if base == "" {
-		scheme := "http"
-		if c.Request.TLS != nil {
-			scheme = "https"
-		}
-		base = scheme + "://" + c.Request.Host
+		base = server.Scheme(c) + "://" + c.Request.Host
 	}
 	return base + "/s/" + id
 }

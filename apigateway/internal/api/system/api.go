@@ -53,6 +53,8 @@ type Config struct {
 	APIURL string
 	// NoShares turns sharing off.
 	NoShares bool
+	// InsecureHTTP says that other hosts reach the API without TLS.
+	InsecureHTTP bool
 }
 
 // API holds the handlers.

@@ -87,7 +87,15 @@ type figures struct {
 	GroupCount    int `json:"groupCount"`
 }
 
-func (a *API) overview(c *gin.Context) { c.JSON(http.StatusOK, figuresOf(a.cfg.Operations.Snapshot())) }
+// overview is the figures of the fleet, and how this gateway serves the API.
+type overview struct {
+	figures
+	InsecureHTTP bool `json:"insecureHttp"`
+}
+
+func (a *API) overview(c *gin.Context) {
+	c.JSON(http.StatusOK, overview{figuresOf(a.cfg.Operations.Snapshot()), a.cfg.InsecureHTTP})
+}
 
 func figuresOf(s *view.Snapshot) (out figures) {
 	for id := range s.Nodes.All() {

@@ -147,6 +147,9 @@ func within(prefixes []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
+// Trusts reports whether a peer is a trusted proxy.
+func (s Settings) Trusts(peer netip.Addr) bool { return within(s.Proxies, peer) }
+
 // Client returns the client address of a request that came from peer: peer itself or, if peer is a
 // trusted proxy, the last address in X-Forwarded-For that is not a trusted proxy. The client may
 // have forged the addresses before that one.

@@ -478,7 +478,19 @@ func TestContextsWithSeveralServers(t *testing.T) {
 	m := newTerminal(t)
 	m.know("production", "https://a.example", nil)
 	m.expect(m.run("context", "set", "production", "--server-url", "https://a.example", "--server-url", "b.example"), exit.OK, "changed")
-	m.expect(m.run("context", "list"), exit.OK, "https://a.example,http://b.example")
+	m.expect(m.run("context", "list"), exit.OK, "https://a.example,https://b.example")
+}
+
+func TestTheAuthoritiesOfAContext(t *testing.T) {
+	m := newTerminal(t)
+	m.know("production", "https://a.example", nil)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	m.expect(m.run("context", "set", "production", "--ca", ca), exit.Usage, "no such file")
+	if err := os.WriteFile(ca, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.expect(m.run("context", "set", "production", "--ca", ca), exit.Usage, "has no certificate in PEM")
+	m.expect(m.run("context", "set", "production", "--ca", ""), exit.OK, "changed")
 }
 
 func TestContextChangesThatMakeNoSense(t *testing.T) {

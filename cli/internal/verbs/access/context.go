@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -119,7 +120,7 @@ func contextUse(a *app.App) *cobra.Command {
 
 func contextSet(a *app.App) *cobra.Command {
 	var servers []string
-	var group, rename string
+	var group, rename, ca string
 	var cmd *cobra.Command
 	cmd = command.New(a, command.Spec{
 		Use: "set NAME", Short: "Change a context",
@@ -127,8 +128,18 @@ func contextSet(a *app.App) *cobra.Command {
 orrery context set production --server-url https://a.example --server-url https://b.example`,
 		Args: command.Between(1, 1, "the name of a context"), Complete: CompleteContexts(a),
 		Run: func(ctx context.Context, args []string) error {
-			if len(servers) == 0 && rename == "" && !cmd.Flags().Changed("group") {
-				return command.UsageError("pass --server-url, --group or --rename", "nothing to change")
+			setCA := cmd.Flags().Changed("ca")
+			if len(servers) == 0 && rename == "" && !setCA && !cmd.Flags().Changed("group") {
+				return command.UsageError("pass --server-url, --ca, --group or --rename", "nothing to change")
+			}
+			if ca != "" {
+				if _, err := (app.Target{CA: ca}).Config(); err != nil {
+					return err
+				}
+				var err error
+				if ca, err = filepath.Abs(ca); err != nil {
+					return err
+				}
 			}
 			for i, server := range servers {
 				servers[i] = withScheme(server)
@@ -141,6 +152,9 @@ orrery context set production --server-url https://a.example --server-url https:
 			err := change(ctx, a, args[0], func(file *settings.File, c *settings.Context) error {
 				if len(servers) > 0 {
 					c.Servers = servers
+				}
+				if setCA {
+					c.CA = ca
 				}
 				if cmd.Flags().Changed("group") {
 					c.Group = group
@@ -158,6 +172,7 @@ orrery context set production --server-url https://a.example --server-url https:
 	})
 	flags := cmd.Flags()
 	flags.StringArrayVar(&servers, "server-url", nil, "`URL` of a gateway; repeat it for more")
+	flags.StringVar(&ca, "ca", "", "`file` in PEM with the authorities that sign the certificates of the gateways; empty: those of this machine")
 	flags.StringVar(&group, "group", "", "`name` of the group to use where a command takes --group")
 	flags.StringVar(&rename, "rename", "", "new `name`")
 	return cmd

@@ -77,7 +77,11 @@ func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string)
 		o.username = found.User
 		password = passwordOf(a, found)
 	}
-	client, err := a.ContextClient(app.Target{Servers: where.servers})
+	ca, err := authorities(a, where.servers)
+	if err != nil {
+		return err
+	}
+	client, err := a.ContextClient(app.Target{Servers: where.servers, CA: ca})
 	if err != nil {
 		return err
 	}
@@ -88,7 +92,7 @@ func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string)
 	var name, before string
 	err = a.Settings.Change(ctx, func(file *settings.File) error {
 		c := where.context(file, cmp.Or(o.name, a.Flags.Context), a.Env("ORRERY_CONTEXT"), username)
-		c.Servers, c.Username, c.Data = where.servers, username, where.data()
+		c.Servers, c.CA, c.Username, c.Data = where.servers, ca, username, where.data()
 		a.Settings.SetLogin(c, newLogin)
 		name, before, file.Current = c.Name, file.Current, c.Name
 		return nil
@@ -101,6 +105,22 @@ func runLogin(ctx context.Context, a *app.App, o loginOptions, servers []string)
 		return nil
 	}
 	return a.Say(map[string]any{"id": name, "servers": where.servers, "username": username}, name, "logged in to %s as %s (context %s)", where, username, name)
+}
+
+// authorities returns the absolute path of the file with the authorities of servers: the chosen one, otherwise that of
+// the context that has them.
+func authorities(a *app.App, servers []string) (string, error) {
+	if chosen := a.ChosenCA(); chosen != "" {
+		return filepath.Abs(chosen)
+	}
+	file, err := a.Settings.Read()
+	if err != nil {
+		return "", err
+	}
+	if c := file.With(servers[0], a.ChosenContext(), file.Current); c != nil {
+		return c.CA, nil
+	}
+	return "", nil
 }
 
 // noteCurrent says that a login changed the current context, and which context commands use if it is another one.
@@ -285,12 +305,15 @@ func withToken(ctx context.Context, a *app.App, client *orrery.Client, file stri
 	return &settings.Login{Token: token}, me.Username, nil
 }
 
-// withScheme adds http:// to a host without a scheme.
+// withScheme adds https:// to a host without a scheme, and http:// to this machine.
 func withScheme(server string) string {
 	if strings.Contains(server, "://") {
 		return server
 	}
-	return "http://" + server
+	if hostName("http://"+server) == "local" {
+		return "http://" + server
+	}
+	return "https://" + server
 }
 
 // hostName returns the name of a new context for a server: local for one on this machine, otherwise its host.

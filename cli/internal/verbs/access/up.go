@@ -32,7 +32,7 @@ What it prints is in standalone.log of the data directory. Flags behind -- are p
 orrery down stops it.`,
 		Local: true,
 		Example: `orrery up --demo
-orrery up --data /srv/orrery -- -listen 0.0.0.0:8080`,
+orrery up --data /srv/orrery -- -listen 0.0.0.0:8443 -tls-cert cert.pem -tls-key key.pem`,
 		Args: command.Between(0, -1, ""),
 		Run:  func(ctx context.Context, args []string) error { return runUp(ctx, a, data, demo, args) },
 	})

@@ -16,7 +16,7 @@ const (
 	// renewShare is the part of its time that is left when one that is valid for a short time should have been renewed.
 	renewShare = 3
 
-	renewFix = "renew it on the machine where TLS ends, which is the proxy before the gateway: sudo certbot renew, then sudo systemctl reload nginx"
+	renewFix = "renew it on the machine where TLS ends: sudo certbot renew; a gateway then uses the new files by itself, and a proxy needs a reload, such as sudo systemctl reload nginx"
 )
 
 // judgeCertificate judges the certificate of a chain that ends first.
@@ -49,7 +49,7 @@ func addCertificateError(found *findings, address string, err error) bool {
 	case errors.As(err, &wrongName):
 		found.add(fail, "log in with a name that it has, or get one for "+host+": sudo certbot certonly -d "+host, "the certificate of %s is not for that name: %v", address, wrongName)
 	case errors.As(err, &authority):
-		found.add(fail, "if you trust its authority, store the certificate of that in a file and set SSL_CERT_FILE to it; otherwise get a certificate from a known one: sudo certbot certonly -d "+host,
+		found.add(fail, "if you trust its authority, store its certificate in a file: orrery context set NAME --ca FILE; otherwise get a certificate from a known one: sudo certbot certonly -d "+host,
 			"this machine does not know the authority that signed the certificate of %s", address)
 	default:
 		return false

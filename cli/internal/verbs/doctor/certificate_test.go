@@ -138,14 +138,14 @@ func TestTheCertificateOfAServer(t *testing.T) {
 		line, fix   string
 	}{
 		"valid for long":         {trusted, -30 * day, 60*day + half, here, "OK   server    the certificate of %s is valid for 60d0h, until ", ""},
-		"ends soon":              {trusted, -80 * day, 10*day + half, here, "WARN server    the certificate of %s ends in 10d0h, at ", "sudo certbot renew, then sudo systemctl reload nginx"},
+		"ends soon":              {trusted, -80 * day, 10*day + half, here, "WARN server    the certificate of %s ends in 10d0h, at ", "a gateway then uses the new files by itself"},
 		"valid for a short time": {trusted, -day, 5*day + half, here, "OK   server    the certificate of %s is valid for 5d0h, until ", ""},
 		"short time, ends soon":  {trusted, -5 * day, day + half, here, "WARN server    the certificate of %s ends in 1d0h, at ", "sudo certbot renew"},
 		"expired":                {trusted, -90 * day, -3*day - half, here, "FAIL server    the certificate of %s expired 3d0h ago, at ", "sudo certbot renew"},
 		"expired, unknown":       {stranger, -90 * day, -3*day - half, here, "FAIL server    the certificate of %s expired 3d0h ago, at ", "sudo certbot renew"},
 		"not valid yet":          {trusted, 2 * day, 90 * day, here, "FAIL server    the certificate of %s is valid only from ", "timedatectl"},
 		"of another host":        {trusted, -day, 90 * day, "games.example", "FAIL server    the certificate of %s is not for that name: ", "sudo certbot certonly -d 127.0.0.1"},
-		"unknown authority":      {stranger, -day, 90 * day, here, "FAIL server    this machine does not know the authority that signed the certificate of %s", "SSL_CERT_FILE"},
+		"unknown authority":      {stranger, -day, 90 * day, here, "FAIL server    this machine does not know the authority that signed the certificate of %s", "orrery context set NAME --ca FILE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := c.signer.gateway(t, now.Add(c.from), now.Add(c.until), c.host)

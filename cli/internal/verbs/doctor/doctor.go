@@ -83,6 +83,7 @@ var checks = []check{
 	{"clock", aServer, "", checkClock},
 	{"version", aServer, "", checkVersion},
 	{"login", aServer, "", checkLogin},
+	{"tls", aLogin, "whether the API is served without TLS", checkTransport},
 	{"problems", aLogin, "groups, instances and sources that have problems", checkProblems},
 	{"etcd", aLogin, "etcd", checkEtcd},
 	{"clocks", aLogin, "the clocks of nodes", checkClocks},

@@ -30,7 +30,13 @@ func checkServers(ctx context.Context, s *subject) (found findings) {
 func (s *subject) checkServer(ctx context.Context, found *findings, address string) {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
-	client, err := orrery.New(orrery.Config{Addresses: []string{address}, UserAgent: "orrery/" + app.Version(), MaxAttempts: 1})
+	config, err := app.Target{Servers: []string{address}, CA: s.target.CA}.Config()
+	if err != nil {
+		found.add(fail, exit.HintOf(err), "%v", err)
+		return
+	}
+	config.MaxAttempts = 1
+	client, err := orrery.New(config)
 	if err != nil {
 		found.add(fail, "orrery context set NAME --server-url http://HOST:8080", "%v", err)
 		return
@@ -99,11 +105,26 @@ func checkTLS(found *findings, address string, response *http.Response) {
 	}
 	if response.TLS == nil || len(response.TLS.PeerCertificates) == 0 {
 		if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			found.add(warn, "put a proxy with TLS before the gateway, then: orrery login https://"+u.Hostname(), "%s is not encrypted: passwords and tokens can be read on the way", address)
+			found.add(warn, "give the gateway a certificate with tls.cert and tls.key, or put a proxy with TLS before it, then: orrery login https://"+u.Hostname(), "%s is not encrypted: passwords and tokens can be read on the way", address)
 		}
 		return
 	}
 	judgeCertificate(found, address, response.TLS.PeerCertificates)
+}
+
+// checkTransport warns of a gateway that other machines reach without TLS.
+func checkTransport(ctx context.Context, s *subject) (found findings) {
+	overview, err := s.client.GetOverview(ctx)
+	switch {
+	case err != nil:
+		found.unable(err, "")
+	case overview.InsecureHTTP:
+		found.add(warn, "set tls.cert and tls.key, or tls.acme.hosts, or behind-proxy; then remove insecure-http",
+			"%s serves other machines without TLS, as insecure-http permits: passwords and tokens can be read on the way", s.client.Address())
+	default:
+		found.add(ok, "", "%s serves other machines over TLS or behind a proxy only", s.client.Address())
+	}
+	return found
 }
 
 const (
