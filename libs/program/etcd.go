@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/trust"
 )
@@ -30,6 +31,7 @@ func (s *Settings) validateEtcd() (problems []error) {
 	check(secure || e.CA == "", "etcd.ca", "needs etcd.endpoints that begin with https://")
 	check(secure || e.Cert == "", "etcd.cert", "needs etcd.endpoints that begin with https://")
 	check((e.Cert == "") == (e.Key == ""), "etcd.key", "and etcd.cert are a pair: set both or none")
+	check(secure || e.Username == "", "etcd.username", "needs etcd.endpoints that begin with https://, because the password would be sent in clear")
 	check((e.Username == "") == (e.Password == ""), "etcd.password", "and etcd.username are a pair: set both or none")
 	return problems
 }
@@ -65,9 +67,9 @@ func dial(s *Settings, e Env) (*store.Client, error) {
 
 // etcdTLS returns the settings of encrypted connections to etcd. Files of own settings go before the bundle.
 func etcdTLS(s *Settings, peers *trust.Peers) (*tls.Config, error) {
-	out := peers.ClientTLS()
-	if s.Etcd.CA != "" {
-		out.InsecureSkipVerify, out.VerifyConnection = false, nil
+	out := peers.ClientTLS(pki.Identity{Service: pki.Etcd})
+	if s.Etcd.CA != "" { // its certificate has the name of its host instead of an identity
+		out.MinVersion, out.InsecureSkipVerify, out.VerifyConnection = tls.VersionTLS12, false, nil
 		text, err := os.ReadFile(s.Etcd.CA)
 		if err != nil {
 			return nil, errs.Field("etcd.ca", "etcd.ca cannot be read: %v", err)

@@ -60,7 +60,7 @@ func runOnce(args ...string) (code int, output string) {
 
 // files are the paths of the certificates of a test.
 type files struct {
-	etcd                               storetest.TLS
+	etcd, impostor                     storetest.TLS
 	bundle, strangersBundle, cert, key string
 	strangersAuthority, broken, absent string
 }
@@ -74,9 +74,11 @@ func certificates(t *testing.T) files {
 		return path
 	}
 	server, own := a.Issue(pki.Identity{Service: pki.Etcd}, "127.0.0.1"), a.Issue(pki.Identity{Service: pki.Scheduler})
+	agent := a.Issue(pki.Identity{Service: pki.Agent, Name: "n1"}, "127.0.0.1")
 	return files{
-		etcd:   storetest.TLS{Cert: file("etcd.crt", server.Cert), Key: file("etcd.key", server.Key), Authority: file("authority.crt", a.Pair().Cert)},
-		bundle: a.File(pki.Identity{Service: pki.Scheduler}), strangersBundle: stranger.File(pki.Identity{Service: pki.Scheduler}),
+		etcd:     storetest.TLS{Cert: file("etcd.crt", server.Cert), Key: file("etcd.key", server.Key), Authority: file("authority.crt", a.Pair().Cert)},
+		impostor: storetest.TLS{Cert: file("impostor.crt", agent.Cert), Key: file("impostor.key", agent.Key), Authority: file("authority.crt", a.Pair().Cert)},
+		bundle:   a.File(pki.Identity{Service: pki.Scheduler}), strangersBundle: stranger.File(pki.Identity{Service: pki.Scheduler}),
 		cert: file("own.crt", own.Cert), key: file("own.key", own.Key), strangersAuthority: file("stranger.crt", stranger.Pair().Cert),
 		broken: file("broken", []byte("broken")), absent: filepath.Join(dir, "absent"),
 	}
@@ -113,17 +115,18 @@ func TestAProgramJoinsAnEtcdWithCertificates(t *testing.T) {
 
 func TestAProgramWithoutTheRightCertificateWaits(t *testing.T) {
 	f := certificates(t)
-	etcd := storetest.StartSecure(t, f.etcd)
-	for name, c := range map[string]struct{ args, says string }{
-		"no certificate":       {"--etcd-ca " + f.etcd.Authority, "certificate required"},
-		"another authority":    {"--trust-file " + f.bundle + " --etcd-ca " + f.strangersAuthority, "unknown authority"},
-		"of another authority": {"--trust-file " + f.strangersBundle + " --etcd-ca " + f.etcd.Authority, "tls:"},
+	etcd, impostor := storetest.StartSecure(t, f.etcd), storetest.StartSecure(t, f.impostor)
+	for name, c := range map[string]struct{ args, endpoint, says string }{
+		"an agent as etcd":     {"--trust-file " + f.bundle, impostor.Endpoint, "nodeagent/n1 answers there, not etcd"},
+		"no certificate":       {"--etcd-ca " + f.etcd.Authority, etcd.Endpoint, "certificate required"},
+		"another authority":    {"--trust-file " + f.bundle + " --etcd-ca " + f.strangersAuthority, etcd.Endpoint, "unknown authority"},
+		"of another authority": {"--trust-file " + f.strangersBundle + " --etcd-ca " + f.etcd.Authority, etcd.Endpoint, "tls:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out buffer
 			code := make(chan int, 1)
 			go func() {
-				code <- joins(&out, append([]string{"--etcd-endpoints", etcd.Endpoint, "--admin-address", "127.0.0.1:0"}, strings.Fields(c.args)...))
+				code <- joins(&out, append([]string{"--etcd-endpoints", c.endpoint, "--admin-address", "127.0.0.1:0"}, strings.Fields(c.args)...))
 			}()
 			await.That(t, "it waits", func() string {
 				return await.Unless(strings.Contains(out.String(), "etcd is not reachable") && strings.Contains(out.String(), c.says), "%s", out.String())
@@ -171,6 +174,7 @@ func TestEndpointsOfEtcdAreAllEncryptedOrNone(t *testing.T) {
 	for args, says := range map[string]string{
 		"--etcd-endpoints http://a:1,https://b:1":                "etcd.endpoints",
 		"--etcd-endpoints https://a:1,http://b:1":                "etcd.endpoints",
+		"--etcd-endpoints http://a:1 --etcd-username x":          "etcd.username",
 		"--etcd-endpoints http://a:1 --etcd-ca x":                "etcd.ca",
 		"--etcd-endpoints http://a:1 --etcd-cert x --etcd-key y": "etcd.cert",
 	} {

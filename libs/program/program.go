@@ -38,7 +38,7 @@ type Settings struct {
 	Etcd    struct {
 		Endpoints []string `config:"endpoints" default:"http://127.0.0.1:2379" usage:"where etcd listens; all with https:// or none"`
 		MaxOps    int      `config:"max-ops" default:"128" usage:"etcd's --max-txn-ops; never more than that"`
-		CA        string   `config:"ca" usage:"file with the certificates of the authorities that issue etcd's, in PEM; empty: those of trust.file, or without it those of the host"`
+		CA        string   `config:"ca" usage:"file with the certificates of the authorities that issue etcd's, in PEM; empty: those of trust.file, which must then have issued it for etcd by orrery pki issue; without it those of the host"`
 		Cert      string   `config:"cert" usage:"file with the certificate that is presented to etcd, in PEM; empty: that of trust.file"`
 		Key       string   `config:"key" usage:"file with the private key of etcd.cert, in PEM"`
 		Username  string   `config:"username" usage:"user to log in to etcd as; empty: no login"`

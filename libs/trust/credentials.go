@@ -72,6 +72,9 @@ func (c *Credentials) Bundle() *pki.Bundle {
 	}
 	c.read = info
 	fresh, err := c.load()
+	if own := c.bundle.Identity(); err == nil && fresh.Identity() != own {
+		err = errs.New(errs.Invalid, "it has the certificate of %s, not of %s", fresh.Identity().Path(), own.Path())
+	}
 	if err != nil {
 		c.log.Error("the changed bundle is not usable, the previous one stays in use: correct the file", "file", c.path, "error", err)
 		return c.bundle

@@ -7,7 +7,7 @@ import (
 	"github.com/orreryhq/orrery/libs/pki"
 )
 
-// maxPooled bounds the transports of a Pool. It is more than a cluster has nodes.
+// maxPooled bounds the transports of a Pool, and the known callers. It is more than a cluster has nodes.
 const maxPooled = 4096
 
 // Pool has a transport for each service that a process calls. It is safe for concurrent use.

@@ -15,7 +15,6 @@ package trust
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -23,6 +22,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/pki"
@@ -37,6 +38,9 @@ type Peers struct {
 	credentials *Credentials
 	now         func() time.Time
 	log         *slog.Logger
+	// refusals bounds the warnings about refused callers.
+	refusals rate.Sometimes
+	verified verified
 }
 
 // BySecret authenticates by the cluster secret. An empty secret refuses every caller.
@@ -44,7 +48,7 @@ func BySecret(secret string) *Peers { return &Peers{secret: secret} }
 
 // ByCertificate authenticates by certificates.
 func ByCertificate(c *Credentials) *Peers {
-	return &Peers{credentials: c, now: c.now, log: c.log}
+	return &Peers{credentials: c, now: c.now, log: c.log, refusals: rate.Sometimes{First: 10, Interval: 10 * time.Second}}
 }
 
 // Certified reports whether calls are authenticated by certificates.
@@ -65,7 +69,11 @@ func (p *Peers) CheckOwn(self pki.Identity) error {
 // Token is the bearer token of calls to others; empty with certificates.
 func (p *Peers) Token() string { return p.secret }
 
-const secureScheme = "https://"
+const (
+	secureScheme = "https://"
+	// handshakeTimeout bounds a handshake with a service that accepts connections and does not answer.
+	handshakeTimeout = 10 * time.Second
+)
 
 // URLOf returns the URL of an own listener; see wire.HostOf.
 func (p *Peers) URLOf(listener net.Addr) string {
@@ -90,14 +98,14 @@ func (p *Peers) Listener(l net.Listener) net.Listener {
 		return l
 	}
 	return tls.NewListener(l, &tls.Config{
-		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert, // VerifyConnection requires it, and logs
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return p.credentials.Bundle().Certificate(), nil
 		},
 		VerifyConnection: func(s tls.ConnectionState) error {
 			_, err := p.credentials.Bundle().Verify(s.PeerCertificates, pki.Call, p.now())
 			if err != nil {
-				p.log.Warn("refused a caller because of its certificate", "error", err)
+				p.refusals.Do(func() { p.log.Warn("refused a caller because of its certificate", "error", err) })
 			}
 			return err
 		},
@@ -118,7 +126,7 @@ func (p *Peers) Guard(next http.Handler, services ...string) http.Handler {
 			wire.Encode(w, wire.Internal, "", errs.New(errs.Unauthenticated, "this call needs a certificate"))
 			return
 		}
-		caller, err := pki.IdentityOf(r.TLS.PeerCertificates[0]) // Listener has verified it
+		caller, err := p.verified.caller(p.credentials.Bundle(), r.TLS.PeerCertificates, p.now())
 		if err == nil && !slices.Contains(services, caller.Service) {
 			err = errs.New(errs.Denied, "%s may not make this call: it is for %s", caller.Path(), strings.Join(services, ", "))
 		}
@@ -157,7 +165,20 @@ func (p *Peers) Transport(base *http.Transport, to pki.Identity) http.RoundTripp
 		return base
 	}
 	t := base.Clone()
-	t.TLSClientConfig = &tls.Config{
+	t.TLSClientConfig = p.ClientTLS(to)
+	if t.TLSHandshakeTimeout == 0 { // net/http does not end a handshake with the request's context
+		t.TLSHandshakeTimeout = handshakeTimeout
+	}
+	return secured{t}
+}
+
+// ClientTLS returns the settings for connections to one service. A handshake fails with Unauthenticated if
+// another one answers. Without certificates they are the defaults.
+func (p *Peers) ClientTLS(to pki.Identity) *tls.Config {
+	if !p.Certified() {
+		return &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		InsecureSkipVerify: true, // VerifyConnection checks the identity instead of the host's name
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -168,32 +189,6 @@ func (p *Peers) Transport(base *http.Transport, to pki.Identity) http.RoundTripp
 			if err == nil && !to.Includes(got) {
 				err = errs.New(errs.Unauthenticated, "%s answers there, not %s: correct the address in its settings", got.Path(), to.Path())
 			}
-			return err
-		},
-	}
-	return secured{t}
-}
-
-// ClientTLS returns the settings for calls to a server that is not a service, such as etcd, whose
-// certificate must have the name of its host. Without certificates they are the defaults.
-func (p *Peers) ClientTLS() *tls.Config {
-	if !p.Certified() {
-		return &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	return &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		InsecureSkipVerify: true, // VerifyConnection checks the name by the authorities of the moment
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return p.credentials.Bundle().Certificate(), nil
-		},
-		VerifyConnection: func(s tls.ConnectionState) error {
-			between := x509.NewCertPool()
-			for _, c := range s.PeerCertificates[1:] {
-				between.AddCert(c)
-			}
-			_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
-				DNSName: s.ServerName, Roots: p.credentials.Bundle().Authorities(), Intermediates: between, CurrentTime: p.now(),
-			})
 			return err
 		},
 	}

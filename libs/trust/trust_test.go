@@ -170,6 +170,12 @@ func TestCredentialsFollowTheirFile(t *testing.T) {
 	try("at first, the next authority", after, false)
 	old.File(nodeOne, fresh) // overlap: it knows both, and presents the old one
 	try("overlap", before, true)
+	trusttest.Write(t, path, pki.NewBundle(old.Issue(nodeTwo), old.Pair().Cert))
+	try("of another node", before, true)
+	if !strings.Contains(log.String(), "nodeagent/n2, not of nodeagent/n1") {
+		t.Errorf("a bundle of another node is not refused:\n%s", log.String())
+	}
+	log.Reset()
 	trusttest.Write(t, path, []byte("broken"))
 	try("broken", before, true)
 	try("broken", before, true)
@@ -183,6 +189,37 @@ func TestCredentialsFollowTheirFile(t *testing.T) {
 	trusttest.Write(t, path, pki.NewBundle(fresh.Issue(nodeOne), fresh.Pair().Cert))
 	try("rotated", after, true)
 	try("rotated, the previous authority", before, false)
+}
+
+func TestAConnectionEndsWithTheAuthorityOfItsCaller(t *testing.T) {
+	old, fresh := trusttest.New(t), trusttest.New(t)
+	path := old.File(nodeOne)
+	url := serve(t, open(t, path, io.Discard), pki.Gateway)
+	kept := &http.Client{Transport: old.Peers(gateway).Transport(&http.Transport{}, nodeOne)}
+	defer kept.CloseIdleConnections()
+	get := func() error {
+		return wire.Call(t.Context(), kept, wire.Request{Method: http.MethodGet, URL: url}, nil)
+	}
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	trusttest.Write(t, path, pki.NewBundle(fresh.Issue(nodeOne), fresh.Pair().Cert))
+	if err := get(); err == nil {
+		t.Error("a caller of the replaced authority is served over its old connection")
+	}
+}
+
+func TestAHandshakeThatIsNotAnsweredEnds(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts and stays silent
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	transport := trusttest.New(t).Peers(gateway).Transport(&http.Transport{TLSHandshakeTimeout: time.Millisecond}, nodeOne)
+	err = wire.Call(t.Context(), &http.Client{Transport: transport}, wire.Request{Method: http.MethodGet, URL: "https://" + l.Addr().String()}, nil)
+	if !errs.Is(err, errs.Unavailable) || !strings.Contains(err.Error(), "handshake timeout") {
+		t.Errorf("%v, want a timeout of the handshake", err)
+	}
 }
 
 func TestOpenRefusesFilesThatAreNotUsable(t *testing.T) {
