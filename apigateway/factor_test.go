@@ -3,6 +3,7 @@ package apigateway
 import (
 	"encoding/base32"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -231,4 +232,31 @@ func TestTheStockClientIsToldThatACodeIsNeeded(t *testing.T) {
 	login(`{"password":"`+adminPassword+`","username":"vera"}`).want(401).is("error.status", 401).naming("second factor")
 	wait(totp.Period)
 	login(`{"code":"` + phone.code() + `","password":"` + adminPassword + `","username":"vera"}`).want(200)
+}
+
+func TestARightPasswordDoesNotEndTheCountOfWrongCodes(t *testing.T) {
+	_, vera, now, wait := clocked(t)
+	vera.enrol(adminPassword, now)
+	wait(totp.Period)
+	for n := range 5 {
+		vera.do("POST", "/api/v1/auth/second-factor/disable", `{"code":"AAAA-AAAA-AAAA-AAAA"}`)
+		if n == 3 {
+			vera.do("POST", "/api/v1/auth/second-factor", map[string]string{"currentPassword": adminPassword})
+		}
+	}
+	if r := vera.do("POST", "/api/v1/auth/second-factor/disable", `{"code":"AAAA-AAAA-AAAA-AAAA"}`); r.status != http.StatusTooManyRequests {
+		t.Errorf("after five wrong codes: %d %s, want 429", r.status, r.body)
+	}
+}
+
+func TestNobodyRemovesTheirOwnFactorWithoutACode(t *testing.T) {
+	_, vera, now, _ := clocked(t)
+	admin := vera.as("").login("admin", adminPassword)
+	program, _ := vera.as(admin).key(`{"name":"ci"}`)
+	vera.as(admin).enrol(adminPassword, now)
+	for name, s := range map[string]*site{"an API token": program, "the login": vera.as(admin)} {
+		if r := s.do("DELETE", "/api/v1/users/admin/second-factor", nil); r.status != http.StatusForbidden {
+			t.Errorf("with %s: %d %s, want 403", name, r.status, r.body)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package accounts
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -80,7 +81,7 @@ func (a *API) beginFactor(c *gin.Context) {
 		return
 	}
 	ctx, by := c.Request.Context(), server.Actor(c)
-	err := a.cfg.Operations.Prove(ctx, by, who.User, func() error {
+	err := a.cfg.Operations.ProvePassword(ctx, by, who.User, func() error {
 		_, err := a.cfg.Auth.CheckPassword(ctx, who, *b.CurrentPassword)
 		return err
 	})
@@ -174,5 +175,9 @@ func refuseProof(c *gin.Context, err error) {
 
 func (a *API) removeFactor(c *gin.Context) {
 	who, _ := server.Identity(c)
+	if strings.EqualFold(userName(c), who.User) {
+		server.Fail(c, errs.New(errs.Denied, "disable your own second factor with one of its codes: orrery second-factor disable --code CODE"))
+		return
+	}
 	resource.SendDeleted(c, a.cfg.Operations.RemoveFactor(c.Request.Context(), server.Actor(c), userName(c), who.Permissions))
 }

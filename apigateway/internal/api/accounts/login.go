@@ -288,7 +288,7 @@ func (a *API) nextLogin(c *gin.Context, u *account.User) account.Login {
 func (a *API) newPassword(c *gin.Context, who auth.Identity, current string, w accountops.UserWrite, password string) (changed account.User, err error) {
 	ctx := c.Request.Context()
 	var user *account.User
-	err = a.cfg.Operations.Prove(ctx, server.Actor(c), who.User, func() (err error) {
+	err = a.cfg.Operations.ProvePassword(ctx, server.Actor(c), who.User, func() (err error) {
 		user, err = a.cfg.Auth.CheckPassword(ctx, who, current)
 		return err
 	})

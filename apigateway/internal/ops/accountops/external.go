@@ -81,7 +81,7 @@ func (o *Accounts) SignInExternal(ctx context.Context, by txn.Actor, x account.E
 	case errs.Is(err, errs.Invalid): // a role that does not exist
 		err = errs.New(errs.Denied, "your groups give a role that does not exist: an administrator must correct oidc.roles: %s", errs.MessageOf(err))
 	}
-	if errs.Is(err, errs.Denied) {
+	if errs.Is(err, errs.Denied) || errs.Is(err, errs.Conflict) {
 		o.NoteRefusedExternal(ctx, by, x.Username, err)
 	}
 	return out, err

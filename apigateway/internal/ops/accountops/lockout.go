@@ -78,6 +78,26 @@ func originOf(s *view.Snapshot, name, address string) origin {
 // run on several gateways when the lock comes may exceed the policy's limit; none of them lets the
 // caller in.
 func (o *Accounts) Prove(ctx context.Context, by txn.Actor, name string, check func() error) error {
+	return o.prove(ctx, by, name, check, func(string) bool { return true })
+}
+
+// ProvePassword is Prove for the password alone. A right password does not end the count of wrong codes,
+// so that a thief who knows it cannot guess codes without end.
+func (o *Accounts) ProvePassword(ctx context.Context, by txn.Actor, name string, check func() error) error {
+	return o.prove(ctx, by, name, check, func(name string) bool { return !needsCode(o.Snapshot(), name) })
+}
+
+// needsCode reports whether the logins of a user need a code.
+func needsCode(s *view.Snapshot, name string) bool {
+	u, ok := s.Users.Get(name)
+	if !ok {
+		return false
+	}
+	f, ok := s.Factors.Get(u.ID())
+	return ok && f.Confirmed()
+}
+
+func (o *Accounts) prove(ctx context.Context, by txn.Actor, name string, check func() error, forgets func(name string) bool) error {
 	name = strings.ToLower(name)
 	if err := o.locked(name, by.IP); err != nil {
 		return err
@@ -86,6 +106,8 @@ func (o *Accounts) Prove(ctx context.Context, by txn.Actor, name string, check f
 		return err
 	}
 	switch err := check(); {
+	case err == nil && !forgets(name):
+		return nil
 	case err == nil:
 		return o.forgetFailures(ctx, by, name)
 	case errors.Is(err, ErrCodeMissing):

@@ -104,8 +104,8 @@ func (o *Accounts) newReset(ctx context.Context, by txn.Actor, u *account.User) 
 	return token, errs.Wrap("operate.newReset", err)
 }
 
-// ResetPassword uses up a token to set a user's password to hash. It ends the user's logins and
-// lockout. ErrResetToken when the token is not valid.
+// ResetPassword uses up a token to set a user's password to hash. It ends the user's logins, and
+// the lockout unless logins need a code. ErrResetToken when the token is not valid.
 func (o *Accounts) ResetPassword(ctx context.Context, by txn.Actor, token string, hash func() (string, error)) error {
 	if _, err := o.resetOf(ctx, token); err != nil { // check the token before hashing
 		return err
@@ -131,7 +131,9 @@ func (o *Accounts) ResetPassword(ctx context.Context, by txn.Actor, token string
 			Writes: []store.Write{store.Replace(keys.User(u.Username), to, u.ModRev), store.Remove(resetKey(token), reset.ModRev)},
 			Audit:  txn.Entry{Action: "auth.password-reset", Resource: "user", ID: u.Username, Before: ShowUser(*u), After: after},
 		}
-		forgive(&c, s, u.Username)
+		if !needsCode(s, u.Username) { // otherwise whoever reads the mail could guess codes without end
+			forgive(&c, s, u.Username)
+		}
 		return c, nil
 	})
 	return err

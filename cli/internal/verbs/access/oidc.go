@@ -116,6 +116,9 @@ func comeBack(ctx context.Context, listener net.Listener, state string) (string,
 
 // open opens a page in a browser, and reports whether it could. Variable BROWSER names the program.
 func open(a *app.App, page string) bool {
+	if u, err := url.Parse(page); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return false // a server must not open programs of this machine
+	}
 	program := strings.Fields(a.Env("BROWSER"))
 	switch {
 	case len(program) > 0:
