@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"bytes"
+	"crypto/tls"
 	"flag"
 	"os"
 	"os/exec"
@@ -9,9 +11,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/orreryhq/orrery/e2e/cluster"
+	"github.com/orreryhq/orrery/libs/pki"
 )
 
 // The test needs no container engine, because etcd's own flags read the environment
@@ -104,21 +110,27 @@ func TestOnlyTheGatewaysOfTheComposeFileSeeTheFirstPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	const secret, password = "secrets:/run/orrery:ro", "admin:/run/orrery-admin:ro"
+	trust := func(holder string) string { return "trust-" + holder + ":/run/orrery-trust:ro" }
 	for name, service := range file.Services {
 		var want []string
 		switch {
 		case name == "init":
-			want = []string{strings.TrimSuffix(secret, ":ro"), strings.TrimSuffix(password, ":ro")}
+			want = []string{strings.TrimSuffix(secret, ":ro"), strings.TrimSuffix(password, ":ro"), "authority:/run/orrery-pki"}
+			for _, holder := range certified {
+				want = append(want, "trust-"+holder+":/run/orrery-trust/"+holder)
+			}
 		case strings.HasPrefix(name, "gateway-"):
-			want = []string{secret, password}
-		case !strings.HasPrefix(name, "etcd-"):
-			want = []string{secret}
+			want = []string{secret, password, trust("apigateway")}
+		case strings.HasPrefix(name, "etcd-"):
+			want = []string{trust("etcd")}
+		default:
+			want = []string{secret, trust(name)}
 		}
 		got := slices.DeleteFunc(slices.Clone(service.Volumes), func(v string) bool { return !strings.Contains(v, ":/run/") })
 		if !slices.Equal(got, want) {
 			t.Errorf("%s mounts %q, want %q", name, got, want)
 		}
-		for _, variable := range []string{"ORRERY_CLUSTER_SECRET_FILE", "ORRERY_ADMIN_INITIAL_PASSWORD_FILE"} {
+		for _, variable := range []string{"ORRERY_CLUSTER_SECRET_FILE", "ORRERY_ADMIN_INITIAL_PASSWORD_FILE", "ORRERY_TRUST_FILE", "ETCD_CERT_FILE", "ETCD_KEY_FILE", "ETCD_TRUSTED_CA_FILE"} {
 			path, reads := service.Environment[variable]
 			if reads && !slices.ContainsFunc(got, func(v string) bool { return filepath.Dir(path) == strings.Split(v, ":")[1] }) {
 				t.Errorf("%s reads %s, which no volume of it has", name, path)
@@ -127,21 +139,33 @@ func TestOnlyTheGatewaysOfTheComposeFileSeeTheFirstPassword(t *testing.T) {
 	}
 }
 
-// runInit runs the script of the service init, with a directory in place of each volume.
-func runInit(t *testing.T, secrets, admin string, env ...string) (printed string, err error) {
+// certified are the holders of certificates in the compose file, in the order of the volumes of init.
+var certified = []string{"etcd", "apigateway", "scheduler", "enforcer", "templatesvc", "agent-1", "agent-2", "agent-3"}
+
+// runInit runs the script of the service init, with a directory in place of each volume. The directory pki
+// has those of the authority and the certificates.
+func runInit(t *testing.T, secrets, admin, pki string, env ...string) (printed string, err error) {
 	t.Helper()
+	for _, holder := range certified {
+		if err := os.MkdirAll(filepath.Join(pki, "trust", holder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c := exec.Command("bash", "../deployments/docker/init.sh")
-	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "ORRERY_SECRETS_DIR=" + secrets, "ORRERY_ADMIN_DIR=" + admin}, env...)
+	c.Env = append([]string{
+		"PATH=" + filepath.Dir(cluster.Program(t, "./cli/cmd/orrery")) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
+		"ORRERY_SECRETS_DIR=" + secrets, "ORRERY_ADMIN_DIR=" + admin, "ORRERY_PKI_DIR=" + filepath.Join(pki, "authority"), "ORRERY_TRUST_DIR=" + filepath.Join(pki, "trust"),
+	}, env...)
 	out, err := c.CombinedOutput()
 	return string(out), err
 }
 
 func TestTheSecretsOfComposeAreMadeOnceOrTakenFromTheEnvironment(t *testing.T) {
 	t.Parallel()
-	secrets, admin := t.TempDir(), t.TempDir()
+	secrets, admin, certificates := t.TempDir(), t.TempDir(), t.TempDir()
 	run := func(env ...string) (printed, secret, password string) {
 		t.Helper()
-		printed, err := runInit(t, secrets, admin, env...)
+		printed, err := runInit(t, secrets, admin, certificates, env...)
 		if err != nil {
 			t.Fatalf("%v: %s", err, printed)
 		}
@@ -177,6 +201,46 @@ func TestTheSecretsOfComposeAreMadeOnceOrTakenFromTheEnvironment(t *testing.T) {
 	}
 }
 
+func TestTheCertificatesOfComposeAreIssuedAgainByOneAuthority(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var before []byte
+	for range 2 {
+		if printed, err := runInit(t, t.TempDir(), t.TempDir(), dir); err != nil {
+			t.Fatalf("%v: %s", err, printed)
+		}
+		authority, err := os.ReadFile(filepath.Join(dir, "trust", "etcd", "authority.crt"))
+		if err != nil || before != nil && !bytes.Equal(authority, before) {
+			t.Fatalf("a second run replaces the authority: %v", err)
+		}
+		before = authority
+		for _, holder := range certified[1:] {
+			text, err := os.ReadFile(filepath.Join(dir, "trust", holder, "trust.pem"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := pki.ParseBundle(text)
+			if err != nil {
+				t.Fatalf("%s: %v", holder, err)
+			}
+			want := pki.Identity{Service: holder}
+			if strings.HasPrefix(holder, "agent-") {
+				want = pki.Identity{Service: pki.Agent, Name: holder}
+			}
+			if err := b.VerifyOwn(time.Now()); err != nil || b.Identity() != want {
+				t.Errorf("%s: %v, %v", holder, b.Identity(), err)
+			}
+		}
+		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "trust", "etcd", "etcd.crt"), filepath.Join(dir, "trust", "etcd", "etcd.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pair.Leaf.VerifyHostname("etcd-2"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestSecretsOfComposeThatCannotBeWrittenAreAFailure(t *testing.T) {
 	t.Parallel()
 	full := filepath.Join(t.TempDir(), "full.sh") // every write fails, as on a full disk
@@ -196,7 +260,7 @@ func TestSecretsOfComposeThatCannotBeWrittenAreAFailure(t *testing.T) {
 			env: []string{"BASH_ENV=" + full, "ORRERY_CLUSTER_SECRET=given", "ORRERY_ADMIN_INITIAL_PASSWORD=mine"},
 		},
 	} {
-		printed, err := runInit(t, c.secrets, c.admin, c.env...)
+		printed, err := runInit(t, c.secrets, c.admin, t.TempDir(), c.env...)
 		if err == nil || !strings.Contains(printed, "cannot write ") || strings.Contains(printed, "password of the user") {
 			t.Errorf("%s: %v, and it prints:\n%s", name, err, printed)
 		}

@@ -35,7 +35,7 @@ binaries() {
 	done
 	mkdir -p bin
 	export CGO_ENABLED=0 GOOS=linux
-	go build -C ../.. "${flags[@]}" -o deployments/docker/bin/ "${packages[@]}" ./examples/arena/cmd/arena
+	go build -C ../.. "${flags[@]}" -o deployments/docker/bin/ "${packages[@]}" ./cli/cmd/orrery ./examples/arena/cmd/arena
 	GOWORK=off go build -C etcd "${flags[@]}" -o ../bin/etcd go.etcd.io/etcd/server/v3
 	GOWORK=off go build -C etcd "${flags[@]}" -o ../bin/etcdctl go.etcd.io/etcd/etcdctl/v3
 	cp init.sh bin/

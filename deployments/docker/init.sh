@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# Makes the cluster secret and the first password of the user admin for docker-compose.yml.
-# All services share the directory of the secret. Only the gateways read the password's.
+# Makes the cluster secret, the first password of the user admin and the certificates for
+# docker-compose.yml. All services share the directory of the secret. Only the gateways read
+# the password's. Each service and node has a directory of its own for its certificate.
 # A value in the environment replaces the file. Without one, an existing file stays.
-# The script prints a password that it made.
+# Certificates are issued again each time. The script prints a password that it made.
 set -euo pipefail
 umask 077
 export LC_ALL=C # lengths are in bytes
 
 secrets=${ORRERY_SECRETS_DIR:-/run/orrery}
 admin=${ORRERY_ADMIN_DIR:-/run/orrery-admin}
+authority=${ORRERY_PKI_DIR:-/run/orrery-pki}
+trust=${ORRERY_TRUST_DIR:-/run/orrery-trust}
 
 # store FILE VALUE replaces a file at once, or ends the script.
 store() {
@@ -44,6 +47,32 @@ elif [ ! -s "$secrets/cluster-secret" ]; then
 	store "$secrets/cluster-secret" "$made"
 	echo "made a cluster secret"
 fi
+
+# issue IDENTITY OUT [FLAG…] issues a certificate, or ends the script.
+issue() {
+	local identity=$1 out=$2
+	shift 2
+	orrery pki issue "$identity" --dir "$authority" --out "$out" --force "$@" 2>/dev/null || {
+		echo "cannot issue the certificate of $identity in $(dirname "$out"): check its owner and the free space of its disk" >&2
+		exit 1
+	}
+}
+
+if [ ! -s "$authority/authority.pem" ]; then
+	orrery pki init --dir "$authority" >/dev/null 2>&1 || {
+		echo "cannot make an authority in $authority: check its owner and the free space of its disk" >&2
+		exit 1
+	}
+	echo "made an authority for certificates"
+fi
+for service in apigateway scheduler enforcer templatesvc; do
+	issue "$service" "$trust/$service/trust.pem"
+done
+for node in agent-1 agent-2 agent-3; do
+	issue "nodeagent/$node" "$trust/$node/trust.pem"
+done
+issue etcd "$trust/etcd/etcd" --host etcd-1 --host etcd-2 --host etcd-3 --host localhost --host 127.0.0.1
+store "$trust/etcd/authority.crt" "$(cat "$authority/authority.crt")"
 
 if [ -n "${ORRERY_ADMIN_INITIAL_PASSWORD:-}" ]; then
 	store "$admin/admin-password" "$ORRERY_ADMIN_INITIAL_PASSWORD"
