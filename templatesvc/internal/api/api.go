@@ -1,5 +1,5 @@
 // Package api serves the API of the template service over HTTP to agents and gateways.
-// Agents may only read content, replicas of this service also what they replicate. Errors use the internal format of package wire, so
+// Agents may only read content and report it as damaged, replicas of this service also replicate. Errors use the internal format of package wire, so
 // that clients get their Kind.
 package api
 
@@ -44,7 +44,7 @@ type endpoint func(*http.Request) (result, error)
 // result writes the result of a call.
 type result func(http.ResponseWriter) error
 
-// Handler serves the API under /v1, and /livez to everyone.
+// Handler serves the API under /v1, and /livez to every service.
 func (s *Server) Handler() http.Handler {
 	gateway, agent, replica := pki.Identity{Service: pki.Gateway}, pki.Identity{Service: pki.Agent}, pki.Identity{Service: pki.Templates}
 	mux := http.NewServeMux()

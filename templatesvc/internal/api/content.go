@@ -17,7 +17,7 @@ import (
 	"github.com/orreryhq/orrery/templatesvc/internal/versions"
 )
 
-// content returns the endpoints that read manifests, blobs and artifacts.
+// content returns the endpoints that read manifests, blobs and artifacts, or report damage.
 func (s *Server) content() map[string]endpoint {
 	return map[string]endpoint{
 		"GET /v1/manifests/{digest}": func(r *http.Request) (result, error) {

@@ -140,6 +140,9 @@ func issue(a *app.App, path string, o issueOptions) error {
 	if who.Service == pki.Etcd && len(o.hosts) == 0 {
 		return command.UsageError("pass --host for each name and address by which services reach etcd", "a certificate of etcd needs hosts")
 	}
+	if who.Service == pki.Etcd && len(o.trusts) > 0 {
+		return command.UsageError("put the certificates of both authorities into the file of etcd's --trusted-ca-file instead", "--trust is for services, not for etcd")
+	}
 	authority, err := readAuthority(o.dir)
 	if err != nil {
 		return err

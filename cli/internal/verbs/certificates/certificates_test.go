@@ -131,6 +131,7 @@ func TestBadInputIsExplained(t *testing.T) {
 		{"issue nodeagent/a/b", exit.Usage, "cannot be a name"},
 		{"issue scheduler --dir nowhere", exit.NotFound, "make one: orrery pki init --dir nowhere"},
 		{"issue scheduler --trust broken.pem", exit.Failed, "found none"},
+		{"issue etcd --host etcd-1 --trust broken.pem", exit.Usage, "--trusted-ca-file"},
 		{"issue scheduler --days 0", exit.Usage, "days"},
 		{"init --dir other --days -1", exit.Usage, "days"},
 		{"show broken.pem", exit.Failed, "not PEM"},
