@@ -7,29 +7,21 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 )
 
 // Refusal is why the last connection failed. The zero value is usable. It is safe for concurrent use.
-type Refusal struct {
-	mu  sync.Mutex
-	err error
-}
-
-func (r *Refusal) set(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.err = err
-}
+type Refusal struct{ reason atomic.Pointer[error] }
 
 // Reason returns the refusal; nil if the last connection was accepted.
 func (r *Refusal) Reason() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
+	if err := r.reason.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Credentials returns an option for credentials that report refusals.
@@ -45,11 +37,10 @@ type handshakes struct {
 // ClientHandshake implements credentials.TransportCredentials.
 func (h handshakes) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := h.TransportCredentials.ClientHandshake(ctx, authority, raw)
-	if ctx.Err() != nil {
-		return conn, info, err
-	}
-	h.to.set(err)
 	if err != nil {
+		if ctx.Err() == nil {
+			h.to.reason.Store(&err)
+		}
 		return conn, info, err
 	}
 	return watchedConn{conn, h.to}, info, nil
@@ -60,7 +51,7 @@ func (h handshakes) Clone() credentials.TransportCredentials {
 	return handshakes{h.TransportCredentials.Clone(), h.to}
 }
 
-// watchedConn reports when the server refuses the client's certificate. In TLS 1.3 it does so after the
+// watchedConn reports whether the server refuses the client's certificate. In TLS 1.3 it does so after the
 // client's handshake.
 type watchedConn struct {
 	net.Conn
@@ -71,8 +62,11 @@ type watchedConn struct {
 func (c watchedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	var remote *net.OpError
-	if errors.As(err, &remote) && remote.Op == "remote error" {
-		c.to.set(err)
+	switch {
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		c.to.reason.Store(&err)
+	case n > 0 && c.to.reason.Load() != nil:
+		c.to.reason.Store(nil) // the server sends nothing before it accepts
 	}
 	return n, err
 }
