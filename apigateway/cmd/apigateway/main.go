@@ -130,6 +130,10 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	if err != nil {
 		return nil, err
 	}
+	if e.Peers.Certified() && s.OnlyThisHost(s.Peers.Listen, s.Peers.URL) {
+		e.Log.Warn("gateways on other hosts cannot reach this one at its loopback address: set --peers-listen or --peers-url to an address of this host",
+			"listen", s.Peers.Listen, "url", s.Peers.URL)
+	}
 	service, err := apigateway.New(apigateway.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Records: e.Records, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
 		ClusterSecret: s.Cluster.Secret, Peers: e.Peers, PeerListen: s.Peers.Listen, PeerURL: s.Peers.URL, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,

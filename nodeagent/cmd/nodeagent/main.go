@@ -43,7 +43,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 }
 
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
-	if s.unreachable() {
+	if s.OnlyThisHost(s.Listen, s.AdvertiseURL) {
 		e.Log.Warn("gateways on other hosts cannot reach this agent at its loopback address: set --listen or --advertise-url to an address of this host",
 			"listen", s.Listen, "advertiseURL", s.AdvertiseURL, "etcd", s.Etcd.Endpoints)
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"net"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -93,35 +91,6 @@ func (s *settings) room() fleet.NodeRoom {
 		Reserved:  fleet.Resources{MemoryMiB: s.ReserveMemory, CPU: s.ReserveCPU, DiskMiB: s.ReserveDisk},
 		CPUFactor: s.CPUFactor, MaxInstances: s.MaxInstances,
 	}
-}
-
-// unreachable reports whether the agent advertises a loopback address although its etcd is on
-// another host, so that gateways cannot reach it.
-func (s *settings) unreachable() bool {
-	advertised := s.Listen
-	if u, err := url.Parse(s.AdvertiseURL); s.AdvertiseURL != "" && err == nil {
-		advertised = u.Host
-	}
-	return loopback(advertised) && !slices.ContainsFunc(s.Etcd.Endpoints, func(e string) bool {
-		u, err := url.Parse(e)
-		switch {
-		case err == nil && u.Scheme == "unix": // a socket is on this host
-			return true
-		case err == nil && u.Host != "":
-			e = u.Host
-		}
-		return loopback(e)
-	})
-}
-
-// loopback reports whether a host, with or without a port, is a loopback address.
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // node is the configured id, or the host's name.
