@@ -21,7 +21,7 @@ func oidcFlags(fs *flag.FlagSet, o *apigateway.OIDC) (check func() error) {
 	fs.StringVar(&o.GroupsClaim, "oidc-groups-claim", "groups", "`claim` of ID tokens with the groups of the user")
 	fs.StringVar(&o.RedirectURL, "oidc-redirect-url", "", "`URL` of the callback as browsers reach it, ending in /api/v1/auth/oidc/callback; empty: derived from -listen")
 	for _, l := range []listFlag{
-		{"oidc-scopes", "`scopes` that are asked for, separated by commas; empty: openid, profile, email and groups", &o.Scopes},
+		{"oidc-scopes", "`scopes` to request, separated by commas; empty: openid, profile, email and groups", &o.Scopes},
 		{"oidc-roles", "`roles` that the users of groups get, as GROUP=ROLE, separated by commas; the first whose group a user has counts", &o.Roles},
 	} {
 		fs.Func(l.name, l.usage, func(s string) error {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -22,12 +23,8 @@ func (s *Settings) validateEtcd() (problems []error) {
 		}
 	}
 	e, secure := &s.Etcd, s.encrypted()
-	for _, endpoint := range e.Endpoints {
-		check(strings.HasPrefix(endpoint, secureScheme) == secure, "etcd.endpoints", "must all begin with https://, or none")
-		if strings.HasPrefix(endpoint, secureScheme) != secure {
-			break
-		}
-	}
+	mixed := slices.ContainsFunc(e.Endpoints, func(endpoint string) bool { return strings.HasPrefix(endpoint, secureScheme) != secure })
+	check(!mixed, "etcd.endpoints", "must all begin with https://, or none")
 	check(secure || e.CA == "", "etcd.ca", "needs etcd.endpoints that begin with https://")
 	check(secure || e.Cert == "", "etcd.cert", "needs etcd.endpoints that begin with https://")
 	check((e.Cert == "") == (e.Key == ""), "etcd.key", "and etcd.cert are a pair: set both or none")

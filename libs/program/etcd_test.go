@@ -1,14 +1,12 @@
 package program_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -16,30 +14,13 @@ import (
 	"github.com/orreryhq/orrery/libs/config"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/pki"
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/program"
 	"github.com/orreryhq/orrery/libs/store/storetest"
 	"github.com/orreryhq/orrery/libs/trust/trusttest"
 )
 
 var errJoined = errors.New("it joined etcd")
-
-// buffer is a bytes.Buffer that is safe for concurrent use.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
 
 // joins runs a program that ends with errJoined once it has joined etcd.
 func joins(out io.Writer, args []string) (code int) {
@@ -53,7 +34,7 @@ func joins(out io.Writer, args []string) (code int) {
 }
 
 func runOnce(args ...string) (code int, output string) {
-	var out buffer
+	var out proctest.Buffer
 	code = joins(&out, args)
 	return code, out.String()
 }
@@ -123,7 +104,7 @@ func TestAProgramWithoutTheRightCertificateWaits(t *testing.T) {
 		"of another authority": {"--trust-file " + f.strangersBundle + " --etcd-ca " + f.etcd.Authority, etcd.Endpoint, "tls:"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out buffer
+			var out proctest.Buffer
 			code := make(chan int, 1)
 			go func() {
 				code <- joins(&out, append([]string{"--etcd-endpoints", c.endpoint, "--admin-address", "127.0.0.1:0"}, strings.Fields(c.args)...))

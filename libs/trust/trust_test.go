@@ -1,7 +1,6 @@
 package trust_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/pki"
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/libs/trust/trusttest"
 	"github.com/orreryhq/orrery/libs/wire"
@@ -156,7 +156,7 @@ func TestWithoutCertificatesTheSecretAdmitsEveryCaller(t *testing.T) {
 func TestCredentialsFollowTheirFile(t *testing.T) {
 	old, fresh := trusttest.New(t), trusttest.New(t)
 	path := old.File(nodeOne)
-	var log bytes.Buffer
+	var log proctest.Buffer
 	server := open(t, path, &log)
 	url := serve(t, server, pki.Gateway)
 	before, after := old.Peers(gateway), fresh.Peers(gateway)
@@ -175,11 +175,10 @@ func TestCredentialsFollowTheirFile(t *testing.T) {
 	if !strings.Contains(log.String(), "nodeagent/n2, not of nodeagent/n1") {
 		t.Errorf("a bundle of another node is not refused:\n%s", log.String())
 	}
-	log.Reset()
 	trusttest.Write(t, path, []byte("broken"))
 	try("broken", before, true)
 	try("broken", before, true)
-	if n := strings.Count(log.String(), "not usable"); n != 1 {
+	if n := strings.Count(log.String(), "not PEM"); n != 1 {
 		t.Errorf("the broken file was logged %d times, want once:\n%s", n, log.String())
 	}
 	if err := os.Remove(path); err != nil {

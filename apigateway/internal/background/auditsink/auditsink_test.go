@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
@@ -97,7 +97,7 @@ func TestSyslogServerGetsEachEntry(t *testing.T) {
 }
 
 func TestUnopenableTargetIsLoggedBeforeAnyEntry(t *testing.T) {
-	log := new(said)
+	log := new(proctest.Buffer)
 	file := filepath.Join(t.TempDir(), "missing", "audit.log")
 	s, err := New(file, slog.New(slog.NewTextHandler(log, nil)), telemetry.NewMetrics(prometheus.NewRegistry(), "test"))
 	if err != nil {
@@ -126,31 +126,13 @@ func TestPutDropsEntriesWhenQueueIsFull(t *testing.T) {
 	}
 }
 
-// said is a log for concurrent writers.
-type said struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
 // The pipe has no reader, so even opening it blocks.
 func TestStuckTargetDoesNotBlockShutdown(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log := new(said)
+	log := new(proctest.Buffer)
 	s, err := New(pipe, slog.New(slog.NewTextHandler(log, nil)), telemetry.NewMetrics(prometheus.NewRegistry(), "test"))
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func up(a *app.App) *cobra.Command {
 		Use:   "up [-- FLAG...]",
 		Short: "Start Orrery on this machine and log in",
 		Long: `It starts the program standalone, which is beside orrery or in PATH, in the background, and waits until it is ready.
-What it prints is in standalone.log of the data directory. Flags behind -- are passed to it: see standalone -help.
+Its output is in standalone.log of the data directory. Flags behind -- are passed to it: see standalone -help.
 orrery down stops it.`,
 		Local: true,
 		Example: `orrery up --demo
