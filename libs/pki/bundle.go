@@ -177,12 +177,14 @@ func (b *Bundle) Verify(presented []*x509.Certificate, use Use, now time.Time) (
 	case now.Before(leaf.NotBefore):
 		return refuse("is valid from %s on, and the clock of this host says %s: correct the clock of this host or of the one that issued it", show(leaf.NotBefore), show(now))
 	}
-	_, err = leaf.Verify(x509.VerifyOptions{Roots: b.pool, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use.ext}})
+	chains, err := leaf.Verify(x509.VerifyOptions{Roots: b.pool, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use.ext}})
 	var invalid x509.CertificateInvalidError
 	var unknown x509.UnknownAuthorityError
 	switch {
-	case err == nil:
+	case err == nil && slices.ContainsFunc(chains, func(c []*x509.Certificate) bool { return vouchesFor(c[len(c)-1], identity) }):
 		return identity, nil
+	case err == nil:
+		return refuse("is of the authority %q, which is for agents only: issue it with orrery pki issue", leaf.Issuer.CommonName)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return refuse("is of an authority that is not valid at %s: make a new authority, or correct the clock", show(now))
 	case errors.As(err, &invalid) && invalid.Reason == x509.IncompatibleUsage:
@@ -193,4 +195,57 @@ func (b *Bundle) Verify(presented []*x509.Certificate, use Use, now time.Time) (
 	return refuse("cannot be verified: %v", err)
 }
 
+// vouchesFor reports whether an authority may issue a certificate of an identity; see NewNodeAuthority.
+func vouchesFor(authority *x509.Certificate, i Identity) bool {
+	return len(authority.URIs) == 0 || authority.URIs[0].String() == Identity{Service: i.Service}.String()
+}
+
 func show(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Issuer returns the fingerprint of the authority that has issued the certificate.
+func (b *Bundle) Issuer() string {
+	for _, a := range b.authorities {
+		if b.cert.Leaf.CheckSignatureFrom(a) == nil {
+			return fingerprint(a)
+		}
+	}
+	return "" // ParseBundle has found one
+}
+
+// Trusts reports whether an authority, in PEM, is one of the bundle's.
+func (b *Bundle) Trusts(authority []byte) bool {
+	cert, err := parseCert(authority)
+	return err == nil && slices.ContainsFunc(b.authorities, cert.Equal)
+}
+
+// AuthorityCerts returns the certificates of the authorities, in PEM.
+func (b *Bundle) AuthorityCerts() (all [][]byte) {
+	for _, a := range b.authorities {
+		all = append(all, pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: a.Raw}))
+	}
+	return all
+}
+
+// WithAuthorities returns the certificate followed by those of the authorities, for callers that know an
+// authority only by its fingerprint; see VerifyIssuer.
+func (b *Bundle) WithAuthorities() *tls.Certificate {
+	all := b.cert
+	all.Certificate = slices.Clone(all.Certificate)
+	for _, a := range b.authorities {
+		all.Certificate = append(all.Certificate, a.Raw)
+	}
+	return &all
+}
+
+// VerifyIssuer is Verify for a caller that knows the fingerprint of an authority instead of a bundle.
+// The one that presented certificates must have presented the authority's too.
+func VerifyIssuer(presented []*x509.Certificate, authority string, use Use, now time.Time) (Identity, error) {
+	for _, c := range presented[min(1, len(presented)):] {
+		if c.IsCA && fingerprint(c) == authority {
+			b := &Bundle{pool: x509.NewCertPool(), authorities: []*x509.Certificate{c}}
+			b.pool.AddCert(c)
+			return b.Verify(presented, use, now)
+		}
+	}
+	return Identity{}, errs.New(errs.Unauthenticated, "the server does not have a certificate of the expected authority: it is not a gateway of this cluster, or the authority was replaced")
+}

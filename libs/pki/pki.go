@@ -17,8 +17,9 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-// backdate lets a certificate be used by a host whose clock is a little behind.
-const backdate = 5 * time.Minute
+// Backdate is how long before its issue a certificate becomes valid, for hosts whose clocks are a little
+// behind.
+const Backdate = 5 * time.Minute
 
 // Pair is a certificate and its private key, both in PEM.
 type Pair struct{ Cert, Key []byte }
@@ -32,21 +33,36 @@ type Authority struct {
 
 // NewAuthority makes a self-signed authority that is valid until a time.
 func NewAuthority(name string, now, until time.Time) (*Authority, error) {
+	return newAuthority(name, now, until)
+}
+
+// NewNodeAuthority makes an authority for agents: Bundle.Verify accepts no other certificate of it. Its
+// key may therefore be on a host that is less safe than that of a NewAuthority.
+func NewNodeAuthority(name string, now, until time.Time) (*Authority, error) {
+	return newAuthority(name, now, until, Identity{Service: Agent}.uri())
+}
+
+func newAuthority(name string, now, until time.Time, only ...*url.URL) (*Authority, error) {
 	t, err := template(name, now, until)
 	if err != nil {
 		return nil, errs.Wrap("pki.NewAuthority", err)
 	}
+	t.URIs = only
 	t.IsCA, t.BasicConstraintsValid, t.MaxPathLenZero = true, true, true
 	t.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, errs.WrapAs(errs.Internal, "pki.NewAuthority", err)
-	}
-	pair, err := sign(t, t, key, key)
+	key, err := newKey()
 	if err != nil {
 		return nil, errs.Wrap("pki.NewAuthority", err)
 	}
-	return LoadAuthority(pair)
+	cert, err := sign(t, t, &key.PublicKey, key)
+	if err != nil {
+		return nil, errs.Wrap("pki.NewAuthority", err)
+	}
+	own, err := pair(cert, key)
+	if err != nil {
+		return nil, errs.Wrap("pki.NewAuthority", err)
+	}
+	return LoadAuthority(own)
 }
 
 // LoadAuthority reads an authority from what its Pair returned. Invalid when the
@@ -72,6 +88,9 @@ func LoadAuthority(p Pair) (*Authority, error) {
 // Pair is the authority's own certificate and key.
 func (a *Authority) Pair() Pair { return a.pair }
 
+// VouchesFor reports whether Bundle.Verify accepts certificates of an identity that the authority issues.
+func (a *Authority) VouchesFor(i Identity) bool { return vouchesFor(a.cert, i) }
+
 // Until is when the authority's certificate expires.
 func (a *Authority) Until() time.Time { return a.cert.NotAfter }
 
@@ -91,13 +110,26 @@ type Request struct {
 
 // Issue makes a key and signs its certificate.
 func (a *Authority) Issue(r Request) (Pair, error) {
+	key, err := newKey()
+	if err != nil {
+		return Pair{}, errs.Wrap("pki.Issue", err)
+	}
+	cert, err := a.Sign(r, &key.PublicKey)
+	if err != nil {
+		return Pair{}, errs.Wrap("pki.Issue", err)
+	}
+	return pair(cert, key)
+}
+
+// Sign signs a certificate for a key, and returns it in PEM.
+func (a *Authority) Sign(r Request, key *ecdsa.PublicKey) ([]byte, error) {
 	until := r.Until
 	if until.After(a.Until()) {
 		until = a.Until()
 	}
 	t, err := template(r.Name, r.Now, until)
 	if err != nil {
-		return Pair{}, errs.Wrap("pki.Issue", err)
+		return nil, errs.Wrap("pki.Sign", err)
 	}
 	t.KeyUsage = x509.KeyUsageDigitalSignature
 	if r.Server {
@@ -108,7 +140,7 @@ func (a *Authority) Issue(r Request) (Pair, error) {
 	}
 	if r.Identity != (Identity{}) {
 		if err := r.Identity.Validate(); err != nil {
-			return Pair{}, errs.Wrap("pki.Issue", err)
+			return nil, errs.Wrap("pki.Sign", err)
 		}
 		t.URIs = []*url.URL{r.Identity.uri()}
 	}
@@ -119,12 +151,7 @@ func (a *Authority) Issue(r Request) (Pair, error) {
 			t.DNSNames = append(t.DNSNames, host)
 		}
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return Pair{}, errs.WrapAs(errs.Internal, "pki.Issue", err)
-	}
-	pair, err := sign(t, a.cert, key, a.key)
-	return pair, errs.Wrap("pki.Issue", err)
+	return sign(t, a.cert, key, a.key)
 }
 
 // template is what all certificates have in common.
@@ -138,23 +165,29 @@ func template(name string, now, until time.Time) (*x509.Certificate, error) {
 	}
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
-		NotBefore: now.Add(-backdate), NotAfter: until,
+		NotBefore: now.Add(-Backdate), NotAfter: until,
 	}, nil
 }
 
-func sign(t, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (Pair, error) {
-	cert, err := x509.CreateCertificate(rand.Reader, t, parent, &key.PublicKey, signer)
+func newKey() (*ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	return key, errs.WrapAs(errs.Internal, "pki.newKey", err)
+}
+
+func sign(t, parent *x509.Certificate, key *ecdsa.PublicKey, signer *ecdsa.PrivateKey) ([]byte, error) {
+	cert, err := x509.CreateCertificate(rand.Reader, t, parent, key, signer)
 	if err != nil {
-		return Pair{}, errs.WrapAs(errs.Internal, "pki.sign", err)
+		return nil, errs.WrapAs(errs.Internal, "pki.sign", err)
 	}
+	return pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: cert}), nil
+}
+
+func pair(cert []byte, key *ecdsa.PrivateKey) (Pair, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return Pair{}, errs.WrapAs(errs.Internal, "pki.sign", err)
+		return Pair{}, errs.WrapAs(errs.Internal, "pki.pair", err)
 	}
-	return Pair{
-		Cert: pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: cert}),
-		Key:  pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der}),
-	}, nil
+	return Pair{Cert: cert, Key: pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der})}, nil
 }
 
 const certBlock, keyBlock = "CERTIFICATE", "PRIVATE KEY"

@@ -15,7 +15,6 @@ package trust
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -41,6 +40,8 @@ type Peers struct {
 	// refusals bounds the warnings about refused callers.
 	refusals rate.Sometimes
 	verified verified
+	// refuse may refuse a caller with a valid certificate; see RefuseIf.
+	refuse func(pki.Identity) error
 }
 
 // BySecret authenticates by the cluster secret. An empty secret refuses every caller.
@@ -97,20 +98,47 @@ func (p *Peers) Listener(l net.Listener) net.Listener {
 	if !p.Certified() {
 		return l
 	}
-	return tls.NewListener(l, &tls.Config{
-		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert, // VerifyConnection requires it, and logs
+	c := p.serverTLS()
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		_, err := p.credentials.Bundle().Verify(s.PeerCertificates, pki.Call, p.now())
+		if err != nil {
+			p.refusals.Do(func() { p.log.Warn("refused a caller because of its certificate", "error", err) })
+		}
+		return err
+	}
+	return tls.NewListener(l, c)
+}
+
+// JoinListener is a Listener for HTTP/2 that also accepts callers without a certificate, and with one that
+// has expired: they have to get one. Guard refuses them. It requires certificates.
+func (p *Peers) JoinListener(l net.Listener) net.Listener {
+	c := p.serverTLS()
+	c.NextProtos = []string{"h2", "http/1.1"}
+	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return p.credentials.Bundle().WithAuthorities(), nil // a caller that joins knows the authority by its fingerprint only
+	}
+	return tls.NewListener(l, c)
+}
+
+func (p *Peers) serverTLS() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert, // VerifyConnection or Guard require it, and say why
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return p.credentials.Bundle().Certificate(), nil
 		},
-		VerifyConnection: func(s tls.ConnectionState) error {
-			_, err := p.credentials.Bundle().Verify(s.PeerCertificates, pki.Call, p.now())
-			if err != nil {
-				p.refusals.Do(func() { p.log.Warn("refused a caller because of its certificate", "error", err) })
-			}
-			return err
-		},
-	})
+	}
 }
+
+// Bundle returns the current bundle; nil without certificates.
+func (p *Peers) Bundle() *pki.Bundle {
+	if !p.Certified() {
+		return nil
+	}
+	return p.credentials.Bundle()
+}
+
+// Credentials returns the own credentials; nil without certificates.
+func (p *Peers) Credentials() *Credentials { return p.credentials }
 
 // callerKey is the key of the caller's identity in a request's context.
 type callerKey struct{}
@@ -130,12 +158,34 @@ func (p *Peers) Guard(next http.Handler, services ...string) http.Handler {
 		if err == nil && !slices.Contains(services, caller.Service) {
 			err = errs.New(errs.Denied, "%s may not make this call: it is for %s", caller.Path(), strings.Join(services, ", "))
 		}
+		if err == nil && p.refuse != nil {
+			err = p.refuse(caller)
+		}
+		if errs.Is(err, errs.Unauthenticated) {
+			w.Header().Set("Connection", "close") // the caller may have a newer certificate for another connection
+		}
 		if err != nil {
 			wire.Encode(w, wire.Internal, "", err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)))
 	})
+}
+
+// RefuseIf makes Guard ask whether to refuse a caller, such as one that is revoked. Call it before serving.
+func (p *Peers) RefuseIf(refuse func(pki.Identity) error) { p.refuse = refuse }
+
+// Renewable returns who makes a call with a certificate that may have expired, at most grace ago. The error
+// is Unauthenticated if it is not of an own authority.
+func (p *Peers) Renewable(r *http.Request, grace time.Duration) (pki.Identity, error) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return pki.Identity{}, errs.New(errs.Unauthenticated, "this call needs a certificate")
+	}
+	now, end := p.now(), r.TLS.PeerCertificates[0].NotAfter
+	if now.After(end) && now.Sub(end) < grace {
+		now = end
+	}
+	return p.credentials.Bundle().Verify(r.TLS.PeerCertificates, pki.Call, now)
 }
 
 // CallerOf returns who makes a call that Guard has passed on. ok is false if the caller proved only that
@@ -151,11 +201,15 @@ func Allow(ctx context.Context, allowed ...pki.Identity) error {
 	if !ok || slices.ContainsFunc(allowed, func(a pki.Identity) bool { return a.Includes(caller) }) {
 		return nil
 	}
-	var paths []string
-	for _, a := range allowed {
-		paths = append(paths, a.Path())
+	return errs.New(errs.Denied, "%s may not make this call: it is for %s", caller.Path(), paths(allowed, ", "))
+}
+
+func paths(all []pki.Identity, separator string) string {
+	var out []string
+	for _, i := range all {
+		out = append(out, i.Path())
 	}
-	return errs.New(errs.Denied, "%s may not make this call: it is for %s", caller.Path(), strings.Join(paths, ", "))
+	return strings.Join(out, separator)
 }
 
 // Transport returns a transport for calls to one service, with the settings of base. With certificates a
@@ -169,12 +223,12 @@ func (p *Peers) Transport(base *http.Transport, to pki.Identity) http.RoundTripp
 	if t.TLSHandshakeTimeout == 0 { // net/http does not end a handshake with the request's context
 		t.TLSHandshakeTimeout = handshakeTimeout
 	}
-	return secured{t}
+	return &secured{credentials: p.credentials, transport: t}
 }
 
-// ClientTLS returns the settings for connections to one service. A handshake fails with Unauthenticated if
-// another one answers. Without certificates they are the defaults.
-func (p *Peers) ClientTLS(to pki.Identity) *tls.Config {
+// ClientTLS returns the settings for connections to one of some services. A handshake fails with
+// Unauthenticated if another one answers. Without certificates they are the defaults.
+func (p *Peers) ClientTLS(to ...pki.Identity) *tls.Config {
 	if !p.Certified() {
 		return &tls.Config{MinVersion: tls.VersionTLS12}
 	}
@@ -186,21 +240,10 @@ func (p *Peers) ClientTLS(to pki.Identity) *tls.Config {
 		},
 		VerifyConnection: func(s tls.ConnectionState) error {
 			got, err := p.credentials.Bundle().Verify(s.PeerCertificates, pki.Serve, p.now())
-			if err == nil && !to.Includes(got) {
-				err = errs.New(errs.Unauthenticated, "%s answers there, not %s: correct the address in its settings", got.Path(), to.Path())
+			if err == nil && !slices.ContainsFunc(to, func(t pki.Identity) bool { return t.Includes(got) }) {
+				err = errs.New(errs.Unauthenticated, "%s answers there, not %s: correct the address in its settings", got.Path(), paths(to, " or "))
 			}
 			return err
 		},
 	}
-}
-
-// secured refuses URLs that are not encrypted.
-type secured struct{ *http.Transport }
-
-// RoundTrip implements http.RoundTripper.
-func (s secured) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme != "https" {
-		return nil, fmt.Errorf("%s is not called over plain HTTP: give that service a certificate, trust.file", r.URL.Host)
-	}
-	return s.Transport.RoundTrip(r)
 }

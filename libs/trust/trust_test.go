@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -208,6 +209,65 @@ func TestAConnectionEndsWithTheAuthorityOfItsCaller(t *testing.T) {
 	}
 }
 
+// A connection that is always in use would otherwise carry requests until its certificate has expired.
+func TestACallerUsesNoConnectionOfItsPreviousCertificate(t *testing.T) {
+	a := trusttest.New(t)
+	path := a.File(gateway)
+	server := a.Peers(nodeOne)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, serials := make(chan struct{}), make(chan string, 4)
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: server.Guard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		serials <- r.RemoteAddr + " " + r.TLS.PeerCertificates[0].SerialNumber.String()
+		if r.URL.Path == "/long" {
+			<-release
+		}
+	}), pki.Gateway)}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- wire.Serve(ctx, s, server.Listener(l), time.Second) }()
+	kept := &http.Client{Transport: open(t, path, io.Discard).Transport(&http.Transport{}, nodeOne)}
+	defer func() {
+		kept.CloseIdleConnections()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	get := func(path string) error {
+		return wire.Call(t.Context(), kept, wire.Request{Method: http.MethodGet, URL: server.URLOf(l.Addr()) + path}, nil)
+	}
+	if err := get("/"); err != nil {
+		t.Fatal(err)
+	}
+	first := <-serials
+	long := make(chan error, 1)
+	go func() { long <- get("/long") }()
+	if again := <-serials; again != first {
+		t.Errorf("with one certificate it had the connections %s and %s", first, again)
+	}
+	a.File(gateway)
+	if err := get("/"); err != nil {
+		t.Fatal(err)
+	}
+	next := <-serials
+	if next == first || strings.HasSuffix(next, first[strings.Index(first, " "):]) {
+		t.Errorf("a call used the connection of the previous certificate: %s", next)
+	}
+	close(release)
+	if err := <-long; err != nil {
+		t.Errorf("a call in progress: %v", err)
+	}
+	if err := get("/"); err != nil {
+		t.Fatal(err)
+	}
+	if last := <-serials; last != next {
+		t.Errorf("it used the connection %s, had %s", last, next)
+	}
+}
+
 func TestAHandshakeThatIsNotAnsweredEnds(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts and stays silent
 	if err != nil {
@@ -245,6 +305,154 @@ func TestOpenRefusesFilesThatAreNotUsable(t *testing.T) {
 	}
 	if _, err := trust.Open(filepath.Join(dir, "absent"), time.Now, slog.New(slog.DiscardHandler)); !errs.Is(err, errs.Invalid) {
 		t.Errorf("absent: %v", err)
+	}
+}
+
+func TestAProcessThatRenewsItsCertificateStartsWithAnExpiredOne(t *testing.T) {
+	a, log := trusttest.New(t), slog.New(slog.DiscardHandler)
+	path := a.File(nodeOne)
+	later := func() time.Time { return time.Now().Add(2 * time.Hour) }
+	if _, err := trust.Open(path, later, log); !errs.Is(err, errs.Invalid) {
+		t.Errorf("another process: %v", err)
+	}
+	c, err := trust.OpenRenewed(path, later, log)
+	if err != nil || c.Bundle().Identity() != nodeOne {
+		t.Errorf("%v", err)
+	}
+	trusttest.Write(t, path, []byte("broken"))
+	if _, err := trust.OpenRenewed(path, later, log); !errs.Is(err, errs.Invalid) {
+		t.Errorf("a broken one: %v", err)
+	}
+}
+
+// text returns a new bundle of a service.
+func text(a *trusttest.Authority, who pki.Identity) []byte {
+	return pki.NewBundle(a.Issue(who), a.Pair().Cert)
+}
+
+func TestReplaceWritesTheFile(t *testing.T) {
+	a := trusttest.New(t)
+	path := a.File(scheduler)
+	c, err := trust.Open(path, time.Now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, before := text(a, scheduler), c.Bundle()
+	if err := c.Replace(before, fresh); err != nil {
+		t.Fatal(err)
+	}
+	if stored, err := os.ReadFile(path); err != nil || string(stored) != string(fresh) {
+		t.Errorf("the file has another bundle: %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others can read the file: %v, %v", info.Mode(), err)
+	}
+	if !uses(t, c, fresh) {
+		t.Error("the new bundle is not in use")
+	}
+	if err := c.Replace(before, text(a, scheduler)); err != nil || !uses(t, c, fresh) {
+		t.Errorf("a bundle was replaced that had changed: %v", err)
+	}
+	for name, wrong := range map[string][]byte{"of another service": text(a, gateway), "broken": []byte("broken")} {
+		if err := c.Replace(c.Bundle(), wrong); !errs.Is(err, errs.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if stored, err := os.ReadFile(path); err != nil || string(stored) != string(fresh) || !uses(t, c, fresh) {
+			t.Errorf("%s: the bundle was replaced: %v", name, err)
+		}
+	}
+}
+
+// uses reports whether a bundle is in use.
+func uses(t *testing.T, c *trust.Credentials, text []byte) bool {
+	t.Helper()
+	want, err := pki.ParseBundle(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Bundle().Certificate().Leaf.Equal(want.Certificate().Leaf)
+}
+
+// Replicas may share a file. Each writes a whole bundle, and the others use it.
+func TestReplicasThatShareAFileUseTheLastCertificate(t *testing.T) {
+	a := trusttest.New(t)
+	path := a.File(scheduler)
+	var all []*trust.Credentials
+	for range 4 {
+		c, err := trust.Open(path, time.Now, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	var writing sync.WaitGroup
+	for _, c := range all {
+		fresh, old := text(a, scheduler), c.Bundle()
+		writing.Go(func() {
+			if err := c.Replace(old, fresh); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writing.Wait()
+	last, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range all {
+		if !uses(t, c, last) {
+			t.Errorf("replica %d does not use the certificate in the file", i)
+		}
+	}
+}
+
+func TestABundleThatCannotBeStoredIsInUse(t *testing.T) {
+	a, dir := trusttest.New(t), filepath.Join(t.TempDir(), "etc")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path, aside := filepath.Join(dir, "trust.pem"), dir+".aside"
+	first := text(a, scheduler)
+	trusttest.Write(t, path, first)
+	var log proctest.Buffer
+	c, err := trust.Open(path, time.Now, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	move := func(from, to string) { // nobody can write a directory that is not there, not even root
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(dir, aside)
+	fresh := text(a, scheduler)
+	if err := c.Replace(c.Bundle(), fresh); err != nil || !uses(t, c, fresh) {
+		t.Fatalf("the new bundle is not in use: %v", err)
+	}
+	if !strings.Contains(log.String(), "let the service write the directory") {
+		t.Errorf("the log does not say what to do:\n%s", log.String())
+	}
+	c.Save()
+	move(aside, dir)
+	if stored, err := os.ReadFile(path); err != nil || string(stored) != string(first) || !uses(t, c, fresh) {
+		t.Errorf("before it can be stored: %v", err)
+	}
+	c.Save()
+	if stored, err := os.ReadFile(path); err != nil || string(stored) != string(fresh) || !uses(t, c, fresh) {
+		t.Errorf("it is not stored: %v", err)
+	}
+
+	move(dir, aside)
+	if err := c.Replace(c.Bundle(), text(a, scheduler)); err != nil {
+		t.Fatal(err)
+	}
+	move(aside, dir)
+	operators := text(a, scheduler)
+	trusttest.Write(t, path, operators)
+	c.Save()
+	if stored, err := os.ReadFile(path); err != nil || string(stored) != string(operators) || !uses(t, c, operators) {
+		t.Errorf("a file that was replaced by hand does not win: %v", err)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/orreryhq/orrery/cli/internal/settings/atomicfile"
+	"github.com/orreryhq/orrery/libs/atomicfile"
 )
 
 // read returns the content of a file, which only the user may read.
