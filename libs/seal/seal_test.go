@@ -9,13 +9,7 @@ import (
 )
 
 func TestOpenRequiresSecretAndKind(t *testing.T) {
-	box := func(secret, kind string) seal.Box {
-		b, err := seal.NewBox(secret, kind)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
+	box := seal.NewBox
 	mine := box("secret", "kind")
 	sealed := mine.Seal([]byte("plain"))
 	if got, err := mine.Open(sealed); err != nil || string(got) != "plain" {
