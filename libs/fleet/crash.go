@@ -36,14 +36,14 @@ func (i *Instance) Unrunnable() bool {
 
 // CrashedAt returns when the wanted generation crashed or failed to start because of its group. ok
 // is false if it did not, or if something outside the group's spec was missing: a template, an
-// artifact, an image, a secret, disk space, or a runtime or a setting of the node.
+// artifact, an image, a secret, disk space, or a runtime, an id or a setting of the node.
 func (i *Instance) CrashedAt() (at time.Time, ok bool) {
 	at, ok = i.FailedAt()
 	if !ok {
 		return at, false
 	}
 	switch i.Status.Reason {
-	case ReasonTemplateMissing, ReasonTemplateFetch, ReasonArtifactFetch, ReasonImageFetch, ReasonSecretMissing, ReasonDiskFull, ReasonRuntimeMissing, ReasonNodePolicy:
+	case ReasonTemplateMissing, ReasonTemplateFetch, ReasonArtifactFetch, ReasonImageFetch, ReasonSecretMissing, ReasonDiskFull, ReasonRuntimeMissing, ReasonNodePolicy, ReasonNoInstanceUser:
 		return time.Time{}, false
 	}
 	return at, true

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
@@ -32,17 +33,19 @@ type Node struct {
 	Runtimes []NodeRuntime `json:"runtimes"`
 	// Limits says which limits the host can enforce on its instances.
 	Limits NodeLimits `json:"limits,omitzero"`
+	// Tenants says whether instances are isolated from each other. Nil for older agents.
+	Tenants *isolation.Tenants `json:"tenants,omitempty"`
 	// Policy is what instances may use, from the agent's settings. Nil for older agents, which admit everything.
 	Policy *policy.Policy `json:"policy,omitempty"`
+	// SealKeys are the IDs of the agent's key-encryption keys, or cluster.AsksForSecrets. Nil for older agents.
+	SealKeys []string `json:"sealKeys,omitempty"`
 	// BlockedPorts are ports that foreign programs use. The scheduler avoids each for
 	// PortBlockedFor. The agent removes a port as soon as it is free.
 	BlockedPorts []BlockedPort `json:"blockedPorts,omitempty"`
 	Host         HostInfo      `json:"host"`
-	// SessionTTLSeconds is the TTL that etcd granted to the node's latest session. 0 means the
-	// store's default.
+	// SessionTTLSeconds is the TTL that etcd granted to the node's latest session. 0 means the store's default.
 	SessionTTLSeconds int `json:"sessionTtlSeconds,omitempty"`
-	// Released is true if the agent stopped all instances before it closed its latest session, so
-	// nothing placed on the node runs.
+	// Released is true if the agent stopped all instances before it closed its latest session: none runs.
 	Released bool      `json:"released,omitempty"`
 	JoinedAt time.Time `json:"joinedAt"`
 }
@@ -100,8 +103,7 @@ type NodeLimits struct {
 // Holds reports whether a limit is enforced.
 func (l NodeLimits) Holds(limit string) bool { return slices.Contains(l.Held, limit) }
 
-// PortBlockedFor is how long the scheduler avoids a port that a foreign program uses, unless the
-// agent finds it free earlier.
+// PortBlockedFor is how long the scheduler avoids a port that a foreign program uses, unless the agent finds it free.
 const PortBlockedFor = 5 * time.Minute
 
 // PortPatience is how long an agent waits for a port that another of its instances uses, or only

@@ -50,6 +50,7 @@ const (
 	ReasonPlaced           Reason = "Placed"           // a node was chosen; its agent has not responded yet
 	ReasonPreparing        Reason = "Preparing"        // the agent is building its directory
 	ReasonStartQueued      Reason = "StartQueued"      // it waits until fewer instances start on its node, as after a reboot; raise start-parallel of the agent to start more at once
+	ReasonNoInstanceUser   Reason = "NoInstanceUser"   // no user and group id is free for it on its node, or its static group has none; the message says what to do
 	ReasonProcessStarted   Reason = "ProcessStarted"   // the process runs; without a readiness check it is ready
 	ReasonReady            Reason = "Ready"            // the readiness check passed
 	ReasonAdopted          Reason = "Adopted"          // a restarted agent found it still running
@@ -133,6 +134,7 @@ var reasonText = map[Reason]string{
 	ReasonDeployment:        "a deployment replaces the instances of its group",
 	ReasonWoken:             "it was woken",
 	ReasonAsleep:            "it sleeps until it is needed",
+	ReasonNoInstanceUser:    "no user and group id is free for it on its node",
 	ReasonCrashLoop:         "it crashed too often in a short time",
 	ReasonMaintenance:       "the group is in maintenance",
 	ReasonDependencyMissing: "a group that it depends on does not run",

@@ -24,5 +24,8 @@ type Factor struct {
 	Recovery []string `json:"recovery,omitempty"`
 }
 
+// AboutFactor returns the subject for which the factor of a user is sealed.
+func AboutFactor(userID string) string { return "second factor " + userID }
+
 // Confirmed reports whether a login needs a code. f may be nil.
 func (f *Factor) Confirmed() bool { return f != nil && !f.ConfirmedAt.IsZero() }

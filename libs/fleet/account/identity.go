@@ -31,25 +31,27 @@ type Role struct {
 // instances.files, templates.content and groups.env from read-only permissions.
 const PermissionEdition = 1
 
-// RoleMark changes with each write that assigns a role. A transaction that deletes a role compares
+// RoleMark changes with each write that assigns a role to a user or a binding. A transaction that deletes a role compares
 // it, so a role assigned at the same moment is not deleted. The gateway writes it.
 type RoleMark struct{ record.Rev }
 
 // Blank replaces a damaged record with the zero mark.
 func (m *RoleMark) Blank() { *m = RoleMark{} }
 
-// User is a person who may log in. The gateway writes it.
+// User is a person who may log in, or the account of a program. The gateway writes it.
 type User struct {
 	record.Rev
 	Username string `json:"username"` // lower case
 	// Email receives password resets. It may be empty.
 	Email string `json:"email,omitempty"`
-	// PasswordHash is an argon2id hash in PHC form. It is empty if the user comes from a login provider.
+	// PasswordHash is an argon2id hash in PHC form. It is empty if the user is not Local.
 	PasswordHash string `json:"passwordHash"`
 	// Issuer is the URL of the login provider that the user comes from, and Subject the user's ID
 	// there. Both are empty for local users.
 	Issuer  string `json:"issuer,omitempty"`
 	Subject string `json:"subject,omitempty"`
+	// Service marks the account of a program, a service account. It has no password and cannot log in.
+	Service bool   `json:"service,omitempty"`
 	Role    string `json:"role"`
 	// Epoch is increased to invalidate all earlier tokens of the user.
 	Epoch     int64     `json:"epoch"`
@@ -67,8 +69,8 @@ func (u *User) ID() string {
 	return strconv.FormatInt(u.CreatedAt.UnixNano(), 36)
 }
 
-// Local reports whether the user logs in with a password, and not at a login provider.
-func (u *User) Local() bool { return u.Issuer == "" }
+// Local reports whether the user logs in with a password.
+func (u *User) Local() bool { return u.Issuer == "" && !u.Service }
 
 // APIToken is a long-lived credential. Only its hash is stored. The gateway writes it.
 type APIToken struct {
@@ -206,7 +208,10 @@ type Ticket struct {
 	Typing   bool `json:"typing,omitempty"`
 }
 
-// SealedKey is a secret encrypted with the cluster secret. The gateway writes it.
+// SigningKey is the ID of the key that signs login tokens, and the kind for which it is sealed.
+const SigningKey = "jwt"
+
+// SealedKey is a sealed signing key. The gateway writes it.
 type SealedKey struct {
 	record.Rev
 	ID     string `json:"id"`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 )
 
@@ -44,6 +45,9 @@ type Share struct {
 	Kind ShareKind `json:"kind"`
 	// Resource names the object of the text. It is empty if there is only one of its kind.
 	Resource string `json:"resource,omitempty"`
+	// Group is the group of an instance's console or crash. It is empty for other kinds and in records
+	// of earlier versions.
+	Group fleet.GroupName `json:"group,omitempty"`
 	// Private texts can be read only by users who may share such texts.
 	Private bool `json:"private,omitempty"`
 	// HasLogs is true if a text that is not itself a log contains log records. Users who may not

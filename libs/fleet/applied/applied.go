@@ -25,6 +25,7 @@ const (
 	Quota          Kind = "quota"
 	Notice         Kind = "notice"
 	Role           Kind = "role"
+	Binding        Kind = "binding"
 	TemplateSource Kind = "template-source"
 	// Catalog is a platform with its versions.
 	Catalog Kind = "catalog"
@@ -32,7 +33,7 @@ const (
 
 // Kinds returns all kinds.
 func Kinds() []Kind {
-	return []Kind{Group, Network, Schedule, Overlay, Quota, Notice, Role, TemplateSource, Catalog}
+	return []Kind{Group, Network, Schedule, Overlay, Quota, Notice, Role, Binding, TemplateSource, Catalog}
 }
 
 // Known reports whether k is one of the kinds.

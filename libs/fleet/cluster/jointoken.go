@@ -18,6 +18,19 @@ type JoinToken struct {
 	By        string    `json:"by"`
 	CreatedAt time.Time `json:"createdAt"`
 	ExpiresAt time.Time `json:"expiresAt"`
+	// Again is true if the node may exist.
+	Again bool `json:"again,omitempty"`
+	// Used is set when a host has joined with the token.
+	Used *JoinTokenUse `json:"used,omitempty"`
+}
+
+// JoinTokenUse says which host has joined with a token.
+type JoinTokenUse struct {
+	// Key is the SHA-256 of the public key of the host's first certificate, in hex. The host may repeat the
+	// call if it did not receive the answer.
+	Key string    `json:"key"`
+	At  time.Time `json:"at"`
+	IP  string    `json:"ip,omitempty"`
 }
 
 // Expired reports whether the token is no longer valid.

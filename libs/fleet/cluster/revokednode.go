@@ -7,10 +7,10 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/record"
 )
 
-// RevokedNode bars a node from joining until a time. A gateway writes it, and removes it within an
-// hour after that time. The node's agent cannot join while the record exists, but a session it
-// already has continues. While the revocation holds, gateways refuse the tokens of instances on
-// the node.
+// RevokedNode bars a node until a time. A gateway writes it, and removes it within an hour after that
+// time. While the record exists, the node's agent cannot join, and services refuse its certificates. An
+// agent that uses etcd without a gateway keeps the session that it has. While the revocation holds,
+// gateways refuse the tokens of instances on the node.
 type RevokedNode struct {
 	record.Rev
 	Node  fleet.NodeID `json:"node"`

@@ -64,6 +64,29 @@ func (d Definition) Secret() bool {
 	return slices.ContainsFunc(d.All, func(v content.Variable) bool { return v.Type == content.VariableSecret })
 }
 
+// StoredSecrets returns the references to stored secrets that instances of a group may get, by variable:
+// that of the group's value, or else those of the templates' defaults.
+func StoredSecrets(s fleet.GroupSpec, defined map[string]Definition) map[string][]content.SecretRef {
+	out := map[string][]content.SecretRef{}
+	note := func(key, value string) {
+		if ref, err := content.ParseSecretRef(value); err == nil && ref.Kind == content.SecretStored {
+			out[key] = append(out[key], ref)
+		}
+	}
+	for key, d := range defined {
+		if value, ok := s.Variables[key]; ok && d.Secret() {
+			note(key, value)
+			continue
+		}
+		for _, v := range d.All {
+			if v.Type == content.VariableSecret && v.Default != nil {
+				note(key, *v.Default)
+			}
+		}
+	}
+	return out
+}
+
 // Of returns the variables that the templates of a group define, by key.
 func (d Definers) Of(name fleet.GroupName, s fleet.GroupSpec) map[string]Definition {
 	out := map[string]Definition{}

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/label"
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/validate"
 )
 
-// Secret is a stored secret, sealed with the cluster secret. The gateway writes it; agents read
+// Secret is a stored, sealed secret. The gateway writes it; agents read
 // the secrets their instances refer to. Its key is its name.
 type Secret struct {
 	record.Rev
@@ -22,11 +23,21 @@ type Secret struct {
 	Sealed []byte `json:"sealed"`
 	// Keys are the keys of the values, sorted.
 	Keys []string `json:"keys"`
+	// Selector selects the groups that may use the secret by their labels. The empty one selects all.
+	Selector label.Selector `json:"selector,omitzero"`
 	// Version counts the writes of this secret from 1.
 	Version   int64     `json:"version"`
 	By        string    `json:"by,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
+}
+
+// ForGroup returns Denied if a group with these labels may not use the secret.
+func (s Secret) ForGroup(labels map[string]string) error {
+	if s.Selector.Matches(labels) {
+		return nil
+	}
+	return errs.New(errs.Denied, "secret %s is for groups with the labels %s: give the group these labels, or change the selector of the secret", s.Name, s.Selector)
 }
 
 // SecretsKind is the kind under which values of secrets are sealed; see package seal.

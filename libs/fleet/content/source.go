@@ -90,7 +90,7 @@ type TemplateSource struct {
 	IntervalSeconds int `json:"intervalSeconds,omitempty"`
 	// Paused stops syncing. The published templates stay.
 	Paused bool `json:"paused,omitempty"`
-	// Sealed are the SourceCredentials, sealed with the cluster secret. It may be nil.
+	// Sealed are the SourceCredentials, sealed. It may be nil.
 	Sealed []byte `json:"sealed,omitempty"`
 	// Asked counts the requests for an immediate sync.
 	Asked int64 `json:"asked,omitempty"`

@@ -111,6 +111,18 @@ const (
 	Canceled   State = "CANCELLED" // spelled as existing clients expect
 )
 
+// States lists the states for messages.
+const States = "IN_PROGRESS, PAUSED, COMPLETED, FAILED, ROLLED_BACK or CANCELLED"
+
+// Valid reports whether the state is one of States.
+func (s State) Valid() bool {
+	switch s {
+	case InProgress, Paused, Completed, Failed, RolledBack, Canceled:
+		return true
+	}
+	return false
+}
+
 // Final reports whether a deployment in this state replaces nothing more.
 func (s State) Final() bool { return s != "" && s != InProgress && s != Paused }
 

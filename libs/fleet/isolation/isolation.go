@@ -130,3 +130,11 @@ func VolumeSource(s string) bool {
 func absolute(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && len(p) <= 1024 && !validate.HasControl(p)
 }
+
+// Tenants says whether each instance of a node outside a container, whose group names no user, runs as a
+// user of its own.
+type Tenants struct {
+	Isolated bool `json:"isolated"`
+	// Why says why instances are not isolated, or what is missing although they are. Empty if nothing is.
+	Why string `json:"why,omitempty"`
+}

@@ -68,19 +68,25 @@ func (e LabelExpr) String() string {
 func ParseLabelExpr(text string) (LabelExpr, error) {
 	p := &labelParser{text: text}
 	e, ok := p.expr()
-	if !ok {
-		return LabelExpr{}, errs.New(errs.Invalid, "%s at character %d of %q: use key, !key, key=value, key!=value, key in (a, b) or key notin (a, b)", p.wanted, p.at+1, validate.Clip(text))
+	if !ok || !p.expect(p.at == len(p.text), "there is unexpected text") {
+		return LabelExpr{}, p.mistake()
 	}
 	return e, nil
 }
 
-// labelParser parses one expression from left to right.
+// mistake returns the error for the mistake that stopped the parser.
+func (p *labelParser) mistake() error {
+	return errs.New(errs.Invalid, "%s at character %d of %q: use key, !key, key=value, key!=value, key in (a, b) or key notin (a, b)", p.wanted, p.at+1, validate.Clip(p.text))
+}
+
+// labelParser parses expressions from left to right.
 type labelParser struct {
 	text   string
 	at     int    // in bytes; only ASCII is accepted
 	wanted string // the mistake at position at
 }
 
+// expr parses an expression and the space after it.
 func (p *labelParser) expr() (e LabelExpr, ok bool) {
 	p.space()
 	absent := p.take("!")
@@ -91,7 +97,7 @@ func (p *labelParser) expr() (e LabelExpr, ok bool) {
 	switch {
 	case absent:
 		e.Op = LabelAbsent
-	case p.at == len(p.text):
+	case p.at == len(p.text), p.text[p.at] == ',':
 		e.Op = LabelExists
 	case p.take("!="):
 		e.Op, ok = LabelNotEqual, p.value(&e)
@@ -104,7 +110,7 @@ func (p *labelParser) expr() (e LabelExpr, ok bool) {
 		return e, false
 	}
 	p.space()
-	return e, p.expect(p.at == len(p.text), "there is unexpected text")
+	return e, true
 }
 
 // named parses an operator that is a word, and its values.

@@ -74,7 +74,7 @@ type Notice struct {
 	Address string `json:"address"`
 	// Signed is true if the target has a secret.
 	Signed bool `json:"signed,omitempty"`
-	// Sealed is the JSON of the Target, sealed with the cluster secret.
+	// Sealed is the JSON of the Target, sealed.
 	Sealed  []byte    `json:"sealed"`
 	Enabled bool      `json:"enabled"`
 	By      string    `json:"by,omitempty"`
