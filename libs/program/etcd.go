@@ -38,18 +38,30 @@ func (s *Settings) encrypted() bool {
 	return len(s.Etcd.Endpoints) > 0 && strings.HasPrefix(s.Etcd.Endpoints[0], secureScheme)
 }
 
-func openPeers(s *Settings, e Env) (*trust.Peers, error) {
-	if s.Trust.File == "" {
-		return trust.BySecret(s.Cluster.Secret), nil
+func openPeers(s Spec, e Env) (*trust.Peers, error) {
+	open, file := trust.Open, s.Common.Trust.File
+	switch {
+	case file == "":
+		return trust.BySecret(s.Common.Cluster.Secret), nil
+	case s.throughGateways(): // the agent renews its certificate
+		open = trust.OpenRenewed
 	}
-	c, err := trust.Open(s.Trust.File, e.Now, e.Log)
+	c, err := open(file, e.Now, e.Log)
 	if err != nil {
 		return nil, err
 	}
 	return trust.ByCertificate(c), nil
 }
 
-func dial(s *Settings, e Env) (*store.Client, error) {
+// throughGateways reports whether the service uses etcd through gateways.
+func (s Spec) throughGateways() bool { return s.Gateways != nil && len(*s.Gateways) > 0 }
+
+func dial(spec Spec, e Env) (*store.Client, error) {
+	s := spec.Common
+	if spec.throughGateways() {
+		to := e.Peers.ClientTLS(pki.Identity{Service: pki.Gateway}, pki.Identity{Service: pki.Enforcer})
+		return store.Dial(*spec.Gateways, store.Options{Log: e.Log, TLS: to})
+	}
 	o := store.Options{
 		MaxOps: s.Etcd.MaxOps, Log: e.Log, Secret: s.Cluster.Secret, Username: s.Etcd.Username, Password: s.Etcd.Password,
 	}

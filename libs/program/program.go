@@ -24,6 +24,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
@@ -48,7 +49,7 @@ type Settings struct {
 		TTL time.Duration `config:"ttl" default:"10s" usage:"how long others wait for this replica when it died; at least 1s"`
 	} `config:"session"`
 	Cluster struct {
-		Secret string `config:"secret" secret:"true" usage:"secret shared by all services; it seals secrets in etcd, and without trust.file it authenticates the calls between services; at least 32 characters"`
+		Secret string `config:"secret" secret:"true" usage:"secret shared by all services; without trust.file it authenticates the calls between services, and without seal.key it seals secrets in etcd; at least 32 characters"`
 	} `config:"cluster"`
 	Trust struct {
 		File string `config:"file" usage:"file with this service's certificate, its key and the authorities that it trusts, in PEM, as orrery pki issue writes it; it encrypts and authenticates the calls between services, and is read again when it changes; empty: the cluster secret authenticates them, without encryption"`
@@ -81,6 +82,19 @@ func (s *Settings) RequireSecret() []error {
 		return nil
 	}
 	return []error{errs.Field("cluster.secret", "must have at least 32 characters and be the same for all services: write one into a file (openssl rand -hex 32 > FILE) and pass --cluster-secret-file FILE")}
+}
+
+// Seal are the settings of services that seal or open secrets in etcd.
+type Seal struct {
+	Key string `config:"key" secret:"true" usage:"key that wraps the keys which seal secrets in etcd, the same for all gateways and template services, and for agents with the cluster secret; at least 32 characters; further lines may have previous keys; empty: the cluster secret seals"`
+}
+
+// Validate names the setting that cannot be used.
+func (s Seal) Validate() []error {
+	if err := seal.CheckKeys(s.Key); err != nil {
+		return []error{err}
+	}
+	return nil
 }
 
 // RequirePeers returns an error unless the service can authenticate its callers, by certificates or by
@@ -128,6 +142,12 @@ type Spec struct {
 	// They check the schema themselves (store.Client.Join) when they first reach etcd, do not get
 	// Env.Meta, and stay ready without etcd.
 	Offline bool
+	// Gateways are the URLs through which an agent uses etcd, and renews its certificate. It is read after
+	// the settings. Nil, or no URL, means that the service uses etcd.endpoints.
+	Gateways *[]string
+	// Authority is the file of the authority by which a gateway renews its own certificate. It is read after the
+	// settings. Nil, or no file, means that the service asks gateways to renew it.
+	Authority *string
 	// KeepLog is the number of log records kept for readers. It is read after the settings. Nil
 	// keeps none.
 	KeepLog *int
@@ -170,10 +190,10 @@ func serve(s Spec, now func() time.Time, stderr io.Writer) error {
 	if e.Registry, err = telemetry.NewRegistry(s.Name, telemetry.Version()); err != nil {
 		return err
 	}
-	if e.Peers, err = openPeers(s.Common, e); err != nil {
+	if e.Peers, err = openPeers(s, e); err != nil {
 		return err
 	}
-	if e.Client, err = dial(s.Common, e); err != nil {
+	if e.Client, err = dial(s, e); err != nil {
 		return err
 	}
 	defer e.Client.Close()
@@ -188,15 +208,19 @@ func serve(s Spec, now func() time.Time, stderr io.Writer) error {
 		return err
 	}
 	admin := telemetry.NewAdmin(telemetry.AdminOptions{Address: s.Common.AdminAddress, Gatherer: e.Registry, Ready: func() (bool, []string) { return ready(s, e) }, Secret: s.Common.Cluster.Secret, Log: e.Log})
+	if err := watchExpiry(e); err != nil {
+		return err
+	}
 	all := []lifecycle.Component{admin.Component()}
-	if s.Offline {
+	if s.Offline && !s.throughGateways() { // which do not serve the size of etcd
 		all = append(all, lifecycle.Component{Name: "room", Run: func(ctx context.Context) error { return awaitRoom(ctx, e) }})
-	} else {
+	} else if !s.Offline {
 		all = append(all, lifecycle.Component{Name: "store", Start: func(ctx context.Context) error { return join(ctx, e) }})
 	}
 	if e.View != nil {
 		all = append(all, lifecycle.Component{Name: "view", Run: e.View.Run}, lifecycle.Component{Name: "synced", Start: e.View.Synced})
 	}
+	all = append(all, renewal(s, e)...)
 	return lifecycle.Run(ctx, e.Log, append(append(all, components...), e.Gates.Component())...)
 }
 

@@ -7,12 +7,12 @@ import (
 )
 
 // OnlyThisHost reports whether an own address, or the URL that is advertised instead of it, leads nowhere
-// from other hosts although there are some: it is a loopback address, and etcd is on another host.
-func (s *Settings) OnlyThisHost(listen, advertised string) bool {
+// from other hosts although there are some: it is a loopback address, and none of others is on this host.
+func OnlyThisHost(listen, advertised string, others []string) bool {
 	if u, err := url.Parse(advertised); advertised != "" && err == nil {
 		listen = u.Host
 	}
-	return loopback(listen) && !slices.ContainsFunc(s.Etcd.Endpoints, func(e string) bool {
+	return loopback(listen) && !slices.ContainsFunc(others, func(e string) bool {
 		u, err := url.Parse(e)
 		switch {
 		case err == nil && u.Scheme == "unix": // a socket is on this host

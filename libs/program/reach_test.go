@@ -21,9 +21,7 @@ func TestAnAddressThatOtherHostsCannotReachIsDetected(t *testing.T) {
 		{"127.0.0.1:7000", "http://10.0.0.2:7000", "http://10.0.0.1:2379", false},
 		{":7000", "http://localhost:7000", "http://10.0.0.1:2379", true},
 	} {
-		var s program.Settings
-		s.Etcd.Endpoints = []string{c.etcd}
-		if got := s.OnlyThisHost(c.listen, c.advertised); got != c.onlyThisHost {
+		if got := program.OnlyThisHost(c.listen, c.advertised, []string{c.etcd}); got != c.onlyThisHost {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

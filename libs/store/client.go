@@ -134,12 +134,16 @@ func Dial(endpoints []string, o Options) (*Client, error) {
 // Close closes the connection of a client created by Dial.
 func (c *Client) Close() error {
 	defer c.contact.stop()
-	c.closeEndpointConns()
+	for _, conn := range c.hedges {
+		_ = conn.Close()
+	}
 	return c.etcd.Close()
 }
 
-// MaxOps returns the maximum number of comparisons, and of writes, in one transaction. The store
-// itself uses one more comparison, to check that etcd is the one joined.
+// Conn returns the connection to etcd; nil in the process of etcd.
+func (c *Client) Conn() *grpc.ClientConn { return c.etcd.ActiveConnection() }
+
+// MaxOps returns the most comparisons, and writes, of a transaction. The store itself uses one more.
 func (c *Client) MaxOps() int { return c.maxOps - 1 }
 
 // Ping does a linearizable read. The error is Unavailable, also if this is not the etcd that was
@@ -214,13 +218,18 @@ func (c *Client) join(ctx context.Context, now time.Time) (cluster.Meta, error) 
 // the time ran out, or etcd has no leader. A write may have happened.
 var ErrUnreachable = errors.New("etcd does not respond")
 
-// unreachable reports whether an error of the etcd client means that etcd did not respond.
-func unreachable(err error) bool {
-	code := status.Code(err)
+// codeOf returns the code of an error of the etcd client.
+func codeOf(err error) codes.Code {
 	var fromEtcd rpctypes.EtcdError
 	if errors.As(err, &fromEtcd) {
-		code = fromEtcd.Code()
+		return fromEtcd.Code()
 	}
+	return status.Code(err)
+}
+
+// unreachable reports whether an error of the etcd client means that etcd did not respond.
+func unreachable(err error) bool {
+	code := codeOf(err)
 	return code == codes.Unavailable || code == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF)
 }
 
@@ -229,26 +238,20 @@ func wrap(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	switch {
-	case errors.Is(err, context.Canceled):
+	switch code := codeOf(err); {
+	case errors.Is(err, context.Canceled), code == codes.Canceled:
 		return errs.WrapAs(errs.Canceled, op, err)
 	case unreachable(err):
 		return errs.WrapAs(errs.Unavailable, op, fmt.Errorf("%w: %w", ErrUnreachable, err))
-	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrAuthFailed):
+	case code == codes.PermissionDenied, errors.Is(err, rpctypes.ErrAuthFailed):
 		return errs.WrapAs(errs.Denied, op, err)
-	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps):
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps),
+		code == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max"): // gRPC's own limit, of client or server
 		return errs.WrapAs(errs.TooLarge, op, err)
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return errs.WrapAs(errs.Exhausted, op, err)
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return errs.WrapAs(errs.Fenced, op, err)
-	}
-	s, ok := status.FromError(err)
-	switch {
-	case ok && s.Code() == codes.Canceled:
-		return errs.WrapAs(errs.Canceled, op, err)
-	case ok && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "larger than max"): // gRPC's own limit, of client or server
-		return errs.WrapAs(errs.TooLarge, op, err)
 	}
 	return errs.WrapAs(errs.Unavailable, op, err)
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 
 	"github.com/orreryhq/orrery/libs/pause"
 )
@@ -203,6 +204,9 @@ func (f *follower) pause(ctx context.Context, cause error) {
 	}
 	f.client.log.Warn("watch interrupted, resuming", "prefix", f.prefix, "after", f.rev, "error", cause)
 	d := f.delay()
+	if codeOf(cause) == codes.PermissionDenied { // of a revoked node: a person has to admit it
+		d = 10 * lastPause
+	}
 	f.fails++
 	pause.For(ctx, d)
 }

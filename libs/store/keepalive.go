@@ -44,16 +44,10 @@ func (c *Client) endpointConns(endpoints []string) error {
 	return nil
 }
 
-func (c *Client) closeEndpointConns() {
-	for _, conn := range c.hedges {
-		_ = conn.Close()
-	}
-}
-
 // keepAlive sends one keep-alive and waits for its answer. Attempt 0 of a renewal uses the shared
 // connection, later ones use the endpoints in turn.
 func (c *Client) keepAlive(ctx context.Context, lease clientv3.LeaseID, n int) error {
-	conn := c.etcd.ActiveConnection()
+	conn := c.Conn()
 	if conn == nil { // in-process etcd
 		_, err := c.etcd.KeepAliveOnce(ctx, lease)
 		return err

@@ -68,11 +68,7 @@ func (c *Client) keepFingerprint(ctx context.Context, meta cluster.Meta) (kept c
 	case err != nil:
 		return kept, err
 	default:
-		box, err := seal.NewBox(c.secret, sealedKind)
-		if err != nil {
-			return kept, err
-		}
-		if _, err := box.Open(sealed.Sealed); err != nil {
+		if _, err := seal.NewBox(c.secret, sealedKind).Open(sealed.Sealed); err != nil && seal.VersionOf(sealed.Sealed) == "" {
 			return kept, anotherSecret(meta)
 		}
 	}

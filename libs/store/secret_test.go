@@ -125,10 +125,7 @@ func TestFirstJoinAfterUpgradeRequiresSecret(t *testing.T) {
 	if err := joinWith(t, etcd, ""); err != nil {
 		t.Fatal(err)
 	}
-	box, err := seal.NewBox(ownSecret, "jwt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	box := seal.NewBox(ownSecret, "jwt")
 	write := store.Create(keys.SealedKey("jwt"), account.SealedKey{ID: "jwt", Sealed: box.Seal([]byte("key"))})
 	if _, err := etcd.Client(t).Commit(t.Context(), store.Txn{Writes: []store.Write{write}}); err != nil {
 		t.Fatal(err)

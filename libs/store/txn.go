@@ -64,6 +64,9 @@ type Write struct {
 // Key returns the key that the write changes.
 func (w Write) Key() string { return w.key }
 
+// Value returns the encoded record that the write stores; empty if it removes the key.
+func (w Write) Value() string { return w.value }
+
 // Create returns a write of a key that must not exist.
 func Create[T any](k keys.Key[T], v T) Write { return put(k.String(), v, 0) }
 

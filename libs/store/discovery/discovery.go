@@ -16,6 +16,7 @@ import (
 type Discovery struct {
 	client  *store.Client
 	service string
+	url     func(cluster.Session) string
 
 	mu sync.Mutex
 	// urls are the replicas' URLs by session key.
@@ -24,7 +25,12 @@ type Discovery struct {
 
 // New returns a Discovery that knows no replicas yet.
 func New(c *store.Client, service string) *Discovery {
-	return &Discovery{client: c, service: service, urls: map[string]string{}}
+	return Of(c, service, func(s cluster.Session) string { return s.URL })
+}
+
+// Of is New for another URL of the replicas. url returns the empty string for a replica without one.
+func Of(c *store.Client, service string, url func(cluster.Session) string) *Discovery {
+	return &Discovery{client: c, service: service, url: url, urls: map[string]string{}}
 }
 
 // Run follows the sessions until ctx ends.
@@ -70,9 +76,13 @@ func (d *Discovery) Apply(changes []store.Change, _ int64) {
 // set records one session. It requires mu.
 func (d *Discovery) set(kv store.KeyValue) {
 	s, err := store.Decode[cluster.Session](kv)
-	if err != nil || s.URL == "" {
+	url := ""
+	if err == nil {
+		url = d.url(s)
+	}
+	if url == "" {
 		delete(d.urls, kv.Key)
 		return
 	}
-	d.urls[kv.Key] = s.URL
+	d.urls[kv.Key] = url
 }

@@ -28,7 +28,13 @@ func PlayerLink(player players.PlayerID) Key[account.PlayerLink] {
 // Role is a custom role, or a built-in role with changed permissions. Written by the gateway.
 func Role(name string) Key[account.Role] { return Key[account.Role]{Root + "roles/" + name} }
 
-// RoleMark is touched when a user is given a role. The deletion of the role compares it.
+// Binding gives a role to users in the groups that a label selector matches. Written by the
+// gateway.
+func Binding(name string) Key[account.Binding] {
+	return Key[account.Binding]{Root + "bindings/" + name}
+}
+
+// RoleMark is touched when a user or a binding is given a role. The deletion of the role compares it.
 // Written by the gateway.
 func RoleMark(name string) Key[account.RoleMark] {
 	return Key[account.RoleMark]{Root + "role-marks/" + name}
@@ -62,6 +68,9 @@ func Factor(userID string) Key[account.Factor] {
 	return Key[account.Factor]{Root + "second-factors/" + userID}
 }
 
+// Factors are the second factors of all users.
+func Factors() Prefix[account.Factor] { return Prefix[account.Factor]{Root + "second-factors/"} }
+
 // Reset is the hash of a token that resets a user's password once. Its lease is the token's
 // life. Written by the gateway.
 func Reset(id string) Key[account.Reset] { return Key[account.Reset]{Root + "resets/" + id} }
@@ -69,8 +78,14 @@ func Reset(id string) Key[account.Reset] { return Key[account.Reset]{Root + "res
 // APIToken is an API token. Written by the gateway.
 func APIToken(id string) Key[account.APIToken] { return Key[account.APIToken]{Root + "tokens/" + id} }
 
-// SealedKey is a signing key, sealed with the cluster secret. Written by the gateway.
+// Keyring has the keys that seal secrets, wrapped. No view holds it. Written by the gateway.
+func Keyring() Key[account.Keyring] { return Key[account.Keyring]{Root + "meta/keyring"} }
+
+// SealedKey is a signing key, sealed. Written by the gateway.
 func SealedKey(id string) Key[account.SealedKey] { return Key[account.SealedKey]{Root + "pki/" + id} }
+
+// SealedKeys are all signing keys.
+func SealedKeys() Prefix[account.SealedKey] { return Prefix[account.SealedKey]{Root + "pki/"} }
 
 // Ticket is a single-use ticket for a stream, by the SHA-256 of its text. Written by the
 // gateway.

@@ -65,6 +65,9 @@ func Maintenance() Key[cluster.Maintenance] {
 // Notice says which events a gateway sends where. Written by the gateway.
 func Notice(name string) Key[notice.Notice] { return Key[notice.Notice]{Root + "notices/" + name} }
 
+// Notices are all notices.
+func Notices() Prefix[notice.Notice] { return Prefix[notice.Notice]{Root + "notices/"} }
+
 // NoticeState is how far the deliveries of a notice are, and which gateway makes them. Written by the
 // gateway.
 func NoticeState(name string) Key[notice.State] {

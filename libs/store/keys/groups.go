@@ -54,6 +54,18 @@ func Scaling(group fleet.GroupName) Key[scaling.Decision] {
 	return Key[scaling.Decision]{Root + "scaling/" + string(group)}
 }
 
+// Tenant is the number of a static group, from which nodes derive the user of its instances. It stays when
+// the group is deleted. Written by the enforcer.
+func Tenant(group fleet.GroupName) Key[cluster.Tenant] {
+	return Key[cluster.Tenant]{Root + "tenants/" + string(group)}
+}
+
+// TenantNumber claims the number of a static group, so that no two groups have the same. No view holds
+// it. Written by the enforcer in the transaction that creates Tenant.
+func TenantNumber(number int) Key[cluster.TenantNumber] {
+	return Key[cluster.TenantNumber]{Root + "tenant-numbers/" + strconv.Itoa(number)}
+}
+
 // Name claims an ordinal of a group, and with it an instance's name. Written by the gateway and
 // the enforcer in the transaction that creates the instance.
 func Name(group fleet.GroupName, ordinal int) Key[NameClaim] {

@@ -63,14 +63,14 @@ func PlayersOn(node fleet.NodeID) Prefix[players.PresencePart] {
 	return Prefix[players.PresencePart]{Root + "players/" + string(node) + "/"}
 }
 
-// RevokedNode is until when a node may not join. The transaction that opens a node's session
-// requires that it is absent. Written by the gateway.
+// RevokedNode is until when a node may not take part: proxies refuse its calls, and the transaction that
+// opens its session requires that the record is absent. Written by the gateway.
 func RevokedNode(id fleet.NodeID) Key[cluster.RevokedNode] {
 	return Key[cluster.RevokedNode]{Root + "revoked-nodes/" + string(id)}
 }
 
-// JoinToken is the hash of the token that lets a new host join as a node. It is removed when
-// the node has joined, or a day after the token expired. Written by the gateway.
+// JoinToken is the hash of the token that lets a host join as a node, and which host used it. It is
+// removed when the node has joined, or a day after the token expired. Written by the gateway.
 func JoinToken(node fleet.NodeID) Key[cluster.JoinToken] {
 	return Key[cluster.JoinToken]{Root + "join-tokens/" + string(node)}
 }

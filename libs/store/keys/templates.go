@@ -176,8 +176,7 @@ func Catalog() Prefix[content.CatalogPlatform] {
 	return Prefix[content.CatalogPlatform]{Root + "catalog/"}
 }
 
-// Secret holds values that are sealed with the cluster secret. No view holds it; agents read
-// it. Written by the gateway.
+// Secret holds sealed values. No view holds it; agents read it. Written by the gateway.
 func Secret(name string) Key[content.Secret] { return Key[content.Secret]{Root + "secrets/" + name} }
 
 // Secrets are all secrets.

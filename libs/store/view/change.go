@@ -26,6 +26,7 @@ const (
 	KindTemplateHead  Kind = "template-heads"
 	KindCrashLoop     Kind = "crashloops"
 	KindScaling       Kind = "scaling"
+	KindTenant        Kind = "tenants"
 	KindCrash         Kind = "crashes" // without their tails
 	KindQuota         Kind = "quotas"
 	KindCatalog       Kind = "catalog"
@@ -34,6 +35,7 @@ const (
 	KindUser          Kind = "users"
 	KindAPIToken      Kind = "tokens"
 	KindRole          Kind = "roles"
+	KindBinding       Kind = "bindings"
 	KindRevocation    Kind = "revocations"
 	KindLockout       Kind = "lockouts"
 	KindLogin         Kind = "logins"

@@ -105,6 +105,7 @@ type Snapshot struct {
 	TemplateHeads Table[string, *content.TemplateHead]      // by "<group>/<name>"
 	CrashLoops    Table[fleet.GroupName, *crashloop.Loop]   //
 	Scalings      Table[fleet.GroupName, *scaling.Decision] // the latest of each group
+	Tenants       Table[fleet.GroupName, *cluster.Tenant]   // numbers of static groups, including deleted ones
 	Crashes       Table[string, *reports.Crash]             // by id
 	Names         Table[string, *keys.NameClaim]            // by the key's segments; see Name
 	Sessions      Table[string, *cluster.Session]           // by "<service>/<replica>"
@@ -115,6 +116,7 @@ type Snapshot struct {
 	Users         Table[string, *account.User]              // by name
 	APITokens     Table[string, *account.APIToken]          // by id
 	Roles         Table[string, *account.Role]              // by name
+	Bindings      Table[string, *account.Binding]           // by name
 	Revocations   Table[string, *account.Revocation]        // by the id of a login's token
 	Lockouts      Table[string, *account.Lockout]           // by the hash of a user name
 	Logins        Table[string, *account.Login]             // by id
@@ -158,6 +160,14 @@ type Snapshot struct {
 	RevokedNodes   Table[fleet.NodeID, *cluster.RevokedNode]
 	// definers are derived from TemplateHeads. Snapshots with the same heads share them.
 	definers *definers
+	// bound is derived from Bindings. Snapshots with the same bindings share it.
+	bound *bound
+}
+
+// bound is created on first use.
+type bound struct {
+	once sync.Once
+	to   map[string][]*account.Binding // by the id of a user
 }
 
 // definers are created on first use.
@@ -251,6 +261,22 @@ func (s *Snapshot) Find(idOrName string) (*fleet.Instance, bool) {
 		}
 	}
 	return s.ByName(idOrName)
+}
+
+// BindingsOf returns the bindings of a user by name. Do not modify the result.
+func (s *Snapshot) BindingsOf(userID string) []*account.Binding {
+	if s.Bindings.Len() == 0 {
+		return nil
+	}
+	s.bound.once.Do(func() {
+		s.bound.to = map[string][]*account.Binding{}
+		for _, b := range s.Bindings.All() {
+			for _, id := range b.Subjects {
+				s.bound.to[id] = append(s.bound.to[id], b)
+			}
+		}
+	})
+	return s.bound.to[userID]
 }
 
 // TokenByHash returns the API token with a hash.

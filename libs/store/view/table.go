@@ -75,6 +75,7 @@ func kindTables() map[Kind]kindTable {
 		},
 		KindCrashLoop:  table(1, func(s *Snapshot) *Table[fleet.GroupName, *crashloop.Loop] { return &s.CrashLoops }),
 		KindScaling:    table(1, func(s *Snapshot) *Table[fleet.GroupName, *scaling.Decision] { return &s.Scalings }),
+		KindTenant:     table(1, func(s *Snapshot) *Table[fleet.GroupName, *cluster.Tenant] { return &s.Tenants }),
 		KindCrash:      table(1, func(s *Snapshot) *Table[string, *reports.Crash] { return &s.Crashes }),
 		KindName:       table(2, func(s *Snapshot) *Table[string, *keys.NameClaim] { return &s.Names }),
 		KindCatalog:    table(1, func(s *Snapshot) *Table[string, *content.CatalogPlatform] { return &s.Catalog }),
@@ -93,6 +94,14 @@ func kindTables() map[Kind]kindTable {
 				forks(func(s *Snapshot) *Table[string, *account.AuditSlip] { return &s.Audit }),
 				forks(func(s *Snapshot) *Table[pair, *account.AuditSlip] { return &s.auditOf }),
 			}, (*Snapshot).applyAudit,
+		},
+		KindBinding: {
+			1,
+			[]func(*Snapshot){forks(func(s *Snapshot) *Table[string, *account.Binding] { return &s.Bindings })},
+			func(s *Snapshot, c *Change, raw store.Change) error {
+				s.bound = new(bound)
+				return set(s.Bindings, c.Key[0], c, raw)
+			},
 		},
 		KindRole:          table(1, func(s *Snapshot) *Table[string, *account.Role] { return &s.Roles }),
 		KindRevocation:    table(1, func(s *Snapshot) *Table[string, *account.Revocation] { return &s.Revocations }),

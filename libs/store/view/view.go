@@ -68,7 +68,7 @@ func New(c *store.Client, log *slog.Logger, kinds ...Kind) *View {
 	for _, t := range v.tables {
 		v.forks = append(v.forks, t.forks...)
 	}
-	v.current.Store(v.fork(&Snapshot{definers: new(definers)}))
+	v.current.Store(v.fork(&Snapshot{definers: new(definers), bound: new(bound)}))
 	return v
 }
 
