@@ -57,6 +57,7 @@ func declared(t *testing.T) (s *site, objects map[applied.Kind]string) {
 	s.group("lobby", nil)
 	for _, made := range [][2]string{
 		{"PUT /api/v1/quotas/acme", creates["PUT /api/v1/quotas/:name"]},
+		{"PUT /api/v1/bindings/mods", creates["PUT /api/v1/bindings/:name"]},
 		{"PUT /api/v1/schedules/nightly", creates["PUT /api/v1/schedules/:name"]},
 		{"PUT /api/v1/overlays/evening", creates["PUT /api/v1/overlays/:name"]},
 		{"PUT /api/v1/notices/ops", creates["PUT /api/v1/notices/:name"]},
@@ -70,7 +71,7 @@ func declared(t *testing.T) (s *site, objects map[applied.Kind]string) {
 	}
 	return s, map[applied.Kind]string{
 		applied.Network: "networks/net", applied.Schedule: "schedules/nightly", applied.Overlay: "overlays/evening",
-		applied.Quota: "quotas/acme", applied.Notice: "notices/ops", applied.Role: "roles/GUARD",
+		applied.Quota: "quotas/acme", applied.Notice: "notices/ops", applied.Role: "roles/GUARD", applied.Binding: "bindings/mods",
 		applied.TemplateSource: "template-sources/repo", applied.Catalog: "catalog/PAPER", applied.Group: "groups/lobby",
 	}
 }
@@ -84,7 +85,7 @@ func TestAnAppliedDocumentIsRemovedWithItsObject(t *testing.T) {
 	}
 	s.do("GET", "/api/v1/applied", nil).want(200).is("total", len(applied.Kinds()))
 	for n, kind := range []applied.Kind{
-		applied.Network, applied.Schedule, applied.Overlay, applied.Quota, applied.Notice, applied.Role, applied.TemplateSource, applied.Catalog, applied.Group,
+		applied.Network, applied.Schedule, applied.Overlay, applied.Quota, applied.Notice, applied.Role, applied.Binding, applied.TemplateSource, applied.Catalog, applied.Group,
 	} {
 		path := "/api/v1/" + objects[kind]
 		_, name, _ := strings.Cut(objects[kind], "/")

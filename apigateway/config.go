@@ -96,13 +96,21 @@ type Config struct {
 	APIURL string
 	// Meta identifies the cluster; the zero value is read from the store.
 	Meta cluster.Meta
-	// ClusterSecret encrypts the gateway's keys.
+	// ClusterSecret seals secrets in a cluster without a keyring, and identifies gateways to each other.
 	ClusterSecret string
+	// SealKey has the key-encryption keys; see seal.CheckKeys. In a new cluster, they wrap the first version of
+	// the sealing key. Empty is for clusters that seal with the cluster secret.
+	SealKey string
 	// Peers authenticates the calls between services. Nil means by the cluster secret.
 	Peers *trust.Peers
 	// PeerListen is the address for other gateways; required with certificates, not used otherwise.
 	// PeerURL is the URL at which they reach it; empty means the listener's own address.
 	PeerListen, PeerURL string
+	Nodes               Nodes
+	Services            Services
+	// NodesStore is the client through which nodes use etcd. It must be one that store.Dial has returned. Nil
+	// means Store.
+	NodesStore *store.Client
 	// AdminPassword is the first user's password. If empty, one is generated and written to
 	// AdminPasswordFile.
 	AdminPassword, AdminPasswordFile string

@@ -68,6 +68,8 @@ import (
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/trust"
 )
@@ -139,6 +141,12 @@ type Gateway struct {
 	serving atomic.Bool
 	// insecureHTTP is set if other hosts reach the API without TLS.
 	insecureHTTP atomic.Bool
+	// nodeAuthority issues the certificates of nodes; nil if the gateway serves none.
+	nodeAuthority *pki.Authority
+	// serviceAuthority renews the certificates of services; nil if the gateway renews none.
+	serviceAuthority *pki.Authority
+	// ring has the keys that seal secrets.
+	ring *seal.Ring
 	// ending is closed when a client asked this replica to shut down.
 	ending chan struct{}
 	end    func()
@@ -169,10 +177,24 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Peers == nil {
 		cfg.Peers = trust.BySecret(cfg.ClusterSecret)
 	}
+	ring, err := seal.NewRing(cfg.ClusterSecret, cfg.SealKey, func(ctx context.Context) (account.Keyring, error) {
+		return store.Get(ctx, cfg.Store, keys.Keyring())
+	})
+	if err != nil {
+		return nil, err
+	}
 	if err := cfg.Peers.CheckOwn(pki.Identity{Service: pki.Gateway}); err != nil {
 		return nil, err
 	}
 	if err := cfg.Peers.CheckURL("peers.url", cfg.PeerURL); err != nil {
+		return nil, err
+	}
+	authority, err := cfg.nodeAuthority()
+	if err != nil {
+		return nil, err
+	}
+	forServices, err := cfg.serviceAuthority()
+	if err != nil {
 		return nil, err
 	}
 	own, err := cfg.settings()
@@ -192,10 +214,11 @@ func New(cfg Config) (*Gateway, error) {
 	live := settings.New(own)
 	var g *Gateway
 	g = &Gateway{
+		nodeAuthority: authority, serviceAuthority: forServices, ring: ring,
 		cfg: cfg, settings: live, metrics: telemetry.NewMetrics(cfg.Metrics, serviceName), events: events.NewLog(0), changes: notify.New(), players: presence.New(cfg.Now), past: system.NewPast(),
 		calls: upstream.NewConnections(cfg.Peers, newTransport()), uploads: upstream.NewConnections(cfg.Peers, newTransport()), ready: make(chan struct{}), ending: make(chan struct{}), startedAt: cfg.Now(),
 		auth: auth.New(auth.Config{
-			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, ClusterSecret: cfg.ClusterSecret,
+			Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, Ring: ring,
 			Session:       func() time.Duration { return live.Now().Session },
 			AdminPassword: cfg.AdminPassword, AdminPasswordFile: cfg.AdminPasswordFile, PasswordCost: cfg.passwordCost,
 			Audited: func(ctx context.Context, by, action, user, details string, writes ...store.Write) error {
@@ -209,11 +232,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.health = upstream.NewHealth(g.metrics, cfg.Log)
-	box, err := seal.NewBox(cfg.ClusterSecret, content.SecretsKind)
-	if err != nil {
-		return nil, err
-	}
-	if g.provider, g.groupRoles, err = cfg.OIDC.provider(&g.cfg, box, g.calls.Outside, g.url); err != nil {
+	if g.provider, g.groupRoles, err = cfg.OIDC.provider(&g.cfg, ring.Values(content.SecretsKind), g.calls.Outside, g.url); err != nil {
 		return nil, err
 	}
 	g.agents = upstream.NewAgents(g.health, cfg.View, upstream.DialAgents(g.calls))
@@ -223,7 +242,7 @@ func New(cfg Config) (*Gateway, error) {
 	g.schedulers = upstream.NewSchedulers(g.health, cfg.Store, cfg.View, g.calls)
 	g.operate = ops.New(ops.Config{
 		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Now: cfg.Now, Copy: g.copies.Put, Pause: cfg.pause,
-		Agents: g.agents, Seal: box, EventTypes: events.Kept(), Simulate: g.schedulers.Simulate,
+		Agents: g.agents, Seal: ring, EventTypes: events.Kept(), Simulate: g.schedulers.Simulate,
 		Settings: live.Now, TellReset: cfg.Reset.tell(cfg.Log, live.Now),
 	})
 	g.templates = upstream.NewTemplates(g.health, cfg.View, g.calls, g.uploads, cfg.Log)
@@ -234,6 +253,7 @@ func New(cfg Config) (*Gateway, error) {
 		},
 	})
 	cfg.View.Subscribe(g.hasher.OnBatch)
+	cfg.View.Subscribe(g.reloadKeys)
 	g.drains = drains.New(drains.Config{View: cfg.View, Continue: g.operate.ContinueDrain, Tell: g.tellDrained, Log: cfg.Log})
 	cfg.View.Subscribe(g.drains.OnBatch)
 	g.metrics.GaugeFunc("draining", "nodes", "Nodes that are being drained.", func() float64 { return float64(drains.Count(cfg.View.Snapshot())) })
@@ -286,6 +306,18 @@ func New(cfg Config) (*Gateway, error) {
 		g.addr.Store(cfg.Listener.Addr().String())
 	}
 	return g, nil
+}
+
+// reloadKeys reads the keyring again when etcd was restored from a backup, which may have an older one.
+func (g *Gateway) reloadKeys(b view.Batch) {
+	if !b.Rewound {
+		return
+	}
+	g.operate.Enqueue(func(ctx context.Context) {
+		if _, err := g.ring.Load(ctx); err != nil {
+			g.cfg.Log.Error("the keys that seal secrets cannot be read from the restored etcd: restart this gateway", "error", err)
+		}
+	})
 }
 
 // tellDrained sends the kick messages of drains to the players of instances.
@@ -382,10 +414,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 		Settings: g.settings, Secret: g.cfg.ClusterSecret,
 		Replicas: func() int { return max(1, len(g.cfg.View.Snapshot().ServiceSessions(serviceName))) },
 	})
-	sources, err := sourceops.New(g.operate.Committer, g.cfg.ClusterSecret)
-	if err != nil {
-		return openStreams{}, err
-	}
+	sources := sourceops.New(g.operate.Committer, g.ring)
 	tickets := events.NewTickets(g.cfg.Store, 0, func(ctx context.Context, rev int64) error {
 		_, err := g.cfg.View.WaitRev(ctx, rev)
 		return err
@@ -402,24 +431,13 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 			ClusterName: g.cfg.ClusterName, Version: g.cfg.Version, APIURL: g.cfg.APIURL, NoShares: g.cfg.NoShares, InsecureHTTP: g.insecureHTTP.Load(),
 			ClockOffsets: g.heartbeats.ClockOffsets,
 		},
-		Auth: g.auth, Provider: g.provider, GroupRoles: g.groupRoles, Sources: sources, Templates: g.templates, Hasher: g.hasher, PinTime: g.cfg.pinTime, Players: g.players, Stale: g.heartbeats.Stale,
+		Auth: g.auth, Provider: g.provider, GroupRoles: g.groupRoles, Sources: sources, Templates: g.templates, Hasher: g.hasher, PinTime: g.cfg.pinTime, Players: g.players, Stale: g.heartbeats.Stale, WholeToken: g.wholeToken,
 		Endings: g.endings, Shares: g.shares, WithinName: frame.WithinName, WithinPictures: frame.WithinPictures,
 	})...)
 	eventStreams := events.New(events.Config{
 		Store: g.cfg.Store, Log: g.events, Tickets: tickets, ClusterID: meta.ClusterID, Caller: streamCaller,
-		While: func(ctx context.Context, by account.Credential) (context.Context, func(), error) {
-			if by.Instance != "" {
-				return g.auth.WhileInstance(ctx, by)
-			}
-			return g.auth.While(ctx, by, auth.EventsStream)
-		},
-		Scope: func(by account.Credential) events.Scope {
-			if by.Instance == "" {
-				return events.Scope{Event: func(e events.Event) bool { return e.Needs == "" || g.auth.May(by, e.Needs) == nil }}
-			}
-			return events.InstanceScope(g.cfg.View.Snapshot, by.Instance)
-		},
-		Consoles:   func(c *gin.Context) bool { return server.Allowed(c, auth.InstancesConsole) },
+		While:      g.whileListening,
+		Consoles:   func(c *gin.Context) bool { who, _ := server.Identity(c); return who.Somewhere(auth.InstancesConsole) },
 		MaxClients: g.cfg.MaxStreams, PerUser: g.cfg.UserStreams, Slog: g.cfg.Log, Metrics: g.metrics,
 	})
 	frame.Add(workload.New(workload.Config{
@@ -449,7 +467,7 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 		logs: records,
 	}
 	frame.Add(
-		server.Post("/api/v1/events/ticket", server.Needs(auth.EventsStream), streams.events.Ticket).IssuesTickets(),
+		server.Post("/api/v1/events/ticket", server.Needs(auth.EventsStream), streams.events.Ticket).IssuesTickets().Among(),
 		server.Get("/api/v1/events/stream", server.Ticketed, streams.events.Stream),
 	)
 	frame.Add(streams.consoles.Routes()...)
@@ -459,7 +477,12 @@ func (g *Gateway) wire(meta cluster.Meta) (openStreams, error) {
 	if err != nil {
 		return streams, err
 	}
+	board, err := openapi.NewDashboard()
+	if err != nil {
+		return streams, err
+	}
 	frame.Add(pages.Routes()...)
+	frame.Add(board.Routes()...)
 	frame.Add(notimplemented.Routes()...)
 	g.frame = frame
 	return streams, g.metrics.Err()

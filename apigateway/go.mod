@@ -9,6 +9,7 @@ require (
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/google/go-cmp v0.7.0
 	github.com/oklog/ulid/v2 v2.1.2
+	github.com/orreryhq/orrery/dashboard v0.0.0
 	github.com/orreryhq/orrery/enforcer v0.0.0-00010101000000-000000000000
 	github.com/orreryhq/orrery/libs v0.0.0
 	github.com/orreryhq/orrery/nodeagent v0.0.0-00010101000000-000000000000
@@ -17,6 +18,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/sony/gobreaker/v2 v2.4.0
 	go.uber.org/goleak v1.3.0
+	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/crypto v0.58.0
 	golang.org/x/net v0.61.0
 	golang.org/x/oauth2 v0.37.0
@@ -132,7 +134,6 @@ require (
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.27.1 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/arch v0.22.0 // indirect
 	golang.org/x/exp v0.0.0-20261014143641-f0251eb4aa3e // indirect
 	golang.org/x/sys v0.49.0 // indirect
@@ -158,3 +159,5 @@ replace github.com/orreryhq/orrery/nodeagent => ../nodeagent
 replace github.com/orreryhq/orrery/scheduler => ../scheduler
 
 replace github.com/orreryhq/orrery/templatesvc => ../templatesvc
+
+replace github.com/orreryhq/orrery/dashboard => ../dashboard

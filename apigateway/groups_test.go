@@ -279,6 +279,9 @@ func TestADryRunTellsWhereWhatWouldBeStartedWouldGo(t *testing.T) {
 	if asked := a.question.Load(); asked.Place.Count != 2 || asked.Place.Spec == nil || asked.Place.Spec.Resources.MemoryMiB != 77 {
 		t.Errorf("the scheduler was asked %+v", asked.Place)
 	}
+	if r := s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":3}`).want(200); strings.Contains(text(r), "old spec") {
+		t.Errorf("a scaled group needs no deployment, but the dry run says %v", r.body)
+	}
 	s.do("POST", "/api/v1/groups?dryRun=true", `{"name":"arena","minInstances":2}`).want(200).is("action", "create").naming("cannot predict where the 2 new instances")
 	calls := a.calls.Load()
 	s.do("PATCH", "/api/v1/groups/lobby?dryRun=true", `{"minInstances":3,"maintenance":true}`).want(200).is("placements", []any{}).naming("2 instances would start after the maintenance")

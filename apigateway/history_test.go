@@ -137,6 +137,7 @@ func TestConflictNamesLastAuthor(t *testing.T) {
 	for path, bodies := range map[string][2]string{
 		"/api/v1/groups/lobby":          {`{"memoryMb":5}`, `{"memoryMb":6}`},
 		"/api/v1/quotas/all":            {`{"selector":{"a":"b"},"limit":{"instances":5}}`, `{"selector":{"a":"b"},"limit":{"instances":6}}`},
+		"/api/v1/bindings/mods":         {`{"role":"VIEWER"}`, `{"role":"OPERATOR"}`},
 		"/api/v1/secrets/db":            {`{"value":"x"}`, `{"value":"y"}`},
 		"/api/v1/template-sources/repo": {`{"kind":"git","url":"https://x.example/r.git"}`, `{"kind":"git","url":"https://x.example/r.git","branch":"b"}`},
 	} {

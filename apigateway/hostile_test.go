@@ -81,6 +81,8 @@ func (b *besieged) furnish() {
 		{"POST /api/v1/users", `{"username":"vera","password":"correct horse","role":"VIEWER"}`},
 		{"POST /api/v1/roles", `{"name":"GUARD","permissions":[]}`},
 		{"PUT /api/v1/quotas/acme", creates["PUT /api/v1/quotas/:name"]},
+		{"POST /api/v1/service-accounts", `{"name":"ci"}`},
+		{"PUT /api/v1/bindings/mods", creates["PUT /api/v1/bindings/:name"]},
 		{"PUT /api/v1/applied/role/GUARD", creates["PUT /api/v1/applied/:kind/:name"]},
 		{"PUT /api/v1/schedules/nightly", creates["PUT /api/v1/schedules/:name"]},
 		{"PUT /api/v1/overlays/evening", creates["PUT /api/v1/overlays/:name"]},
@@ -111,6 +113,7 @@ func (b *besieged) furnish() {
 		"/api/v1/schedules/:name": "nightly", "/api/v1/history/schedule/:name": "nightly", "/api/v1/overlays/:name": "evening", "/api/v1/history/overlay/:name": "evening",
 		"/api/v1/notices/:name": "ops", "/api/v1/history/notice/:name": "ops",
 		"/api/v1/applied/:kind": "role", "/api/v1/applied/:kind/:name": "GUARD",
+		"/api/v1/service-accounts/:name": "ci", "/api/v1/bindings/:name": "mods", "/api/v1/history/binding/:name": "mods",
 		"/api/v1/quotas/:name": "acme", "/api/v1/history/quota/:name": "acme", "/api/v1/secrets/:name": "key", "/api/v1/history/secret/:name": "key",
 		"/api/v1/template-sources/:name": "repo", "/api/v1/history/template-source/:name": "repo", "/api/v1/networks/:name": "net",
 		"/api/v1/catalog/:platform": "paper", "/api/v1/catalog/:platform/versions/:version": "1.21", "/api/v1/history/catalog/:name": "paper",
@@ -118,7 +121,7 @@ func (b *besieged) furnish() {
 }
 
 // creates has bodies that create an object, by route. Unless the path has its name, the body names it
-// "one".
+// "one"; a service account "robot", because users share its names.
 var creates = map[string]string{
 	"POST /api/v1/groups":                     `{"name":"one"}`,
 	"PUT /api/v1/groups/:name":                `{}`,
@@ -130,6 +133,8 @@ var creates = map[string]string{
 	"POST /api/v1/templates":                  `{"name":"one"}`,
 	"POST /api/v1/catalog/:platform/versions": `{"version":"1.21","downloadUrl":"https://host/paper.jar","sha256":"` + strings.Repeat("0", 64) + `"}`,
 	"PUT /api/v1/quotas/:name":                `{"selector":{"tenant":"acme"},"limit":{"instances":1}}`,
+	"POST /api/v1/service-accounts":           `{"name":"robot"}`,
+	"PUT /api/v1/bindings/:name":              `{"role":"OPERATOR","selector":"game=bedwars","subjects":["admin"]}`,
 	"PUT /api/v1/applied/:kind/:name":         `{"document":{"permissions":[]}}`,
 	"PUT /api/v1/schedules/:name":             `{"group":"lobby","action":"stop","cron":"0 0 29 2 *"}`,
 	"PUT /api/v1/overlays/:name":              `{"groups":["lobby"],"from":"2099-01-01T00:00:00Z","until":"2099-01-02T00:00:00Z","overlay":{"maintenance":true}}`,
@@ -141,7 +146,7 @@ var creates = map[string]string{
 
 // nameless are routes that create an object with a generated name.
 var nameless = map[string]bool{
-	"POST /api/v1/api-tokens": true, "POST /api/instances": true, "POST /api/plugin/message/send": true,
+	"POST /api/v1/api-tokens": true, "POST /api/instances": true, "POST /api/plugin/message/send": true, "POST /api/v1/players/:uuid/message": true,
 	"POST /api/v1/allocations": true, "POST /api/v1/crashes/:id/share": true, "POST /api/v1/system/logs/share": true, "POST /api/v1/nodes/:id/logs/share": true,
 	"POST /api/v1/services/:id/console/share": true, "POST /api/v1/instances/:id/console/share": true, "POST /api/v1/system/diagnostics/share": true,
 }

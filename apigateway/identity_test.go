@@ -195,7 +195,7 @@ func TestInvalidUsersAndRolesAreRefused(t *testing.T) {
 		`{"username":"x","password":"short","role":"R"}`:                                  "password",
 		`{"username":"../x","password":"correct horse","role":"R"}`:                       "username",
 		`{"username":"` + strings.Repeat("x", 33) + `","password":"12345678","role":"R"}`: "username",
-		`{"username":"x","password":"correct horse","role":"NONE"}`:                       "role",
+		`{"username":"x","password":"correct horse","role":"NOBODY"}`:                     "role",
 		`{"username":"x","password":"correct horse","role":"R","email":"not one"}`:        "email",
 	} {
 		s.do("POST", "/api/v1/users", body).want(422).naming(field)
@@ -207,7 +207,7 @@ func TestInvalidUsersAndRolesAreRefused(t *testing.T) {
 	s.do("POST", "/api/v1/roles", `{"name":"B"}`).want(422).naming("permissions")
 	s.do("POST", "/api/v1/roles", `{"name":"B","permissions":["groups.view","no.such"]}`).want(422).naming("permissions[1]")
 	s.do("DELETE", "/api/v1/roles/R", nil).want(409).naming("1 users have")
-	for _, path := range []string{"/api/v1/users/nobody", "/api/v1/roles/NONE"} {
+	for _, path := range []string{"/api/v1/users/nobody", "/api/v1/roles/NOBODY"} {
 		s.do("GET", path, nil).want(404)
 		s.do("DELETE", path, nil).want(404)
 	}

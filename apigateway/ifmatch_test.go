@@ -160,6 +160,7 @@ func TestAPutCanSayWhetherThereMayBeOne(t *testing.T) {
 		{"/api/configurations/two", `{"ramMB":64}`},
 		{"/api/v1/secrets/one", creates["PUT /api/v1/secrets/:name"]},
 		{"/api/v1/quotas/one", creates["PUT /api/v1/quotas/:name"]},
+		{"/api/v1/bindings/one", creates["PUT /api/v1/bindings/:name"]},
 		{"/api/v1/notices/one", creates["PUT /api/v1/notices/:name"]},
 		{"/api/v1/schedules/one", creates["PUT /api/v1/schedules/:name"]},
 		{"/api/v1/overlays/one", creates["PUT /api/v1/overlays/:name"]},

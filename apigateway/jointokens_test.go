@@ -20,7 +20,7 @@ func TestAJoinTokenIsShownOnceAndItsNodeIsPendingOnEveryGateway(t *testing.T) {
 	b := second(t, a)
 	a.node("node-1", fleet.Resources{MemoryMiB: 4096})
 	made := a.do("POST", "/api/v1/admin/tokens", `{"nodeId":"node-2","ttl":"15m"}`).want(201).is("nodeId", "node-2").is("status", "ACTIVE")
-	if warning, _ := made.field("warning").(string); !strings.Contains(warning, "join tokens have no effect yet") || !strings.Contains(made.header.Get("Warning"), warning) {
+	if warning, _ := made.field("warning").(string); !strings.Contains(warning, "no host can use this token") || !strings.Contains(made.header.Get("Warning"), warning) {
 		t.Errorf("what it is not good for is not told: %q, header %q", warning, made.header.Get("Warning"))
 	}
 	a.do("GET", "/api/v1/admin/tokens", nil).want(200).is("data.0.warning", nil)

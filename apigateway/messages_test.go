@@ -152,3 +152,31 @@ func TestMessagesAreLimitedAndValidated(t *testing.T) {
 	}
 	lobby.send("one more").want(409)
 }
+
+func TestAUserSendsAMessageToAPlayer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", nil)
+	s.group("edge", map[string]any{"platform": "VELOCITY"})
+	lobby, edge := s.inside("lobby", "node-1"), s.inside("edge", "node-1")
+	path := "/api/v1/players/" + string(steve) + "/message"
+	s.do("POST", path, `{"content":"hello"}`).want(404)
+	s.publish("node-1", steve, players.Presence{By: lobby.id})
+	s.do("POST", path, `{"content":"hello"}`).want(409).naming("without a proxy")
+	s.publish("node-1", steve, players.Presence{By: lobby.id}, players.Presence{By: edge.id, Proxy: true, On: lobby.id})
+	for _, bad := range []string{`""`, `"a\u0007b"`, `"` + strings.Repeat("x", players.MaxMessage+1) + `"`} {
+		s.do("POST", path, `{"content":`+bad+`}`).want(422).naming("content must be 1 to 1024 bytes")
+	}
+	id := s.do("POST", path, `{"content":"the server restarts at four"}`).want(201).is("status", "QUEUED").field("id")
+	list := edge.letters()
+	if len(list) != 1 {
+		t.Fatalf("%d messages wait, want 1", len(list))
+	}
+	one, _ := list[0].(map[string]any)
+	if one["id"] != id || one["content"] != "the server restarts at four" || one["fromName"] != "Server" || one["toUuid"] != string(steve) {
+		t.Errorf("the proxy gets %v", one)
+	}
+	s.becomes("player.message", 1)
+	s.user("watcher", "VIEWER").do("POST", path, `{"content":"hello"}`).want(403)
+}

@@ -41,6 +41,21 @@ func (s *site) drains(state string) *reply {
 	return last
 }
 
+func TestADryRunOfADrainNamesReplacementsWithoutRoom(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("lobby", map[string]any{"minInstances": 1})
+	s.status(s.start("lobby"), "node-1", fleet.Status{State: fleet.Online})
+	const ask = "/api/v1/nodes/node-1/drain?shutdown=false&dryRun=true"
+	s.do("POST", ask, nil).want(200).is("instances.0.action", "WAIT").naming("cannot predict where the replacements would run")
+	a := s.scheduler("lobby")
+	a.simulation = simulated.Simulation{Instances: []simulated.Outcome{{Name: "lobby-2", Replaces: "lobby-1", Effect: simulated.EffectPlaced, Node: "node-2"}}}
+	s.do("POST", ask, nil).want(200).is("instances.0.unplaced", nil).is("notes", []any{}).naming("starts on another node")
+	a.simulation.Instances[0] = simulated.Outcome{Name: "lobby-2", Replaces: "lobby-1", Effect: simulated.EffectPending, Message: "no other node has joined"}
+	s.do("POST", ask, nil).want(200).is("instances.0.unplaced", true).naming("no other node takes its replacement now: no other node has joined. Later its players are moved")
+}
+
 func TestADrainIsShownUntilItIsComplete(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -43,6 +43,7 @@ func TestEveryChangeWithoutATypeOfItsOwnIsToldToWhoMaySeeIt(t *testing.T) {
 	a.do("POST", "/api/v1/users", `{"username":"mike","password":"correct horse battery","role":"MAKER"}`).want(201)
 	token := fmt.Sprint(a.do("POST", "/api/v1/api-tokens", `{"name":"x"}`).want(201).field("id"))
 	a.do("PUT", "/api/v1/quotas/all", `{"selector":{"a":"b"},"limit":{"instances":5}}`).want(201)
+	a.do("PUT", "/api/v1/bindings/mods", `{"role":"VIEWER","subjects":["mike"]}`).want(201)
 	a.do("PUT", "/api/v1/secrets/db", `{"value":"hush-db"}`).want(201)
 	a.do("PUT", "/api/v1/template-sources/repo", `{"kind":"git","url":"https://x.example/r.git"}`).want(201)
 	a.do("POST", "/api/v1/catalog/PAPER/versions", map[string]any{"version": "1", "downloadUrl": "https://x.example/1", "sha256": strings.Repeat("ab", 32)}).want(201)
@@ -50,7 +51,7 @@ func TestEveryChangeWithoutATypeOfItsOwnIsToldToWhoMaySeeIt(t *testing.T) {
 	a.do("POST", "/api/v1/nodes/node-1/cordon", nil).want(200)
 	a.do("POST", "/api/v1/auth/keys/rotate", nil).want(200)
 	a.do("PATCH", "/api/v1/users/mike", `{"role":"VIEWER"}`).want(200)
-	for _, path := range []string{"users/mike", "roles/MAKER", "api-tokens/" + token, "quotas/all", "secrets/db", "template-sources/repo", "catalog/PAPER/versions/1"} {
+	for _, path := range []string{"users/mike", "roles/MAKER", "api-tokens/" + token, "quotas/all", "bindings/mods", "secrets/db", "template-sources/repo", "catalog/PAPER/versions/1"} {
 		if r := a.do("DELETE", "/api/v1/"+path, nil); r.status/100 != 2 {
 			t.Fatalf("%s: %s", path, r.raw)
 		}
@@ -60,9 +61,9 @@ func TestEveryChangeWithoutATypeOfItsOwnIsToldToWhoMaySeeIt(t *testing.T) {
 	comes(t, ofViewer, `"groupName":"last"`, "mike", "MAKER", "db", token, "jwt")
 
 	want := []string{
-		"role MAKER create", "user mike create", "api-token " + token + " create", "quota all create", "secret db create", "template-source repo create",
+		"role MAKER create", "user mike create", "api-token " + token + " create", "quota all create", "binding mods create", "secret db create", "template-source repo create",
 		"catalog PAPER 1 add", "node node-1 update", "signing-keys jwt rotate-keys", "user mike update",
-		"user mike delete", "role MAKER delete", "api-token " + token + " delete", "quota all delete", "secret db delete", "template-source repo delete", "catalog PAPER 1 remove",
+		"user mike delete", "role MAKER delete", "api-token " + token + " delete", "quota all delete", "binding mods delete", "secret db delete", "template-source repo delete", "catalog PAPER 1 remove",
 	}
 	got, ids := resources(ofAdmin)
 	if !slices.Equal(got, want) {

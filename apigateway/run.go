@@ -12,14 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gin-gonic/gin"
-
 	"github.com/orreryhq/orrery/apigateway/internal/api/system"
-	"github.com/orreryhq/orrery/apigateway/internal/auth"
-	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/server/peer"
 	"github.com/orreryhq/orrery/libs/errs"
-	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/series"
@@ -45,7 +40,7 @@ const (
 
 // Run serves until ctx ends or a client asks this replica to shut down. Then it accepts no new requests,
 // completes those in progress and returns; with lifecycle.ErrEnd if a client asked. It returns Invalid if
-// the address is not usable or the cluster secret is wrong.
+// the address is not usable, or the cluster secret or the key-encryption key is wrong.
 func (g *Gateway) Run(ctx context.Context) error {
 	defer g.calls.CloseIdle()
 	defer g.uploads.CloseIdle()
@@ -61,6 +56,13 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	if others != nil {
 		defer others.Close() // servePeers closes it too
+	}
+	forNodes, err := g.listenForNodes(ctx)
+	if err != nil {
+		return err
+	}
+	if forNodes != nil {
+		defer forNodes.Close() // serveNodes closes it too
 	}
 	in := &drainListener{Listener: listener}
 	streams, err := g.prepare(ctx)
@@ -88,7 +90,13 @@ func (g *Gateway) Run(ctx context.Context) error {
 	if others != nil {
 		running.Go(func() { g.servePeers(session, others, endpoints) })
 	}
-	running.Go(func() { _ = g.session(others).Run(session) }) // ends with session, in no other way
+	if g.serviceAuthority != nil {
+		running.Go(func() { g.renewOwn(ctx) })
+	}
+	if forNodes != nil {
+		running.Go(func() { g.serveNodes(session, forNodes) })
+	}
+	running.Go(func() { _ = g.session(others, forNodes).Run(session) }) // ends with session, in no other way
 	running.Go(func() { g.tidy(ctx) })
 	running.Go(func() { g.applier.Run(ctx) })
 	running.Go(func() { g.schedules.Run(ctx) })
@@ -170,7 +178,7 @@ func (g *Gateway) secured(next http.Handler) http.Handler {
 	return hsts(next, g.cfg.TLS.HSTS)
 }
 
-// listenForPeers opens the listener for other gateways. It returns nil without certificates.
+// listenForPeers opens the listener for other gateways and services. It returns nil without certificates.
 func (g *Gateway) listenForPeers(ctx context.Context) (net.Listener, error) {
 	if !g.cfg.Peers.Certified() {
 		return nil, nil
@@ -182,14 +190,14 @@ func (g *Gateway) listenForPeers(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// servePeers serves other gateways until ctx ends.
+// servePeers serves other gateways and services until ctx ends.
 func (g *Gateway) servePeers(ctx context.Context, l net.Listener, endpoints []peer.Endpoint) {
 	s := &http.Server{
-		Handler: peer.Certified(g.cfg.Peers, endpoints...), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		Handler: g.renewing(peer.Certified(g.cfg.Peers, endpoints...)), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, ErrorLog: slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	if err := wire.Serve(ctx, s, g.cfg.Peers.Listener(l), time.Second); err != nil {
-		g.cfg.Log.Error("other gateways can no longer reach this one: restart it", "error", err)
+		g.cfg.Log.Error("other gateways and services can no longer reach this one: restart it", "error", err)
 	}
 }
 
@@ -218,6 +226,9 @@ func (g *Gateway) prepare(ctx context.Context) (openStreams, error) {
 			return openStreams{}, errs.Wrap("apigateway.prepare", err)
 		}
 	}
+	if err := g.operate.EnsureKeyring(ctx); err != nil {
+		return openStreams{}, err
+	}
 	if err := g.auth.Start(ctx); err != nil {
 		return openStreams{}, err
 	}
@@ -238,14 +249,14 @@ func (g *Gateway) url() string {
 	return "http://" + g.Addr()
 }
 
-func (g *Gateway) session(others net.Listener) *store.Replica {
+func (g *Gateway) session(others, forNodes net.Listener) *store.Replica {
 	peerURL := g.cfg.PeerURL
 	if others != nil && peerURL == "" {
 		peerURL = g.cfg.Peers.URLOf(others.Addr())
 	}
 	return &store.Replica{
 		Client: g.cfg.Store, TTL: g.cfg.SessionTTL, Takeover: g.cfg.Takeover, Log: g.cfg.Log,
-		Self: cluster.Session{Service: serviceName, Replica: g.cfg.Replica, URL: g.url(), PeerURL: peerURL, Version: g.cfg.Version, StartedAt: g.cfg.Now().UTC()},
+		Self: cluster.Session{Service: serviceName, Replica: g.cfg.Replica, URL: g.url(), PeerURL: peerURL, Renews: g.serviceAuthority != nil, NodesURL: g.nodesURL(forNodes), SealKeys: g.ring.KeyIDs(), Version: g.cfg.Version, StartedAt: g.cfg.Now().UTC()},
 	}
 }
 
@@ -304,16 +315,4 @@ func (g *Gateway) waiting(ctx context.Context) []string {
 		out = append(out, "serving")
 	}
 	return out
-}
-
-// streamCaller returns the credential for opening a stream without a ticket.
-func streamCaller(c *gin.Context) (account.Credential, error) {
-	who, ok := server.Identity(c)
-	switch {
-	case !ok:
-		return account.Credential{}, errs.New(errs.Unauthenticated, "send a ticket, or a token")
-	case !who.Can(auth.EventsStream):
-		return account.Credential{}, errs.New(errs.Denied, "%s", who.Lacks(auth.EventsStream))
-	}
-	return who.Credential(), nil
 }

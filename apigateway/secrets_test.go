@@ -101,6 +101,40 @@ func TestSecretsAreStoredAndNeverShown(t *testing.T) {
 	s.nowhere(recognisable)
 }
 
+func TestASecretIsForTheGroupsOfItsSelector(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const path = "/api/v1/secrets/db"
+	s.defining("base", secretVariable("DB", content.ScopeGroup), secretVariable("ONE", content.ScopeInstance))
+	s.do("PUT", path, `{"value":"`+recognisable+`","selector":"game=skywars"}`).want(201)
+	s.do("PUT", path, `{"selector":"game in ("}`).want(422).naming("selector")
+	s.do("PUT", path, `{"selector":"game=bedwars"}`).want(200).is("selector", "game=bedwars").is("version", 2).is("keys", []string{""})
+	group := func(labels, values string) string {
+		return `{"name":"arena","command":"run","templates":["base"],"labels":` + labels + `,"variableValues":` + values + `}`
+	}
+	s.do("POST", "/api/v1/groups", group(`{"game":"skywars"}`, `{"DB":"secret:db"}`)).want(422).naming("variableValues.DB cannot be used: secret db is for groups with the labels game=bedwars")
+	s.do("POST", "/api/v1/groups", group(`{"game":"skywars"}`, `{}`)).want(201)
+	s.do("POST", "/api/v1/groups/arena/start", `{"count":1,"variables":{"ONE":"secret:db"}}`).want(422).naming("secret db is for groups")
+	s.do("PATCH", "/api/v1/groups/arena", `{"labels":{"game":"bedwars"},"variableValues":{"DB":"secret:db"}}`).want(200)
+	s.do("PATCH", "/api/v1/groups/arena", `{"labels":{"game":"skywars"}}`).want(422).naming("secret db is for groups")
+	s.do("PUT", path, `{"selector":"game=skywars"}`).want(409).naming("used by groups whose labels do not match game=skywars: arena")
+	s.do("PUT", path+"?dryRun=true", `{"selector":"game=skywars"}`).want(409)
+	// So are groups that get it from a parent or a template.
+	s.do("POST", "/api/v1/groups", `{"name":"duels","parent":"arena","labels":{"game":"duels"}}`).want(422).naming("secret db is for groups")
+	s.do("POST", "/api/v1/groups", `{"name":"duels","parent":"arena","labels":{"game":"bedwars","kind":"duels"}}`).want(201)
+	s.do("PUT", path, `{"selector":"game=bedwars, !kind"}`).want(409).naming(": duels;")
+	s.do("DELETE", "/api/v1/groups/duels", nil).want(204)
+	def := secretVariable("DEFAULT", content.ScopeGroup)
+	def.Default = new("secret:db")
+	s.defining("other", def)
+	s.do("POST", "/api/v1/groups", `{"name":"hub","command":"run","templates":["other"]}`).want(422).naming("secret db is for groups")
+	// A write of values keeps the selector, and one of the selector keeps the values.
+	s.do("PUT", path, `{"value":"other"}`).want(200).is("selector", "game=bedwars").is("version", 3)
+	s.do("PUT", path, `{"selector":"game in (bedwars, duels)"}`).want(200).is("version", 4)
+	s.do("PUT", path, `{"value":"other","selector":"game in (bedwars, duels)"}`).want(200).is("version", 4)
+	s.do("GET", path, nil).want(200).is("selector", "game in (bedwars, duels)")
+}
+
 func TestAListOfSecretsReadsNoMoreThanItsPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -78,8 +78,10 @@ type APITokenRequest struct {
 	ExpiresInSeconds *int64 `json:"expiresInSeconds,omitempty"`
 	// Default: ALL. One of: empty, ALL, PUBLIC.
 	Kind *string `json:"kind,omitempty"`
-	// A subset of the caller's permissions. Default: all of them.
+	// A subset of the permissions of the token's user. Default: all of them.
 	Scopes []string `json:"scopes,omitzero"`
+	// A service account, of whose permissions the caller must have all. Default: the caller.
+	User *string `json:"user,omitempty"`
 }
 
 // DeleteAPITokenParams are the parameters of DeleteAPIToken. Fields that are zero are not sent.

@@ -44,6 +44,24 @@ func (c *Client) RestartGroupDryRun(ctx context.Context, name string) (*DeployDr
 	return object[DeployDryRun](ctx, c, Request{Method: http.MethodPost, Path: "/api/v1/groups/" + url.PathEscape(name) + "/restart"}.dryRun())
 }
 
+// ListAllDeployments lists the deployments of all groups.
+//
+// The latest 20 of each group, newest first.
+//
+// It needs the permission groups.view.
+func (c *Client) ListAllDeployments(ctx context.Context, params *ListAllDeploymentsParams) (*Page[Deployment], error) {
+	return object[Page[Deployment]](ctx, c, Request{Method: http.MethodGet, Path: "/api/v1/deployments"}.with(params))
+}
+
+// AllAllDeployments reads the pages of ListAllDeployments one after another.
+func (c *Client) AllAllDeployments(ctx context.Context, params *ListAllDeploymentsParams) iter.Seq2[Deployment, error] {
+	return all(func(page, size int) (*Page[Deployment], error) {
+		p := filled(params)
+		p.Page, p.PageSize = page, size
+		return c.ListAllDeployments(ctx, &p)
+	})
+}
+
 // ListDeployments lists a group's deployments.
 //
 // The latest 20, newest first. items has the same list as data.
@@ -283,6 +301,17 @@ type DeploymentControlResponse struct {
 	// One of: paused, resumed, promoted, cancelled, rolled_back.
 	Status     string     `json:"status"`
 	Deployment Deployment `json:"deployment"`
+}
+
+// ListAllDeploymentsParams are the parameters of ListAllDeployments. Fields that are zero are not
+// sent.
+type ListAllDeploymentsParams struct {
+	// The page number, from 1. A page past the end is empty. The default is 1.
+	Page int `query:"page"`
+	// Items per page. The list's maximum is the default, and larger values are reduced to it.
+	PageSize int `query:"pageSize"`
+	// Only deployments in this state.
+	State string `query:"state"`
 }
 
 // ListDeploymentsParams are the parameters of ListDeployments. Fields that are zero are not sent.

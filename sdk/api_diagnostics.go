@@ -152,7 +152,7 @@ type ListProblemsParams struct {
 type Problem struct {
 	// critical if players are or will soon be affected. One of: critical, warning.
 	Severity string `json:"severity"`
-	// One of: group, node, service, template-source, declaration, notice.
+	// One of: group, node, service, template-source, declaration, notice, sealing-key.
 	Kind string `json:"kind"`
 	// The name of the object.
 	Name string `json:"name"`

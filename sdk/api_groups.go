@@ -273,7 +273,7 @@ type DeleteGroupParams struct {
 	IfMatch string `header:"If-Match"`
 }
 
-// FieldChange is an element of the field diff of ClusterConfigDryRun.
+// FieldChange is an element of the field diff of BindingDryRun.
 type FieldChange struct {
 	Field string          `json:"field"`
 	From  json.RawMessage `json:"from"`

@@ -73,6 +73,27 @@ func (c *Client) ListNodeHistoryAt(ctx context.Context, name, at string) (*Histo
 	return object[HistoricalObject](ctx, c, Request{Method: http.MethodGet, Path: "/api/v1/history/node/" + url.PathEscape(name)}.at(at))
 }
 
+// ListBindingHistory gets the history of a binding.
+//
+// It needs the permission roles.view.
+func (c *Client) ListBindingHistory(ctx context.Context, name string, params *ListBindingHistoryParams) (*Page[HistoryEntry], error) {
+	return object[Page[HistoryEntry]](ctx, c, Request{Method: http.MethodGet, Path: "/api/v1/history/binding/" + url.PathEscape(name)}.with(params))
+}
+
+// AllBindingHistory reads the pages of ListBindingHistory one after another.
+func (c *Client) AllBindingHistory(ctx context.Context, name string, params *ListBindingHistoryParams) iter.Seq2[HistoryEntry, error] {
+	return all(func(page, size int) (*Page[HistoryEntry], error) {
+		p := filled(params)
+		p.Page, p.PageSize = page, size
+		return c.ListBindingHistory(ctx, name, &p)
+	})
+}
+
+// ListBindingHistoryAt returns the state at a revision, or at a time such as 2026-01-02T15:04:05Z.
+func (c *Client) ListBindingHistoryAt(ctx context.Context, name, at string) (*HistoricalObject, error) {
+	return object[HistoricalObject](ctx, c, Request{Method: http.MethodGet, Path: "/api/v1/history/binding/" + url.PathEscape(name)}.at(at))
+}
+
 // ListQuotaHistory gets the history of a quota.
 //
 // It needs the permission quotas.view.
@@ -265,8 +286,8 @@ func (c *Client) ListTemplateSourceHistoryAt(ctx context.Context, name, at strin
 
 // HistoricalObject is the answer of ListGroupHistoryAt.
 type HistoricalObject struct {
-	// One of: group, instance, node, quota, user, role, catalog, secret, template-source, schedule,
-	// overlay, notice.
+	// One of: group, instance, node, quota, user, role, binding, catalog, secret, template-source,
+	// schedule, overlay, notice.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// The object's fields.
@@ -294,6 +315,15 @@ type HistoryEntry struct {
 	Diff []FieldChange `json:"diff"`
 	// True if the change was too large to store.
 	Truncated bool `json:"truncated"`
+}
+
+// ListBindingHistoryParams are the parameters of ListBindingHistory. Fields that are zero are not
+// sent.
+type ListBindingHistoryParams struct {
+	// The page number, from 1. A page past the end is empty. The default is 1.
+	Page int `query:"page"`
+	// Items per page. The list's maximum is the default, and larger values are reduced to it.
+	PageSize int `query:"pageSize"`
 }
 
 // ListCatalogHistoryParams are the parameters of ListCatalogHistory. Fields that are zero are not

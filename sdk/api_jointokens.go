@@ -12,8 +12,7 @@ import (
 
 // ListJoinTokens lists join tokens.
 //
-// ACTIVE tokens become usable when nodes have certificates. Until then, nodes join with the
-// cluster's secret.
+// A host can join with an ACTIVE token.
 //
 // It needs the permission tokens.view.
 func (c *Client) ListJoinTokens(ctx context.Context, params *ListJoinTokensParams) (*Page[JoinToken], error) {
@@ -31,8 +30,8 @@ func (c *Client) AllJoinTokens(ctx context.Context, params *ListJoinTokensParams
 
 // CreateJoinToken creates a token for one node.
 //
-// 409 if the node exists or already has a valid token. The token cannot be used yet, as its warning
-// says: nodes join with the cluster's secret.
+// 409 if the node already has a valid token, or exists and again is not true. If no gateway serves
+// nodes, the token cannot be used, as its warning says.
 //
 // It needs the permission tokens.create.
 func (c *Client) CreateJoinToken(ctx context.Context, body *CreateJoinTokenRequest) (*JoinToken, error) {
@@ -41,8 +40,8 @@ func (c *Client) CreateJoinToken(ctx context.Context, body *CreateJoinTokenReque
 
 // DeleteJoinToken revokes a join token.
 //
-// This does not keep a host out, because nodes still join with the cluster's secret. To keep a node
-// out, revoke it (POST /api/v1/nodes/{id}/revoke-cert).
+// It does not end the certificate of a host that has used the token. For that, revoke the node
+// (POST /api/v1/nodes/{id}/revoke-cert).
 //
 // It needs the permission tokens.revoke.
 func (c *Client) DeleteJoinToken(ctx context.Context, id string, params *DeleteJoinTokenParams) error {
@@ -56,6 +55,8 @@ type CreateJoinTokenRequest struct {
 	TTLSeconds *int64 `json:"ttlSeconds,omitempty"`
 	// The same as a number with unit s, m, h or d, such as 15m.
 	TTL *string `json:"ttl,omitempty"`
+	// The node may exist: its host gets a new certificate and keeps its data.
+	Again *bool `json:"again,omitempty"`
 }
 
 // DeleteJoinTokenParams are the parameters of DeleteJoinToken. Fields that are zero are not sent.
@@ -72,9 +73,14 @@ type JoinToken struct {
 	NodeID    string    `json:"nodeId"`
 	CreatedAt time.Time `json:"createdAt"`
 	ExpiresAt time.Time `json:"expiresAt"`
-	// One of: ACTIVE, EXPIRED.
+	// One of: ACTIVE, EXPIRED, USED.
 	Status string `json:"status"`
-	// Returned only when the token is created.
+	// When a host joined with the token.
+	UsedAt *time.Time `json:"usedAt,omitempty"`
+	// The address of that host.
+	UsedBy string `json:"usedBy,omitempty"`
+	// Returned only when the token is created. A dot separates the secret from what the host must
+	// know: the node, the gateways and the fingerprint of their authority.
 	Token string `json:"token,omitempty"`
 	// The token's limitations. Returned only when it is created.
 	Warning string `json:"warning,omitempty"`

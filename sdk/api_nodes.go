@@ -160,9 +160,10 @@ func (c *Client) ListRevokedNodes(ctx context.Context) (*ListRevokedNodesResult,
 
 // RevokeNode revokes a node: it is cordoned and cannot join again.
 //
-// Nodes do not have certificates yet. The node's current session continues: shut the node down to
-// end it. While the node is revoked, tokens of its instances are refused and their streams are
-// closed. The field left lists these instances.
+// The node is cordoned. Its calls end at once, its certificates are refused and not renewed, and
+// its session ends. The session of an agent that uses etcd without a gateway continues: shut the
+// node down to end it. While the node is revoked, tokens of its instances are refused and their
+// streams are closed. The field left lists these instances.
 //
 // It needs the permission nodes.revoke-cert.
 func (c *Client) RevokeNode(ctx context.Context, id string, params *RevokeNodeParams) (*RevokeNodeResult, error) {
@@ -370,7 +371,7 @@ type Node struct {
 	NodeID string `json:"nodeId"`
 	// The host's address for players.
 	Address string `json:"address"`
-	// Whether its agent is connected. One of: CONNECTED, DISCONNECTED.
+	// CONNECTED if its agent is connected. One of: CONNECTED, DISCONNECTED.
 	Type string `json:"type"`
 	// All nodes except OFFLINE ones are connected. DRAINING nodes are being emptied. CORDONED nodes
 	// get no new instances. UNREACHABLE nodes are late with their reports. One of: ONLINE, DRAINING,
@@ -421,13 +422,15 @@ type Node struct {
 	Room NodeCapacity `json:"room"`
 	// Versions that are complete in the node's cache.
 	WarmTemplates []CachedVersion `json:"warmTemplates"`
-	// What is wrong with the node's capacity.
+	// A problem with the node's capacity.
 	Message string `json:"message"`
 	// The runtimes that the node offers.
 	Runtimes []NodeRuntime `json:"runtimes"`
 	// The limits of instances that the host can enforce.
 	Limits NodeLimits `json:"limits"`
-	// What instances may use on the node, from the settings of its agent. It is missing for older
+	// Says if instances are isolated from each other. It is missing for older agents.
+	Tenants *NodeTenants `json:"tenants,omitempty"`
+	// The limits of instances on the node, from the settings of its agent. It is missing for older
 	// agents, which admit everything.
 	Policy *NodePolicy `json:"policy,omitempty"`
 	// Only in the response for a single node.
@@ -513,6 +516,8 @@ type NodeDrainDryRun struct {
 	Instances          []NodeDrainStep `json:"instances"`
 	RemainingInstances int64           `json:"remainingInstances"`
 	Players            int64           `json:"players"`
+	// Unknowns, one sentence each.
+	Notes []string `json:"notes"`
 }
 
 // NodeDrainMove is the move of a static instance with its data, for a drain.
@@ -566,6 +571,8 @@ type NodeDrainStep struct {
 	Message string `json:"message"`
 	// What will happen to it.
 	Outlook string `json:"outlook"`
+	// In a dry run: no other node takes its replacement now. outlook says why.
+	Unplaced bool `json:"unplaced,omitempty"`
 	// The drain waits for it until a user does something.
 	Blocks bool             `json:"blocks"`
 	Move   *NodeDrainTarget `json:"move,omitempty"`
@@ -615,7 +622,7 @@ type NodeOrPendingNode struct {
 	NodeID string `json:"nodeId"`
 	// The host's address for players.
 	Address string `json:"address,omitempty"`
-	// Whether its agent is connected. One of: CONNECTED, DISCONNECTED, PENDING.
+	// CONNECTED if its agent is connected. One of: CONNECTED, DISCONNECTED, PENDING.
 	Type string `json:"type"`
 	// All nodes except OFFLINE ones are connected. DRAINING nodes are being emptied. CORDONED nodes
 	// get no new instances. UNREACHABLE nodes are late with their reports. One of: ONLINE, DRAINING,
@@ -666,13 +673,15 @@ type NodeOrPendingNode struct {
 	Room *NodeCapacity `json:"room,omitempty"`
 	// Versions that are complete in the node's cache.
 	WarmTemplates []CachedVersion `json:"warmTemplates,omitzero"`
-	// What is wrong with the node's capacity.
+	// A problem with the node's capacity.
 	Message string `json:"message,omitempty"`
 	// The runtimes that the node offers.
 	Runtimes []NodeRuntime `json:"runtimes,omitzero"`
 	// The limits of instances that the host can enforce.
 	Limits *NodeLimits `json:"limits,omitempty"`
-	// What instances may use on the node, from the settings of its agent. It is missing for older
+	// Says if instances are isolated from each other. It is missing for older agents.
+	Tenants *NodeTenants `json:"tenants,omitempty"`
+	// The limits of instances on the node, from the settings of its agent. It is missing for older
 	// agents, which admit everything.
 	Policy *NodePolicy `json:"policy,omitempty"`
 	// Only in the response for a single node.
@@ -712,7 +721,7 @@ type NodeRevoked struct {
 type NodeRuntime struct {
 	// process, tmux, screen or docker.
 	Name string `json:"name"`
-	// Whether the node can run instances with this runtime.
+	// True if the node can run instances with this runtime.
 	Offered bool `json:"offered"`
 	// Why it is not offered.
 	Why string `json:"why,omitempty"`
@@ -727,6 +736,15 @@ type NodeStatusResponse struct {
 	Changed bool `json:"changed"`
 	// The revision since which this is so.
 	Revision int64 `json:"revision"`
+}
+
+// NodeTenants is the field tenants of Node. It concerns instances outside containers whose group
+// sets no confine.user.
+type NodeTenants struct {
+	// Whether each instance runs as a user of its own. The instances of a static group share one.
+	Isolated bool `json:"isolated"`
+	// The reason if they are not isolated, and otherwise what is still missing.
+	Why string `json:"why,omitempty"`
 }
 
 // NodeUndrainDryRun is the answer of UndrainNodeDryRun.

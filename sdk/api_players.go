@@ -33,6 +33,16 @@ func (c *Client) GetPlayer(ctx context.Context, uuid string) (*Player, error) {
 	return object[Player](ctx, c, Request{Method: http.MethodGet, Path: "/api/v1/players/" + url.PathEscape(uuid)})
 }
 
+// MessagePlayer sends a message to a player.
+//
+// The player's proxy shows it, with Server as its sender. If the proxy does not fetch it within a
+// minute, it is dropped. A player on a server without a proxy cannot get messages (409 CONFLICT).
+//
+// It needs the permission players.message.
+func (c *Client) MessagePlayer(ctx context.Context, uuid string, body *MessagePlayerRequest) (*MessagePlayerResult, error) {
+	return object[MessagePlayerResult](ctx, c, Request{Method: http.MethodPost, Path: "/api/v1/players/" + url.PathEscape(uuid) + "/message", Body: given(body)})
+}
+
 // TransferPlayer sends a player to another instance.
 //
 // It needs the permission players.transfer.
@@ -46,6 +56,18 @@ type ListPlayersParams struct {
 	Page int `query:"page"`
 	// Items per page. The list's maximum is the default, and larger values are reduced to it.
 	PageSize int `query:"pageSize"`
+}
+
+// MessagePlayerRequest is the body of MessagePlayer.
+type MessagePlayerRequest struct {
+	// At most 1,024 bytes without control characters.
+	Content string `json:"content"`
+}
+
+// MessagePlayerResult is the answer of MessagePlayer.
+type MessagePlayerResult struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
 }
 
 // Player is the answer of ListPlayers.

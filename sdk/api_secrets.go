@@ -35,6 +35,9 @@ func (c *Client) GetSecret(ctx context.Context, name string) (*Secret, error) {
 
 // ReplaceSecret creates or replaces a secret.
 //
+// Without value and values, the present values stay, so that only the selector changes. 409 names
+// values that are still referred to, and groups that use the secret and are not selected.
+//
 // It needs the permission system.settings.
 func (c *Client) ReplaceSecret(ctx context.Context, name string, body *SecretFields, params *ReplaceSecretParams) (*Secret, error) {
 	return object[Secret](ctx, c, Request{Method: http.MethodPut, Path: "/api/v1/secrets/" + url.PathEscape(name), Body: given(body)}.with(params))
@@ -55,6 +58,24 @@ func (c *Client) DeleteSecret(ctx context.Context, name string, params *DeleteSe
 // DeleteSecretDryRun returns what DeleteSecret would do. It changes nothing.
 func (c *Client) DeleteSecretDryRun(ctx context.Context, name string, params *DeleteSecretParams) (*DeleteSecretDryRun, error) {
 	return object[DeleteSecretDryRun](ctx, c, Request{Method: http.MethodDelete, Path: "/api/v1/secrets/" + url.PathEscape(name)}.with(params).dryRun())
+}
+
+// GetSealingKey gets the versions of the key that seals secrets.
+//
+// It needs the permission system.settings.
+func (c *Client) GetSealingKey(ctx context.Context) (*SealingKey, error) {
+	return object[SealingKey](ctx, c, Request{Method: http.MethodGet, Path: "/api/v1/system/sealing-key"})
+}
+
+// RotateSealingKey seals all secrets with a new version of the key.
+//
+// Seals all stored secrets, second factors, credentials of sources, targets of notices and signing
+// keys again, then retires the previous versions. A request continues a rotation that was cut off.
+// 409 names a service or agent that could not open the new version.
+//
+// It needs the permission system.settings.
+func (c *Client) RotateSealingKey(ctx context.Context) (*SealingKeyRotation, error) {
+	return object[SealingKeyRotation](ctx, c, Request{Method: http.MethodPost, Path: "/api/v1/system/sealing-key/rotate"})
 }
 
 // DeleteSecretDryRun is the answer of DeleteSecretDryRun.
@@ -96,13 +117,54 @@ type ReplaceSecretParams struct {
 	IfNoneMatch string `header:"If-None-Match"`
 }
 
+// SealingKey is the answer of GetSealingKey.
+type SealingKey struct {
+	// The version that seals; null while the cluster secret does.
+	Current *string `json:"current"`
+	// True if a rotation runs or was cut off.
+	Rotating bool `json:"rotating"`
+	// The oldest first.
+	Versions []SealingKeyVersion `json:"versions"`
+	// The IDs of the keys in this gateway's seal.key. The first one wraps new versions.
+	WrappingKeys []string `json:"wrappingKeys"`
+}
+
+// SealingKeyRotation is the answer of RotateSealingKey.
+type SealingKeyRotation struct {
+	// The version that seals; null while the cluster secret does.
+	Current *string `json:"current"`
+	// True if a rotation runs or was cut off.
+	Rotating bool `json:"rotating"`
+	// The oldest first.
+	Versions []SealingKeyVersion `json:"versions"`
+	// The IDs of the keys in this gateway's seal.key. The first one wraps new versions.
+	WrappingKeys []string `json:"wrappingKeys"`
+	// The number of records that were sealed again.
+	Resealed int64 `json:"resealed"`
+	// Records that no known key opens. They stay as they are.
+	Unreadable []string `json:"unreadable"`
+}
+
+// SealingKeyVersion is an element of the field versions of SealingKey.
+type SealingKeyVersion struct {
+	ID string `json:"id"`
+	// The ID of the key in seal.key that wraps this version.
+	WrappedBy string `json:"wrappedBy"`
+	// True once no record is sealed with it. Values in plans and versions of templates may be.
+	Retired   bool      `json:"retired"`
+	CreatedAt time.Time `json:"createdAt"`
+}
+
 // Secret is the answer of ListSecrets.
 type Secret struct {
 	// ETag identifies this version of the object, for IfMatch.
 	ETag string `json:"-"`
 	Name string `json:"name"`
 	// "" is the secret's own value, without a key.
-	Keys      []string  `json:"keys"`
+	Keys []string `json:"keys"`
+	// The labels of the groups that may use it, such as game=bedwars. It is empty if all groups may
+	// use it.
+	Selector  string    `json:"selector"`
 	Version   int64     `json:"version"`
 	UsedBy    []string  `json:"usedBy"`
 	UpdatedBy string    `json:"updatedBy"`
@@ -119,4 +181,6 @@ type SecretFields struct {
 	Value *string `json:"value,omitempty"`
 	// Values by key.
 	Values map[string]string `json:"values,omitzero"`
+	// The labels of the groups that may use the secret. Without it, the present selector stays.
+	Selector *string `json:"selector,omitempty"`
 }

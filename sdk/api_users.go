@@ -216,19 +216,23 @@ type UpdateUserParams struct {
 // User is the field user of Session.
 type User struct {
 	// ETag identifies this version of the object, for IfMatch.
-	ETag          string     `json:"-"`
-	ID            string     `json:"id"`
-	Username      string     `json:"username"`
-	Email         string     `json:"email"`
-	Role          string     `json:"role"`
-	Permissions   []string   `json:"permissions"`
-	AvatarURL     *string    `json:"avatarUrl"`
-	MinecraftUUID *string    `json:"minecraftUuid"`
-	MinecraftName *string    `json:"minecraftName"`
-	CreatedAt     *time.Time `json:"createdAt"`
+	ETag     string `json:"-"`
+	ID       string `json:"id"`
+	Username string `json:"username"`
+	Email    string `json:"email"`
+	Role     string `json:"role"`
+	// The user's permissions in the fleet, or in some groups as bindings say.
+	Permissions []string `json:"permissions"`
+	// The caller's permissions in the whole fleet. Only /api/v1/auth/me sends it.
+	FleetPermissions []string      `json:"fleetPermissions,omitzero"`
+	Bindings         []UserBinding `json:"bindings"`
+	AvatarURL        *string       `json:"avatarUrl"`
+	MinecraftUUID    *string       `json:"minecraftUuid"`
+	MinecraftName    *string       `json:"minecraftName"`
+	CreatedAt        *time.Time    `json:"createdAt"`
 	// Logins with the password need a code.
 	SecondFactor bool `json:"secondFactor"`
-	// The login provider that the user comes from. Null for a local user, who has a password.
+	// The login provider that the user comes from. Null for a local user with a password.
 	Provider *string `json:"provider"`
 }
 
@@ -263,19 +267,21 @@ type UserSession struct {
 // password or name, which ends all their logins.
 type UserUpdateResponse struct {
 	// ETag identifies this version of the object, for IfMatch.
-	ETag          string     `json:"-"`
-	ID            string     `json:"id"`
-	Username      string     `json:"username"`
-	Email         string     `json:"email"`
-	Role          string     `json:"role"`
-	Permissions   []string   `json:"permissions"`
-	AvatarURL     *string    `json:"avatarUrl"`
-	MinecraftUUID *string    `json:"minecraftUuid"`
-	MinecraftName *string    `json:"minecraftName"`
-	CreatedAt     *time.Time `json:"createdAt"`
+	ETag     string `json:"-"`
+	ID       string `json:"id"`
+	Username string `json:"username"`
+	Email    string `json:"email"`
+	Role     string `json:"role"`
+	// The user's permissions in the fleet, or in some groups as bindings say.
+	Permissions   []string      `json:"permissions"`
+	Bindings      []UserBinding `json:"bindings"`
+	AvatarURL     *string       `json:"avatarUrl"`
+	MinecraftUUID *string       `json:"minecraftUuid"`
+	MinecraftName *string       `json:"minecraftName"`
+	CreatedAt     *time.Time    `json:"createdAt"`
 	// Logins with the password need a code.
 	SecondFactor bool `json:"secondFactor"`
-	// The login provider that the user comes from. Null for a local user, who has a password.
+	// The login provider that the user comes from. Null for a local user with a password.
 	Provider *string `json:"provider"`
 	// Send it as Authorization: Bearer <token>.
 	Token            string `json:"token,omitempty"`

@@ -25,15 +25,18 @@ func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 type settings struct {
 	program.Settings
 	apigateway.Transport
-	Listen string `config:"listen" default:":8080" usage:"address of the API; port 0 picks a free one"`
+	Seal   program.Seal `config:"seal"`
+	Listen string       `config:"listen" default:":8080" usage:"address of the API; port 0 picks a free one"`
 	API    struct {
 		URL string `config:"url" usage:"URL others reach the API by; empty: derived from listen"`
 	} `config:"api"`
 	Peers struct {
-		Listen string `config:"listen" default:"127.0.0.1:0" usage:"address for other gateways, used only with trust.file; port 0 picks a free one"`
-		URL    string `config:"url" usage:"URL other gateways reach that address by; empty: derived from peers.listen, with the host's name if it listens on all addresses"`
+		Listen string `config:"listen" default:"127.0.0.1:0" usage:"address for other gateways, and for services that renew their certificates; used only with trust.file; port 0 picks a free one"`
+		URL    string `config:"url" usage:"URL they reach that address by; empty: derived from peers.listen, with the host's name if it listens on all addresses"`
 	} `config:"peers"`
-	Admin struct {
+	Nodes    apigateway.Nodes    `config:"nodes"`
+	Services apigateway.Services `config:"services"`
+	Admin    struct {
 		PasswordFile    string `config:"password-file" default:"./admin-password" usage:"file the generated password of the first user is written to at the first start"`
 		InitialPassword string `config:"initial-password" secret:"true" usage:"password of the first user at the first start, instead of a generated one"`
 	} `config:"admin"`
@@ -86,7 +89,7 @@ type settings struct {
 
 // Validate names the settings that cannot be used.
 func (s *settings) Validate() []error {
-	problems := slices.Concat(s.Settings.Validate(), s.Transport.Validate(), s.RequireSecret(), telemetry.CheckKept(s.LogKeep))
+	problems := slices.Concat(s.Settings.Validate(), s.Transport.Validate(), s.RequireSecret(), s.Seal.Validate(), telemetry.CheckKept(s.LogKeep))
 	check := func(ok bool, field, message string) {
 		if !ok {
 			problems = append(problems, errs.Field(field, "%s", message))
@@ -104,6 +107,7 @@ func (s *settings) Validate() []error {
 	check(s.Lockout.Failures >= 0 && s.Lockout.Failures <= apigateway.MaxLockoutFailures, "lockout.failures", fmt.Sprintf("must be between 0 and %d", apigateway.MaxLockoutFailures))
 	check(s.Lockout.Window >= time.Second, "lockout.window", "must be at least 1s")
 	check(s.Lockout.Duration >= time.Second, "lockout.duration", "must be at least 1s")
+	problems = slices.Concat(problems, s.Nodes.Check(s.Trust.File != ""), s.Services.Check(s.Trust.File != ""))
 	if err := apigateway.CheckAuditSink(s.Audit.Sink); err != nil {
 		problems = append(problems, err)
 	}
@@ -119,7 +123,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	var s settings
 	return program.Main(program.Spec{
 		Name: "apigateway", About: "Serves the HTTP API of an Orrery fleet.",
-		Into: &s, Common: &s.Settings, Follows: view.AllKinds(), KeepLog: &s.LogKeep,
+		Into: &s, Common: &s.Settings, Follows: view.AllKinds(), Authority: &s.Services.Authority, KeepLog: &s.LogKeep,
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
 }
@@ -130,13 +134,13 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.Peers.Certified() && s.OnlyThisHost(s.Peers.Listen, s.Peers.URL) {
-		e.Log.Warn("gateways on other hosts cannot reach this one at its loopback address: set --peers-listen or --peers-url to an address of this host",
+	if e.Peers.Certified() && program.OnlyThisHost(s.Peers.Listen, s.Peers.URL, s.Etcd.Endpoints) {
+		e.Log.Warn("gateways and services on other hosts cannot reach this one at its loopback address: set --peers-listen or --peers-url to an address of this host",
 			"listen", s.Peers.Listen, "url", s.Peers.URL)
 	}
 	service, err := apigateway.New(apigateway.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Records: e.Records, Metrics: e.Registry, MetricsPublic: s.Metrics.Public, Listener: listener, APIURL: s.API.URL,
-		ClusterSecret: s.Cluster.Secret, Peers: e.Peers, PeerListen: s.Peers.Listen, PeerURL: s.Peers.URL, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
+		ClusterSecret: s.Cluster.Secret, SealKey: s.Seal.Key, Peers: e.Peers, PeerListen: s.Peers.Listen, PeerURL: s.Peers.URL, Nodes: s.Nodes, Services: s.Services, AdminPassword: s.Admin.InitialPassword, AdminPasswordFile: s.Admin.PasswordFile,
 		Origins: s.CORS.Origins, AllowedSubnets: s.Network.AllowedSubnets, Transport: s.Transport, Limits: limits(s), MaxStreams: s.Events.Streams, UserStreams: s.Limits.Streams,
 		Lockout: lockout(s), Reset: reset(s), OIDC: s.OIDC.provider(), NoShares: !s.Share.Enabled, AuditSink: s.Audit.Sink, Replica: e.Replica, ClusterName: s.ClusterName,
 		Version: telemetry.Version(), Now: e.Now, SessionTTL: s.Session.TTL,

@@ -60,6 +60,8 @@ type Config struct {
 	Players *presence.Table
 	// Stale reports whether the reports of a node are overdue.
 	Stale func(fleet.NodeID) bool
+	// WholeToken is that of package nodes.
+	WholeToken func(token string, node fleet.NodeID) (text string, usable bool)
 	// Endings must be subscribed to the view.
 	Endings *instances.Endings
 	Shares  *sharedtext.Shares
@@ -74,7 +76,7 @@ type Config struct {
 func Routes(cfg Config) []server.Route {
 	o := cfg.Operations
 	cfg.Instances = instances.New(instances.Config{Operations: o, Schedulers: cfg.Schedulers, Templates: cfg.Templates, Endings: cfg.Endings})
-	cfg.Nodes = nodes.New(nodes.Config{Operations: o, Instances: cfg.Instances, Stale: cfg.Stale})
+	cfg.Nodes = nodes.New(nodes.Config{Operations: o, Instances: cfg.Instances, Schedulers: cfg.Schedulers, Stale: cfg.Stale, WholeToken: cfg.WholeToken})
 	sys := system.New(cfg.Config)
 	return slices.Concat(
 		sys.Routes(), cfg.Instances.Routes(), cfg.Nodes.Routes(),

@@ -46,10 +46,10 @@ type TokenWish struct {
 	Public bool
 }
 
-// NewToken returns a new API token and its record; the token itself is not stored. It returns Invalid,
-// naming the field, for invalid input, and Denied if the creator lacks a permission or is an API
-// token that may not create others. The caller commits the record.
-func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record account.APIToken, err error) {
+// NewToken returns a new API token of its creator or of a service account, and its record; the token itself
+// is not stored. It returns Invalid, naming the field, for invalid input, and Denied if the owner lacks a
+// permission or the creator is an API token that may not create others. The caller commits the record.
+func (s *Service) NewToken(by, owner Identity, w TokenWish) (token string, record account.APIToken, err error) {
 	if w.Name == "" || utf8.RuneCountInString(w.Name) > maxTokenName || validate.HasControl(w.Name) {
 		return "", record, errs.Field("name", "must be 1 to %d characters that say what the token is for", maxTokenName)
 	}
@@ -61,7 +61,7 @@ func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record ac
 		return "", record, err
 	}
 	now := s.cfg.Now().UTC()
-	if err := w.delegated(owner.token, now); err != nil {
+	if err := w.delegated(by.token, now); err != nil {
 		return "", record, err
 	}
 	if s.cfg.View.Snapshot().APITokens.Len() >= maxTokens {
@@ -78,6 +78,11 @@ func (s *Service) NewToken(owner Identity, w TokenWish) (token string, record ac
 	return token, record, nil
 }
 
+// ServiceAccount returns the identity of a service account, for NewToken.
+func (s *Service) ServiceAccount(u *account.User) Identity {
+	return identityOf(s.cfg.View.Snapshot(), u, nil)
+}
+
 // scopes returns the new token's scopes; nil for all permissions of its user.
 func (w TokenWish) scopes(owner Identity) ([]Permission, error) {
 	reading := builtIn[RoleViewer]
@@ -89,7 +94,7 @@ func (w TokenWish) scopes(owner Identity) ([]Permission, error) {
 			return nil, errs.Field(field, "%q is no permission: the role %s has nearly all of them (orrery describe role %[2]s)", validate.Clip(string(p)), RoleAdmin)
 		case w.Public && !slices.Contains(public, p):
 			return nil, errs.Field(field, "%s is not for a PUBLIC token, which only reads", p)
-		case !owner.Can(p):
+		case !owner.Somewhere(p):
 			return nil, errs.New(errs.Denied, "you do not have the permission %s: leave it out", p)
 		}
 	}
@@ -100,7 +105,7 @@ func (w TokenWish) scopes(owner Identity) ([]Permission, error) {
 		all := slices.Sorted(slices.Values(w.Scopes))
 		return slices.Compact(all), nil
 	case w.Public:
-		has := slices.DeleteFunc(slices.Clone(reading), func(p Permission) bool { return !owner.Can(p) })
+		has := slices.DeleteFunc(slices.Clone(reading), func(p Permission) bool { return !owner.Somewhere(p) })
 		if len(has) == 0 {
 			return nil, errs.New(errs.Denied, "you have no permission that a PUBLIC token could have")
 		}

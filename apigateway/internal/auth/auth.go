@@ -28,8 +28,8 @@ type Config struct {
 	Session func() time.Duration
 	// Audited commits a change of a user together with an audit entry.
 	Audited func(ctx context.Context, by, action, user, details string, writes ...store.Write) error
-	// ClusterSecret encrypts the signing key.
-	ClusterSecret string
+	// Ring seals the signing key.
+	Ring *seal.Ring
 	// AdminPassword is the first user's password. If empty, one is generated and written to AdminPasswordFile.
 	AdminPassword, AdminPasswordFile string
 	// PasswordCost is the cost of hashing a password.
@@ -45,9 +45,9 @@ type Service struct {
 	keys   atomic.Pointer[ring] // not nil after Start
 	// background is the queue of writes for Run.
 	background chan func(context.Context) error
-	// userChanged signals that a user's permissions may have changed, instanceChanged that an instance's own
-	// token may have ended.
-	userChanged, instanceChanged *notify.Changes
+	// userChanged signals that a user's permissions may have changed, scopeChanged also that the groups that
+	// bindings match may have, instanceChanged that an instance's own token may have ended.
+	userChanged, scopeChanged, instanceChanged *notify.Changes
 }
 
 // Identity is an authenticated caller.
@@ -56,7 +56,7 @@ type Identity struct {
 	// UserID is the user's fleet.User.ID.
 	UserID string
 	Role   string
-	// Permissions are the current permissions.
+	// Permissions are the current permissions in the whole fleet; after In, those in a group.
 	Permissions []Permission
 	// TokenID is the ID of the API token, empty for a login.
 	TokenID string
@@ -67,18 +67,33 @@ type Identity struct {
 	// signedInAt is the start of the login.
 	signedInAt time.Time
 	token      *account.APIToken
-	// ofRole has the permissions of the user's role; a token's scopes are a subset.
-	ofRole []Permission
+	// ofUser has the permissions of the user in the whole fleet; a token's scopes are a subset.
+	ofUser []Permission
+	// grants are what bindings give in some groups.
+	grants []grant
 }
 
 // Can reports whether the identity has a permission.
 func (i Identity) Can(p Permission) bool { return slices.Contains(i.Permissions, p) }
 
+// Has reports whether the identity has all the permissions.
+func (i Identity) Has(permissions ...Permission) bool {
+	for _, p := range permissions {
+		if !i.Can(p) {
+			return false
+		}
+	}
+	return true
+}
+
 // Lacks describes a missing permission: either the role lacks it, or only the API token's scopes do. The
 // text ends a sentence, such as "the role VIEWER lacks the permission groups.create".
 func (i Identity) Lacks(p Permission) string {
-	if i.token != nil && slices.Contains(i.ofRole, p) {
+	switch {
+	case i.token != nil && slices.Contains(i.ofUser, p):
 		return fmt.Sprintf("the API token's scopes lack the permission %s, which its user's role %s has: send a token that names it, or log in", p, i.Role)
+	case i.Scoped():
+		return fmt.Sprintf("the role %s lacks the permission %s, and no binding gives it here", i.Role, p)
 	}
 	return fmt.Sprintf("the role %s lacks the permission %s", i.Role, p)
 }
@@ -88,12 +103,15 @@ func New(cfg Config) *Service {
 	if cfg.Session == nil {
 		cfg.Session = func() time.Duration { return SessionTTL }
 	}
+	users := []view.Kind{view.KindUser, view.KindRole, view.KindBinding, view.KindRevocation, view.KindAPIToken}
 	s := &Service{
 		cfg: cfg, hasher: newHasher(min(4, runtime.GOMAXPROCS(0)), maxWaiting, cfg.PasswordCost), background: make(chan func(context.Context) error, maxBackground),
-		userChanged:     notify.New(view.KindUser, view.KindRole, view.KindRevocation, view.KindAPIToken),
+		userChanged:     notify.New(users...),
+		scopeChanged:    notify.New(append(users, view.KindGroup)...),
 		instanceChanged: notify.New(view.KindStatus, view.KindIntent, view.KindCredential, view.KindRevokedNode),
 	}
 	cfg.View.Subscribe(s.userChanged.OnBatch)
+	cfg.View.Subscribe(s.scopeChanged.OnBatch)
 	cfg.View.Subscribe(s.instanceChanged.OnBatch)
 	return s
 }

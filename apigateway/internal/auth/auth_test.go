@@ -263,13 +263,13 @@ func TestBuiltInRolesAreSubsetsOfAdmin(t *testing.T) {
 // ofPrexorCloud are PrexorCloud's permissions, and those of its roles other than ADMIN.
 const (
 	ofPrexorCloud = `nodes.view nodes.drain nodes.revoke-cert nodes.shutdown groups.view groups.create groups.update groups.delete groups.start
-		instances.view instances.stop instances.command instances.delete instances.console players.view players.transfer networks.view networks.create
+		instances.view instances.stop instances.command instances.delete instances.console players.view players.transfer players.message networks.view networks.create
 		networks.update networks.delete templates.view templates.create templates.update templates.delete crashes.view share.invoke share.revoke
 		tokens.view tokens.create tokens.revoke users.view users.create users.update users.delete roles.view roles.manage modules.view modules.manage
 		catalog.view catalog.manage audit.view system.settings system.logs.view system.shutdown metrics.view events.stream events.view backups.view
 		backups.manage backups.restore cluster.view cluster.config.write cluster.manage`
 	ofOperator = `nodes.view nodes.drain groups.view groups.create groups.update groups.start networks.view networks.create networks.update
-		instances.view instances.stop instances.command instances.console players.view players.transfer templates.view templates.create
+		instances.view instances.stop instances.command instances.console players.view players.transfer players.message templates.view templates.create
 		templates.update crashes.view tokens.view modules.view catalog.view metrics.view events.stream events.view share.invoke share.revoke`
 	ofViewer = `nodes.view groups.view networks.view instances.view players.view templates.view crashes.view modules.view catalog.view
 		metrics.view instances.console events.stream events.view`
@@ -284,8 +284,9 @@ func TestBuiltInRolesMayWhatTheirNamesMayInPrexorCloudAndWhatIsOurOwn(t *testing
 		RoleOperator:   ofOperator + " nodes.update quotas.view instances.files.write" + contentPermissions,
 		RoleViewer:     ofViewer + " quotas.view",
 		RoleDaemonHost: ofDaemonHost + " quotas.view instances.files",
+		RoleNone:       "",
 	} {
-		var got []string
+		got := []string{}
 		for _, p := range builtIn[name] {
 			got = append(got, string(p))
 		}
@@ -296,7 +297,7 @@ func TestBuiltInRolesMayWhatTheirNamesMayInPrexorCloudAndWhatIsOurOwn(t *testing
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if len(builtIn) != 4 || len(permissions) != len(strings.Fields(ofPrexorCloud))+7 {
+	if len(builtIn) != 5 || len(permissions) != len(strings.Fields(ofPrexorCloud))+7 {
 		t.Errorf("there are %d roles and %d permissions", len(builtIn), len(permissions))
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/stream/notify"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 )
 
@@ -42,6 +43,47 @@ func (s *Service) Judge(c account.Credential) (Identity, error) {
 // if that is already the case.
 func (s *Service) While(ctx context.Context, c account.Credential, permissions ...Permission) (_ context.Context, leave func(), err error) {
 	return s.while(ctx, s.userChanged, c.Until, func() error { return s.May(c, permissions...) })
+}
+
+// WhileIn is While for permissions in a group.
+func (s *Service) WhileIn(ctx context.Context, c account.Credential, g fleet.GroupName, permissions ...Permission) (_ context.Context, leave func(), err error) {
+	who, err := s.Judge(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.while(ctx, s.changesOf(who), c.Until, func() error { return s.MayIn(c, g, permissions...) })
+}
+
+// changesOf signals that what an identity may do may have changed.
+func (s *Service) changesOf(who Identity) *notify.Changes {
+	if who.Scoped() {
+		return s.scopeChanged
+	}
+	return s.userChanged
+}
+
+// WhileSomewhere is While for a stream that shows the groups in which the identity has a permission. If
+// it has the permission in some groups only, the context also ends with Denied when what it may do has
+// changed, so that the client opens the stream again. who is the identity that the stream is for.
+func (s *Service) WhileSomewhere(ctx context.Context, c account.Credential, p Permission) (who Identity, _ context.Context, leave func(), err error) {
+	if who, err = s.Judge(c); err != nil {
+		return who, nil, nil, err
+	}
+	ctx, leave, err = s.while(ctx, s.userChanged, c.Until, func() error {
+		now, err := s.Judge(c)
+		switch {
+		case err != nil:
+			return err
+		case now.Can(p) && who.Can(p):
+			return nil
+		case !now.Somewhere(p):
+			return errs.New(errs.Denied, "%s", now.Lacks(p))
+		case !sameRights(who, now):
+			return errs.New(errs.Denied, "what you may see has changed: connect again")
+		}
+		return nil
+	})
+	return who, ctx, leave, err
 }
 
 // WhileInstance is While for an instance's credential.
@@ -85,10 +127,16 @@ func (s *Service) while(ctx context.Context, b *notify.Changes, expires time.Tim
 // May returns Denied if a credential lacks one of the permissions, Unauthenticated if it has ended, else
 // nil.
 func (s *Service) May(c account.Credential, permissions ...Permission) error {
+	return s.MayIn(c, "", permissions...)
+}
+
+// MayIn is May for permissions in a group.
+func (s *Service) MayIn(c account.Credential, g fleet.GroupName, permissions ...Permission) error {
 	who, err := s.Judge(c)
 	if err != nil {
 		return err
 	}
+	who, _ = who.In(s.cfg.View.Snapshot(), g)
 	for _, p := range permissions {
 		if !who.Can(p) {
 			return errs.New(errs.Denied, "%s", who.Lacks(p))

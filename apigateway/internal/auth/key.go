@@ -9,14 +9,13 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/account"
-	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 const (
 	// jwtKeyID is the name of the signing keys among the sealed keys.
-	jwtKeyID    = "jwt"
+	jwtKeyID    = account.SigningKey
 	jwtKeyBytes = 32
 	// keyNameBytes is the number of bytes of a key's hash in its ID.
 	keyNameBytes = 8
@@ -57,10 +56,13 @@ func (r *ring) accepted(id string) (out []signingKey) {
 
 // ensureKeys creates the signing keys if the store has none, and checks that they can be decrypted.
 func (s *Service) ensureKeys(ctx context.Context) (err error) {
-	if s.box, err = seal.NewBox(s.cfg.ClusterSecret, jwtKeyID); err != nil {
-		return err
+	s.box = s.cfg.Ring.Records(account.SigningKey)
+	rev, err := s.createKey(ctx)
+	for errs.Is(err, errs.Conflict) { // another gateway has just made or replaced the sealing key
+		if _, err = s.cfg.Ring.Load(ctx); err == nil {
+			rev, err = s.createKey(ctx)
+		}
 	}
-	rev, err := s.cfg.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Create(keys.SealedKey(jwtKeyID), s.sealed(nil, s.cfg.Now().UTC()))}})
 	if err != nil && !errs.Is(err, errs.AlreadyExists) {
 		return errs.Wrap("auth.ensureKeys", err)
 	}
@@ -71,6 +73,15 @@ func (s *Service) ensureKeys(ctx context.Context) (err error) {
 	keys, err := s.open(record)
 	s.keys.Store(keys)
 	return err
+}
+
+// createKey stores the first signing key. AlreadyExists if there is one, Conflict if the sealing key was
+// replaced.
+func (s *Service) createKey(ctx context.Context) (int64, error) {
+	return s.cfg.Store.Commit(ctx, store.Txn{
+		Guards: []store.Guard{store.Unchanged(keys.Keyring(), s.cfg.Ring.Rev())},
+		Writes: []store.Write{store.Create(keys.SealedKey(jwtKeyID), s.sealed(nil, s.cfg.Now().UTC()))},
+	})
 }
 
 // keyRecord returns the record of the keys at rev or later. If it comes from an older version, keyRecord
@@ -167,5 +178,9 @@ func (s *Service) RotateKeys() (store.Write, error) {
 	if !ok {
 		return store.Write{}, errs.New(errs.Conflict, "there are no signing keys yet: retry")
 	}
-	return store.Replace(keys.SealedKey(jwtKeyID), s.sealed(record.Sealed, record.LoginsSince), record.ModRev), nil
+	previous, err := s.box.Renew(record.Sealed)
+	if err != nil {
+		return store.Write{}, err
+	}
+	return store.Replace(keys.SealedKey(jwtKeyID), s.sealed(previous, record.LoginsSince), record.ModRev), nil
 }

@@ -36,6 +36,7 @@ const (
 
 	PlayersView     Permission = "players.view"
 	PlayersTransfer Permission = "players.transfer"
+	PlayersMessage  Permission = "players.message"
 	NetworksView    Permission = "networks.view"
 	NetworksCreate  Permission = "networks.create"
 	NetworksUpdate  Permission = "networks.update"
@@ -81,7 +82,7 @@ const (
 var permissions = []Permission{
 	NodesView, NodesUpdate, NodesDrain, NodesRevokeCert, NodesShutdown, GroupsView, GroupsCreate, GroupsUpdate,
 	GroupsDelete, GroupsStart, GroupsEnv, QuotasView, QuotasManage, InstancesView, InstancesStop, InstancesCommand, InstancesDelete,
-	InstancesConsole, InstancesFiles, InstancesFilesWrite, PlayersView, PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate, NetworksDelete,
+	InstancesConsole, InstancesFiles, InstancesFilesWrite, PlayersView, PlayersTransfer, PlayersMessage, NetworksView, NetworksCreate, NetworksUpdate, NetworksDelete,
 	TemplatesView, TemplatesContent, TemplatesCreate, TemplatesUpdate, TemplatesDelete, CrashesView, ShareInvoke, ShareRevoke, TokensView,
 	TokensCreate, TokensRevoke, UsersView, UsersCreate, UsersUpdate, UsersDelete, RolesView, RolesManage, ModulesView,
 	ModulesManage, CatalogView, CatalogManage, AuditView, SystemSettings, SystemLogsView, SystemShutdown, MetricsView,

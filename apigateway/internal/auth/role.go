@@ -15,15 +15,17 @@ const (
 	RoleViewer   = "VIEWER"
 	// RoleDaemonHost is for programs on the nodes' hosts.
 	RoleDaemonHost = "DAEMON_HOST"
+	// RoleNone is for users who have only what bindings give them.
+	RoleNone = "NONE"
 )
 
-// builtIn has the default permissions of the built-in roles. Those of ADMIN cannot be changed: all except
-// cluster.manage, which has to be granted explicitly.
+// builtIn has the default permissions of the built-in roles. Those of ADMIN and NONE cannot be changed:
+// all except cluster.manage, which has to be granted explicitly, and none.
 var builtIn = map[string][]Permission{
 	RoleAdmin: without(permissions, ClusterManage),
 	RoleOperator: {
 		NodesView, NodesUpdate, NodesDrain, QuotasView, GroupsView, GroupsCreate, GroupsUpdate, GroupsStart, GroupsEnv, InstancesView, InstancesStop,
-		InstancesCommand, InstancesConsole, InstancesFiles, InstancesFilesWrite, PlayersView, PlayersTransfer, NetworksView, NetworksCreate, NetworksUpdate,
+		InstancesCommand, InstancesConsole, InstancesFiles, InstancesFilesWrite, PlayersView, PlayersTransfer, PlayersMessage, NetworksView, NetworksCreate, NetworksUpdate,
 		TemplatesView, TemplatesContent, TemplatesCreate, TemplatesUpdate, CrashesView, ShareInvoke, ShareRevoke, TokensView,
 		ModulesView, CatalogView, MetricsView, EventsStream, EventsView,
 	},
@@ -35,7 +37,11 @@ var builtIn = map[string][]Permission{
 		NodesView, QuotasView, GroupsView, InstancesView, InstancesConsole, PlayersView, NetworksView, TemplatesView, CrashesView,
 		ModulesView, MetricsView, EventsStream, EventsView, InstancesStop, InstancesCommand, InstancesFiles,
 	},
+	RoleNone: {},
 }
+
+// Fixed reports whether the permissions of a role cannot be changed.
+func Fixed(role string) bool { return role == RoleAdmin || role == RoleNone }
 
 // contents are permissions to read data that may contain secrets. Earlier versions included them in
 // read permissions. VIEWER and PUBLIC tokens lack them unless they are granted explicitly.
@@ -92,7 +98,7 @@ type Role struct {
 // RoleOf returns the role with a name.
 func RoleOf(s *view.Snapshot, name string) (Role, bool) {
 	own, is := builtIn[name]
-	if stored, ok := s.Roles.Get(name); ok && name != RoleAdmin {
+	if stored, ok := s.Roles.Get(name); ok && !Fixed(name) {
 		return Role{Name: name, Permissions: inEdition(stored.Permissions, stored.Edition), BuiltIn: is, ModRev: stored.ModRev}, true
 	}
 	return Role{Name: name, Permissions: own, BuiltIn: is}, is
@@ -127,14 +133,19 @@ func Known(p Permission) bool { return slices.Contains(permissions, p) }
 // identityOf returns the current identity of a user. Without an existing role, it has no permissions.
 func identityOf(s *view.Snapshot, u *account.User, token *account.APIToken) Identity {
 	role, _ := RoleOf(s, u.Role)
-	who := Identity{User: u.Username, UserID: u.ID(), Role: u.Role, Permissions: role.Permissions}
-	if token == nil {
-		return who
+	who := Identity{User: u.Username, UserID: u.ID(), Role: u.Role, Permissions: role.Permissions, ofUser: role.Permissions}
+	within := func(all []Permission) []Permission { return all }
+	if token != nil {
+		who.TokenID, who.Public, who.token = token.ID, token.Public, token
+		if len(token.Scopes) > 0 {
+			scopes := inEdition(token.Scopes, token.Edition)
+			within = func(all []Permission) []Permission {
+				return slices.DeleteFunc(slices.Clone(scopes), func(p Permission) bool { return !slices.Contains(all, p) })
+			}
+			who.Permissions = within(who.Permissions)
+		}
 	}
-	who.TokenID, who.Public, who.token, who.ofRole = token.ID, token.Public, token, role.Permissions
-	if len(token.Scopes) > 0 {
-		who.Permissions = slices.DeleteFunc(slices.Clone(inEdition(token.Scopes, token.Edition)), func(p Permission) bool { return !slices.Contains(role.Permissions, p) })
-	}
+	who.bind(s, within)
 	return who
 }
 

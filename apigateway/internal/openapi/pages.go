@@ -5,8 +5,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"encoding/json"
-	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/gin-gonic/gin"
@@ -15,15 +13,13 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 )
 
-//go:embed docs/docs.html docs/docs.js docs/docs.css docs/home.html docs/home.txt
+//go:embed docs/docs.html docs/docs.js docs/docs.css docs/home.txt
 var docs embed.FS
 
-// Pages serves the OpenAPI document, its HTML page and the API's start page. Create it with New.
+// Pages serves the OpenAPI document and its HTML page. Create it with New.
 type Pages struct {
 	document            func() (file, error)
 	page, script, style file
-	// home is the start page; homeText is its version for clients that do not accept HTML.
-	home, homeText file
 }
 
 // file is a constant response body.
@@ -37,7 +33,7 @@ type file struct {
 // embedded file is missing.
 func New(version string) (*Pages, error) {
 	p := &Pages{document: sync.OnceValues(func() (file, error) { return encoded(version) })}
-	for name, into := range map[string]*file{"docs.html": &p.page, "docs.js": &p.script, "docs.css": &p.style, "home.html": &p.home, "home.txt": &p.homeText} {
+	for name, into := range map[string]*file{"docs.html": &p.page, "docs.js": &p.script, "docs.css": &p.style} {
 		content, err := docs.ReadFile("docs/" + name)
 		if err != nil {
 			return nil, errs.WrapAs(errs.Internal, "openapi.New", err)
@@ -67,7 +63,6 @@ func fileOf(content []byte) file {
 func (p *Pages) Routes() []server.Route {
 	page := p.page.as("text/html; charset=utf-8")
 	return []server.Route{
-		server.Get("/", server.Public, p.first),
 		server.Get("/openapi.json", server.Public, p.as("application/json; charset=utf-8")),
 		server.Get("/openapi/openapi.yaml", server.Public, p.as("application/yaml; charset=utf-8")),
 		server.Get("/openapi", server.Public, page),
@@ -79,16 +74,6 @@ func (p *Pages) Routes() []server.Route {
 
 // policy restricts the pages to content from the gateway itself.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-// first serves the start page as HTML, or as text if the client does not accept HTML.
-func (p *Pages) first(c *gin.Context) {
-	c.Writer.Header().Add("Vary", "Accept")
-	if strings.Contains(c.GetHeader("Accept"), "text/html") {
-		p.home.as("text/html; charset=utf-8")(c)
-		return
-	}
-	p.homeText.as("text/plain; charset=utf-8")(c)
-}
 
 // as serves the document with a media type.
 func (p *Pages) as(media string) gin.HandlerFunc {
@@ -102,16 +87,5 @@ func (p *Pages) as(media string) gin.HandlerFunc {
 	}
 }
 
-// as serves the file with a media type, or 304 when the client's copy is current.
-func (f file) as(media string) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		c.Header("ETag", f.etag)
-		c.Header("Cache-Control", "no-cache") // revalidate each time; a 304 is cheap
-		if strings.Contains(c.GetHeader("If-None-Match"), f.etag) {
-			c.Status(http.StatusNotModified)
-			return
-		}
-		c.Header("Content-Security-Policy", policy)
-		c.Data(http.StatusOK, media, f.content)
-	}
-}
+// as serves the file with a media type.
+func (f file) as(media string) gin.HandlerFunc { return f.under(policy, media, revalidated) }

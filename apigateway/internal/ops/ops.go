@@ -37,6 +37,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -49,8 +50,8 @@ type Config struct {
 	Agents *upstream.Agents
 	// Simulate asks a scheduler where an instance could move.
 	Simulate moveops.Simulate
-	// Seal seals secrets, see fleet.SecretsKind.
-	Seal seal.Box
+	// Seal has the keys that seal secrets.
+	Seal *seal.Ring
 	// Settings returns the current settings.
 	Settings func() settings.Settings
 	// EventTypes are the types of the events that notices can send.
@@ -86,8 +87,9 @@ type Operations struct {
 
 // New wires the operations.
 func New(cfg Config) *Operations {
-	c := txn.New(txn.Deps{Store: cfg.Store, View: cfg.View, Seal: cfg.Seal, Copy: cfg.Copy, Log: cfg.Log, Now: cfg.Now})
-	groups := groupops.New(c, cfg.Seal)
+	records := cfg.Seal.Records(content.SecretsKind)
+	c := txn.New(txn.Deps{Store: cfg.Store, View: cfg.View, Ring: cfg.Seal, Copy: cfg.Copy, Log: cfg.Log, Now: cfg.Now})
+	groups := groupops.New(c, cfg.Seal.Values(content.SecretsKind))
 	instances := instanceops.New(c, groups, cfg.Agents)
 	moves := moveops.New(c, cfg.Simulate)
 	nodes := nodeops.New(c, cfg.Agents, moves)
@@ -100,11 +102,11 @@ func New(cfg Config) *Operations {
 		Nodes:       nodes,
 		Templates:   templateops.New(c, cfg.Agents),
 		Catalog:     catalogops.New(c),
-		Accounts:    accountops.New(c, accountops.Deps{Settings: cfg.Settings, Seal: cfg.Seal, TellReset: cfg.TellReset, Pause: cfg.Pause}),
+		Accounts:    accountops.New(c, accountops.Deps{Settings: cfg.Settings, Seal: records, TellReset: cfg.TellReset, Pause: cfg.Pause}),
 		Cluster:     clusterops.New(c, cfg.Seal),
 		Schedules:   scheduleops.New(c, groups, instances, nodes),
 		Notices: noticeops.New(c, noticeops.Deps{
-			Seal: cfg.Seal, Types: cfg.EventTypes, Allowed: func() egress.Allowed { return egress.Parse(cfg.Settings().Egress) },
+			Seal: records, Types: cfg.EventTypes, Allowed: func() egress.Allowed { return egress.Parse(cfg.Settings().Egress) },
 		}),
 		Applied: appliedops.New(c),
 		Trail:   auditops.New(c),

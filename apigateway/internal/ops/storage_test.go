@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
@@ -43,7 +44,7 @@ func newStorageSite(t *testing.T) *storageSite {
 	s := &storageSite{store: c, by: txn.Actor{User: "admin"}}
 	secret := strings.Repeat("s", 32)
 	config := func(now func() time.Time) ops.Config {
-		return ops.Config{Store: c, View: v, Log: slog.New(slog.DiscardHandler), Now: now}
+		return ops.Config{Store: c, View: v, Seal: seal.Only(secret), Log: slog.New(slog.DiscardHandler), Now: now}
 	}
 	s.quick = ops.New(config(time.Now))
 	s.slow = ops.New(config(func() time.Time {
@@ -53,13 +54,8 @@ func newStorageSite(t *testing.T) *storageSite {
 		}
 		return time.Now()
 	}))
-	var err error
-	if s.quickSources, err = sourceops.New(s.quick.Committer, secret); err != nil {
-		t.Fatal(err)
-	}
-	if s.slowSources, err = sourceops.New(s.slow.Committer, secret); err != nil {
-		t.Fatal(err)
-	}
+	s.quickSources = sourceops.New(s.quick.Committer, seal.Only(secret))
+	s.slowSources = sourceops.New(s.slow.Committer, seal.Only(secret))
 	source := content.TemplateSource{Name: "web", Kind: content.SourceHTTP, URL: "https://host/a.zip", Template: content.TemplateRef{Group: "g", Name: "t"}}
 	head := content.TemplateHead{TemplateRef: content.TemplateRef{Group: "g", Name: "t"}, Origin: "web"}
 	rev, err := c.Commit(t.Context(), store.Txn{Writes: []store.Write{

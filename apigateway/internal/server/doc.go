@@ -10,5 +10,6 @@
 //   - A request above a limit is refused before its handler runs.
 //   - A Route declares what it demands of its caller and which body it reads. A route without a
 //     declaration is open to no caller.
+//   - Permissions that a caller has in some groups only count on the routes that declare In or Among.
 //   - There are no redirects: an unknown path is a 404.
 package server

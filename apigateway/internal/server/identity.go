@@ -17,13 +17,14 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/wire"
 )
 
 // callerKey is the context key of the caller.
 type callerKey struct{}
 
-// asking is the caller of a request. It is immutable.
+// asking is the caller of a request. It is immutable once the handler runs.
 type asking struct {
 	by txn.Actor
 	// who is valid only if known is true.
@@ -31,6 +32,10 @@ type asking struct {
 	known bool
 	// own is the instance that sent its own token; nil for other callers.
 	own *fleet.Instance
+	// seen is the snapshot in which bindings are matched; nil for callers without bindings.
+	seen *view.Snapshot
+	// in is who with the permissions in the group that the route concerns; nil on other routes.
+	in *auth.Identity
 }
 
 // asked returns the caller, or the zero value before authentication.
@@ -49,6 +54,9 @@ func note(c *gin.Context, a *asking) {
 // Identity returns the caller. ok is false on public routes without a token.
 func Identity(c *gin.Context) (auth.Identity, bool) {
 	a := asked(c)
+	if a.in != nil {
+		return *a.in, a.known
+	}
 	return a.who, a.known
 }
 
@@ -114,7 +122,7 @@ func (s *Server) authorize(c *gin.Context) {
 		if !s.withinAddress(c, s.logins, "logins") {
 			return
 		}
-	case err != nil && !probe(c.FullPath()):
+	case err != nil && !constant(c.FullPath()):
 		if !s.withinAddress(c, s.anonymous, anonymously) {
 			return
 		}
@@ -125,13 +133,16 @@ func (s *Server) authorize(c *gin.Context) {
 	}
 	switch {
 	case demand.Open(), demand.caller == ticketHolder: // 404 and 405 are decided later
+		if err == nil && who.Scoped() {
+			from.seen = s.cfg.View.Snapshot()
+		}
 	case err != nil:
 		c.Header("WWW-Authenticate", `Bearer realm="orrery"`)
 		Fail(c, err)
 	case demand.caller == nobody:
 		Fail(c, errs.New(errs.Denied, "this route is not available"))
 	default:
-		require(c, who, demand.permissions...)
+		s.permit(c, s.routeOf(c), from)
 	}
 }
 
@@ -190,6 +201,10 @@ func (s *Server) isNamed(c *gin.Context, i *fleet.Instance) bool {
 	named, ok := s.cfg.View.Snapshot().Find(c.Param("id"))
 	return ok && named.Intent.ID == i.Intent.ID
 }
+
+// constant reports whether a route sends the same to everybody: a probe, or a file of the dashboard,
+// which consists of many. Such requests do not count against the limit of an address.
+func constant(route string) bool { return probe(route) || route == "/" || route == "/ui/*file" }
 
 // probe reports whether a route is for load balancers, which send many requests without a token.
 func probe(route string) bool {

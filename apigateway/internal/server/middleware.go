@@ -194,7 +194,7 @@ func (s *Server) limitBody(c *gin.Context) {
 	if sent := c.GetHeader("Content-Type"); c.Request.ContentLength != 0 && !body.readable(sent) {
 		Refuse(c, wire.Reply{
 			Status: http.StatusUnsupportedMediaType, Code: "UNSUPPORTED_MEDIA_TYPE",
-			Message: "the body is " + clean(sent) + ": send JSON, as Content-Type: application/json",
+			Message: "the body is " + clean(sent) + ": send JSON as Content-Type: application/json, or YAML as application/yaml",
 		})
 		return
 	}

@@ -29,6 +29,10 @@ type Route struct {
 	// them itself.
 	Audited string
 	Handle  gin.HandlerFunc
+
+	// locator and among say how permissions in some groups apply: see In and Among.
+	locator *Locator
+	among   bool
 }
 
 // Demand is what a route requires of its caller.
@@ -274,10 +278,10 @@ func (s *Server) routeOf(c *gin.Context) *Route {
 	return &Route{Body: JSON}
 }
 
-// readable reports whether a route reads bodies of a media type. JSON is also accepted without a
-// type or as a form, which is what curl sends by default.
+// readable reports whether a route reads bodies of a media type: JSON, and YAML instead of it. JSON
+// is also accepted without a type or as a form, which is what curl sends by default.
 func (b Body) readable(contentType string) bool {
-	if b.Raw || contentType == "" {
+	if b.Raw || contentType == "" || isYAML(contentType) {
 		return true
 	}
 	media, _, err := mime.ParseMediaType(contentType)

@@ -87,7 +87,7 @@ func New(cfg Config) *Server {
 			seconds:  cfg.Metrics.Histogram("http_request", "seconds", "Time to answer.", nil, "method", "route"),
 		},
 	}
-	s.engine.Use(ids, s.address, s.observe, s.recover, s.compress, endWithNewline, unlessSame, s.cors, s.admit, s.authorize, checkQuery, s.checkDryRun, s.checkConditions, s.revisions, s.limitUploads, s.limitBody, s.fingerprint, s.once)
+	s.engine.Use(ids, s.address, s.observe, s.recover, s.compress, endWithNewline, unlessSame, s.cors, s.admit, s.authorize, checkQuery, s.checkDryRun, s.checkConditions, s.revisions, s.limitUploads, s.limitBody, s.fromYAML, s.fingerprint, s.once)
 	s.engine.NoRoute(func(c *gin.Context) {
 		Fail(c, errs.New(errs.NotFound, "there is no such route%s", hint(c.Request.URL.EscapedPath())))
 	})

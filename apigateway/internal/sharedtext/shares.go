@@ -27,6 +27,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -69,7 +70,9 @@ func New(cfg Config) *Shares { return &Shares{cfg} }
 type Draft struct {
 	Kind     account.ShareKind
 	Resource string
-	Text     string
+	// Group is the group of an instance's console or crash.
+	Group fleet.GroupName
+	Text  string
 	// HasLogs is true if the text contains log records, whatever its kind.
 	HasLogs bool
 	// For is how long the share can be read; 0 is forever.
@@ -82,7 +85,7 @@ func (s *Shares) Make(ctx context.Context, by txn.Actor, d Draft) (record accoun
 	id, token, text := rand.Text(), rand.Text(), Redact(d.Text)
 	kept, size := account.NewShareText(id, text)
 	record = account.Share{
-		ID: id, Kind: d.Kind, Resource: d.Resource, Private: d.Private, HasLogs: d.HasLogs, Burn: d.Burn, SizeBytes: size, StoredBytes: len(kept.Text),
+		ID: id, Kind: d.Kind, Resource: d.Resource, Group: d.Group, Private: d.Private, HasLogs: d.HasLogs, Burn: d.Burn, SizeBytes: size, StoredBytes: len(kept.Text),
 		Truncated: size < len(text), By: by.User, At: s.now(), DeleteHash: hashOf(token),
 	}
 	if d.For > 0 {

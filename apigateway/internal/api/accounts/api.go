@@ -42,5 +42,5 @@ func New(cfg Config) *API { return &API{cfg: cfg} }
 
 // Routes returns the routes of the package.
 func (a *API) Routes() []server.Route {
-	return slices.Concat(a.identityRoutes(), a.userRoutes(), a.accountRoutes(), a.roleRoutes(), a.credentialRoutes())
+	return slices.Concat(a.identityRoutes(), a.userRoutes(), a.serviceAccountRoutes(), a.accountRoutes(), a.roleRoutes(), a.bindingRoutes(), a.credentialRoutes())
 }

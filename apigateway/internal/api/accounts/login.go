@@ -215,7 +215,7 @@ func (a *API) refreshOnce(c *gin.Context, token string) {
 	a.sendSession(c, u, l, session{})
 }
 
-// me answers with the caller and the permissions of the sent token.
+// me answers with the caller and the permissions that the sent token has anywhere.
 func (a *API) me(c *gin.Context) {
 	who, _ := server.Identity(c)
 	s := a.cfg.Operations.Snapshot()
@@ -225,7 +225,8 @@ func (a *API) me(c *gin.Context) {
 		return
 	}
 	out := userOf(s, record)
-	out.Permissions = who.Permissions
+	out.Permissions = append([]auth.Permission{}, who.Anywhere()...)
+	out.FleetPermissions = append([]auth.Permission{}, who.Permissions...)
 	c.JSON(http.StatusOK, out)
 }
 

@@ -32,7 +32,7 @@ func (a *API) listLogins(c *gin.Context) {
 	}
 	s := a.cfg.Operations.Snapshot()
 	u, ok := s.Users.Get(userName(c))
-	if !ok {
+	if !ok || u.Service {
 		server.Fail(c, errs.New(errs.NotFound, "there is no user %s", c.Param("name")))
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -71,13 +72,14 @@ func (a *API) getToken(c *gin.Context) {
 	c.JSON(http.StatusOK, tokenOf(t))
 }
 
-// createToken creates a token of the caller.
+// createToken creates a token of the caller, or of a service account.
 func (a *API) createToken(c *gin.Context) {
 	var b struct {
 		Name             string               `json:"name"`
 		ExpiresInSeconds *int64               `json:"expiresInSeconds"`
 		Kind             string               `json:"kind"`
 		Scopes           []account.Permission `json:"scopes"`
+		User             *string              `json:"user"`
 	}
 	if !server.Bind(c, &b) {
 		return
@@ -92,13 +94,18 @@ func (a *API) createToken(c *gin.Context) {
 		expires = *b.ExpiresInSeconds
 	}
 	who, _ := server.Identity(c)
-	token, record, err := a.cfg.Auth.NewToken(who, auth.TokenWish{
+	owner, err := a.ownerOf(who, b.User)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	token, record, err := a.cfg.Auth.NewToken(who, owner, auth.TokenWish{
 		Name: b.Name, ExpiresIn: time.Duration(min(max(expires, -1), mostSeconds)) * time.Second,
 		Scopes: b.Scopes, Public: b.Kind == kindPublic,
 	})
 	var rev int64
 	if err == nil {
-		rev, err = a.cfg.Operations.CreateAPIToken(c.Request.Context(), server.Actor(c), record)
+		rev, err = a.cfg.Operations.CreateAPIToken(c.Request.Context(), server.Actor(c), record, who.Permissions)
 	}
 	if err != nil {
 		server.Fail(c, err)
@@ -109,6 +116,18 @@ func (a *API) createToken(c *gin.Context) {
 	server.ETag(c, rev)
 	c.Header("Cache-Control", "no-store")
 	c.JSON(http.StatusCreated, out)
+}
+
+// ownerOf returns the identity that a new token is for: the caller, or the service account with a name.
+func (a *API) ownerOf(who auth.Identity, name *string) (auth.Identity, error) {
+	if name == nil || strings.ToLower(*name) == who.User {
+		return who, nil
+	}
+	u, ok := a.cfg.Operations.Snapshot().Users.Get(strings.ToLower(*name))
+	if !ok || !u.Service {
+		return who, errs.Field("user", "must be your own name or that of a service account, not %q", *name)
+	}
+	return a.cfg.Auth.ServiceAccount(u), nil
 }
 
 func (a *API) deleteToken(c *gin.Context) {

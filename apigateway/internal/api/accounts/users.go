@@ -19,19 +19,31 @@ import (
 
 // user is a user in an answer. Unknown fields are null.
 type user struct {
-	ID            string            `json:"id"`
-	Username      string            `json:"username"`
-	Email         string            `json:"email"`
-	Role          string            `json:"role"`
-	Permissions   []auth.Permission `json:"permissions"`
-	AvatarURL     *string           `json:"avatarUrl"`
-	MinecraftUUID *string           `json:"minecraftUuid"`
-	MinecraftName *string           `json:"minecraftName"`
-	CreatedAt     *time.Time        `json:"createdAt"`
+	ID       string `json:"id"`
+	Username string `json:"username"`
+	Email    string `json:"email"`
+	Role     string `json:"role"`
+	// Permissions are those that the user has in the fleet or, by Bindings, in some groups.
+	Permissions []auth.Permission `json:"permissions"`
+	// FleetPermissions are those that the caller has in the whole fleet, in the answer of auth/me only.
+	FleetPermissions []auth.Permission `json:"fleetPermissions,omitzero"`
+	Bindings         []userBinding     `json:"bindings"`
+	AvatarURL        *string           `json:"avatarUrl"`
+	MinecraftUUID    *string           `json:"minecraftUuid"`
+	MinecraftName    *string           `json:"minecraftName"`
+	CreatedAt        *time.Time        `json:"createdAt"`
 	// SecondFactor is true if a login needs a code.
 	SecondFactor bool `json:"secondFactor"`
 	// Provider is the login provider that the user comes from; null for local users.
 	Provider *string `json:"provider"`
+}
+
+// userBinding is what a binding gives to a user.
+type userBinding struct {
+	Name        string            `json:"name"`
+	Role        string            `json:"role"`
+	Selector    string            `json:"selector"`
+	Permissions []auth.Permission `json:"permissions"`
 }
 
 func (a *API) userRoutes() []server.Route {
@@ -45,10 +57,15 @@ func (a *API) userRoutes() []server.Route {
 }
 
 func userOf(s *view.Snapshot, u *account.User) user {
-	role, _ := auth.RoleOf(s, u.Role)
-	out := user{ID: u.Username, Username: u.Username, Email: u.Email, Role: u.Role, Permissions: shownPermissions(role), CreatedAt: &u.CreatedAt}
+	out := user{
+		ID: u.Username, Username: u.Username, Email: u.Email, Role: u.Role, CreatedAt: &u.CreatedAt,
+		Permissions: append([]auth.Permission{}, auth.PermissionsOf(s, u)...), Bindings: []userBinding{},
+	}
+	for _, b := range s.BindingsOf(u.ID()) {
+		out.Bindings = append(out.Bindings, userBinding{b.Name, b.Role, b.Selector.String(), append([]auth.Permission{}, auth.GrantedBy(s, *b)...)})
+	}
 	out.AvatarURL = avatarURL(u)
-	if !u.Local() {
+	if u.Issuer != "" {
 		out.Provider = &u.Issuer
 	}
 	if f, ok := s.Factors.Get(u.ID()); ok {
@@ -67,7 +84,9 @@ func (a *API) listUsers(c *gin.Context) {
 	s := a.cfg.Operations.Snapshot()
 	all := make([]*account.User, 0, s.Users.Len())
 	for _, u := range s.Users.All() {
-		all = append(all, u)
+		if !u.Service {
+			all = append(all, u)
+		}
 	}
 	server.SendPage(c, all, resource.MediumPage, func(u *account.User) user { return userOf(s, u) })
 }
@@ -75,7 +94,7 @@ func (a *API) listUsers(c *gin.Context) {
 func (a *API) getUser(c *gin.Context) {
 	s := a.cfg.Operations.Snapshot()
 	u, ok := s.Users.Get(userName(c))
-	if !ok {
+	if !ok || u.Service {
 		server.Fail(c, errs.New(errs.NotFound, "there is no user %s", c.Param("name")))
 		return
 	}

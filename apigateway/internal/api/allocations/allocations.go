@@ -27,13 +27,21 @@ func New(o *ops.Operations) *API { return &API{o} }
 // Routes returns the routes. Allocations share a record per instance, so one has no revision of its own.
 func (a *API) Routes() []server.Route {
 	return server.Under("/api/v1/allocations",
-		server.Post("", server.Needs(auth.GroupsStart), a.allocate).Rehearses(),
-		server.Get("", server.Needs(auth.GroupsView), a.list),
-		server.Get("/:id", server.Needs(auth.GroupsView), a.get),
-		server.Patch("/:id", server.Needs(auth.GroupsStart), a.renew).Unconditional(),
-		server.Delete("/:id", server.Needs(auth.GroupsStart), a.release).Rehearses().Unconditional(),
+		server.Post("", server.Needs(auth.GroupsStart), a.allocate).Rehearses().Among(),
+		server.Get("", server.Needs(auth.GroupsView), a.list).Among(),
+		server.Get("/:id", server.Needs(auth.GroupsView), a.get).In(inPath),
+		server.Patch("/:id", server.Needs(auth.GroupsStart), a.renew).Unconditional().In(inPath),
+		server.Delete("/:id", server.Needs(auth.GroupsStart), a.release).Rehearses().Unconditional().In(inPath),
 	)
 }
+
+var inPath = &server.Locator{What: "allocation", Group: func(s *view.Snapshot, c *gin.Context) (fleet.GroupName, bool) {
+	found, err := allocationops.Find(s, c.Param("id"))
+	if err != nil {
+		return "", false
+	}
+	return found.Instance.Intent.Group, true
+}}
 
 // selector is a selector in a request.
 type selector struct {
@@ -87,7 +95,7 @@ func (a *API) allocate(c *gin.Context) {
 	if !server.Bind(c, &b) {
 		return
 	}
-	r := allocationops.Request{Slots: b.Slots, TTLSeconds: b.TTLSeconds, Strategy: b.Strategy, Note: b.Note}
+	r := allocationops.Request{Slots: b.Slots, TTLSeconds: b.TTLSeconds, Strategy: b.Strategy, Note: b.Note, Sees: server.Sight(c, auth.GroupsStart)}
 	for _, s := range b.Selectors {
 		r.Selectors = append(r.Selectors, allocationops.Selector(s))
 	}
@@ -109,10 +117,10 @@ func (a *API) allocate(c *gin.Context) {
 
 func (a *API) list(c *gin.Context) {
 	s, group := a.operations.Snapshot(), fleet.GroupName(c.Query("group"))
-	all := []allocationops.Allocation{}
+	all, sees := []allocationops.Allocation{}, server.Sight(c, auth.GroupsView)
 	for id, claims := range s.Claims.All() {
 		i, ok := s.Instances.Get(id)
-		if !ok || group != "" && i.Intent.Group != group {
+		if !ok || group != "" && i.Intent.Group != group || sees != nil && !sees(i.Intent.Group) {
 			continue
 		}
 		for _, claim := range claims.Of(i) {

@@ -71,7 +71,7 @@ func permissionsOf(kind applied.Kind) (view, update auth.Permission) {
 		return auth.QuotasView, auth.QuotasManage
 	case applied.Notice:
 		return auth.SystemSettings, auth.SystemSettings
-	case applied.Role:
+	case applied.Role, applied.Binding:
 		return auth.RolesView, auth.RolesManage
 	case applied.TemplateSource:
 		return auth.TemplatesView, auth.SystemSettings

@@ -17,8 +17,10 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/ops/auditops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // API holds the handlers.
@@ -62,14 +64,30 @@ func (a *API) Routes() []server.Route {
 	out := []server.Route{server.Get("/api/v1/audit", server.Needs(auth.AuditView), a.listAudit)}
 	for kind, permission := range map[auditops.ObjectKind]auth.Permission{
 		auditops.GroupObject: auth.GroupsView, auditops.InstanceObject: auth.InstancesView, auditops.NodeObject: auth.NodesView,
-		auditops.QuotaObject: auth.QuotasView, auditops.UserObject: auth.UsersView, auditops.RoleObject: auth.RolesView,
+		auditops.QuotaObject: auth.QuotasView, auditops.UserObject: auth.UsersView, auditops.RoleObject: auth.RolesView, auditops.BindingObject: auth.RolesView,
 		auditops.CatalogObject: auth.CatalogView, auditops.SecretObject: auth.SystemSettings, auditops.SourceObject: auth.TemplatesView,
 		auditops.ScheduleObject: auth.GroupsView, auditops.OverlayObject: auth.GroupsView, auditops.NoticeObject: auth.SystemSettings,
 	} {
-		out = append(out, server.Get("/api/v1/history/"+string(kind)+"/:name", server.Needs(permission), a.history(kind)))
+		r := server.Get("/api/v1/history/"+string(kind)+"/:name", server.Needs(permission), a.history(kind))
+		switch kind {
+		case auditops.GroupObject:
+			r = r.In(server.GroupInPath)
+		case auditops.InstanceObject:
+			r = r.In(instanceInPath)
+		}
+		out = append(out, r)
 	}
 	return out
 }
+
+// instanceInPath locates an instance that is in the path as :name.
+var instanceInPath = &server.Locator{What: "instance", Group: func(s *view.Snapshot, c *gin.Context) (fleet.GroupName, bool) {
+	i, ok := s.Find(c.Param("name"))
+	if !ok {
+		return "", false
+	}
+	return i.Intent.Group, true
+}}
 
 // history answers with the changes of an object, newest first, or with ?at= with the object at that
 // time.

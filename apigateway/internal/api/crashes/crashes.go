@@ -67,11 +67,20 @@ type Detail struct {
 // Routes returns the routes of the package.
 func (a *API) Routes() []server.Route {
 	return []server.Route{
-		server.Get("/api/v1/crashes", server.Needs(auth.CrashesView), a.listCrashes),
-		server.Get("/api/v1/crashes/trends", server.Needs(auth.CrashesView), a.crashTrends),
-		server.Get("/api/v1/crashes/:id", server.Needs(auth.CrashesView), a.getCrash),
+		server.Get("/api/v1/crashes", server.Needs(auth.CrashesView), a.listCrashes).Among(),
+		server.Get("/api/v1/crashes/trends", server.Needs(auth.CrashesView), a.crashTrends).Among(),
+		server.Get("/api/v1/crashes/:id", server.Needs(auth.CrashesView), a.getCrash).In(CrashInPath),
 	}
 }
+
+// CrashInPath locates a crash that is in the path as :id.
+var CrashInPath = &server.Locator{What: "crash", Group: func(s *view.Snapshot, c *gin.Context) (fleet.GroupName, bool) {
+	crash, ok := s.Crashes.Get(c.Param("id"))
+	if !ok {
+		return "", false
+	}
+	return crash.Group, true
+}}
 
 func crashOf(c *reports.Crash) crashSummary {
 	out := crashSummary{
@@ -93,11 +102,13 @@ func crashOf(c *reports.Crash) crashSummary {
 type crashFilter struct {
 	group, instance, node, category, signature string
 	since, until                               time.Time
+	// sees is false for the groups that the caller must not see; nil if there are none.
+	sees func(fleet.GroupName) bool
 }
 
 func (f crashFilter) takes(c *reports.Crash) bool {
 	is := func(want string, have ...string) bool { return want == "" || slices.Contains(have, want) }
-	return is(f.group, string(c.Group)) && is(f.instance, c.Name, string(c.Instance)) && is(f.node, string(c.Node)) &&
+	return (f.sees == nil || f.sees(c.Group)) && is(f.group, string(c.Group)) && is(f.instance, c.Name, string(c.Instance)) && is(f.node, string(c.Node)) &&
 		is(strings.ToUpper(f.category), string(c.Category)) && is(f.signature, c.Fingerprint) &&
 		(f.since.IsZero() || !c.At.Before(f.since)) && (f.until.IsZero() || !c.At.After(f.until))
 }
@@ -120,6 +131,7 @@ func (a *API) crashFilterOf(c *gin.Context) (f crashFilter, ok bool) {
 	f = crashFilter{
 		group: c.Query("group"), instance: c.Query("instance"), node: c.Query("node"),
 		category: cmp.Or(c.Query("category"), c.Query("classification")), signature: cmp.Or(c.Query("signature"), c.Query("fingerprint")),
+		sees: server.Sight(c, auth.CrashesView),
 	}
 	if f.category != "" && !slices.Contains(reports.CrashCategories[:], reports.CrashCategory(strings.ToUpper(f.category))) {
 		server.Fail(c, resource.InvalidQuery("category", "must be one of %v", reports.CrashCategories))

@@ -88,7 +88,7 @@ func rolloutOf(o deployment.Options) rolloutFields {
 
 func (a *API) deploymentRoutes() []server.Route {
 	see, change := server.Needs(auth.GroupsView), server.Needs(auth.GroupsUpdate)
-	return server.Under("/api/v1/groups/:name",
+	return append(server.AllIn(server.GroupInPath, server.Under("/api/v1/groups/:name",
 		server.Post("/restart", change, a.restartGroup).Rehearses(),
 		server.Post("/deploy", change, a.deployGroup).Rehearses(),
 		server.Get("/deployments", see, a.listDeployments),
@@ -97,7 +97,9 @@ func (a *API) deploymentRoutes() []server.Route {
 		server.Post("/deployments/:rev/resume", change, a.control(groupops.Resume, "resumed")).Rehearses().Conditional(),
 		server.Post("/deployments/:rev/promote", change, a.control(groupops.Promote, "promoted")).Rehearses().Conditional(),
 		server.Post("/deployments/:rev/cancel", change, a.control(groupops.Cancel, "cancelled")).Rehearses().Conditional(),
-		server.Post("/deployments/:rev/rollback", change, a.rollBack).Rehearses().Conditional(),
+	)...),
+		server.Get("/api/v1/deployments", see, a.listAllDeployments).Among(),
+		server.Post("/api/v1/groups/:name/deployments/:rev/rollback", change, a.rollBack).Rehearses().Conditional(), // changes the spec
 	)
 }
 
@@ -121,8 +123,8 @@ func (a *API) deploymentFor(c *gin.Context, s *view.Snapshot, g *fleet.Group) fu
 				out.CompletedAt = &p.FinishedAt
 			}
 		}
-		if j.State() == deployment.InProgress && j.Paused { // the enforcer has not seen it yet
-			out.State, out.Reason = deployment.Paused, deployment.ReasonRequested
+		if state := shownState(j); state != out.State { // the enforcer has not seen it yet
+			out.State, out.Reason = state, deployment.ReasonRequested
 		}
 		return out
 	}
@@ -188,6 +190,43 @@ func (a *API) listDeployments(c *gin.Context) {
 	}
 	out.Items = out.Data
 	c.JSON(http.StatusOK, out)
+}
+
+// groupDeployment is a deployment of one of many groups.
+type groupDeployment struct {
+	group *fleet.Group
+	deployment.Joined
+}
+
+// listAllDeployments lists the deployments of all groups, or those in a state, newest first.
+func (a *API) listAllDeployments(c *gin.Context) {
+	state := deployment.State(strings.ToUpper(c.Query("state")))
+	if state != "" && !state.Valid() {
+		server.Fail(c, errs.Field("state", "must be %s", deployment.States))
+		return
+	}
+	s, sees := a.cfg.Operations.Snapshot(), server.Sight(c, auth.GroupsView)
+	var all []groupDeployment
+	for _, g := range s.Groups.All() {
+		if g.Deleting || sees != nil && !sees(g.Name) {
+			continue
+		}
+		for _, j := range s.Deployments(g.Name) {
+			if state == "" || shownState(j) == state {
+				all = append(all, groupDeployment{group: g, Joined: j})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(x, y groupDeployment) int { return y.CreatedAt.Compare(x.CreatedAt) })
+	server.SendPage(c, all, deploymentsMost, func(d groupDeployment) deploymentView { return a.deploymentFor(c, s, d.group)(d.Joined) })
+}
+
+// shownState is the state in answers: a deployment is paused as soon as a user asked for it.
+func shownState(j deployment.Joined) deployment.State {
+	if j.State() == deployment.InProgress && j.Paused {
+		return deployment.Paused
+	}
+	return j.State()
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/groupops"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
@@ -105,7 +106,7 @@ func (a *API) addCounts(c *gin.Context, s *view.Snapshot, r *dryRun, before, aft
 		r.Notes = append(r.Notes, fmt.Sprintf("up to %d of its %d instances would stop, the youngest first, each when it has no players", living-wanted, living))
 	}
 	r.Notes = append(r.Notes, scalingNotes(s, before, after, a.cfg.Operations.Now())...)
-	if r.Action == "update" && living > 0 {
+	if r.Action == "update" && living > 0 && groupops.ReachesInstances(before.Spec, after.Spec) {
 		r.Notes = append(r.Notes, fmt.Sprintf("the %d existing instances keep their old spec: deploy the group to apply the change", living))
 	}
 }

@@ -41,19 +41,21 @@ func (a *API) resetCrashLoop(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"status": "reset", "changed": changed, "group": a.groupFor(c, s, g)})
 }
 
+// groupRoutes serve groups. Only who may declare groups in the whole fleet changes a spec: it names
+// parents, templates and secrets, and its labels decide whom bindings admit.
 func (a *API) groupRoutes() []server.Route {
 	return []server.Route{
-		server.Get("/api/v1/groups", server.Needs(auth.GroupsView), a.listGroups),
+		server.Get("/api/v1/groups", server.Needs(auth.GroupsView), a.listGroups).Among(),
 		server.Post("/api/v1/groups", server.Needs(auth.GroupsCreate), a.createGroup).Rehearses(),
-		server.Get("/api/v1/groups/:name", server.Needs(auth.GroupsView), a.getGroup),
-		server.Get("/api/v1/groups/:name/resolved", server.Needs(auth.GroupsView), a.getResolved),
+		server.Get("/api/v1/groups/:name", server.Needs(auth.GroupsView), a.getGroup).In(server.GroupInPath),
+		server.Get("/api/v1/groups/:name/resolved", server.Needs(auth.GroupsView), a.getResolved).In(server.GroupInPath),
 		server.Put("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.putGroup).Rehearses().Makes(),
 		server.Patch("/api/v1/groups/:name", server.Needs(auth.GroupsUpdate), a.patchGroup).Rehearses(),
 		server.Delete("/api/v1/groups/:name", server.Needs(auth.GroupsDelete), a.deleteGroup).Rehearses(),
-		server.Post("/api/v1/groups/:name/start", server.Needs(auth.GroupsStart), a.startGroup).Rehearses(),
-		server.Post("/api/v1/groups/:name/scale", server.Needs(auth.GroupsUpdate), a.scaleGroup).Rehearses(),
-		server.Post("/api/v1/groups/:name/autoscale/replay", server.Needs(auth.GroupsView), a.replayScaling),
-		server.Post("/api/v1/groups/:name/crash-loop/reset", server.Needs(auth.GroupsUpdate), a.resetCrashLoop),
+		server.Post("/api/v1/groups/:name/start", server.Needs(auth.GroupsStart), a.startGroup).Rehearses().In(server.GroupInPath),
+		server.Post("/api/v1/groups/:name/scale", server.Needs(auth.GroupsUpdate), a.scaleGroup).Rehearses().In(server.GroupInPath),
+		server.Post("/api/v1/groups/:name/autoscale/replay", server.Needs(auth.GroupsView), a.replayScaling).In(server.GroupInPath),
+		server.Post("/api/v1/groups/:name/crash-loop/reset", server.Needs(auth.GroupsUpdate), a.resetCrashLoop).In(server.GroupInPath),
 	}
 }
 
@@ -69,8 +71,9 @@ func present(s *view.Snapshot, name string) (*fleet.Group, error) {
 func (a *API) listGroups(c *gin.Context) {
 	s := a.cfg.Operations.Snapshot()
 	all := make([]*fleet.Group, 0, s.Groups.Len())
+	sees := server.Sight(c, auth.GroupsView)
 	for _, g := range s.Groups.All() {
-		if !g.Deleting {
+		if !g.Deleting && (sees == nil || sees(g.Name)) {
 			all = append(all, g)
 		}
 	}
@@ -277,7 +280,7 @@ func (a *API) startGroup(c *gin.Context) {
 	resource.Set(&count, b.Count)
 	r := instanceops.StartRequest{
 		Group: fleet.GroupName(c.Param("name")), Count: count, Values: b.Variables,
-		MayRefer: server.Allowed(c, auth.GroupsUpdate), DryRun: server.DryRun(c),
+		MayRefer: server.AllowedInFleet(c, auth.GroupsUpdate), DryRun: server.DryRun(c),
 	}
 	made, short, err := a.cfg.Operations.StartInstances(c.Request.Context(), server.Actor(c), r)
 	if err != nil {

@@ -75,11 +75,11 @@ func (a *API) groupsFor(c *gin.Context, s *view.Snapshot) func(*fleet.Group) gro
 	return func(g *fleet.Group) group {
 		shown := *g
 		shown.Spec.Variables = masked(g)
-		if !server.Allowed(c, auth.GroupsUpdate) {
+		if !server.AllowedIn(c, g.Name, auth.GroupsUpdate) {
 			shown.Spec.RCON = g.Spec.RCON.Hide()
 		}
 		out := groupOf(s, &shown, a.cfg.Operations.Now())
-		if !server.Allowed(c, auth.GroupsEnv) {
+		if !server.AllowedIn(c, g.Name, auth.GroupsEnv) {
 			out.Env = nil
 		}
 		return out

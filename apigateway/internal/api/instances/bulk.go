@@ -51,10 +51,13 @@ func (a *API) bulk(c *gin.Context) {
 	if !server.Bind(c, &b) {
 		return
 	}
-	if p, ok := bulkPermissions[b.Action]; ok && !server.Allowed(c, p) {
-		who, _ := server.Identity(c)
-		server.Fail(c, errs.New(errs.Denied, "%s", who.Lacks(p)))
-		return
+	needed := []auth.Permission{auth.InstancesView}
+	if p, ok := bulkPermissions[b.Action]; ok {
+		needed = append(needed, p)
+		if who, _ := server.Identity(c); !who.Somewhere(p) {
+			server.Fail(c, errs.New(errs.Denied, "%s", who.Lacks(p)))
+			return
+		}
 	}
 	parallel, ok := server.Number(c, "parallel", instanceops.BulkParallel)
 	if !ok {
@@ -64,6 +67,7 @@ func (a *API) bulk(c *gin.Context) {
 	all, err := a.cfg.Operations.BulkInstances(c.Request.Context(), server.Actor(c), instanceops.Bulk{
 		Verb: b.Action, Command: b.Command, Parallel: parallel, DryRun: dry,
 		Selector: instanceops.BulkSelector{IDs: b.IDs, Groups: b.Groups, Node: b.Node, Labels: b.Labels, All: b.All},
+		Sees:     server.Sight(c, needed...),
 	})
 	if err != nil {
 		server.Fail(c, err)

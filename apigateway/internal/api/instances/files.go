@@ -22,7 +22,7 @@ const defaultFileBytes = 64 << 10
 // instanceFileRoutes serve the files of instances.
 func (a *API) instanceFileRoutes() (out []server.Route) {
 	for _, base := range []string{"/api/v1/services/:id", "/api/v1/instances/:id"} {
-		out = append(out, server.Under(base,
+		out = append(out, server.AllIn(server.InstanceInPath, server.Under(base,
 			server.Get("/files", server.Needs(auth.InstancesFiles), a.listInstanceFiles),
 			server.Get("/files/content", server.Needs(auth.InstancesFiles), a.instanceFile).Audits(account.ActionFileRead),
 			server.Get("/files/versions", server.Needs(auth.InstancesFiles), a.fileVersions),
@@ -32,7 +32,7 @@ func (a *API) instanceFileRoutes() (out []server.Route) {
 			server.Post("/files/rename", server.Needs(auth.InstancesFilesWrite), a.renameInstanceFile).Rehearses().Conditional(),
 			server.Post("/files/restore", server.Needs(auth.InstancesFilesWrite), a.restoreInstanceFile).Rehearses().Conditional(),
 			server.Delete("/files", server.Needs(auth.InstancesFilesWrite), a.deleteInstanceFile).Rehearses(),
-		)...)
+		)...)...)
 	}
 	return out
 }

@@ -34,15 +34,13 @@ const (
 
 // instanceRoutes serve instances under the path base.
 func (a *API) instanceRoutes(base string) []server.Route {
-	return []server.Route{
-		server.Get(base, server.Needs(auth.InstancesView), a.listInstances),
+	return append(server.AllIn(server.InstanceInPath,
 		server.Get(base+"/:id", server.Needs(auth.InstancesView), a.getInstance),
 		server.Get(base+"/:id/explain", server.Needs(auth.InstancesView), a.explain),
 		server.Get(base+"/:id/metrics", server.Needs(auth.InstancesView), a.metrics(false)),
 		server.Get(base+"/:id/proxy-metrics", server.Needs(auth.InstancesView), a.metrics(true)),
 		server.Get(base+"/:id/composition", server.Needs(auth.InstancesView), a.composition),
 		server.Delete(base+"/:id", server.Needs(auth.InstancesDelete), a.deleteInstance),
-		server.Post(base+"/bulk", server.Needs(auth.InstancesView), a.bulk).Rehearses(),
 		server.Post(base+"/:id/start", server.Needs(auth.GroupsStart), a.startInstance),
 		server.Post(base+"/:id/restart", server.Needs(auth.InstancesStop), a.restartInstance),
 		server.Post(base+"/:id/stop", server.Needs(auth.InstancesStop), a.stopInstance(false)),
@@ -58,7 +56,10 @@ func (a *API) instanceRoutes(base string) []server.Route {
 		server.Post(base+"/:id/save-to-template", server.Needs(auth.TemplatesUpdate, auth.InstancesFiles), a.saveToTemplate).Rehearses(),
 		server.Get(base+"/:id/console/history", server.Needs(auth.InstancesConsole), a.history).Audits(account.ActionConsoleRead),
 		server.Get(base+"/:id/console/output", server.Needs(auth.InstancesConsole), a.output).Audits(account.ActionConsoleRead),
-	}
+	),
+		server.Get(base, server.Needs(auth.InstancesView), a.listInstances).Among(),
+		server.Post(base+"/bulk", server.Needs(auth.InstancesView), a.bulk).Rehearses().Among(),
+	)
 }
 
 // ViewsOn yields the instances in the list of a node, or of all nodes if node is "".
@@ -75,7 +76,8 @@ func (a *API) ViewsOn(s *view.Snapshot, node fleet.NodeID) iter.Seq[Instance] {
 
 func (a *API) listInstances(c *gin.Context) {
 	if group := c.Query("group"); wantsBareArray(c, group) {
-		server.SendJSON(c, a.shown.bare(a.cfg.Operations.Snapshot(), instanceFilter{group: fleet.GroupName(group)}, a.cfg.Operations.Now()))
+		f := instanceFilter{group: fleet.GroupName(group)}
+		server.SendJSON(c, a.shown.bare(a.cfg.Operations.Snapshot(), f, server.Sight(c, auth.InstancesView), a.cfg.Operations.Now()))
 		return
 	}
 	page, ok := server.PageOf(c, resource.LargePage, pageInstances)
@@ -83,7 +85,12 @@ func (a *API) listInstances(c *gin.Context) {
 		return
 	}
 	f := instanceFilter{group: fleet.GroupName(c.Query("group")), node: fleet.NodeID(c.Query("node")), state: c.Query("state"), all: c.Query("all") == "true"}
-	server.SendKept(c, a.shown.page(a.cfg.Operations.Snapshot(), f, page, a.cfg.Operations.Now()))
+	s, now := a.cfg.Operations.Snapshot(), a.cfg.Operations.Now()
+	if sees := server.Sight(c, auth.InstancesView); sees != nil {
+		server.SendJSON(c, a.shown.pageOf(s, a.shown.seen(s, f, sees, now), page, now))
+		return
+	}
+	server.SendKept(c, a.shown.page(s, f, page, now))
 }
 
 // wantsBareArray reports whether the answer must be a bare array. "group info" of PrexorCloud's

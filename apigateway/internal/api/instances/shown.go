@@ -20,7 +20,8 @@ const (
 	keptPages, keptOrder = 32 << 20, 400_000
 )
 
-// viewCache caches encoded instances. All callers who may see instances see the same.
+// viewCache caches encoded instances. All callers who may see an instance see the same. Cached pages and
+// lists have the instances of all groups.
 type viewCache struct {
 	endings *Endings
 	// one holds instances without, live those with live figures.
@@ -91,15 +92,19 @@ func (h *viewCache) page(s *view.Snapshot, f instanceFilter, page server.Wanted,
 	}
 	version, now := bodycache.InstancesOf(s), now.Truncate(time.Second)
 	return h.pages.Get(pagesKey{version, now.Unix()}, pageKey{f, page}, func() *bodycache.Body {
-		all := h.listed(s, f, now)
-		return bodycache.NewBody(server.EncodePage(page, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).Append(to, now) }))
+		return bodycache.NewBody(h.pageOf(s, h.listed(s, f, now), page, now))
 	})
 }
 
-// bare returns the first pageInstances selected instances as a bare array.
-func (h *viewCache) bare(s *view.Snapshot, f instanceFilter, now time.Time) []byte {
+// pageOf returns the body of a page of instances. It is not cached.
+func (h *viewCache) pageOf(s *view.Snapshot, all []*fleet.Instance, page server.Wanted, now time.Time) []byte {
+	return server.EncodePage(page, all, func(to []byte, i *fleet.Instance) []byte { return h.of(s, i, now).Append(to, now) })
+}
+
+// bare returns the first pageInstances selected instances as a bare array; see seen.
+func (h *viewCache) bare(s *view.Snapshot, f instanceFilter, sees func(fleet.GroupName) bool, now time.Time) []byte {
 	out := []byte{'['}
-	all := h.listed(s, f, now)
+	all := h.seen(s, f, sees, now)
 	for n, i := range all[:min(len(all), pageInstances)] {
 		if n > 0 {
 			out = append(out, ',')
@@ -107,6 +112,21 @@ func (h *viewCache) bare(s *view.Snapshot, f instanceFilter, now time.Time) []by
 		out = h.of(s, i, now).Append(out, now)
 	}
 	return append(out, ']')
+}
+
+// seen is listed for a caller who sees some groups only; all if sees is nil.
+func (h *viewCache) seen(s *view.Snapshot, f instanceFilter, sees func(fleet.GroupName) bool, now time.Time) []*fleet.Instance {
+	all := h.listed(s, f, now)
+	if sees == nil {
+		return all
+	}
+	var out []*fleet.Instance
+	for _, i := range all {
+		if sees(i.Intent.Group) {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // listed returns the selected instances in order.

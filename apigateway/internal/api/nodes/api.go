@@ -7,6 +7,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/api/instances"
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/apigateway/internal/upstream"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
 
@@ -14,8 +15,12 @@ import (
 type Config struct {
 	Operations *ops.Operations
 	Instances  *instances.API
+	Schedulers *upstream.Schedulers
 	// Stale reports whether the reports of a node are overdue.
 	Stale func(fleet.NodeID) bool
+	// WholeToken returns the text of a join token with what a host must know. usable is false, and the text
+	// the token alone, if no gateway serves nodes.
+	WholeToken func(token string, node fleet.NodeID) (text string, usable bool)
 }
 
 // API holds the handlers.

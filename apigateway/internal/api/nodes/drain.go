@@ -1,7 +1,10 @@
 package nodes
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/drain"
 	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/libs/store/view"
+	"github.com/orreryhq/orrery/scheduler/client"
 )
 
 // nodeDrain is the drain of a node in an answer.
@@ -96,6 +100,8 @@ type drainStep struct {
 	Message string           `json:"message"`
 	// Outlook says what will happen to it.
 	Outlook string `json:"outlook"`
+	// Unplaced is true in a dry run if no other node takes the replacement now. Outlook says why.
+	Unplaced bool `json:"unplaced,omitempty"`
 	// Blocks is true if the drain waits for the instance until a user does something.
 	Blocks bool `json:"blocks"`
 	// Move is where the drain moves the instance. It is absent if it does not, or does not know yet.
@@ -237,11 +243,43 @@ func (a *API) drain(c *gin.Context) {
 		"instances": shown, "remainingInstances": len(shown), "players": players,
 	}
 	if d.DryRun {
-		out["dryRun"], out["action"] = true, "drain"
+		out["dryRun"], out["action"], out["notes"] = true, "drain", a.markUnplaced(c, d, shown)
 	} else {
 		out["status"], out["changed"], out["drainId"], out["deadlineAt"] = "DRAINING", done.Changed, set.ID, set.At.Add(set.Timeout())
 	}
 	c.JSON(http.StatusOK, out)
+}
+
+// simulationTime bounds how long a dry run waits for the scheduler.
+const simulationTime = 3 * time.Second
+
+// markUnplaced asks the scheduler where the replacements would run, and marks the instances whose
+// replacement has no room. It returns notes about what is not known.
+func (a *API) markUnplaced(c *gin.Context, d nodeops.NodeDrain, steps []drainStep) []string {
+	if !slices.ContainsFunc(steps, func(s drainStep) bool { return s.Action == drain.Wait }) {
+		return []string{}
+	}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), simulationTime)
+	defer cancel()
+	q := client.Question{Drain: &client.DrainQuestion{Node: d.Node, MoveStatic: d.MoveStatic}}
+	sim, _, err := a.cfg.Schedulers.Simulate(ctx, q)
+	if err != nil {
+		return []string{"cannot predict where the replacements would run: " + errs.MessageOf(err)}
+	}
+	waiting := map[string]string{}
+	for _, o := range sim.Instances {
+		if o.Effect == client.EffectPending && o.Replaces != "" {
+			waiting[o.Replaces] = o.Message
+		}
+	}
+	for n := range steps {
+		s := &steps[n]
+		if why, ok := waiting[s.ID]; ok && s.Action == drain.Wait {
+			s.Unplaced = true
+			s.Outlook = fmt.Sprintf("no other node takes its replacement now: %s. Later its players are moved, and it is stopped after the timeout at the latest", why)
+		}
+	}
+	return []string{}
 }
 
 // undrain ends the drain of a node.

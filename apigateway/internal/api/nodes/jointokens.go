@@ -33,20 +33,26 @@ type joinToken struct {
 	NodeID    fleet.NodeID `json:"nodeId"`
 	CreatedAt time.Time    `json:"createdAt"`
 	ExpiresAt time.Time    `json:"expiresAt"`
-	// Status is ACTIVE or EXPIRED.
+	// Status is ACTIVE, EXPIRED or USED.
 	Status string `json:"status"`
-	Token  string `json:"token,omitempty"`
-	// Warning is set in the answer to the creation.
+	// UsedAt is when a host joined with the token, and UsedBy its address.
+	UsedAt *time.Time `json:"usedAt,omitempty"`
+	UsedBy string     `json:"usedBy,omitempty"`
+	Token  string     `json:"token,omitempty"`
+	// Warning is set in the answer to the creation if the token cannot be used.
 	Warning string `json:"warning,omitempty"`
 }
 
-// unusedWarning warns that join tokens have no effect yet.
-const unusedWarning = "join tokens have no effect yet: nodes join with the cluster's secret, and revoking this token keeps no host out"
+// unusedWarning warns that no host can use the token.
+const unusedWarning = "no host can use this token, because no gateway serves nodes: set nodes.listen of the gateways"
 
 func (a *API) joinTokenOf(t *cluster.JoinToken) joinToken {
 	out := joinToken{TokenID: t.ID, NodeID: t.Node, CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, Status: "ACTIVE"}
 	if t.Expired(a.cfg.Operations.Now()) {
 		out.Status = "EXPIRED"
+	}
+	if t.Used != nil {
+		out.Status, out.UsedAt, out.UsedBy = "USED", &t.Used.At, t.Used.IP
 	}
 	return out
 }
@@ -67,6 +73,7 @@ func (a *API) createJoinToken(c *gin.Context) {
 		NodeID     fleet.NodeID `json:"nodeId"`
 		TTLSeconds *int64       `json:"ttlSeconds"`
 		TTL        string       `json:"ttl"`
+		Again      bool         `json:"again"`
 	}
 	if !server.Bind(c, &b) {
 		return
@@ -80,14 +87,17 @@ func (a *API) createJoinToken(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	token, t, err := a.cfg.Operations.CreateJoinToken(c.Request.Context(), server.Actor(c), b.NodeID, life)
+	token, t, err := a.cfg.Operations.CreateJoinToken(c.Request.Context(), server.Actor(c), b.NodeID, life, b.Again)
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
 	out := a.joinTokenOf(&t)
-	out.Token, out.Warning = token, unusedWarning
-	c.Header("Warning", "299 orrery "+strconv.Quote(unusedWarning))
+	var usable bool
+	if out.Token, usable = a.cfg.WholeToken(token, b.NodeID); !usable {
+		out.Warning = unusedWarning
+		c.Header("Warning", "299 orrery "+strconv.Quote(unusedWarning))
+	}
 	server.ETag(c, t.ModRev)
 	c.Header("Cache-Control", "no-store")
 	c.JSON(http.StatusCreated, out)

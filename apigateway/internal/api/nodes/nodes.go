@@ -16,6 +16,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/wire"
@@ -58,6 +59,7 @@ type Node struct {
 	Message   string               `json:"message"`
 	Runtimes  []fleet.NodeRuntime  `json:"runtimes"`
 	Limits    fleet.NodeLimits     `json:"limits"`
+	Tenants   *isolation.Tenants   `json:"tenants,omitempty"`
 	Policy    *policy.Policy       `json:"policy,omitempty"`
 	Instances []instances.Instance `json:"instances,omitempty"` // only in the answer for a single node
 	Revoked   *revocation          `json:"revoked,omitempty"`   // only in the answer for a single node
@@ -134,7 +136,7 @@ func (a *API) nodeOf(s *view.Snapshot, n *fleet.Node, templates map[string]strin
 	out := Node{
 		ID: n.ID, NodeID: n.ID, Address: n.Address, Type: "DISCONNECTED", Status: "OFFLINE",
 		TotalMemoryMb: n.Capacity.MemoryMiB, TotalCPU: n.Capacity.CPU, TotalDiskMb: n.Capacity.DiskMiB, FirstSeen: n.JoinedAt,
-		Labels: map[string]string{}, Version: n.Version, Runtimes: *resource.List(n.Runtimes), Limits: n.Limits, Policy: n.Policy,
+		Labels: map[string]string{}, Version: n.Version, Runtimes: *resource.List(n.Runtimes), Limits: n.Limits, Tenants: n.Tenants, Policy: n.Policy,
 		HostInfo: hostInfoOf(n.Host),
 	}
 	if n.Host.TotalMiB > 0 { // usage is reported for the whole host

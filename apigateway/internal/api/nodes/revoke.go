@@ -20,8 +20,8 @@ const (
 	maxRevokedDays = 3650
 )
 
-// revokedNodeRoutes revoke the right of nodes to join. The paths name certificates, as in
-// PrexorCloud's API, but nodes have none yet.
+// revokedNodeRoutes revoke nodes. The paths name certificates, as in PrexorCloud's API: all those of a node
+// are refused while it is revoked.
 func (a *API) revokedNodeRoutes() []server.Route {
 	may := server.Needs(auth.NodesRevokeCert)
 	return server.Under("/api/v1/nodes",

@@ -72,6 +72,7 @@ type nodeReadOnly struct {
 	Message        json.RawMessage `json:"message"`
 	Runtimes       json.RawMessage `json:"runtimes"`
 	Limits         json.RawMessage `json:"limits"`
+	Tenants        json.RawMessage `json:"tenants"`
 	Policy         json.RawMessage `json:"policy"`
 	Instances      json.RawMessage `json:"instances"`
 }

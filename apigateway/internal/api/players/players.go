@@ -3,6 +3,7 @@ package players
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -10,6 +11,7 @@ import (
 	"github.com/orreryhq/orrery/apigateway/internal/api/resource"
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/workload/presence"
 	"github.com/orreryhq/orrery/libs/errs"
@@ -44,26 +46,59 @@ type player struct {
 // Routes returns the routes of the package.
 func (a *API) Routes() []server.Route {
 	return server.Under("/api/v1/players",
-		server.Get("", server.Needs(auth.PlayersView), a.listPlayers),
-		server.Get("/:uuid", server.Needs(auth.PlayersView), a.getPlayer),
-		server.Post("/:uuid/transfer", server.Needs(auth.PlayersTransfer), a.transfer),
+		server.Get("", server.Needs(auth.PlayersView), a.listPlayers).Among(),
+		server.Get("/:uuid", server.Needs(auth.PlayersView), a.getPlayer).In(a.inPath()),
+		server.Post("/:uuid/transfer", server.Needs(auth.PlayersTransfer), a.transfer).In(a.inPath()),
+		server.Post("/:uuid/message", server.Needs(auth.PlayersMessage), a.message).In(a.inPath()),
 	)
 }
 
-func playerOf(s *view.Snapshot, p players.Player) player {
-	out := player{ID: p.ID, Name: p.Name, CurrentGroup: p.Group, ConnectedSince: p.Since, Edition: p.Edition}
+// groupOf returns the group of the server that a player is on, or of the proxy without one.
+func groupOf(s *view.Snapshot, p players.Player) fleet.GroupName {
 	if i, ok := s.Instances.Get(p.Server); ok {
-		out.CurrentInstance, out.CurrentGroup = i.Intent.Name, i.Intent.Group
+		return i.Intent.Group
 	}
-	if i, ok := s.Instances.Get(p.Proxy); ok {
-		out.ProxyInstance = i.Intent.Name
+	if i, ok := s.Instances.Get(p.Proxy); ok && p.Group == "" {
+		return i.Intent.Group
 	}
-	return out
+	return p.Group
+}
+
+// inPath locates a player that is in the path as :uuid.
+func (a *API) inPath() *server.Locator {
+	return &server.Locator{What: "player", Group: func(s *view.Snapshot, c *gin.Context) (fleet.GroupName, bool) {
+		id, err := players.ParsePlayerID(c.Param("uuid"))
+		if err != nil {
+			return "", false
+		}
+		p, ok := a.cfg.Players.Of(s, id)
+		return groupOf(s, p), ok
+	}}
+}
+
+// playersFor returns a function that shows players to a caller, without proxies that the caller must
+// not see.
+func playersFor(c *gin.Context, s *view.Snapshot) func(players.Player) player {
+	sees := server.Sight(c, auth.PlayersView)
+	return func(p players.Player) player {
+		out := player{ID: p.ID, Name: p.Name, CurrentGroup: p.Group, ConnectedSince: p.Since, Edition: p.Edition}
+		if i, ok := s.Instances.Get(p.Server); ok {
+			out.CurrentInstance, out.CurrentGroup = i.Intent.Name, i.Intent.Group
+		}
+		if i, ok := s.Instances.Get(p.Proxy); ok && (sees == nil || sees(i.Intent.Group)) {
+			out.ProxyInstance = i.Intent.Name
+		}
+		return out
+	}
 }
 
 func (a *API) listPlayers(c *gin.Context) {
 	s := a.cfg.Operations.Snapshot()
-	server.SendPage(c, a.cfg.Players.All(s), resource.LargePage, func(p players.Player) player { return playerOf(s, p) })
+	all := a.cfg.Players.All(s)
+	if sees := server.Sight(c, auth.PlayersView); sees != nil {
+		all = slices.DeleteFunc(all, func(p players.Player) bool { return !sees(groupOf(s, p)) })
+	}
+	server.SendPage(c, all, resource.LargePage, playersFor(c, s))
 }
 
 // player returns the player that the path names. It returns false if it answered the request.
@@ -82,7 +117,7 @@ func (a *API) player(c *gin.Context) (p players.Player, ok bool) {
 
 func (a *API) getPlayer(c *gin.Context) {
 	if p, ok := a.player(c); ok {
-		c.JSON(http.StatusOK, playerOf(a.cfg.Operations.Snapshot(), p))
+		c.JSON(http.StatusOK, playersFor(c, a.cfg.Operations.Snapshot())(p))
 	}
 }
 
@@ -102,10 +137,34 @@ func (a *API) transfer(c *gin.Context) {
 	if !ok {
 		return
 	}
+	if i, ok := a.cfg.Operations.Snapshot().Find(b.TargetInstanceID); ok && !server.AllowedIn(c, i.Intent.Group, auth.PlayersTransfer) {
+		server.Fail(c, instanceops.NoInstance(b.TargetInstanceID))
+		return
+	}
 	to, err := a.cfg.Operations.Transfer(c.Request.Context(), server.Actor(c), p.ID, b.TargetInstanceID)
 	if err != nil {
 		server.Fail(c, err)
 		return
 	}
 	c.JSON(http.StatusOK, gin.H{"status": "transfer_queued", "playerId": p.ID, "targetInstanceId": to.Intent.Name})
+}
+
+// message sends a message to a player through the player's proxy.
+func (a *API) message(c *gin.Context) {
+	var b struct {
+		Content string `json:"content"`
+	}
+	if !server.Bind(c, &b) {
+		return
+	}
+	p, ok := a.player(c)
+	if !ok {
+		return
+	}
+	id, err := a.cfg.Operations.MessagePlayer(c.Request.Context(), server.Actor(c), p, b.Content)
+	if err != nil {
+		server.Fail(c, err)
+		return
+	}
+	c.JSON(http.StatusCreated, gin.H{"id": id, "status": "QUEUED"})
 }

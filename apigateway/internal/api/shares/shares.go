@@ -93,27 +93,27 @@ func sharing(k account.ShareKind) server.Demand {
 
 // maySeeShare reports whether the caller may list a share, and read it if it is private.
 func maySeeShare(c *gin.Context, s account.Share) bool {
-	return server.Allowed(c, auth.ShareInvoke) && maySeeContent(c, s)
+	return server.AllowedIn(c, s.Group, auth.ShareInvoke) && maySeeContent(c, s)
 }
 
 // maySeeContent reports whether the caller may see everything in a share.
 func maySeeContent(c *gin.Context, s account.Share) bool {
-	return server.Allowed(c, viewPermissions[s.Kind]) && (!s.HasLogs || server.Allowed(c, auth.SystemLogsView))
+	return server.AllowedIn(c, s.Group, viewPermissions[s.Kind]) && (!s.HasLogs || server.Allowed(c, auth.SystemLogsView))
 }
 
 // Routes returns the routes of the package, which create, list and open shares.
 func (a *API) Routes() []server.Route {
 	see := server.Needs(auth.ShareInvoke) // handlers check the permission for each kind
 	return []server.Route{
-		server.Post("/api/v1/crashes/:id/share", sharing(account.ShareCrash), a.shareCrash).ShowsOnce(),
+		server.Post("/api/v1/crashes/:id/share", sharing(account.ShareCrash), a.shareCrash).ShowsOnce().In(crashes.CrashInPath),
 		server.Post("/api/v1/system/diagnostics/share", sharing(account.ShareDiagnostics), a.shareDiagnostics).ShowsOnce(),
 		server.Post("/api/v1/system/logs/share", sharing(account.ShareGatewayLogs), a.shareSystemLogs).ShowsOnce(),
 		server.Post("/api/v1/nodes/:id/logs/share", sharing(account.ShareNodeLogs), a.shareNodeLogs).ShowsOnce(),
-		server.Post("/api/v1/services/:id/console/share", sharing(account.ShareConsole), a.shareConsole).ShowsOnce(),
-		server.Post("/api/v1/instances/:id/console/share", sharing(account.ShareConsole), a.shareConsole).ShowsOnce(),
-		server.Get("/api/v1/shares", see, a.listShares),
-		server.Get("/api/v1/shares/:id", see, a.getShare),
-		server.Post("/api/v1/shares/:id/revoke", server.Needs(auth.ShareRevoke), a.revokeShare),
+		server.Post("/api/v1/services/:id/console/share", sharing(account.ShareConsole), a.shareConsole).ShowsOnce().In(server.InstanceInPath),
+		server.Post("/api/v1/instances/:id/console/share", sharing(account.ShareConsole), a.shareConsole).ShowsOnce().In(server.InstanceInPath),
+		server.Get("/api/v1/shares", see, a.listShares).Among(),
+		server.Get("/api/v1/shares/:id", see, a.getShare).Among(),
+		server.Post("/api/v1/shares/:id/revoke", server.Needs(auth.ShareRevoke), a.revokeShare).Among(),
 		server.Get("/s/:id", server.Public, a.sharePage),
 		server.Get("/s/:id/raw", server.Public, a.shareRaw),
 		server.Delete("/s/:id", server.Public, a.deleteShare).Unconditional(),
@@ -216,7 +216,7 @@ func (a *API) shareCrash(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	draft.Text = crashText(detail)
+	draft.Text, draft.Group = crashText(detail), crash.Group
 	a.share(c, draft)
 }
 
@@ -314,7 +314,7 @@ func (a *API) shareConsole(c *gin.Context) {
 		server.Fail(c, err)
 		return
 	}
-	draft.Resource = i.Intent.Name
+	draft.Resource, draft.Group = i.Intent.Name, i.Intent.Group
 	log, err := a.cfg.Operations.Logs(c.Request.Context(), string(i.Intent.ID), client.Query{Lines: b.limit(sharedLines, maxSharedLines)})
 	if err != nil {
 		server.Fail(c, err)
@@ -393,7 +393,9 @@ func (a *API) getShare(c *gin.Context) {
 }
 
 func (a *API) revokeShare(c *gin.Context) {
-	record, err := a.cfg.Shares.Revoke(c.Request.Context(), server.Actor(c), c.Param("id"), func(s account.Share) bool { return maySeeContent(c, s) })
+	record, err := a.cfg.Shares.Revoke(c.Request.Context(), server.Actor(c), c.Param("id"), func(s account.Share) bool {
+		return server.AllowedIn(c, s.Group, auth.ShareRevoke) && maySeeContent(c, s)
+	})
 	switch {
 	case errors.Is(err, sharedtext.ErrRevoked):
 		server.Refuse(c, wire.Reply{Status: http.StatusConflict, Code: "SHARE_ALREADY_REVOKED", Message: err.Error()})

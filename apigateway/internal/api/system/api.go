@@ -65,5 +65,5 @@ func New(cfg Config) *API { return &API{cfg: cfg} }
 
 // Routes returns the routes of the package.
 func (a *API) Routes() []server.Route {
-	return slices.Concat(a.systemRoutes(), a.timeseriesRoutes(), a.clusterRoutes(), a.configRoutes(), a.maintenanceRoutes(), a.diagnosticRoutes(), a.problemRoutes(), a.secretRoutes(), a.noticeRoutes())
+	return slices.Concat(a.systemRoutes(), a.timeseriesRoutes(), a.clusterRoutes(), a.configRoutes(), a.maintenanceRoutes(), a.diagnosticRoutes(), a.problemRoutes(), a.secretRoutes(), a.sealingRoutes(), a.noticeRoutes())
 }

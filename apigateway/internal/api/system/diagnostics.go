@@ -96,7 +96,7 @@ func (a *API) Diagnose(c *gin.Context) (map[string]any, error) {
 	records := a.cfg.Logs.Own()
 	out := diagnosis{
 		ControllerID: a.cfg.Replica, GeneratedAtMs: a.cfg.Operations.Now().UnixMilli(), Version: a.cfg.Version, Readiness: readiness,
-		Overview: figuresOf(s), Settings: a.settingsOf(s), LogBuffer: logBuffer{records.Size(), records.Capacity()},
+		Overview: figuresOf(s, nil), Settings: a.settingsOf(s), LogBuffer: logBuffer{records.Size(), records.Capacity()},
 		RedactedConfig: map[string]any{
 			"replica": a.cfg.Replica, "clusterName": a.cfg.ClusterName, "apiUrl": a.cfg.APIURL, "sharing": !a.cfg.NoShares,
 			"effective": nested(a.cfg.Settings.Now().Patch()),

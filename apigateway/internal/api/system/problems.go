@@ -46,16 +46,16 @@ const (
 )
 
 func (a *API) problemRoutes() []server.Route {
-	return []server.Route{server.Get("/api/v1/problems", server.Needs(auth.GroupsView), a.problems)}
+	return []server.Route{server.Get("/api/v1/problems", server.Needs(auth.GroupsView), a.problems).Among()}
 }
 
 // problems lists what is wrong now, the most urgent first. It omits the kinds of objects that the caller
 // may not see.
 func (a *API) problems(c *gin.Context) {
 	s := a.cfg.Operations.Snapshot()
-	all := slices.Concat(pausedGroups(s, a.cfg.Operations.Now()), waitingGroups(s))
-	if server.Allowed(c, auth.InstancesView) {
-		all = slices.Concat(all, waitingInstances(s), unrunnable(s))
+	all := inSight(c, auth.GroupsView, slices.Concat(pausedGroups(s, a.cfg.Operations.Now()), waitingGroups(s)))
+	if who, _ := server.Identity(c); who.Somewhere(auth.InstancesView) {
+		all = append(all, inSight(c, auth.InstancesView, slices.Concat(waitingInstances(s), unrunnable(s)))...)
 	}
 	if server.Allowed(c, auth.NodesView) {
 		all = append(all, a.nodeProblems(s)...)
@@ -64,7 +64,12 @@ func (a *API) problems(c *gin.Context) {
 		all = append(all, missingServices(s)...)
 	}
 	if server.Allowed(c, auth.SystemSettings) {
-		all = append(all, failingNotices(s)...)
+		more, err := a.sealingProblems(c.Request.Context())
+		if err != nil {
+			server.Fail(c, err)
+			return
+		}
+		all = slices.Concat(all, failingNotices(s), more)
 	}
 	if server.Allowed(c, auth.TemplatesView) {
 		more, err := a.sourceProblems(c.Request.Context())
@@ -78,6 +83,12 @@ func (a *API) problems(c *gin.Context) {
 		return cmp.Or(strings.Compare(x.Severity, y.Severity), earlier(x.Since, y.Since), strings.Compare(x.Kind, y.Kind), strings.Compare(x.Name, y.Name))
 	})
 	server.SendPage(c, all, resource.LargePage, func(p problem) problem { return p })
+}
+
+// inSight returns the problems of the groups in which the caller has a permission.
+func inSight(c *gin.Context, p auth.Permission, ofGroups []problem) []problem {
+	sees := server.Sight(c, p)
+	return slices.DeleteFunc(ofGroups, func(p problem) bool { return sees != nil && !sees(fleet.GroupName(p.Name)) })
 }
 
 // earlier compares times; an unknown one is last.

@@ -2,6 +2,7 @@ package system
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 type secretView struct {
 	Name string `json:"name"`
 	// Keys are the keys of its values. "" is the key of a single value.
-	Keys    []string `json:"keys"`
-	Version int64    `json:"version"`
+	Keys []string `json:"keys"`
+	// Selector selects the groups that may use it by their labels.
+	Selector string `json:"selector"`
+	Version  int64  `json:"version"`
 	// UsedBy are the groups, templates and instances that refer to it.
 	UsedBy    []string  `json:"usedBy"`
 	UpdatedBy string    `json:"updatedBy"`
@@ -26,12 +29,14 @@ type secretView struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
-// secretBody is the body of a request: a single value, or several by key. It replaces all values.
+// secretBody is the body of a request: a single value, or several by key, which replace all values. A
+// body without values keeps the stored values, and a body without a selector keeps the stored selector.
 // It accepts the read-only fields so that a client can send back what it read.
 type secretBody struct {
 	Name      *string           `json:"name"`
 	Value     *string           `json:"value"`
 	Values    map[string]string `json:"values"`
+	Selector  *string           `json:"selector"`
 	Keys      json.RawMessage   `json:"keys"`
 	Version   json.RawMessage   `json:"version"`
 	UsedBy    json.RawMessage   `json:"usedBy"`
@@ -52,7 +57,7 @@ func (a *API) secretRoutes() []server.Route {
 
 func secretViewOf(s clusterops.Secret) secretView {
 	return secretView{
-		Name: s.Name, Keys: *resource.List(s.Keys), Version: s.Version, UsedBy: *resource.List(s.UsedBy), UpdatedBy: s.By,
+		Name: s.Name, Keys: *resource.List(s.Keys), Selector: s.Selector.String(), Version: s.Version, UsedBy: *resource.List(s.UsedBy), UpdatedBy: s.By,
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 }
@@ -80,11 +85,10 @@ func (a *API) putSecret(c *gin.Context) {
 	if !ok {
 		return
 	}
-	w := clusterops.SecretWrite{Name: name, Values: map[string]string{}, IfMatch: rev, DryRun: server.DryRun(c)}
-	for key, value := range b.Values {
-		w.Values[key] = value
-	}
+	w := clusterops.SecretWrite{Name: name, Values: b.Values, Selector: b.Selector, IfMatch: rev, DryRun: server.DryRun(c)}
 	if b.Value != nil {
+		w.Values = map[string]string{}
+		maps.Copy(w.Values, b.Values)
 		w.Values[""] = *b.Value
 	}
 	written, before, err := a.cfg.Operations.WriteSecret(c.Request.Context(), server.Actor(c), w)

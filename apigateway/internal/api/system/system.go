@@ -94,22 +94,30 @@ type overview struct {
 }
 
 func (a *API) overview(c *gin.Context) {
-	c.JSON(http.StatusOK, overview{figuresOf(a.cfg.Operations.Snapshot()), a.cfg.InsecureHTTP})
+	c.JSON(http.StatusOK, overview{figuresOf(a.cfg.Operations.Snapshot(), server.Sight(c, auth.InstancesView)), a.cfg.InsecureHTTP})
 }
 
-func figuresOf(s *view.Snapshot) (out figures) {
+// figuresOf counts what is in the groups that sees allows, or if it is nil all.
+func figuresOf(s *view.Snapshot, sees func(fleet.GroupName) bool) (out figures) {
+	all := sees == nil
+	if all {
+		sees = func(fleet.GroupName) bool { return true }
+	}
 	for id := range s.Nodes.All() {
-		if _, alive := s.NodeSessions.Get(id); alive {
+		if _, alive := s.NodeSessions.Get(id); alive && all {
 			out.NodeCount++
 		}
 	}
 	for _, g := range s.Groups.All() {
-		if !g.Deleting {
+		if !g.Deleting && sees(g.Name) {
 			out.GroupCount++
 		}
 	}
 	perGroup := map[fleet.GroupName]int{}
 	for _, i := range s.Instances.All() {
+		if !sees(i.Intent.Group) {
+			continue
+		}
 		if !i.Terminal() {
 			out.InstanceCount++
 		}
@@ -142,7 +150,7 @@ func (a *API) systemSettings(c *gin.Context) {
 
 func (a *API) settingsOf(s *view.Snapshot) systemSettings {
 	return systemSettings{
-		figures: figuresOf(s), MetricsEnabled: true, Replica: a.cfg.Replica, ClusterName: a.cfg.ClusterName, Version: a.cfg.Version,
+		figures: figuresOf(s, nil), MetricsEnabled: true, Replica: a.cfg.Replica, ClusterName: a.cfg.ClusterName, Version: a.cfg.Version,
 		ActiveConfigVersion: s.Config().Version, Effective: nested(a.cfg.Settings.Now().Patch()),
 	}
 }

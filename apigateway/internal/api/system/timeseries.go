@@ -8,6 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
+	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/series"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -20,15 +21,25 @@ func (a *API) timeseriesRoutes() []server.Route {
 	})
 	return []server.Route{
 		server.Get("/api/v1/metrics/summary", server.Needs(auth.MetricsView), a.metricsSummary),
-		server.Get("/api/v1/overview/timeseries", server.Anyone, a.timeseries(func(_ context.Context, _ string, w series.Window) (series.Figures, error) {
-			return a.cfg.Past.Read(a.cfg.Operations.Now(), w), nil
-		})),
+		server.Get("/api/v1/overview/timeseries", server.Anyone, a.overviewSeries),
 		server.Get("/api/v1/nodes/:id/metrics/timeseries", server.Needs(auth.NodesView), a.timeseries(func(ctx context.Context, id string, w series.Window) (series.Figures, error) {
 			return a.cfg.Operations.NodeSeries(ctx, fleet.NodeID(id), w)
 		})),
-		server.Get("/api/v1/services/:id/metrics/timeseries", server.Needs(auth.InstancesView), instance),
-		server.Get("/api/v1/instances/:id/metrics/timeseries", server.Needs(auth.InstancesView), instance),
+		server.Get("/api/v1/services/:id/metrics/timeseries", server.Needs(auth.InstancesView), instance).In(server.InstanceInPath),
+		server.Get("/api/v1/instances/:id/metrics/timeseries", server.Needs(auth.InstancesView), instance).In(server.InstanceInPath),
 	}
+}
+
+// overviewSeries answers with the figures of the fleet. They are not kept by group.
+func (a *API) overviewSeries(c *gin.Context) {
+	if server.Sight(c, auth.InstancesView) != nil {
+		who, _ := server.Identity(c)
+		server.Fail(c, errs.New(errs.Denied, "%s: these figures are about the whole fleet", who.Lacks(auth.InstancesView)))
+		return
+	}
+	a.timeseries(func(_ context.Context, _ string, w series.Window) (series.Figures, error) {
+		return a.cfg.Past.Read(a.cfg.Operations.Now(), w), nil
+	})(c)
 }
 
 // timeseries answers with the figures of the last ?window, in ?buckets.
@@ -53,14 +64,14 @@ func NewPast() *series.Ring { return series.New("players", "instances", "onlineN
 
 // Sample returns the figures of a snapshot.
 func Sample(s *view.Snapshot) []float64 {
-	f := figuresOf(s)
+	f := figuresOf(s, nil)
 	return []float64{float64(f.PlayerCount), float64(f.InstanceCount), float64(f.NodeCount)}
 }
 
 // metricsSummary counts the objects of the fleet and the stored crashes.
 func (a *API) metricsSummary(c *gin.Context) {
 	s := a.cfg.Operations.Snapshot()
-	f := figuresOf(s)
+	f := figuresOf(s, nil)
 	c.JSON(http.StatusOK, struct {
 		Nodes     int `json:"nodes"` // connected nodes
 		Instances int `json:"instances"`

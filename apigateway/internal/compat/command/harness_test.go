@@ -31,6 +31,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
+	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/storetest"
@@ -147,13 +148,10 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	o := ops.New(ops.Config{
-		Store: c, View: w.view, Log: slog.New(slog.DiscardHandler), Now: now,
+		Store: c, View: w.view, Seal: seal.Only(secret), Log: slog.New(slog.DiscardHandler), Now: now,
 		Agents: upstream.NewAgents(upstream.NewHealth(telemetry.NewMetrics(prometheus.NewRegistry(), "test"), slog.New(slog.DiscardHandler)), w.view, func(*fleet.Node) upstream.Agent { return w.node }),
 	})
-	sources, err := sourceops.New(o.Committer, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := sourceops.New(o.Committer, seal.Only(secret))
 	w.console = New(Config{
 		Operations: o, Sources: sources, ClusterName: "test", ClusterID: "c1", Now: now,
 		Auth: known, Replica: "g-1", End: func() { w.asked = append(w.asked, "g-1") }, EndOther: w.other,

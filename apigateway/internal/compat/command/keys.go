@@ -80,12 +80,12 @@ func createKey(ctx context.Context, c *call) error {
 	if slices.ContainsFunc(c.keys(), func(t *account.APIToken) bool { return t.Name == name }) {
 		return errs.New(errs.AlreadyExists, "there is a key %s already: delete it first, or choose another id", clip(name))
 	}
-	token, record, err := c.cfg.Auth.NewToken(c.Who, auth.TokenWish{Name: name, ExpiresIn: auth.TokenLife, Public: kind == keyPublic})
+	token, record, err := c.cfg.Auth.NewToken(c.Who, c.Who, auth.TokenWish{Name: name, ExpiresIn: auth.TokenLife, Public: kind == keyPublic})
 	if err != nil {
 		return named(err, "name", "id")
 	}
 	txn.ShownOnce(ctx)
-	if _, err := c.cfg.Operations.CreateAPIToken(ctx, c.By, record); err != nil {
+	if _, err := c.cfg.Operations.CreateAPIToken(ctx, c.By, record, c.Who.Permissions); err != nil {
 		return err
 	}
 	if err := c.say("key %s (%s) is created and valid for a year; it is shown only now:", name, kind); err != nil {

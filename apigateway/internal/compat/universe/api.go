@@ -72,8 +72,8 @@ func (a *API) Routes() []server.Route {
 
 func (a *API) configurationRoutes() []server.Route {
 	return server.Under("/api/configurations",
-		server.Get("", server.NeedsOrInstance(auth.GroupsView), a.listConfigurations),
-		server.Get("/:name", server.NeedsOrInstance(auth.GroupsView), a.getConfiguration),
+		server.Get("", server.NeedsOrInstance(auth.GroupsView), a.listConfigurations).Among(),
+		server.Get("/:name", server.NeedsOrInstance(auth.GroupsView), a.getConfiguration).In(server.GroupInPath),
 		server.Put("/:name", server.Needs(auth.GroupsCreate, auth.GroupsUpdate), a.putConfiguration).Rehearses().Makes(),
 		server.Delete("/:name", server.Needs(auth.GroupsDelete), a.deleteConfiguration).Rehearses(),
 	)
@@ -81,14 +81,14 @@ func (a *API) configurationRoutes() []server.Route {
 
 func (a *API) instanceRoutes() []server.Route {
 	return server.Under("/api/instances",
-		server.Get("", server.NeedsOrInstance(auth.InstancesView), a.listInstances),
-		server.Post("", server.Needs(auth.GroupsStart), a.createInstance),
-		server.Get("/:id", server.NeedsOrInstance(auth.InstancesView), a.getInstance),
-		server.Delete("/:id", server.Needs(auth.InstancesStop), a.stopInstance).Unconditional(),
-		server.Patch("/:id/lifecycle", server.Needs(auth.GroupsStart, auth.InstancesStop), a.lifecycle).Unconditional(),
-		server.Post("/:id/execute", server.Needs(auth.InstancesCommand), a.execute),
-		server.Get("/:id/logs", server.Needs(auth.InstancesConsole), a.logs).Audits(account.ActionConsoleRead),
-		server.Put("/:id/state", server.NeedsOrSelf(auth.InstancesCommand), a.putState).Unconditional(),
+		server.Get("", server.NeedsOrInstance(auth.InstancesView), a.listInstances).Among(),
+		server.Post("", server.Needs(auth.GroupsStart), a.createInstance).Among(),
+		server.Get("/:id", server.NeedsOrInstance(auth.InstancesView), a.getInstance).In(server.InstanceInPath),
+		server.Delete("/:id", server.Needs(auth.InstancesStop), a.stopInstance).Unconditional().In(server.InstanceInPath),
+		server.Patch("/:id/lifecycle", server.Needs(auth.GroupsStart, auth.InstancesStop), a.lifecycle).Unconditional().In(server.InstanceInPath),
+		server.Post("/:id/execute", server.Needs(auth.InstancesCommand), a.execute).In(server.InstanceInPath),
+		server.Get("/:id/logs", server.Needs(auth.InstancesConsole), a.logs).Audits(account.ActionConsoleRead).In(server.InstanceInPath),
+		server.Put("/:id/state", server.NeedsOrSelf(auth.InstancesCommand), a.putState).Unconditional().In(server.InstanceInPath),
 	)
 }
 

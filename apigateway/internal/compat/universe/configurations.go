@@ -50,6 +50,9 @@ func (a *API) shown(c *gin.Context, s *view.Snapshot) func(*fleet.Group) Configu
 func (a *API) listConfigurations(c *gin.Context) {
 	s, out := a.snapshot(), []Configuration{}
 	shown, sees := a.shown(c, s), sightOf(s, server.OwnGroup(c))
+	if some := server.Sight(c, auth.GroupsView); some != nil {
+		sees = some
+	}
 	for name, g := range s.Groups.All() {
 		if !g.Deleting && sees(name) {
 			out = append(out, shown(g))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
@@ -26,6 +27,10 @@ const noConfiguration = "Configuration not found"
 
 func (a *API) listInstances(c *gin.Context) {
 	s := a.snapshot()
+	if sees := server.Sight(c, auth.InstancesView); sees != nil {
+		server.SendJSON(c, a.instances.encode(s, c.Query("all") == "true", sees, a.cfg.Now()))
+		return
+	}
 	server.SendKept(c, a.instances.list(s, listedFor{all: c.Query("all") == "true", own: server.OwnGroup(c)}, a.cfg.Now()))
 }
 
@@ -57,6 +62,10 @@ func (a *API) createInstance(c *gin.Context) {
 	}
 	if b.ConfigurationName == "" {
 		fail(c, &errs.Error{Kind: errs.Malformed, Field: "configurationName", Message: "configurationName is missing: name the configuration to start"})
+		return
+	}
+	if sees := server.Sight(c, auth.GroupsStart); sees != nil && !sees(fleet.GroupName(b.ConfigurationName)) {
+		refuse(c, http.StatusBadRequest, noConfiguration)
 		return
 	}
 	made, _, err := a.cfg.Operations.StartInstances(c.Request.Context(), a.cfg.By(c), instanceops.StartRequest{

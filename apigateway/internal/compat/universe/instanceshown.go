@@ -43,18 +43,23 @@ func newShownInstances() *shownInstances {
 func (h *shownInstances) list(s *view.Snapshot, wanted listedFor, now time.Time) *bodycache.Body {
 	from := listedFrom{instances: bodycache.InstancesOf(s), networks: s.Version(view.KindNetwork), second: now.Unix()}
 	return h.lists.Get(from, wanted, func() *bodycache.Body {
-		out, sees := []byte("["), sightOf(s, wanted.own)
-		for _, i := range s.Instances.All() {
-			if !wanted.all && Hidden(i, now) || !sees(i.Intent.Group) {
-				continue
-			}
-			if len(out) > 1 {
-				out = append(out, ',')
-			}
-			out = h.of(s, i, now).Append(out, now)
-		}
-		return bodycache.NewBody(append(out, ']'))
+		return bodycache.NewBody(h.encode(s, wanted.all, sightOf(s, wanted.own), now))
 	})
+}
+
+// encode returns the list of the instances in the groups that a caller sees. It is not cached.
+func (h *shownInstances) encode(s *view.Snapshot, all bool, sees func(fleet.GroupName) bool, now time.Time) []byte {
+	out := []byte("[")
+	for _, i := range s.Instances.All() {
+		if !all && Hidden(i, now) || !sees(i.Intent.Group) {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = h.of(s, i, now).Append(out, now)
+	}
+	return append(out, ']')
 }
 
 // of returns the encoded instance.

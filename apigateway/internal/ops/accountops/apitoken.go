@@ -24,12 +24,18 @@ func apiTokenRecord(t account.APIToken) any {
 }
 
 // CreateAPIToken stores the record of a token that auth.Service.NewToken made, and returns its
-// revision. NotFound when its user was deleted.
-func (o *Accounts) CreateAPIToken(ctx context.Context, by txn.Actor, t account.APIToken) (rev int64, err error) {
+// revision. NotFound when its user was deleted, Denied for a token of another account that may do more
+// than the caller, whose permissions are may.
+func (o *Accounts) CreateAPIToken(ctx context.Context, by txn.Actor, t account.APIToken, may []account.Permission) (rev int64, err error) {
 	return o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
 		u, ok := s.Users.Get(t.User)
 		if !ok || !t.Belongs(u) {
 			return txn.Change{}, noUser(t.User)
+		}
+		if u.Username != by.User {
+			if err := within(s, *u, may); err != nil {
+				return txn.Change{}, err
+			}
 		}
 		return txn.Change{
 			// Guard the user, because deleting a user deletes its tokens.

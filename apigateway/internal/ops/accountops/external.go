@@ -34,6 +34,8 @@ func admit(x account.ExternalUser, bySubject, byName *account.User, roles []acco
 		return admission{}, errs.New(errs.Denied, "no group of the user %s gives a role here: an administrator must add you to a group that oidc.roles names, or name one of yours there", txn.Clip(x.Username))
 	case bySubject != nil:
 		return admission{old: bySubject, role: role}, nil
+	case byName != nil && byName.Service:
+		return admission{}, errs.New(errs.Denied, "%s is the name of a service account: an administrator must delete that account", byName.Username)
 	case byName != nil && byName.Local():
 		return admission{}, errs.New(errs.Denied, "there is a local user %s, and a login provider cannot take it over: log in with the password, or an administrator renames or deletes that user", byName.Username)
 	case byName != nil:

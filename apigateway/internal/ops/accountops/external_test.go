@@ -26,6 +26,7 @@ func TestAdmit(t *testing.T) {
 		"a new name that a local user has does not matter":         {"ann", "staff", other, local, false, "VIEWER", ""},
 		"a local user is not taken over":                           {"ann", "staff", nil, local, false, "", "local user ann"},
 		"nor is the user of another account":                       {"ann", "staff", nil, other, false, "", "another account"},
+		"nor is a service account":                                 {"ann", "staff", nil, &account.User{Username: "ann", Service: true}, false, "", "service account"},
 		"groups without a role are refused":                        {"ann", "guests", ann, ann, false, "", "no group of the user ann"},
 		"no groups are refused":                                    {"ann", "", nil, nil, false, "", "names no groups"},
 		"a name that no user can have is refused":                  {"ann@example.org", "staff", nil, nil, false, "", "oidc.username-claim"},

@@ -26,7 +26,7 @@ var (
 
 // factorBox returns the box that seals a user's factor.
 func (o *Accounts) factorBox(u *account.User) seal.Box {
-	return o.deps.Seal.About("second factor " + u.ID())
+	return o.deps.Seal.About(account.AboutFactor(u.ID()))
 }
 
 // factorOf returns a user's factor and its opened secret; nil for a user without one.
@@ -53,6 +53,9 @@ func userOf(s *view.Snapshot, name, id string) (*account.User, error) {
 // not answer, because a code could be used twice then.
 func (o *Accounts) CheckFactor(ctx context.Context, by txn.Actor, u *account.User, code string) error {
 	by.User, by.ID, by.Role = u.Username, u.ID(), u.Role
+	if err := o.awaitFactor(ctx, u); err != nil {
+		return err
+	}
 	_, err := o.Mutate(txn.WithoutOnce(ctx), by, func(s *view.Snapshot) (txn.Change, error) {
 		f, secret, err := o.factorOf(s, u)
 		if err != nil {
@@ -74,10 +77,30 @@ func (o *Accounts) CheckFactor(ctx context.Context, by txn.Actor, u *account.Use
 			}
 		case totp.Accepted:
 		}
+		next.Sealed, err = o.factorBox(u).Renew(next.Sealed)
 		c.Writes = []store.Write{store.Replace(keys.Factor(u.ID()), next, f.ModRev)}
-		return c, nil
+		return c, err
 	})
 	return err
+}
+
+// factorTimeout is how long a login waits for etcd to say whether the user has a second factor.
+const factorTimeout = 2 * time.Second
+
+// awaitFactor waits until the view shows the second factor of a user, if etcd has one: another gateway may have
+// just enrolled the user. While etcd does not answer, the view decides.
+func (o *Accounts) awaitFactor(ctx context.Context, u *account.User) error {
+	if _, ok := o.Snapshot().Factors.Get(u.ID()); ok {
+		return nil
+	}
+	within, cancel := context.WithTimeout(ctx, factorTimeout)
+	defer cancel()
+	f, err := store.Get(within, o.Store, keys.Factor(u.ID()))
+	if err != nil { // NotFound: there is none
+		return nil
+	}
+	_, err = o.View.WaitRev(ctx, f.ModRev)
+	return errs.Wrap("operate.awaitFactor", err)
 }
 
 // Enrolment is what a user needs to set up an authenticator.
@@ -137,10 +160,11 @@ func (o *Accounts) ConfirmFactor(ctx context.Context, by txn.Actor, code string)
 		case totp.Confirms:
 		}
 		recovery, next.Recovery = totp.NewRecoveryCodes()
+		next.Sealed, err = o.factorBox(u).Renew(next.Sealed)
 		return txn.Change{
 			Writes: []store.Write{store.Replace(keys.Factor(u.ID()), next, f.ModRev)},
 			Audit:  txn.Entry{Action: "user.second-factor.enable", Resource: "user", ID: u.Username},
-		}, nil
+		}, err
 	})
 	return recovery, err
 }

@@ -110,7 +110,7 @@ func (w *RoleWrite) target(s *view.Snapshot) (auth.Role, error) {
 		return old, errs.New(errs.Exhausted, "there are %d roles, the most there may be: delete some", maxRoles)
 	case !w.Create && !ok:
 		return old, noRole(w.Name)
-	case w.Name == auth.RoleAdmin:
+	case auth.Fixed(w.Name):
 		return old, errs.New(errs.Denied, "what the role %s may do cannot be changed", w.Name)
 	case w.IfMatch != 0 && w.IfMatch != old.ModRev:
 		return old, &txn.MovedError{What: "role " + w.Name, Want: w.IfMatch, Have: old.ModRev}
@@ -132,7 +132,7 @@ func mayTouch(r auth.Role, may []account.Permission) error {
 func noRole(name string) error { return errs.New(errs.NotFound, "there is no role %s", txn.Clip(name)) }
 
 // DeleteRole removes a role. NotFound when it does not exist, Denied when it is built in, Conflict
-// when users have it, MovedError when ifMatch is not 0 and not its revision. With dryRun it only
+// when users or bindings have it, MovedError when ifMatch is not 0 and not its revision. With dryRun it only
 // checks. may is as in RoleWrite.
 func (o *Accounts) DeleteRole(ctx context.Context, by txn.Actor, name string, may []account.Permission, ifMatch int64, dryRun bool) error {
 	return txn.InTime(ctx, func(ctx context.Context) error {
@@ -170,16 +170,21 @@ func deletable(s *view.Snapshot, name string, may []account.Permission, ifMatch 
 	return role, mayTouch(role, may)
 }
 
-// held returns Conflict when users have a role.
+// held returns Conflict when users or bindings have a role.
 func held(s *view.Snapshot, name string) error {
 	if n := Holders(s)[name]; n > 0 {
 		return errs.New(errs.Conflict, "%d users have the role %s: give them another first", n, name)
 	}
+	for _, b := range s.Bindings.All() {
+		if b.Role == name {
+			return errs.New(errs.Conflict, "the binding %s gives the role %s: delete it, or give it another role first", b.Name, name)
+		}
+	}
 	return nil
 }
 
-// withoutHolders makes a change fail when a user gets the role before the commit. Conflict when
-// users have it already.
+// withoutHolders makes a change fail when a user or a binding gets the role before the commit. Conflict
+// when one has it already.
 func (o *Accounts) withoutHolders(ctx context.Context, c *txn.Change, name string) error {
 	mark, err := store.Get(ctx, o.Store, keys.RoleMark(name))
 	if errs.Is(err, errs.NotFound) {
@@ -206,7 +211,7 @@ func Holders(s *view.Snapshot) map[string]int {
 	return out
 }
 
-// giveRole adds to a change that a user gets a role. The change fails when the role's permissions
+// giveRole adds to a change that a user or a binding gets a role. The change fails when the role's permissions
 // changed meanwhile. It touches the mark of a role that can be deleted, which makes a concurrent
 // deletion fail.
 func giveRole(c *txn.Change, s *view.Snapshot, name string, may []account.Permission) error {

@@ -39,6 +39,8 @@ type UserWrite struct {
 	OldHash string
 	// IfMatch is the revision the user must be at; 0 accepts any.
 	IfMatch int64
+	// Service says that the account is a service account, which has only a name and a role.
+	Service bool
 	// DryRun computes the result and writes nothing.
 	DryRun bool
 	// May are the caller's permissions. The caller cannot create or change a user with more
@@ -53,12 +55,14 @@ type shownUser struct {
 	Role     string `json:"role"`
 	// Provider is the login provider that the user comes from.
 	Provider string `json:"provider,omitempty"`
+	// ServiceAccount is true for the account of a program.
+	ServiceAccount bool `json:"serviceAccount,omitempty"`
 	// Password says that the password changed; empty if not.
 	Password string `json:"password,omitempty"`
 }
 
 func ShowUser(u account.User) shownUser {
-	return shownUser{Username: u.Username, Email: u.Email, Role: u.Role, Provider: u.Issuer}
+	return shownUser{Username: u.Username, Email: u.Email, Role: u.Role, Provider: u.Issuer, ServiceAccount: u.Service}
 }
 
 // CreateUser creates a user; Name, Role and PasswordHash are required. Invalid names the wrong
@@ -71,7 +75,7 @@ func (o *Accounts) CreateUser(ctx context.Context, by txn.Actor, w UserWrite) (o
 	_, err = o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
 		now := o.Now()
 		// A new epoch keeps tokens of an earlier user with this name invalid.
-		out = account.User{Username: *w.Name, Role: *w.Role, PasswordHash: *w.PasswordHash, Epoch: now.UnixMicro(), CreatedAt: now}
+		out = account.User{Username: *w.Name, Role: *w.Role, PasswordHash: *w.PasswordHash, Service: w.Service, Epoch: now.UnixMicro(), CreatedAt: now}
 		if w.Email != nil {
 			out.Email = *w.Email
 		}
@@ -105,7 +109,7 @@ func (o *Accounts) asStored(u account.User) account.User {
 }
 
 func nameTaken(name string) error {
-	return errs.New(errs.AlreadyExists, "there is a user %s already", name)
+	return errs.New(errs.AlreadyExists, "there is a user or a service account %s already", name)
 }
 
 func noUser(name string) error { return errs.New(errs.NotFound, "there is no user %s", txn.Clip(name)) }
@@ -132,14 +136,14 @@ func (o *Accounts) UpdateUser(ctx context.Context, by txn.Actor, name string, w 
 		return out, err
 	}
 	_, err = o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-		old, err := userAt(s, name, w.IfMatch)
+		old, err := accountAt(s, name, w.Service, w.IfMatch)
 		if err != nil {
 			return txn.Change{}, err
 		}
 		if w.EndTokens && (w.PasswordHash == nil || w.Name != nil && *w.Name != name) {
 			return txn.Change{}, errs.Field("endApiTokens", "goes with another password, and not with another name")
 		}
-		if !old.Local() && (w.PasswordHash != nil || w.Role != nil && *w.Role != old.Role) {
+		if old.Issuer != "" && (w.PasswordHash != nil || w.Role != nil && *w.Role != old.Role) {
 			return txn.Change{}, errs.New(errs.Conflict, "the user %s logs in at %s: change the password and the groups there", name, old.Issuer)
 		}
 		if w.OldHash != "" && w.OldHash != old.PasswordHash {
@@ -191,9 +195,21 @@ func endTokens(c *txn.Change, s *view.Snapshot, user string) error {
 
 // userAt returns a user, which must be at revision ifMatch unless that is 0.
 func userAt(s *view.Snapshot, name string, ifMatch int64) (*account.User, error) {
+	return accountAt(s, name, false, ifMatch)
+}
+
+// NoServiceAccount is the error for a name without a service account.
+func NoServiceAccount(name string) error {
+	return errs.New(errs.NotFound, "there is no service account %s", txn.Clip(name))
+}
+
+// accountAt is userAt for a user or, if service is true, a service account.
+func accountAt(s *view.Snapshot, name string, service bool, ifMatch int64) (*account.User, error) {
 	u, ok := s.Users.Get(name)
 	switch {
-	case !ok:
+	case (!ok || !u.Service) && service:
+		return nil, NoServiceAccount(name)
+	case !ok || u.Service != service:
 		return nil, noUser(name)
 	case ifMatch != 0 && ifMatch != u.ModRev:
 		return nil, &txn.MovedError{What: "user " + name, Want: ifMatch, Have: u.ModRev}
@@ -264,8 +280,7 @@ func changeUser(c *txn.Change, s *view.Snapshot, old, to account.User, may []acc
 
 // within returns Denied when a user has a permission that the caller lacks.
 func within(s *view.Snapshot, u account.User, may []account.Permission) error {
-	role, _ := auth.RoleOf(s, u.Role)
-	if p, ok := beyond(may, role.Permissions); ok {
+	if p, ok := beyond(may, auth.PermissionsOf(s, &u)); ok {
 		return errs.New(errs.Denied, "you cannot change the user %s: they have the permission %s, which you lack", u.Username, p)
 	}
 	return nil
@@ -283,13 +298,13 @@ func beyond(may, permissions []account.Permission) (p account.Permission, ok boo
 }
 
 // keepAdmin makes sure that another user with the role ADMIN remains at the commit, when u is
-// deleted or loses that role.
+// deleted or loses that role. Service accounts do not count, because they cannot log in.
 func keepAdmin(c *txn.Change, s *view.Snapshot, u account.User) error {
-	if u.Role != auth.RoleAdmin {
+	if u.Role != auth.RoleAdmin || u.Service {
 		return nil
 	}
 	for name, other := range s.Users.All() {
-		if other.Role == auth.RoleAdmin && name != u.Username {
+		if other.Role == auth.RoleAdmin && !other.Service && name != u.Username {
 			c.Guards = append(c.Guards, store.Unchanged(keys.User(name), other.ModRev))
 			return nil
 		}
@@ -319,7 +334,7 @@ func (o *Accounts) DeleteUser(ctx context.Context, by txn.Actor, name string, w 
 }
 
 func (o *Accounts) userDeleted(ctx context.Context, s *view.Snapshot, name string, w UserWrite) (txn.Change, error) {
-	u, err := userAt(s, name, w.IfMatch)
+	u, err := accountAt(s, name, w.Service, w.IfMatch)
 	if err != nil {
 		return txn.Change{}, err
 	}

@@ -49,10 +49,15 @@ type Request struct {
 	Strategy   Strategy
 	Note       string
 
+	// Sees is false for groups that are treated as if they did not exist. Nil allows all.
+	Sees func(fleet.GroupName) bool
+
 	labels []label.LabelExpr // of Selectors, after validate
 }
 
 // validate returns everything that is wrong with r, as Invalid errors that name the field.
+func (r *Request) sees(g fleet.GroupName) bool { return r.Sees == nil || r.Sees(g) }
+
 func (r *Request) validate() []error {
 	var p validate.Problems
 	p.Check(len(r.Selectors) > 0, "selectors", "is missing: name at least one group, such as [{\"group\": \"arena\"}]")
@@ -191,13 +196,13 @@ func (b *book) choose(r *Request) (*fleet.Instance, error) {
 func (b *book) groups(r *Request, n int) func(func(*fleet.Group) bool) {
 	return func(yield func(*fleet.Group) bool) {
 		if name := r.Selectors[n].Group; name != "" {
-			if g, ok := b.snap.Groups.Get(name); ok && !g.Deleting {
+			if g, ok := b.snap.Groups.Get(name); ok && !g.Deleting && r.sees(name) {
 				yield(g)
 			}
 			return
 		}
 		for _, g := range b.snap.Groups.All() {
-			if !g.Deleting && r.labels[n].Matches(b.snap.Whole(g).Spec.Labels) && !yield(g) {
+			if !g.Deleting && r.sees(g.Name) && r.labels[n].Matches(b.snap.Whole(g).Spec.Labels) && !yield(g) {
 				return
 			}
 		}

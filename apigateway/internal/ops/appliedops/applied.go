@@ -224,6 +224,10 @@ func viewed(s *view.Snapshot, kind applied.Kind, name string) (store.Guard, bool
 		if r, ok := auth.RoleOf(s, name); ok { // a built-in role without a record has revision 0
 			return store.Unchanged(keys.Role(name), r.ModRev), true
 		}
+	case applied.Binding:
+		if b, ok := s.Bindings.Get(name); ok {
+			return store.Unchanged(keys.Binding(name), b.ModRev), true
+		}
 	case applied.Catalog:
 		if p, ok := s.Catalog.Get(name); ok {
 			return store.Unchanged(keys.CatalogPlatform(name), p.ModRev), true

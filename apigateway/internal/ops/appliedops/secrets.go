@@ -25,7 +25,7 @@ func withoutSecrets(s *view.Snapshot, kind applied.Kind, name string, doc map[st
 		return refuseWriteOnly(doc, "secret")
 	case applied.TemplateSource:
 		return refuseWriteOnly(doc, "credentials")
-	case applied.Network, applied.Schedule, applied.Overlay, applied.Quota, applied.Role, applied.Catalog: // have no secrets
+	case applied.Network, applied.Schedule, applied.Overlay, applied.Quota, applied.Role, applied.Binding, applied.Catalog: // have no secrets
 	}
 	return nil
 }

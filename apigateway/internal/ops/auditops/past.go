@@ -37,6 +37,7 @@ const (
 	QuotaObject    ObjectKind = "quota"
 	UserObject     ObjectKind = "user"
 	RoleObject     ObjectKind = "role"
+	BindingObject  ObjectKind = "binding"
 	CatalogObject  ObjectKind = "catalog"
 	SecretObject   ObjectKind = "secret"
 	SourceObject   ObjectKind = "template-source"
@@ -170,7 +171,7 @@ func known(s *view.Snapshot, kind ObjectKind, name string) string {
 		return strings.ToUpper(name)
 	case UserObject:
 		return strings.ToLower(name)
-	case GroupObject, NodeObject, QuotaObject, SecretObject, SourceObject, ScheduleObject, OverlayObject, NoticeObject:
+	case GroupObject, NodeObject, QuotaObject, BindingObject, SecretObject, SourceObject, ScheduleObject, OverlayObject, NoticeObject:
 	}
 	return name
 }
@@ -219,6 +220,10 @@ func viewed(s *view.Snapshot, kind ObjectKind, name string) any {
 	case RoleObject:
 		if r, ok := auth.RoleOf(s, name); ok {
 			return accountops.RolePermissions(r)
+		}
+	case BindingObject:
+		if b, ok := s.Bindings.Get(name); ok {
+			return accountops.BindingRecord(s, b)
 		}
 	case CatalogObject:
 		if p, ok := s.Catalog.Get(name); ok {

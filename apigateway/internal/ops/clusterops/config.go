@@ -19,12 +19,12 @@ import (
 // Cluster changes what belongs to the whole cluster: settings, quotas, networks and secrets. It is safe for concurrent use.
 type Cluster struct {
 	*txn.Committer
-	seal seal.Box
+	ring *seal.Ring
 }
 
 // New returns the operations on the whole cluster.
-func New(c *txn.Committer, box seal.Box) *Cluster {
-	return &Cluster{Committer: c, seal: box}
+func New(c *txn.Committer, ring *seal.Ring) *Cluster {
+	return &Cluster{Committer: c, ring: ring}
 }
 
 // keptConfigs is how many versions of the cluster's settings are kept.

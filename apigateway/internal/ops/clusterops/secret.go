@@ -12,6 +12,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/label"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -20,8 +21,10 @@ import (
 // SecretWrite stores a secret.
 type SecretWrite struct {
 	Name string
-	// Values are all values by key; a value without a key has the key "".
+	// Values are all values by key; a value without a key has the key "". Nil keeps the present ones.
 	Values map[string]string
+	// Selector selects the groups that may use the secret. Nil keeps the present one.
+	Selector *string
 	// IfMatch is the required revision, Present or Absent; 0 accepts any.
 	IfMatch int64
 	// DryRun computes the result and writes nothing.
@@ -113,13 +116,14 @@ func (o *Cluster) secretUses(s *view.Snapshot) map[string][]string {
 
 // WriteSecret creates or replaces a secret. before is the revision of the replaced one, 0 when it
 // is new. Invalid names the wrong field, Exhausted when there are too many secrets, Conflict when a
-// removed value is referred to, MovedError when IfMatch does not match. The same values write
-// nothing.
+// removed value is referred to or a group that uses it is not selected, MovedError when IfMatch does
+// not match. The same values and selector write nothing.
 func (o *Cluster) WriteSecret(ctx context.Context, by txn.Actor, w SecretWrite) (out Secret, before int64, err error) {
-	if err := txn.JoinProblems(content.ValidateSecret(w.Name, w.Values)); err != nil {
+	selector, err := selectorOf(w.Selector)
+	if err != nil {
 		return out, 0, err
 	}
-	err = txn.InTime(ctx, func(ctx context.Context) error {
+	err = retried(ctx, func(ctx context.Context) error {
 		old, err := txn.GetOptional(ctx, o.Store, keys.Secret(w.Name))
 		if err != nil {
 			return err
@@ -127,6 +131,15 @@ func (o *Cluster) WriteSecret(ctx context.Context, by txn.Actor, w SecretWrite) 
 		before = old.ModRev
 		if err := txn.CheckRevision("secret "+w.Name, w.IfMatch, before); err != nil {
 			return o.NameChanger(err)
+		}
+		w := w
+		if w.Values == nil && before != 0 {
+			if w.Values, err = o.valuesOf(old); err != nil {
+				return err
+			}
+		}
+		if err := txn.JoinProblems(content.ValidateSecret(w.Name, w.Values)); err != nil {
+			return err
 		}
 		if before == 0 {
 			if err := o.roomForSecret(ctx); err != nil {
@@ -140,7 +153,10 @@ func (o *Cluster) WriteSecret(ctx context.Context, by txn.Actor, w SecretWrite) 
 				return errs.New(errs.Conflict, "%s is used by %s: give it a value, or give them another first", ref, several(used[ref]))
 			}
 		}
-		next, changed, err := o.nextSecret(old, w, by)
+		next, changed, err := o.nextSecret(old, w, selector, by)
+		if err == nil && next.Selector.String() != old.Selector.String() {
+			err = o.checkSelected(next)
+		}
 		out = Secret{next, used[w.Name]}
 		if err != nil || !changed || w.DryRun {
 			return err
@@ -159,21 +175,80 @@ func (o *Cluster) WriteSecret(ctx context.Context, by txn.Actor, w SecretWrite) 
 	return out, before, err
 }
 
-// nextSecret returns the record for a write. changed is false when old has the same values.
-func (o *Cluster) nextSecret(old content.Secret, w SecretWrite, by txn.Actor) (next content.Secret, changed bool, err error) {
-	box := o.seal.About(compose.AboutStored(w.Name))
-	if plain, err := box.Open(old.Sealed); err == nil {
-		var present map[string]string
-		if json.Unmarshal(plain, &present) == nil && maps.Equal(present, w.Values) {
+// retried calls try within the time of a request, again after conflicts.
+func retried(ctx context.Context, try func(context.Context) error) error {
+	return txn.InTime(ctx, func(ctx context.Context) error {
+		return txn.RetryConflicts(func() error { return try(ctx) })
+	})
+}
+
+// selectorOf parses a selector. Nil stays nil. Invalid names the field.
+func selectorOf(text *string) (*label.Selector, error) {
+	if text == nil {
+		return nil, nil
+	}
+	s, err := label.ParseSelector(*text)
+	if err != nil {
+		return nil, errs.Field("selector", "%s", errs.MessageOf(err))
+	}
+	return &s, nil
+}
+
+// valuesOf returns the values of a stored secret.
+func (o *Cluster) valuesOf(one content.Secret) (values map[string]string, err error) {
+	plain, err := o.ring.Records(content.SecretsKind).About(compose.AboutStored(one.Name)).Open(one.Sealed)
+	if err == nil {
+		err = json.Unmarshal(plain, &values)
+	}
+	if err != nil {
+		return nil, errs.New(errs.Conflict, "the values of secret %s cannot be opened any more: give them again", one.Name)
+	}
+	return values, nil
+}
+
+// checkSelected returns Conflict, naming the groups that use a secret and may not: by their own
+// values, by those of a parent, or by the defaults of templates.
+func (o *Cluster) checkSelected(one content.Secret) error {
+	s := o.Snapshot()
+	definers := s.Definers()
+	var outside []string
+	for name, g := range s.Groups.All() {
+		if one.ForGroup(g.Spec.Labels) == nil {
+			continue
+		}
+		whole := s.Whole(g).Spec
+		for _, refs := range compose.StoredSecrets(whole, definers.Of(name, whole)) {
+			if slices.ContainsFunc(refs, func(r content.SecretRef) bool { return r.Of == one.Name }) {
+				outside = append(outside, string(name))
+				break
+			}
+		}
+	}
+	if len(outside) > 0 {
+		slices.Sort(outside)
+		return errs.New(errs.Conflict, "secret %s is used by groups whose labels do not match %s: %s; give them another value or these labels first", one.Name, one.Selector, several(outside))
+	}
+	return nil
+}
+
+// nextSecret returns the record for a write. A nil selector keeps the present one. changed is false
+// when old has the same values and selector.
+func (o *Cluster) nextSecret(old content.Secret, w SecretWrite, selector *label.Selector, by txn.Actor) (next content.Secret, changed bool, err error) {
+	if selector == nil {
+		selector = &old.Selector
+	}
+	if old.Selector.String() == selector.String() {
+		if present, err := o.valuesOf(old); err == nil && maps.Equal(present, w.Values) {
 			return old, false, nil
 		}
 	}
+	box := o.ring.Records(content.SecretsKind).About(compose.AboutStored(w.Name))
 	plain, err := json.Marshal(w.Values)
 	if err != nil {
 		return old, false, errs.WrapAs(errs.Internal, "operate.Secrets", err)
 	}
 	next = content.Secret{
-		Rev: old.Rev, Name: w.Name, Sealed: box.Seal(plain), Keys: slices.Sorted(maps.Keys(w.Values)), Version: old.Version + 1,
+		Rev: old.Rev, Name: w.Name, Sealed: box.Seal(plain), Keys: slices.Sorted(maps.Keys(w.Values)), Selector: *selector, Version: old.Version + 1,
 		By: by.User, CreatedAt: old.CreatedAt, UpdatedAt: o.Now(),
 	}
 	if old.ModRev == 0 {
@@ -215,12 +290,16 @@ func (o *Cluster) DeleteSecret(ctx context.Context, by txn.Actor, name string, i
 	})
 }
 
-// SecretRecord is what the audit keeps of a secret: its keys and version, no values.
+// SecretRecord is what the audit keeps of a secret: its keys, version and selector, no values.
 func SecretRecord(one content.Secret) any {
 	if one.Version == 0 {
 		return nil
 	}
-	return map[string]any{"keys": one.Keys, "version": one.Version}
+	out := map[string]any{"keys": one.Keys, "version": one.Version}
+	if !one.Selector.Empty() {
+		out["selector"] = one.Selector.String()
+	}
+	return out
 }
 
 // several joins the first names of a list.

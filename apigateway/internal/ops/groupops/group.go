@@ -213,6 +213,16 @@ func same(a, b fleet.GroupSpec) bool {
 	return reflect.DeepEqual(normal(a), normal(b))
 }
 
+// ReachesInstances reports whether two specs differ in what instances are made from. The rest is
+// about the group, and is in force at once.
+func ReachesInstances(a, b fleet.GroupSpec) bool {
+	for _, s := range []*fleet.GroupSpec{&a, &b} {
+		s.Scaling, s.Maintenance, s.Quota, s.Reserved = fleet.Scaling{}, fleet.Maintenance{}, fleet.Budget{}, fleet.Budget{}
+		s.Labels, s.DependsOn, s.StartupWeight, s.UpdateStrategy, s.Explicit = nil, nil, 0, "", nil
+	}
+	return !same(a, b)
+}
+
 // groupChange returns the change that writes a group, if the groups it refers to did not change.
 func groupChange(s *view.Snapshot, name fleet.GroupName, old *fleet.Group, g fleet.Group) txn.Change {
 	c := txn.Change{Audit: txn.Entry{Action: "group.update", Resource: "group", ID: string(name), Details: fmt.Sprintf("revision %d", g.Revision)}}

@@ -48,7 +48,7 @@ func (o *Groups) settle(ctx context.Context, s *view.Snapshot, w GroupWrite, old
 		return out, nil, err
 	}
 	problems = restoreHidden(out.values, present.Spec.Variables, before, shown, w.Shown)
-	sealer := sealer{o: o, subject: ofGroup(w.Name), field: "variableValues.", managed: w.ManagedBy != ""}
+	sealer := sealer{o: o, subject: ofGroup(w.Name), field: "variableValues.", labels: spec.Labels, relabelled: !maps.Equal(spec.Labels, present.Spec.Labels), managed: w.ManagedBy != ""}
 	for _, key := range slices.Sorted(maps.Keys(out.values)) {
 		if shown[key] != content.VisibleToNobody || out.values[key] == content.Hidden {
 			continue
@@ -68,8 +68,25 @@ func (o *Groups) settle(ctx context.Context, s *view.Snapshot, w GroupWrite, old
 		}
 		out.values[key] = value
 	}
-	out.guards = sealer.guards
 	spec.Variables = out.values
+	if old == nil || sealer.relabelled || redefines(present.Spec, spec) {
+		asked.Spec = spec
+		for key, refs := range compose.StoredSecrets(s.Whole(&asked).Spec, defined) {
+			if _, own := out.values[key]; own {
+				continue // checked above
+			}
+			for _, ref := range refs {
+				problem, err := sealer.admits(ctx, sealer.field+key, ref)
+				if err != nil {
+					return out, nil, err
+				}
+				if problem != nil {
+					problems = append(problems, problem)
+				}
+			}
+		}
+	}
+	out.guards = sealer.guards
 	if len(problems) == 0 && (old == nil || redefines(present.Spec, spec)) {
 		asked.Spec = spec
 		problems = compose.CheckVariables(s.Whole(&asked).Spec, defined)
@@ -156,6 +173,10 @@ type sealer struct {
 	subject func(variable string) string
 	// field is the prefix of field names in problems.
 	field string
+	// labels are those of the group. anyGroup is true for templates, which have no group yet.
+	labels     map[string]string
+	relabelled bool
+	anyGroup   bool
 	// managed is true for groups declared in a repository, which must not contain plain secrets.
 	managed bool
 	guards  []store.Guard
@@ -174,7 +195,7 @@ func (s *sealer) reference(ctx context.Context, key, value, present string) (sto
 		switch {
 		case err != nil:
 			return value, errs.Field(at, "%s", errs.MessageOf(err)), nil
-		case value == present:
+		case value == present && !(s.relabelled && ref.Kind == content.SecretStored):
 			return value, nil, nil
 		case ref.Kind == content.SecretSealed:
 			return value, errs.Field(at, "cannot be given sealed: give the value, or a reference"), nil
@@ -218,7 +239,7 @@ func (o *Groups) SettleDefaults(ctx context.Context, given, present []content.Va
 	if settled, err = keepDefinitions(given, present, most); err != nil {
 		return nil, nil, err
 	}
-	sealer := sealer{o: o, subject: compose.AboutTemplate}
+	sealer := sealer{o: o, subject: compose.AboutTemplate, anyGroup: true}
 	for n, v := range settled {
 		if v.Default == nil {
 			continue
@@ -277,14 +298,10 @@ func keepDefinitions(given, present []content.Variable, most content.Visibility)
 	return settled, nil
 }
 
-// exists returns a problem if ref refers to a missing secret or value. Otherwise it adds a guard on the
-// secret.
+// exists returns a problem if ref refers to a missing secret or value, or to one of other groups.
+// Otherwise it adds a guard on the secret.
 func (s *sealer) exists(ctx context.Context, at string, ref content.SecretRef) (problem, err error) {
-	var one content.Secret
-	err = txn.InTime(ctx, func(ctx context.Context) (err error) {
-		one, err = txn.GetOptional(ctx, s.o.Store, keys.Secret(ref.Of))
-		return err
-	})
+	one, err := s.secret(ctx, ref)
 	switch {
 	case err != nil:
 		return nil, err
@@ -293,10 +310,36 @@ func (s *sealer) exists(ctx context.Context, at string, ref content.SecretRef) (
 	case !slices.Contains(one.Keys, ref.Key):
 		return errs.Field(at, "refers to a value that secret %s does not have", ref.Of), nil
 	}
-	if len(s.guards) < maxSecretGuards {
-		s.guards = append(s.guards, store.Exists(keys.Secret(ref.Of)))
+	return s.admitted(at, one), nil
+}
+
+// admits returns a problem if the group may not use a secret, which its parent or a template names. A
+// missing one is found when an instance starts.
+func (s *sealer) admits(ctx context.Context, at string, ref content.SecretRef) (problem, err error) {
+	one, err := s.secret(ctx, ref)
+	if err != nil || one.ModRev == 0 {
+		return nil, err
 	}
-	return nil, nil
+	return s.admitted(at, one), nil
+}
+
+func (s *sealer) secret(ctx context.Context, ref content.SecretRef) (one content.Secret, err error) {
+	err = txn.InTime(ctx, func(ctx context.Context) (err error) {
+		one, err = txn.GetOptional(ctx, s.o.Store, keys.Secret(ref.Of))
+		return err
+	})
+	return one, err
+}
+
+// admitted returns a problem if the group may not use a secret. Otherwise it adds a guard on the secret.
+func (s *sealer) admitted(at string, one content.Secret) error {
+	if err := one.ForGroup(s.labels); err != nil && !s.anyGroup {
+		return errs.Field(at, "cannot be used: %s", errs.MessageOf(err))
+	}
+	if len(s.guards) < maxSecretGuards {
+		s.guards = append(s.guards, store.Unchanged(keys.Secret(one.Name), one.ModRev))
+	}
+	return nil
 }
 
 // maxSecretGuards bounds the comparisons on secrets; etcd takes 128 in all, and those on
@@ -308,7 +351,7 @@ const maxSecretGuards = 32
 func (o *Groups) SettleStart(ctx context.Context, s *view.Snapshot, g *fleet.Group, given map[string]string, mayRefer bool) (map[string]string, error) {
 	g = s.Whole(g)
 	defined := s.Definers().Of(g.Name, g.Spec)
-	values, sealer := maps.Clone(given), sealer{o: o, subject: ofGroup(g.Name), field: "variables."}
+	values, sealer := maps.Clone(given), sealer{o: o, subject: ofGroup(g.Name), field: "variables.", labels: g.Spec.Labels}
 	var problems []error
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if _, known := defined[key]; !known && g.Hidden[key] == content.VisibleToNobody {

@@ -59,6 +59,8 @@ type Bulk struct {
 	Parallel int
 	// DryRun computes the results and changes nothing.
 	DryRun bool
+	// Sees is false for groups that are treated as if they did not exist. Nil allows all.
+	Sees func(fleet.GroupName) bool
 }
 
 // BulkResult is what happened to one instance, or would happen.
@@ -97,7 +99,7 @@ func (o *Instances) BulkInstances(ctx context.Context, by txn.Actor, b Bulk) ([]
 	failed, err := o.Each(ctx, whole, len(out), b.Parallel, func(ctx context.Context, n int) error {
 		r := &out[n]
 		if r.Instance == nil {
-			return noInstance(r.Ref)
+			return NoInstance(r.Ref)
 		}
 		done, err := o.act(ctx, by, b, string(r.Instance.Intent.ID))
 		r.Changed, r.Waiting = err == nil && done.Changed, done.Waiting
@@ -142,7 +144,7 @@ func (o *Instances) rehearse(s *view.Snapshot, by txn.Actor, b Bulk, all []BulkR
 		r := &all[n]
 		switch {
 		case r.Instance == nil:
-			r.Err = noInstance(r.Ref)
+			r.Err = NoInstance(r.Ref)
 		case b.Verb == BulkCommand:
 			r.Err = takesLine(r.Instance, b.Command)
 			r.Changed = r.Err == nil
@@ -192,7 +194,7 @@ func (sel BulkSelector) validate(p *validate.Problems) {
 func (b Bulk) choose(s *view.Snapshot) (out []BulkResult, err error) {
 	sel := b.Selector
 	for n, g := range sel.Groups {
-		if _, ok := s.Groups.Get(g); !ok {
+		if _, ok := s.Groups.Get(g); !ok || !b.sees(g) {
 			return nil, errs.Field("groups", "names a group that does not exist at position %d: %s", n, txn.Clip(string(g)))
 		}
 	}
@@ -204,6 +206,9 @@ func (b Bulk) choose(s *view.Snapshot) (out []BulkResult, err error) {
 		seen := map[string]bool{}
 		for n, ref := range sel.IDs {
 			i, _ := s.Find(ref)
+			if i != nil && !b.sees(i.Intent.Group) {
+				i = nil
+			}
 			key := ref
 			if i != nil {
 				key = string(i.Intent.ID)
@@ -219,7 +224,7 @@ func (b Bulk) choose(s *view.Snapshot) (out []BulkResult, err error) {
 		return out, nil
 	}
 	for _, i := range s.Instances.All() {
-		if matches(i) && b.Verb.concerns(s, i) {
+		if b.sees(i.Intent.Group) && matches(i) && b.Verb.concerns(s, i) {
 			out = append(out, BulkResult{Ref: i.Intent.Name, Instance: i})
 		}
 	}
@@ -232,6 +237,8 @@ func (b Bulk) choose(s *view.Snapshot) (out []BulkResult, err error) {
 	})
 	return out, nil
 }
+
+func (b Bulk) sees(g fleet.GroupName) bool { return b.Sees == nil || b.Sees(g) }
 
 // matcher returns whether an instance matches all fields other than IDs.
 func (sel BulkSelector) matcher(s *view.Snapshot) func(*fleet.Instance) bool {

@@ -55,7 +55,7 @@ func (o *Instances) onInstance(ctx context.Context, by txn.Actor, ref string, de
 	out.Rev, err = o.MutateGroup(ctx, by, i.Intent.Group, func(s *view.Snapshot) (txn.Change, error) {
 		i, ok := s.Instances.Get(id)
 		if !ok {
-			return txn.Change{}, noInstance(ref)
+			return txn.Change{}, NoInstance(ref)
 		}
 		c, err := decide(s, i)
 		out.Changed = c != nil
@@ -85,12 +85,13 @@ func (o *Instances) Find(ref string) (*fleet.Instance, error) { return find(o.Sn
 func find(s *view.Snapshot, ref string) (*fleet.Instance, error) {
 	i, ok := s.Find(ref)
 	if !ok {
-		return nil, noInstance(ref)
+		return nil, NoInstance(ref)
 	}
 	return i, nil
 }
 
-func noInstance(ref string) error {
+// NoInstance is the error for an id or a name without an instance.
+func NoInstance(ref string) error {
 	return errs.New(errs.NotFound, "there is no instance %s", txn.Clip(ref))
 }
 

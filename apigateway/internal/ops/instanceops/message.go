@@ -13,22 +13,16 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
+	"github.com/orreryhq/orrery/libs/store/view"
 )
 
 // SendMessage stores a valid message for its player and returns its id, which is higher than all
 // earlier ones. Messages between players are not audited. Exhausted when too many messages wait.
 func (o *Instances) SendMessage(ctx context.Context, m players.PlayerMessage) (id string, err error) {
-	s, waiting := o.Snapshot(), 0
-	for _, other := range s.Messages.All() {
-		if other.To == m.To {
-			waiting++
-		}
+	if err := mayWait(o.Snapshot(), m.To); err != nil {
+		return "", err
 	}
-	if waiting >= players.MaxMessagesTo || s.Messages.Len() >= players.MaxMessages {
-		return "", errs.New(errs.Exhausted, "%d messages wait for this player, and %d for all: no more are kept until some were delivered", waiting, s.Messages.Len())
-	}
-	now := o.Now()
-	m.ID, m.At = ulid.MustNew(ulid.Timestamp(now), ulid.DefaultEntropy()).String(), now
+	m.ID, m.At = newMessage(o.Now())
 	err = txn.InTime(ctx, func(ctx context.Context) error {
 		lease, err := o.Store.Grant(ctx, players.MessageLife)
 		if err != nil {
@@ -37,6 +31,55 @@ func (o *Instances) SendMessage(ctx context.Context, m players.PlayerMessage) (i
 		return o.conclude(ctx, store.CreateOn(lease, keys.Message(m.ID), m))
 	})
 	return m.ID, err
+}
+
+// MessagePlayer stores a message of a user to a connected player. Its proxy delivers it within noticeLife.
+// Later it is dropped. Conflict without a proxy, Exhausted when too many messages wait.
+func (o *Instances) MessagePlayer(ctx context.Context, by txn.Actor, to players.Player, content string) (id string, err error) {
+	m := players.PlayerMessage{From: noticeFrom, FromName: noticeName, To: to.ID, ToName: to.Name, Content: content}
+	if err := m.Validate(); err != nil {
+		return "", errs.Field(errs.FieldOf(err), "%s", errs.MessageOf(err))
+	}
+	if to.Proxy == "" {
+		return "", errs.New(errs.Conflict, "%s is on a server without a proxy, and proxies deliver messages: send a command to the server's console instead", to.Name)
+	}
+	err = txn.InTime(ctx, func(ctx context.Context) error {
+		lease, err := o.Store.Grant(ctx, noticeLife)
+		if err != nil {
+			return errs.Wrap("operate.MessagePlayer", err)
+		}
+		_, err = o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
+			if err := mayWait(s, m.To); err != nil {
+				return txn.Change{}, err
+			}
+			m.ID, m.At = newMessage(o.Now())
+			return txn.Change{
+				Writes: []store.Write{store.CreateOn(lease, keys.Message(m.ID), m)},
+				Audit:  txn.Entry{Action: "player.message", Resource: "player", ID: string(m.To), Details: content},
+			}, nil
+		})
+		return err
+	})
+	return m.ID, err
+}
+
+// mayWait returns Exhausted when too many messages wait for a player or in all.
+func mayWait(s *view.Snapshot, to players.PlayerID) error {
+	waiting := 0
+	for _, other := range s.Messages.All() {
+		if other.To == to {
+			waiting++
+		}
+	}
+	if waiting >= players.MaxMessagesTo || s.Messages.Len() >= players.MaxMessages {
+		return errs.New(errs.Exhausted, "%d messages wait for this player, and %d for all: no more are kept until some were delivered", waiting, s.Messages.Len())
+	}
+	return nil
+}
+
+// newMessage returns an id that is higher than all earlier ones, and its time.
+func newMessage(now time.Time) (id string, at time.Time) {
+	return ulid.MustNew(ulid.Timestamp(now), ulid.DefaultEntropy()).String(), now
 }
 
 const (

@@ -15,6 +15,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/store/view"
@@ -33,11 +34,14 @@ const (
 	joinDigits = 32
 )
 
-// CreateJoinToken creates a token for a host to join as a node. Only a hash of it is stored.
-// Conflict when the node exists or has a valid token already, Exhausted when there are too many
-// tokens; Invalid names the wrong field.
-func (o *Nodes) CreateJoinToken(ctx context.Context, by txn.Actor, node fleet.NodeID, life time.Duration) (token string, t cluster.JoinToken, err error) {
+// CreateJoinToken creates a token for a host to join as a node. Only a hash of it is stored. With again the
+// node may exist: its host gets a new certificate. Conflict when the node exists otherwise, or has a
+// valid token already, Exhausted when there are too many tokens; Invalid names the wrong field.
+func (o *Nodes) CreateJoinToken(ctx context.Context, by txn.Actor, node fleet.NodeID, life time.Duration, again bool) (token string, t cluster.JoinToken, err error) {
 	if err := node.Validate(); err != nil {
+		return "", t, errs.Field("nodeId", "%s", errs.MessageOf(err))
+	}
+	if err := (pki.Identity{Service: pki.Agent, Name: string(node)}).Validate(); err != nil {
 		return "", t, errs.Field("nodeId", "%s", errs.MessageOf(err))
 	}
 	if life < time.Second || life > MaxJoinTokenLife {
@@ -49,28 +53,65 @@ func (o *Nodes) CreateJoinToken(ctx context.Context, by txn.Actor, node fleet.No
 		now := o.Now()
 		have, pending := s.JoinTokens.Get(node)
 		switch _, known := s.Nodes.Get(node); {
-		case known:
-			return txn.Change{}, errs.New(errs.Conflict, "node %s has joined already: delete it first, or choose another id", node)
-		case pending && !have.Expired(now):
+		case known && !again:
+			return txn.Change{}, errs.New(errs.Conflict, "node %s has joined already: delete it first, choose another id, or set again for the same host", node)
+		case pending && !have.Expired(now) && have.Used == nil:
 			return txn.Change{}, errs.New(errs.Conflict, "a token for node %s is good until %s: revoke it first", node, have.ExpiresAt.Format(time.RFC3339))
 		case !pending && s.JoinTokens.Len() >= maxJoinTokens:
 			return txn.Change{}, errs.New(errs.Exhausted, "there are %d join tokens, the most there may be: revoke some", maxJoinTokens)
 		}
 		t = cluster.JoinToken{
-			ID: strings.ToLower(ulid.Make().String()), Node: node, Hash: hex.EncodeToString(sum[:]), By: by.User, CreatedAt: now, ExpiresAt: now.Add(life),
+			ID: strings.ToLower(ulid.Make().String()), Node: node, Hash: hex.EncodeToString(sum[:]), By: by.User, CreatedAt: now, ExpiresAt: now.Add(life), Again: again,
 		}
 		var rev int64
 		if pending {
 			rev = have.ModRev
 		}
+		var guards []store.Guard
+		if !again {
+			guards = append(guards, store.Missing(keys.Node(node)))
+		}
 		return txn.Change{
-			Guards: []store.Guard{store.Missing(keys.Node(node))},
+			Guards: guards,
 			Writes: []store.Write{store.Replace(keys.JoinToken(node), t, rev)},
 			Audit:  txn.Entry{Action: "join-token.create", Resource: "join-token", ID: t.ID, Details: string(node), After: joinTokenRecord(t)},
 		}, nil
 	})
 	t.ModRev = rev
 	return token, t, err
+}
+
+// UseJoinToken marks the token of a node as used by the host with a key. secret and key are SHA-256 in
+// hex: of the token, and of the host's public key. A host may repeat the call. Unauthenticated, with the
+// reason, if the token admits no host.
+func (o *Nodes) UseJoinToken(ctx context.Context, node fleet.NodeID, secret, key, ip string) error {
+	refuse := func(format string, args ...any) (txn.Change, error) {
+		return txn.Change{}, errs.New(errs.Unauthenticated, format, args...)
+	}
+	_, err := o.Mutate(ctx, txn.Actor{User: "node " + string(node), IP: ip}, func(*view.Snapshot) (txn.Change, error) {
+		t, err := store.Get(ctx, o.Store, keys.JoinToken(node)) // another gateway may have just created it
+		switch now := o.Now(); {
+		case errs.Is(err, errs.NotFound):
+			return refuse("there is no join token for node %s: it was revoked, or was used long ago; create another", node)
+		case err != nil:
+			return txn.Change{}, err
+		case t.Hash != secret:
+			return refuse("this is not the current join token of node %s", node)
+		case t.Expired(now):
+			return refuse("the join token of node %s expired at %s: create another", node, t.ExpiresAt.Format(time.RFC3339))
+		case t.Used != nil && t.Used.Key == key:
+			return txn.Change{}, nil
+		case t.Used != nil:
+			return refuse("the join token of node %s was used at %s by %s: revoke the node if that was not its host, otherwise create another token", node, t.Used.At.Format(time.RFC3339), t.Used.IP)
+		default:
+			t.Used = &cluster.JoinTokenUse{Key: key, At: now.UTC(), IP: ip}
+			return txn.Change{
+				Writes: []store.Write{store.Replace(keys.JoinToken(node), t, t.ModRev)},
+				Audit:  txn.Entry{Action: "join-token.use", Resource: "join-token", ID: t.ID, Details: string(node)},
+			}, nil
+		}
+	})
+	return err
 }
 
 // DeleteJoinToken revokes a token. NotFound when it does not exist, MovedError when ifMatch is not
@@ -99,7 +140,8 @@ func (o *Nodes) DeleteJoinToken(ctx context.Context, by txn.Actor, id string, if
 func (o *Nodes) PruneJoinTokens(ctx context.Context) error {
 	s, limit := o.Snapshot(), o.Now().Add(-keepExpired)
 	for node, t := range s.JoinTokens.All() {
-		if _, joined := s.Nodes.Get(node); !joined && t.ExpiresAt.After(limit) {
+		_, exists := s.Nodes.Get(node)
+		if joined := exists && (t.Used != nil || !t.Again); !joined && t.ExpiresAt.After(limit) {
 			continue
 		}
 		_, err := o.Store.Commit(ctx, store.Txn{Writes: []store.Write{store.Remove(keys.JoinToken(node), t.ModRev)}})

@@ -13,15 +13,16 @@ import (
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
-// RevokeNode cordons a node and forbids it to join for the time life: it cannot return after its
-// present session. Its instances continue to run, but their tokens are refused for that time,
-// because the host is not trusted any more. With dryRun it only checks. NotFound when the node does
-// not exist.
+// RevokeNode cordons a node and shuts it out for the time life: proxies refuse its calls, and it cannot
+// return after its present session. Its instances continue to run, but their tokens are refused for that time,
+// because the host is not trusted any more. A node without a record can be revoked too: its host may have
+// joined and not reported yet, or was deleted and still has a certificate. With dryRun it only checks.
+// Invalid when the id is not one.
 func (o *Nodes) RevokeNode(ctx context.Context, by txn.Actor, node fleet.NodeID, life time.Duration, dryRun bool) (rev int64, err error) {
+	if err := node.Validate(); err != nil {
+		return 0, err
+	}
 	return o.Mutate(ctx, by, func(s *view.Snapshot) (txn.Change, error) {
-		if _, ok := s.Nodes.Get(node); !ok {
-			return txn.Change{}, errs.New(errs.NotFound, "there is no node %s", txn.Clip(string(node)))
-		}
 		if dryRun {
 			return txn.Change{}, nil
 		}
@@ -37,9 +38,12 @@ func (o *Nodes) RevokeNode(ctx context.Context, by txn.Actor, node fleet.NodeID,
 		if have, ok := s.NodesDesired.Get(node); ok {
 			wishes = *have
 		}
-		if wishes.Cordoned {
+		_, known := s.Nodes.Get(node)
+		switch {
+		case !known:
+		case wishes.Cordoned:
 			c.Guards = append(c.Guards, store.Unchanged(keys.NodeDesired(node), wishes.ModRev))
-		} else {
+		default:
 			c.Audit.Before = NodeRecord(wishes)
 			rev := wishes.ModRev
 			wishes.Cordoned, wishes.By, wishes.At = true, by.User, now

@@ -176,8 +176,8 @@ func (o *Notices) next(s *view.Snapshot, name string, old *notice.Notice, d Noti
 	}
 	next.Address, next.Signed = notice.Shown(target.URL), target.Secret != ""
 	if moved = old == nil || target != present; !moved {
-		next.Sealed = old.Sealed
-		return next, false, nil
+		next.Sealed, err = o.deps.Seal.About(notice.About(name)).Renew(old.Sealed)
+		return next, false, err
 	}
 	plain, err := json.Marshal(target)
 	if err != nil {

@@ -33,10 +33,9 @@ type Sources struct {
 	box seal.Box
 }
 
-// New returns the operations on sources. They seal credentials with the cluster secret.
-func New(c *txn.Committer, secret string) (*Sources, error) {
-	box, err := seal.NewBox(secret, content.SourceCredentialsKind)
-	return &Sources{Committer: c, box: box}, errs.Wrap("operate.NewSources", err)
+// New returns the operations on sources. They seal credentials with the ring.
+func New(c *txn.Committer, ring *seal.Ring) *Sources {
+	return &Sources{Committer: c, box: ring.Records(content.SourceCredentialsKind)}
 }
 
 // Source is a source with its status.
@@ -202,7 +201,7 @@ func (s *Sources) existing(ctx context.Context, name string) (content.TemplateSo
 // nothing changes.
 func (s *Sources) Write(ctx context.Context, by txn.Actor, w SourceWrite) (out Source, created bool, err error) {
 	o := s.Committer
-	err = txn.InTime(ctx, func(ctx context.Context) error {
+	try := func(ctx context.Context) error {
 		old, err := txn.GetOptional(ctx, o.Store, keys.TemplateSource(w.Source.Name))
 		if err != nil {
 			return err
@@ -228,8 +227,14 @@ func (s *Sources) Write(ctx context.Context, by txn.Actor, w SourceWrite) (out S
 			next.CreatedAt, said.Action = next.UpdatedAt, "template-source.create"
 		}
 		said.Before, said.After = sourceRecords(old, next)
+		if next.Sealed, err = s.box.Renew(next.Sealed); err != nil {
+			return errs.Wrap("operate.Sources", err)
+		}
 		_, err = o.RecordEntry(ctx, by, said, store.Replace(keys.TemplateSource(next.Name), next, old.ModRev))
 		return err
+	}
+	err = txn.InTime(ctx, func(ctx context.Context) error {
+		return txn.RetryConflicts(func() error { return try(ctx) })
 	})
 	if err != nil || w.DryRun {
 		return out, created, err
@@ -331,6 +336,9 @@ func (s *Sources) sync(ctx context.Context, by txn.Actor, name, confirm string, 
 			one.Attended = attended
 			if one.Asked++; confirm != "" {
 				one.Confirmed = confirm
+			}
+			if one.Sealed, err = s.box.Renew(one.Sealed); err != nil {
+				return errs.Wrap("operate.Sources", err)
 			}
 			_, err = s.Record(ctx, by, "template-source.sync", "template-source", name, "", store.Replace(keys.TemplateSource(name), one, one.ModRev))
 			return err

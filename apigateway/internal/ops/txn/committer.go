@@ -22,6 +22,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/pause"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
@@ -43,8 +44,8 @@ type Actor struct {
 type Deps struct {
 	Store *store.Client
 	View  *view.View
-	// Seal seals the stored responses of repeatable requests; see fleet.SecretsKind.
-	Seal seal.Box
+	// Ring seals the stored responses of repeatable requests, and knows which key seals.
+	Ring *seal.Ring
 	// Copy receives each committed audit entry with its revision.
 	Copy func(e account.AuditEntry, rev int64)
 	Log  *slog.Logger
@@ -58,6 +59,7 @@ type Committer struct {
 	View  *view.View
 	Log   *slog.Logger
 
+	ring  *seal.Ring
 	seal  seal.Box
 	copy  func(e account.AuditEntry, rev int64)
 	clock func() time.Time
@@ -77,7 +79,7 @@ type Committer struct {
 func New(d Deps) *Committer {
 	o := &Committer{
 		Store: d.Store, View: d.View, Log: d.Log,
-		seal: d.Seal, copy: d.Copy, clock: d.Now,
+		ring: d.Ring, seal: d.Ring.Values(content.SecretsKind), copy: d.Copy, clock: d.Now,
 		jobs: make(chan func(context.Context), maxJobs), noted: NewRecent(), memory: newMemory(d),
 	}
 	for i := range o.turns {

@@ -90,7 +90,7 @@ func newMemory(d Deps) *store.Memory {
 func (o *Committer) Commit(ctx context.Context, t store.Txn, said Entry) (rev int64, err error) {
 	n := onceOf(ctx)
 	if n == nil {
-		return o.Store.Commit(ctx, t)
+		return o.sealedCommit(ctx, t)
 	}
 	op := cluster.Operation{ID: n.Name, Request: n.Request, Action: said.Action, ResourceType: said.Resource, ResourceID: said.ID, At: o.Now()}
 	if n.shown {
@@ -105,7 +105,7 @@ func (o *Committer) Commit(ctx context.Context, t store.Txn, said Entry) (rev in
 		if err != nil {
 			return 0, err
 		}
-		rev, err = o.Store.Commit(ctx, store.Txn{Fences: t.Fences, Guards: t.Guards, Writes: append(slices.Clip(t.Writes), w)})
+		rev, err = o.sealedCommit(ctx, store.Txn{Fences: t.Fences, Guards: t.Guards, Writes: append(slices.Clip(t.Writes), w)})
 		lost := store.Lost(err)
 		switch {
 		case err == nil:

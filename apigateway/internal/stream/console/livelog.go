@@ -20,7 +20,7 @@ const liveBacklog = 1000
 func (s *Streams) LiveLog(c *gin.Context) {
 	i, who, err := s.find(c)
 	if errs.Is(err, errs.NotFound) {
-		s.pool.Upgrade(c, who.credential, s.watch(who), maxTyped, func(_ context.Context, conn *websocket.Conn) {
+		s.pool.Upgrade(c, who.credential, s.watchAnywhere(who), maxTyped, func(_ context.Context, conn *websocket.Conn) {
 			_ = conn.Close(websocket.StatusUnsupportedData, "Instance not found")
 		})
 		return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orreryhq/orrery/apigateway/internal/auth"
 	"github.com/orreryhq/orrery/apigateway/internal/ops"
+	"github.com/orreryhq/orrery/apigateway/internal/ops/instanceops"
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
 	"github.com/orreryhq/orrery/apigateway/internal/server"
 	"github.com/orreryhq/orrery/apigateway/internal/stream/events"
@@ -79,7 +80,7 @@ func New(cfg Config) *Streams {
 func (s *Streams) Routes() []server.Route {
 	console := func(base string) []server.Route {
 		return server.Under(base,
-			server.Post("/:id/console/ticket", server.Needs(auth.InstancesConsole), s.Ticket).IssuesTickets(),
+			server.Post("/:id/console/ticket", server.Needs(auth.InstancesConsole), s.Ticket).IssuesTickets().In(server.InstanceInPath),
 			server.Get("/:id/console", server.Ticketed, s.Stream),
 			server.Get("/:id/attach", server.Ticketed, s.Attach),
 		)
@@ -103,7 +104,15 @@ func (s *Streams) count(f client.Frame) {
 // watch ends its context when the viewer loses the permission to read consoles.
 func (s *Streams) watch(who viewer) socket.Watch {
 	return func(ctx context.Context) (context.Context, func(), error) {
-		return s.cfg.Auth.While(ctx, who.credential, auth.InstancesConsole)
+		return s.cfg.Auth.WhileIn(ctx, who.credential, who.group, auth.InstancesConsole)
+	}
+}
+
+// watchAnywhere is watch for an instance that does not exist.
+func (s *Streams) watchAnywhere(who viewer) socket.Watch {
+	return func(ctx context.Context) (context.Context, func(), error) {
+		_, ctx, leave, err := s.cfg.Auth.WhileSomewhere(ctx, who.credential, auth.InstancesConsole)
+		return ctx, leave, err
 	}
 }
 
@@ -111,14 +120,15 @@ func (s *Streams) watch(who viewer) socket.Watch {
 type viewer struct {
 	by         txn.Actor
 	credential account.Credential
+	// group is that of the instance.
+	group fleet.GroupName
 	// typing is true if the client could also type when the stream was opened.
 	typing bool
 }
 
 // types reports whether a viewer may type now.
 func (s *Streams) types(v viewer) bool {
-	who, err := s.cfg.Auth.Judge(v.credential)
-	return v.typing && err == nil && who.Can(auth.InstancesCommand)
+	return v.typing && s.cfg.Auth.MayIn(v.credential, v.group, auth.InstancesCommand) == nil
 }
 
 // streamOf returns the stream name that a ticket for an instance's console is bound to.
@@ -129,18 +139,23 @@ func (s *Streams) viewer(c *gin.Context, i *fleet.Instance) (viewer, error) {
 	ticket, ok := server.Ticket(c)
 	if !ok {
 		who, ok := server.Identity(c)
-		switch {
-		case !ok:
+		if !ok {
 			return viewer{}, errs.New(errs.Unauthenticated, "send a ticket, or a token")
-		case !who.Can(auth.InstancesConsole):
-			return viewer{}, errs.New(errs.Denied, "%s", who.Lacks(auth.InstancesConsole))
 		}
-		return viewer{server.Actor(c), who.Credential(), who.Can(auth.InstancesCommand)}, nil
+		v := viewer{server.Actor(c), who.Credential(), i.Intent.Group, server.AllowedIn(c, i.Intent.Group, auth.InstancesCommand)}
+		switch {
+		case server.AllowedIn(c, i.Intent.Group, auth.InstancesConsole):
+			return v, nil
+		case who.Scoped() && !server.AllowedIn(c, i.Intent.Group, auth.InstancesView):
+			return v, instanceops.NoInstance(c.Param("id"))
+		}
+		return v, errs.New(errs.Denied, "%s", who.Lacks(auth.InstancesConsole))
 	}
 	record, err := s.cfg.Tickets.Use(c.Request.Context(), ticket, func(t account.Ticket) bool {
-		return t.Stream == streamOf(i.Intent.ID) || t.Stream == events.StreamName && t.Consoles
+		return t.Stream == streamOf(i.Intent.ID) ||
+			t.Stream == events.StreamName && t.Consoles && s.cfg.Auth.MayIn(t.Credential, i.Intent.Group, auth.InstancesConsole) == nil
 	})
-	return viewer{txn.Actor{User: record.User, IP: c.ClientIP()}, record.Credential, record.Typing}, err
+	return viewer{txn.Actor{User: record.User, IP: c.ClientIP()}, record.Credential, i.Intent.Group, record.Typing}, err
 }
 
 // find returns the instance in the path. Unauthenticated callers cannot find out which exist.

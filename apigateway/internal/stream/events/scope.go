@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/store/view"
 )
 
@@ -21,6 +22,38 @@ type Scope struct {
 func InstanceScope(snapshot func() *view.Snapshot, own fleet.InstanceID) Scope {
 	s := instanceScope{snapshot: snapshot, own: own}
 	return Scope{Type: func(t Type) bool { return forAll(t) || ofPlayers(t) || !Ours(t) }, Event: s.sees}
+}
+
+// GroupScope returns the Scope of a user who sees some groups only: the events of those groups. may reports
+// whether the user has a permission, or for "" the one to see events, in a group that exists. The last
+// events of a deleted group are shown to who saw the group.
+func GroupScope(snapshot func() *view.Snapshot, may func(*view.Snapshot, fleet.GroupName, account.Permission) bool) Scope {
+	g := groupScope{snapshot: snapshot, may: may, saw: map[fleet.GroupName]bool{}}
+	s := snapshot()
+	for name := range s.Groups.All() {
+		g.saw[name] = may(s, name, "")
+	}
+	return Scope{Event: g.sees}
+}
+
+type groupScope struct {
+	snapshot func() *view.Snapshot
+	may      func(*view.Snapshot, fleet.GroupName, account.Permission) bool
+	// saw has whether the user saw a group when it was last looked at.
+	saw map[fleet.GroupName]bool
+}
+
+func (g groupScope) sees(e Event) bool {
+	return g.seesGroup(e.Group, e.Needs) && (e.From == "" || g.seesGroup(e.From, e.Needs))
+}
+
+func (g groupScope) seesGroup(name fleet.GroupName, needs account.Permission) bool {
+	s := g.snapshot()
+	if _, ok := s.Groups.Get(name); !ok {
+		return g.saw[name] && needs == ""
+	}
+	g.saw[name] = g.may(s, name, "")
+	return g.saw[name] && (needs == "" || g.may(s, name, needs))
 }
 
 type instanceScope struct {

@@ -45,11 +45,10 @@ type Config struct {
 	// Caller authenticates a request without a ticket. It returns an error if the caller may not see
 	// events.
 	Caller func(*gin.Context) (account.Credential, error)
-	// While returns a context that ends when the credential may no longer see events, with the error as
-	// its cause. leave is called when the stream ends. A nil While never ends a stream.
-	While func(ctx context.Context, c account.Credential) (_ context.Context, leave func(), err error)
-	// Scope returns what a credential may see on one stream. Nil shows everything to all.
-	Scope func(account.Credential) Scope
+	// While returns what the credential may see on one stream, and a context that ends when that is no
+	// longer so, with the error as its cause. leave is called when the stream ends. A nil While shows
+	// everything and never ends a stream.
+	While func(ctx context.Context, c account.Credential) (_ Scope, _ context.Context, leave func(), err error)
 	// Consoles reports whether the caller may see consoles: older clients open them with an event
 	// ticket. Nil means that no caller may.
 	Consoles func(*gin.Context) bool
@@ -158,14 +157,11 @@ func (s *Streams) Stream(c *gin.Context) {
 	ctx := c.Request.Context()
 	if s.cfg.While != nil {
 		var leave func()
-		if ctx, leave, err = s.cfg.While(ctx, caller); err != nil {
+		if stream.filter.scope, ctx, leave, err = s.cfg.While(ctx, caller); err != nil {
 			server.Fail(c, err)
 			return
 		}
 		defer leave()
-	}
-	if s.cfg.Scope != nil {
-		stream.filter.scope = s.cfg.Scope(caller)
 	}
 	stream.serve(ctx, start)
 }

@@ -16,10 +16,12 @@ const ResourceChanged Type = "RESOURCE_CHANGED"
 var resources = map[string]account.Permission{
 	"user":            auth.UsersView,
 	"role":            auth.RolesView,
+	"binding":         auth.RolesView,
 	"api-token":       auth.TokensView,
 	"join-token":      auth.TokensView,
 	"signing-keys":    auth.SystemSettings,
 	"secret":          auth.SystemSettings,
+	"sealing-key":     auth.SystemSettings,
 	"quota":           auth.QuotasView,
 	"catalog":         auth.CatalogView,
 	"template-source": auth.TemplatesView,
