@@ -25,8 +25,9 @@ func agentProcess() int {
 	}
 	a, err := nodeagent.New(nodeagent.Config{
 		Store: c, Node: node, DataDir: os.Getenv("TEST_DATA"), ClusterSecret: secret, Templates: newLibrary(),
-		Log: log, SessionTTL: ttl(), Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), Confine: nodeagent.OwnConfine(), MemoryMiB: 4096, CPU: 400, Address: "play.example.org",
-		APIURL: "http://127.0.0.1:8080", Variables: map[string]string{"REGION": "north"},
+		Log: log, SessionTTL: ttl(), Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), MemoryMiB: 4096, CPU: 400, Address: "play.example.org",
+		InstanceUIDs: os.Getenv("TEST_UIDS"),
+		APIURL:       "http://127.0.0.1:8080", Variables: map[string]string{"REGION": "north"},
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

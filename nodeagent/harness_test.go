@@ -49,9 +49,6 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == nodeagent.PaneCommand {
 		os.Exit(nodeagent.Pane(os.Args[2:], os.Stderr))
 	}
-	if len(os.Args) > 1 && os.Args[1] == nodeagent.ConfineCommand {
-		os.Exit(nodeagent.Confine(os.Args[2:], os.Stderr))
-	}
 	if mode := os.Getenv("ORRERY_TEST_MODE"); mode != "" {
 		os.Exit(child(mode))
 	}
@@ -138,7 +135,7 @@ func (s *site) config() nodeagent.Config {
 	return nodeagent.Config{
 		Store: s.store, Node: node, DataDir: s.dir, Address: "play.example.org", ClusterSecret: secret,
 		Templates: s.library, APIURL: "http://127.0.0.1:8080", Log: logger(s.t), SessionTTL: 2 * time.Second,
-		Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), Confine: nodeagent.OwnConfine(), MemoryMiB: 4096, CPU: 400, Variables: map[string]string{"REGION": "north"},
+		Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), MemoryMiB: 4096, CPU: 400, Variables: map[string]string{"REGION": "north"},
 		Policy: policy.Policy{Users: []string{policy.Any}, ContainerUsers: []string{policy.Any}, Volumes: []string{policy.Any}, Networks: []string{policy.Any}},
 	}
 }

@@ -9,6 +9,7 @@
 //	DATA/uuid            the node's identity
 //	DATA/past            which history of the store was seen last; see journal.History
 //	DATA/deadline        until when exclusive instances may run; read by their guards
+//	DATA/relay           the address at which instances use the API; see package relay
 //	DATA/agent.sock      the local API for operators on the host
 //	DATA/journal/        one file per instance with the work that was begun
 //	DATA/secrets/        sealed secrets that instances refer to, for when etcd is unavailable
@@ -27,6 +28,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -37,12 +39,16 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/pki"
+	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
 )
@@ -71,11 +77,14 @@ var _ blobcache.Source = Templates(nil)
 // DefaultOrphanGrace is the default of Config.OrphanGrace in programs that run an agent.
 const DefaultOrphanGrace = 10 * time.Minute
 
+// secretsDir is the directory in DataDir with the sealed secrets of instances.
+const secretsDir = "secrets"
+
 // DefaultListen is the default address of the agent's API.
 const DefaultListen = "127.0.0.1:0"
 
-// Config configures an Agent. Store, Node, DataDir, ClusterSecret, Templates and Log
-// are required.
+// Config configures an Agent. Store, Node, DataDir, Templates and Log are required, and one of
+// ClusterSecret and AskSecrets.
 type Config struct {
 	Store *store.Client
 	// Node is the node's id. An id belongs to one data directory.
@@ -113,8 +122,19 @@ type Config struct {
 	Room fleet.NodeRoom
 	// APIURL is the gateway's address for instances. Empty leaves it out of their environment.
 	APIURL string
-	// ClusterSecret opens the sealed secrets of instances.
+	// Relay sends the calls of instances to the API of Gateways; it must know them by their certificates. Nil
+	// means that instances use APIURL. Containers always do.
+	Relay    http.RoundTripper
+	Gateways []string
+	// ClusterSecret opens the sealed secrets of instances, in a cluster without a keyring. Without it, AskSecrets
+	// is required.
 	ClusterSecret string
+	// SealKey has the key-encryption keys of a cluster with a keyring; see seal.CheckKeys. An agent with AskSecrets
+	// needs none.
+	SealKey string
+	// AskSecrets asks a gateway for the values of an instance's secrets, by variable. refs are references
+	// to stored secrets, and sealed values.
+	AskSecrets func(ctx context.Context, id fleet.InstanceID, refs map[string]string) (map[string]string, error)
 	// Peers authenticates the calls between services. Nil means by the cluster secret.
 	Peers     *trust.Peers
 	Templates Templates
@@ -136,14 +156,16 @@ type Config struct {
 	// Pane is the command that waits inside a terminal session: a program that calls
 	// Pane. If it is empty, the node offers no runtime with a terminal. See OwnPane.
 	Pane []string
-	// Confine is the command that confines itself and then executes a server: a program
-	// that calls Confine. If it is empty, confined instances fail to start. See OwnConfine.
-	Confine []string
-	// InstanceUser is the default user of instances whose group names none.
-	// Containers use the user of their image. Empty means the agent's own user.
+	// InstanceUIDs is the range of user and group ids for instances whose group names no user; see
+	// the function InstanceUIDs. Each gets one of its own. Containers use the user of their image. Empty
+	// means InstanceUser.
+	InstanceUIDs string
+	// InstanceUser is the one user of instances whose group names none. Empty means the agent's own user.
 	InstanceUser string
+	// RequireTenants makes New fail if InstanceUIDs is empty.
+	RequireTenants bool
 	// Policy is what instances may use beyond a plain process or container. Its users need not
-	// include InstanceUser, or the agent's own user if that is empty.
+	// include InstanceUser, or the agent's own user if groups that name none run as that.
 	Policy policy.Policy
 	// StartParallel is how many instances start at the same time. 0 means all of them, and for some
 	// minutes after a reboot of the host one for each processor.
@@ -160,6 +182,7 @@ type Config struct {
 // Agent is the agent of one node.
 type Agent struct {
 	cfg   Config
+	ring  *seal.Ring
 	ready chan struct{}
 	keep  atomic.Bool
 	// ending is closed by end when an operator ends the agent over its API.
@@ -175,7 +198,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, errs.New(errs.Invalid, "nodeagent: Store, Templates and Log are required")
 	case cfg.DataDir == "":
 		return nil, errs.Field("data", "a directory for the agent's data is required")
-	case cfg.ClusterSecret == "":
+	case cfg.ClusterSecret == "" && cfg.AskSecrets == nil:
 		return nil, errs.Field("cluster.secret", "is required: it opens the secrets of instances")
 	case cfg.CacheMiB < 0:
 		return nil, errs.Field("cache-mib", "must not be negative")
@@ -194,6 +217,9 @@ func New(cfg Config) (*Agent, error) {
 		cfg.ProvidersDir = dir
 	}
 	if err := checkUser(cfg.InstanceUser); err != nil {
+		return nil, err
+	}
+	if err := checkTenants(&cfg); err != nil {
 		return nil, err
 	}
 	if problems := cfg.Policy.Validate(); len(problems) > 0 {
@@ -224,7 +250,13 @@ func New(cfg Config) (*Agent, error) {
 	cfg.Address = cmp.Or(cfg.Address, "127.0.0.1")
 	cfg.Listen = cmp.Or(cfg.Listen, DefaultListen)
 	cfg.BootID = cmp.Or(cfg.BootID, runtime.BootID())
-	a := &Agent{cfg: cfg, ready: make(chan struct{}), ending: make(chan struct{})}
+	ring, err := secrets.NewRing(cfg.ClusterSecret, cfg.SealKey, filepath.Join(cfg.DataDir, secretsDir), func(ctx context.Context) (account.Keyring, error) {
+		return store.Get(ctx, cfg.Store, keys.Keyring())
+	})
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{cfg: cfg, ring: ring, ready: make(chan struct{}), ending: make(chan struct{})}
 	a.end = sync.OnceFunc(func() { close(a.ending) })
 	return a, nil
 }

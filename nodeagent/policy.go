@@ -15,13 +15,15 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
 )
 
-// policy is the configured policy with the user of groups that name none. A container of an agent that is
-// not root runs as the agent's user.
+// policy is the configured policy with the user of groups that name none, if they share one. A container of
+// an agent that is not root runs as the agent's user.
 func (a *Agent) policy() policy.Policy {
 	p := a.cfg.Policy
-	own, err := confine.Lookup(cmp.Or(a.cfg.InstanceUser, strconv.Itoa(os.Geteuid())))
-	if err == nil { // New has checked the user
-		p.Users = also(p.Users, own.Name, strconv.Itoa(own.UID))
+	if a.cfg.InstanceUIDs == "" {
+		own, err := confine.Lookup(cmp.Or(a.cfg.InstanceUser, strconv.Itoa(os.Geteuid())))
+		if err == nil { // New has checked the user
+			p.Users = also(p.Users, own.Name, strconv.Itoa(own.UID))
+		}
 	}
 	if uid := os.Geteuid(); uid != 0 {
 		p.ContainerUsers = also(p.ContainerUsers, strconv.Itoa(uid), fmt.Sprintf("%d:%d", uid, os.Getegid()))

@@ -21,7 +21,9 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/lifecycle"
 	"github.com/orreryhq/orrery/libs/store"
@@ -46,6 +48,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/node/journal"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/membership"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/orphan"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/relay"
 	"github.com/orreryhq/orrery/nodeagent/internal/observe/diskusage"
 	"github.com/orreryhq/orrery/nodeagent/internal/observe/presence"
 	"github.com/orreryhq/orrery/nodeagent/internal/observe/recorder"
@@ -134,6 +137,8 @@ type parts struct {
 	files      *fileedit.Editor
 	limiter    *cgroup.Limiter
 	runtimes   runtimes
+	// relay lets instances use the API; nil for an agent that uses etcd itself.
+	relay *relay.Relay
 	// engine follows the container engine until its context ends.
 	engine func(context.Context)
 	// sweep removes sealed secrets of forgotten instances once the placements are listed.
@@ -167,6 +172,10 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		return nil, errs.WrapAs(errs.Invalid, "nodeagent.assemble", err)
 	}
 	builder := workspace.New(dir, cache)
+	view, blind := a.view()
+	builder.Reachable, builder.Log = view.Own, cfg.Log
+	tenancy := a.tenancy(blind)
+	logTenancy(cfg.Log, tenancy)
 	editor, err := fileedit.Open(fileedit.Config{Dir: filepath.Join(dir, "fileversions"), MaxBytes: int64(cfg.FileVersionsMiB) << 20, Now: cfg.Now, Log: cfg.Log})
 	if err != nil {
 		return nil, err
@@ -175,7 +184,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		cfg.Log.Error("could not restrict the permissions of all instance directories: other users of the host may read them", "error", err)
 	}
 	runtimes, err := a.runtimes(ctx, process.Config{
-		Tree: control.tree, Limiter: control.limiter, Confine: cfg.Confine, Owner: j.UUID(), BootID: cfg.BootID, Log: cfg.Log,
+		Tree: control.tree, Limiter: control.limiter, View: view, Owner: j.UUID(), BootID: cfg.BootID, Log: cfg.Log,
 	}, dir)
 	if err != nil {
 		return nil, err
@@ -185,13 +194,18 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	warnPolicy(cfg.Log, cfg.Node, a.policy(), entries)
 	warnPortReuse(cfg.Log, ports.Visible())
 	p := &parts{files: editor, hold: j.HolderChanged(), meter: diskusage.NewMeter(), logs: console.NewFollower(cfg.Log), limiter: control.limiter, runtimes: runtimes}
+	if cfg.Relay != nil {
+		if p.relay, err = relay.Open(dir, cfg.Gateways, cfg.Relay, cfg.Log); err != nil {
+			return nil, err
+		}
+	}
 	p.deadline = deadline.NewKeeper(deadline.Config{
 		File: until, Boot: cfg.BootID, Ending: func(s deadline.Stage) { p.controller.Ending(s) }, Log: cfg.Log,
 		TTL: max(time.Second, cmp.Or(cfg.SessionTTL, store.DefaultTTL).Truncate(time.Second)), // as etcd counts it
 	})
 	history := j.History(rand.Text, cfg.Log)
 	p.member = membership.New(membership.Config{
-		Store: cfg.Store, Record: a.record(j.UUID(), listener, runtimes.offers, limitsOf(control.limiter.Offer(), dir)), Holder: j.Holder(), TTL: cfg.SessionTTL, Now: cfg.Now, Log: cfg.Log,
+		Store: cfg.Store, Record: a.record(j.UUID(), listener, runtimes.offers, limitsOf(control.limiter.Offer(), dir), tenancy), Holder: j.Holder(), TTL: cfg.SessionTTL, Now: cfg.Now, Log: cfg.Log,
 		RecordWritten: func(before, rev int64) { history.RecordWritten(a.deleted(ctx, history, before), rev) }, ReportFound: history.ReportFound, Joining: p.deadline.Joining, Replacing: p.deadline.Replacing,
 		InUse: func() map[int]bool { return p.controller.Ports() },
 		Joined: func(s *store.Session) {
@@ -209,7 +223,11 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Read: func(ctx context.Context, name string) (content.Secret, error) {
 			return store.Get(ctx, cfg.Store, keys.Secret(name))
 		},
-		Secret: cfg.ClusterSecret, StateDir: filepath.Join(dir, "secrets"), Dir: cfg.SecretsDir, EnvPrefix: cfg.SecretsEnvPrefix, Env: os.LookupEnv, Log: cfg.Log,
+		Labels: func(ctx context.Context, g fleet.GroupName) (map[string]string, error) {
+			group, err := store.Get(ctx, cfg.Store, keys.Group(g))
+			return group.Spec.Labels, err
+		},
+		Secret: cfg.ClusterSecret, Ring: a.ring, Ask: cfg.AskSecrets, StateDir: filepath.Join(dir, secretsDir), Dir: cfg.SecretsDir, EnvPrefix: cfg.SecretsEnvPrefix, Env: os.LookupEnv, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -224,8 +242,8 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Store: cfg.Store, Node: cfg.Node, Fence: p.member.Fence, CheckSession: p.member.CheckSession, Log: cfg.Log, Found: remains,
 		Deps: driver.Deps{
 			Runtimes: runtimes.byName, Journal: j, Workspace: builder, Secrets: revealing, Providers: provider.New(cfg.ProvidersDir, cmp.Or(cfg.ProvidersTimeout, provider.Timeout), time.Now, cfg.Log), DataDir: dir, BootID: cfg.BootID, Now: cfg.Now,
-			Rebooted: j.Rebooted(), Starts: turns.New(startTurns(cfg.StartParallel, j.Rebooted())), Held: j.HolderChanged(), Host: host(), User: cfg.InstanceUser, Policy: a.policy(), APIURL: func() string { return cfg.APIURL }, Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
-			Record: p.crashes.Record, History: history.BeginRun, Logs: p.logs, Players: players, Gateway: a.gateway(p.member), Disk: p.meter, Deadline: p.deadline, Guards: &guard.Launcher{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
+			Rebooted: j.Rebooted(), Starts: turns.New(startTurns(cfg.StartParallel, j.Rebooted())), Held: j.HolderChanged(), Host: host(), User: cfg.InstanceUser, Tenants: a.tenants(dir, entries, builder), TenantNumber: a.tenantNumber, Policy: a.policy(), APIURL: func() string { return cfg.APIURL }, RelayURL: p.relayURL(), Node: p.member.Node, Block: p.member.Block, Log: cfg.Log,
+			Record: p.crashes.Record, History: history.BeginRun, Logs: p.logs, Players: players, Gateway: a.gateway(p), Disk: p.meter, Deadline: p.deadline, Guards: &guard.Launcher{Command: cfg.Guard, Deadline: filepath.Join(dir, "deadline"), Tree: control.tree.Dir(), Owner: j.UUID()},
 		},
 	}, entries)
 	p.engine = func(ctx context.Context) {
@@ -274,6 +292,14 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 	return p, registerMetrics(cfg.Metrics, p.controller, p.member, p.orphans, editor)
 }
 
+// relayURL is the URL of the API for instances outside of containers; empty without a relay.
+func (p *parts) relayURL() string {
+	if p.relay == nil {
+		return ""
+	}
+	return p.relay.URL()
+}
+
 // placed returns the placements and plans of journal entries.
 func placed(entries []journal.Entry) (all []workspace.Request) {
 	for _, e := range entries {
@@ -292,11 +318,11 @@ func (p *parts) measured(id fleet.InstanceID) (client.Measured, error) {
 }
 
 // gateway checks whether heartbeats of instances could arrive.
-func (a *Agent) gateway(m *membership.Member) *health.Gateway {
+func (a *Agent) gateway(p *parts) *health.Gateway {
 	return &health.Gateway{
-		URL:     func() string { return a.cfg.APIURL },
-		Session: func() bool { _, ok := m.Fence(); return ok },
-		Revoked: m.Revoked,
+		URL:     func() string { return cmp.Or(p.relayURL(), a.cfg.APIURL) },
+		Session: func() bool { _, ok := p.member.Fence(); return ok },
+		Revoked: p.member.Revoked,
 		// The check sends nothing secret. Instances may know an authority that the agent does not know.
 		Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
 	}
@@ -330,7 +356,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var running sync.WaitGroup
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	p.serveLocally(a, &running)
 	running.Go(func() {
 		if err := p.member.Run(working); err != nil {
@@ -355,6 +381,13 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	running.Go(func() { p.crashes.Run(working) })
 	running.Go(func() { p.moves.Run(working, a.ready) })
 	running.Go(func() { p.sweep(working) })
+	if p.relay != nil {
+		running.Go(func() {
+			if err := p.relay.Run(working); err != nil {
+				failed <- err
+			}
+		})
+	}
 	running.Go(func() {
 		if err := p.server.Serve(a.cfg.Peers.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
 			failed <- errs.WrapAs(errs.Unavailable, "nodeagent.serve", err)
@@ -476,12 +509,16 @@ func (a *Agent) markReady() {
 }
 
 // record is the node's record as the agent writes it.
-func (a *Agent) record(uuid string, listener net.Listener, runtimes []fleet.NodeRuntime, limits fleet.NodeLimits) fleet.Node {
+func (a *Agent) record(uuid string, listener net.Listener, runtimes []fleet.NodeRuntime, limits fleet.NodeLimits, tenancy isolation.Tenants) fleet.Node {
 	admits := a.policy()
 	n := fleet.Node{
 		ID: a.cfg.Node, DataUUID: uuid, Address: a.cfg.Address, AgentURL: a.cfg.AdvertiseURL, Version: a.cfg.Version,
-		Runtimes: runtimes, Limits: limits, Policy: &admits,
+		Runtimes: runtimes, Limits: limits, Tenants: &tenancy, Policy: &admits,
 		Labels: a.cfg.Labels, Variables: a.cfg.Variables, Capacity: a.capacity(), Room: a.cfg.Room, Host: usage.Host(),
+		SealKeys: a.ring.KeyIDs(),
+	}
+	if a.cfg.AskSecrets != nil {
+		n.SealKeys = []string{cluster.AsksForSecrets}
 	}
 	if n.AgentURL == "" {
 		n.AgentURL = a.cfg.Peers.URLOf(listener.Addr())

@@ -15,7 +15,6 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/membership"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
-	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/docker"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
@@ -38,17 +37,6 @@ func OwnPane() []string { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid(
 // Pane waits inside a terminal session and then executes the server. args follow
 // PaneCommand. It returns only on failure, with the exit code.
 func Pane(args []string, stderr io.Writer) int { return pane.Main(args, stderr) }
-
-// ConfineCommand is the hidden first argument that makes a program confine itself and
-// execute the command that follows. A program that runs an agent handles it with Confine.
-const ConfineCommand = "confine"
-
-// OwnConfine is the Config.Confine of a program that handles ConfineCommand; see OwnPane.
-func OwnConfine() []string { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), ConfineCommand} }
-
-// Confine confines this process and executes the command in args, which follow
-// ConfineCommand. It returns only on failure, with the exit code.
-func Confine(args []string, stderr io.Writer) int { return confine.Main(args, stderr) }
 
 // runtimes are those that the node offers now or may offer later.
 type runtimes struct {

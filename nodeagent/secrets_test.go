@@ -24,11 +24,7 @@ import (
 // sealing is a box of the site's cluster secret.
 func sealing(t *testing.T, about string) seal.Box {
 	t.Helper()
-	b, err := seal.NewBox(secret, content.SecretsKind)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.About(about)
+	return seal.NewBox(secret, content.SecretsKind).About(about)
 }
 
 // keepSecret stores a secret as the gateway does.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,7 +43,7 @@ func start(t *testing.T, endpoint, data string) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe, "--etcd-endpoints", endpoint, "--data", data, "--node", "node-1", "--session-ttl", "2s",
-		"--admin-address", "127.0.0.1:0", "--stop-instances")
+		"--admin-address", "127.0.0.1:0", "--stop-instances", "--instance-user", strconv.Itoa(os.Geteuid()))
 	cmd.Env = append(os.Environ(), beTheProgram+"=1", "ORRERY_CLUSTER_SECRET="+strings.Repeat("s", 32))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -31,40 +31,46 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == nodeagent.PaneCommand {
 		return nodeagent.Pane(args[1:], stderr)
 	}
-	if len(args) > 0 && args[0] == nodeagent.ConfineCommand {
-		return nodeagent.Confine(args[1:], stderr)
+	if len(args) > 0 && args[0] == "join" {
+		return join(args[1:], stdout, stderr)
 	}
 	var s settings
 	return program.Main(program.Spec{
-		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet. See \"nodeagent local help\" for how to operate it while etcd is unavailable.",
-		Into: &s, Common: &s.Settings, Offline: true, KeepLog: &s.LogKeep,
+		Name: "nodeagent", About: "Runs the instances placed on this host of an Orrery fleet. See \"nodeagent join help\" for how a host joins, and \"nodeagent local help\" for how to operate it while etcd is unavailable.",
+		Into: &s, Common: &s.Settings, Offline: true, Gateways: &s.Gateways, KeepLog: &s.LogKeep,
 		Build: func(e program.Env) ([]lifecycle.Component, error) { return build(&s, e) },
 	}, args, env, stdout, stderr)
 }
 
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
-	if s.OnlyThisHost(s.Listen, s.AdvertiseURL) {
+	others := s.Etcd.Endpoints
+	if len(s.Gateways) > 0 {
+		others = s.Gateways
+	}
+	if program.OnlyThisHost(s.Listen, s.AdvertiseURL, others) {
 		e.Log.Warn("gateways on other hosts cannot reach this agent at its loopback address: set --listen or --advertise-url to an address of this host",
-			"listen", s.Listen, "advertiseURL", s.AdvertiseURL, "etcd", s.Etcd.Endpoints)
+			"listen", s.Listen, "advertiseURL", s.AdvertiseURL, "others", others)
 	}
 	services := discovery.New(e.Client, "templatesvc")
+	gateways := s.connectGateways(e)
 	agent, err := nodeagent.New(nodeagent.Config{
 		Store: e.Client, Node: fleet.NodeID(s.node()), DataDir: s.Data, RunDir: s.RunDir, Address: s.Address,
 		Listen: s.Listen, AdvertiseURL: s.AdvertiseURL, Labels: s.Labels, Variables: s.Variables,
 		SecretsDir: s.Secrets.Dir, SecretsEnvPrefix: s.Secrets.EnvPrefix, ProvidersDir: s.Providers.Dir,
-		MemoryMiB: s.Memory, CPU: s.CPU, CacheMiB: s.Cache, FileVersionsMiB: s.FileVersions, Room: s.room(), APIURL: s.APIURL, ClusterSecret: s.Cluster.Secret, Peers: e.Peers,
+		MemoryMiB: s.Memory, CPU: s.CPU, CacheMiB: s.Cache, FileVersionsMiB: s.FileVersions, Room: s.room(), APIURL: s.APIURL, ClusterSecret: s.Cluster.Secret, SealKey: s.Seal.Key, Peers: e.Peers,
 		Templates: templates.New(templates.Config{
 			Resolve: services.URLs,
 			Secret:  e.Peers.Token(), Log: e.Log,
 			HTTP: &http.Client{Transport: e.Peers.Transport(&http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}, pki.Identity{Service: pki.Templates})},
 		}),
-		SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, OrphanGrace: s.OrphanGrace, InstanceUser: s.InstanceUser, Policy: s.policy(), StartParallel: s.StartParallel, Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), Confine: nodeagent.OwnConfine(), Version: telemetry.Version(), Now: e.Now,
+		AskSecrets: gateways.askSecrets, Relay: gateways.relay, Gateways: s.Gateways, SessionTTL: s.Session.TTL, StopInstancesOnExit: s.StopInstances, OrphanGrace: s.OrphanGrace,
+		InstanceUIDs: nodeagent.InstanceUIDs(s.InstanceUIDs, s.InstanceUser), InstanceUser: s.InstanceUser, RequireTenants: s.RequireTenants, Policy: s.policy(), StartParallel: s.StartParallel, Guard: nodeagent.OwnGuard(), Pane: nodeagent.OwnPane(), Version: telemetry.Version(), Now: e.Now,
 		Log: e.Log, Records: e.Records, Metrics: e.Registry,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []lifecycle.Component{
+	return append(gateways.components(), []lifecycle.Component{
 		{Name: "discovery", Run: services.Run},
 		{Name: "nodeagent", Run: agent.Run, StopTimeout: s.StopTimeout, Stop: agent.Stop(e.Asked)},
 		{Name: "joined", Start: func(ctx context.Context) error {
@@ -75,5 +81,5 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 				return errs.Wrap("nodeagent.joined", ctx.Err())
 			}
 		}},
-	}, nil
+	}...), nil
 }

@@ -71,3 +71,29 @@ func TestStopTimeoutMustBePositive(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAgentThatUsesGatewaysNeedsACertificateInsteadOfTheSecret(t *testing.T) {
+	fields := func(change func(*settings)) (all []string) {
+		s := settings{Node: "node-1", CPUFactor: 1}
+		change(&s)
+		for _, problem := range s.Validate() {
+			if field := errs.FieldOf(problem); slices.Contains([]string{"cluster.secret", "trust.file", "gateways"}, field) {
+				all = append(all, field)
+			}
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		change func(*settings)
+		want   []string
+	}{
+		"etcd itself":        {func(*settings) {}, []string{"cluster.secret"}},
+		"gateways":           {func(s *settings) { s.Gateways, s.Trust.File = []string{"https://h:1"}, "x" }, nil},
+		"no certificate":     {func(s *settings) { s.Gateways = []string{"https://h:1"} }, []string{"trust.file"}},
+		"a gateway in clear": {func(s *settings) { s.Gateways, s.Trust.File = []string{"https://h:1", "http://h:2"}, "x" }, []string{"gateways"}},
+	} {
+		if got := fields(c.change); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

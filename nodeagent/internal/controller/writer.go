@@ -329,8 +329,8 @@ func (w *writer) readAll(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// commit writes items in one transaction. If the store refuses its size, commit retries with
-// each half, so that one large status does not block others; see shorten.
+// commit writes items in one transaction. If the store refuses its size or one of its keys, commit
+// retries with each half, so that one status does not block others; see shorten.
 func (w *writer) commit(ctx context.Context, fence store.Fence, items []*item) error {
 	if len(items) == 0 {
 		return nil
@@ -352,10 +352,14 @@ func (w *writer) commit(ctx context.Context, fence store.Fence, items []*item) e
 			w.written(it.status)
 		}
 		return nil
-	case errs.Is(err, errs.TooLarge) && half > 0:
+	case half > 0 && (errs.Is(err, errs.TooLarge) || errs.Is(err, errs.Denied)): // a gateway denies an instance that is on another node now
 		return errors.Join(w.commit(ctx, fence, items[:half]), w.commit(ctx, fence, items[half:]))
 	case errs.Is(err, errs.TooLarge):
 		return w.shorten(ctx, fence, items[0], err)
+	case errs.Is(err, errs.Denied):
+		w.log.Warn("a status is not written", "instance", string(items[0].status.Instance), "state", string(items[0].status.State), "error", err)
+		items[0].done = true
+		return nil
 	}
 	if lost := store.Lost(err); lost != nil && lost.Fence {
 		w.checkSession()

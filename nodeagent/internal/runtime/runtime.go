@@ -48,6 +48,8 @@ type Spec struct {
 	Limits Limits
 	// Confine restricts the run. Start fails on a host that cannot enforce it.
 	Confine isolation.Confine
+	// UID is the instance's own user and group, which comes before Confine.User. 0 for none.
+	UID int
 	// Container has the settings of container runtimes; nil for others.
 	Container *Container
 }
@@ -125,8 +127,8 @@ type Exit struct {
 type Found struct {
 	// Identity is that of the run; zero if its wrapping shell has ended.
 	Identity Identity
-	// Env is the environment of the run; for a confined run only the variables that identify it
-	// and its token. Nil without an Identity.
+	// Env is the environment of the run; for a confined run of an earlier agent only the variables that
+	// identify it and its token. Nil without an Identity.
 	Env []string
 	// Processes is the number of processes.
 	Processes int

@@ -40,6 +40,8 @@ func (k Known) With(values map[string]string) Known {
 type file struct {
 	// Records are the stored secrets that were last read from etcd.
 	Records map[string]content.Secret `json:"records,omitempty"`
+	// Asked is what a gateway last answered, sealed.
+	Asked []byte `json:"asked,omitempty"`
 	// Builds are the values of the directory's builds, the latest last.
 	Builds []build `json:"builds,omitempty"`
 }

@@ -2,7 +2,7 @@
 // to the agent's environment.
 //
 // Invariants:
-//   - Plain values are only in memory. Values on the disk are sealed, as they are in etcd.
+//   - Plain values are only in memory. Values on the disk are sealed with a key of the node.
 //   - Files are read only below one directory, whatever a path or a symlink says, and
 //     environment variables only with one prefix.
 //   - No error and no log line contains a value. They name variables and references.
@@ -15,8 +15,7 @@ package secrets
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
+	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
@@ -32,10 +31,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/orreryhq/orrery/libs/atomicfile"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/reveal"
 	"github.com/orreryhq/orrery/libs/seal"
 )
 
@@ -46,12 +47,19 @@ const (
 	maxValue = content.MaxSecretBytes
 )
 
-// Config configures a Resolver. Read, Secret and StateDir are required.
+// Config configures a Resolver. StateDir and one of Secret and Ask are required.
 type Config struct {
 	// Read reads a secret from etcd. It returns NotFound if it does not exist.
 	Read func(ctx context.Context, name string) (content.Secret, error)
-	// Secret is the cluster secret.
+	// Labels reads the labels of a group from etcd, for secrets that only some groups may use.
+	Labels func(ctx context.Context, g fleet.GroupName) (map[string]string, error)
+	// Secret is the cluster secret. Without it, a key of this node seals what is stored.
 	Secret string
+	// Ring opens what the gateway sealed; see NewRing. Nil means Secret alone.
+	Ring *seal.Ring
+	// Ask returns the values of an instance's variables from a gateway, for an agent without the cluster
+	// secret. refs are references to stored secrets, and sealed values. Errors name the variable.
+	Ask func(ctx context.Context, id fleet.InstanceID, refs map[string]string) (map[string]string, error)
 	// StateDir is the directory for sealed values, one file per instance.
 	StateDir string
 	// Dir is the directory of file references; "" disables them.
@@ -68,15 +76,44 @@ type Config struct {
 // instance.
 type Resolver struct {
 	cfg Config
-	box seal.Box
+	// box seals what is stored.
+	box    seal.Box
+	opener reveal.Opener
 	// mu guards the files in StateDir.
 	mu sync.Mutex
 }
 
-// New returns a resolver. It reads nothing yet.
+// New returns a resolver. It reads no secrets yet. Unavailable if the node's key cannot be read or made.
 func New(cfg Config) (*Resolver, error) {
-	box, err := seal.NewBox(cfg.Secret, content.SecretsKind)
-	return &Resolver{cfg: cfg, box: box}, errs.Wrap("secrets.New", err)
+	if cfg.Ring == nil {
+		cfg.Ring = seal.Only(cfg.Secret)
+	}
+	key := cfg.Secret
+	if key == "" {
+		var err error
+		if key, err = ownKey(cfg.StateDir); err != nil {
+			return nil, errs.WrapAs(errs.Unavailable, "secrets.New", err)
+		}
+	}
+	return &Resolver{cfg: cfg, box: seal.NewBox(key, content.SecretsKind), opener: reveal.NewOpener(cfg.Ring)}, nil
+}
+
+// keyFile has the node's key. It is in the directory of the files that it seals, so it protects copies of
+// single files only.
+const keyFile = "key"
+
+// ownKey returns the node's key. It makes one if there is none.
+func ownKey(dir string) (string, error) {
+	path := filepath.Join(dir, keyFile)
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return string(b), err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	key := rand.Text()
+	return key, atomicfile.Write(path, []byte(key))
 }
 
 // Values returns the values of an instance's variables by their references. Errors name the
@@ -87,6 +124,17 @@ func (r *Resolver) Values(ctx context.Context, id fleet.InstanceID, g fleet.Grou
 		return nil, nil
 	}
 	s := &resolution{r: r, id: id, group: g, stored: map[string]content.Secret{}}
+	out, err := s.values(ctx, refs)
+	if errs.Is(err, errs.Denied) {
+		err = errors.Join(err, s.dropCopies())
+	}
+	return out, err
+}
+
+func (s *resolution) values(ctx context.Context, refs map[string]string) (map[string]string, error) {
+	if err := s.ask(ctx, refs); err != nil {
+		return nil, err
+	}
 	out := map[string]string{}
 	for _, variable := range slices.Sorted(maps.Keys(refs)) {
 		ref, err := content.ParseSecretRef(refs[variable])
@@ -102,8 +150,8 @@ func (r *Resolver) Values(ctx context.Context, id fleet.InstanceID, g fleet.Grou
 		}
 		out[variable] = value
 	}
-	if err := s.save(); err != nil {
-		r.cfg.Log.Error("sealed secrets could not be stored: the instance cannot be started again while etcd is unavailable", "instance", string(id), "error", err)
+	if err := errors.Join(s.save(), s.saveAsked()); err != nil {
+		s.r.cfg.Log.Error("sealed secrets could not be stored: the instance cannot be started again while etcd is unavailable", "instance", string(s.id), "error", err)
 	}
 	return out, nil
 }
@@ -130,9 +178,14 @@ type resolution struct {
 	group fleet.GroupName
 	// stored are the secrets read so far, fromCache those on the disk; nil before they are read.
 	stored, fromCache map[string]content.Secret
+	// asked is what a gateway has answered. It has all stored and sealed references, or none.
+	asked asked
 }
 
 func (s *resolution) follow(ctx context.Context, variable string, ref content.SecretRef) (string, error) {
+	if value, ok := s.asked.Values[variable]; ok {
+		return value, nil
+	}
 	switch ref.Kind {
 	case content.SecretStored:
 		return s.fromStore(ctx, ref)
@@ -141,7 +194,7 @@ func (s *resolution) follow(ctx context.Context, variable string, ref content.Se
 	case content.SecretEnv:
 		return s.r.env(ref.Of)
 	case content.SecretSealed:
-		return s.r.sealed(s.group, variable, ref.Of)
+		return s.r.opener.Sealed(s.group, variable, ref)
 	}
 	return "", errs.New(errs.Invalid, "this agent does not know such references")
 }
@@ -152,22 +205,28 @@ func (s *resolution) fromStore(ctx context.Context, ref content.SecretRef) (stri
 	if err != nil {
 		return "", err
 	}
-	plain, err := s.r.box.About(compose.AboutStored(ref.Of)).Open(record.Sealed)
+	value, err := s.r.opener.Stored(record, ref)
+	if err == nil && seal.VersionOf(record.Sealed) != "" {
+		s.own(ref.Of, record)
+	}
+	return value, err
+}
+
+// own seals a record that is stored here with the key of this node: the version of the key that it names may
+// be retired while etcd is away.
+func (s *resolution) own(name string, record content.Secret) {
+	about := compose.AboutStored(name)
+	plain, err := s.r.cfg.Ring.Records(content.SecretsKind).About(about).Open(record.Sealed)
 	if err != nil {
-		return "", errs.New(errs.Invalid, "it cannot be decrypted: give the agent the gateway's cluster secret (cluster.secret), or store the secret again")
+		return
 	}
-	var values map[string]string
-	if err := json.Unmarshal(plain, &values); err != nil {
-		return "", errs.New(errs.Invalid, "it is corrupt: store it again")
+	box := s.r.box.About(about)
+	if before, err := box.Open(s.cached()[name].Sealed); err == nil && bytes.Equal(before, plain) {
+		record.Sealed = s.cached()[name].Sealed
+	} else {
+		record.Sealed = box.Seal(plain)
 	}
-	value, ok := values[ref.Key]
-	switch {
-	case ok:
-		return value, nil
-	case ref.Key == "":
-		return "", errs.New(errs.NotFound, "the secret has values only by key: refer to one as %s#KEY", ref)
-	}
-	return "", errs.New(errs.NotFound, "the secret has no such key")
+	s.stored[name] = record
 }
 
 // record returns a secret from etcd, or the one on the disk while etcd is unavailable.
@@ -178,9 +237,18 @@ func (s *resolution) record(ctx context.Context, name string) (content.Secret, e
 	asked, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	record, err := s.r.cfg.Read(asked, name)
+	if err == nil && !record.Selector.Empty() {
+		var labels map[string]string
+		if labels, err = s.r.cfg.Labels(asked, s.group); err != nil {
+			return record, errs.WrapAs(errs.Unavailable, "secrets.labels", err)
+		}
+		err = record.ForGroup(labels)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return record, errs.Wrap("secrets.record", ctx.Err())
+	case errs.Is(err, errs.Denied):
+		return record, err
 	case errs.Is(err, errs.NotFound):
 		return record, errs.New(errs.NotFound, "no such secret: store it, and start the instance again")
 	case err != nil:
@@ -221,17 +289,16 @@ func (s *resolution) save() error {
 	return s.r.write(s.id, f)
 }
 
-// sealed returns a value that is sealed in the reference itself.
-func (r *Resolver) sealed(g fleet.GroupName, variable, of string) (string, error) {
-	b, err := base64.RawURLEncoding.DecodeString(of)
-	if err == nil {
-		for _, about := range []string{compose.AboutGroup(g, variable), compose.AboutTemplate(variable)} {
-			if plain, err := r.box.About(about).Open(b); err == nil {
-				return string(plain), nil
-			}
-		}
+// dropCopies removes what is stored for a time without etcd, because the instance may no longer get it.
+func (s *resolution) dropCopies() error {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	f, err := s.r.read(s.id)
+	if err != nil || f.Records == nil && f.Asked == nil {
+		return nil // nothing is stored
 	}
-	return "", errs.New(errs.Invalid, "it cannot be decrypted: give the agent the gateway's cluster secret (cluster.secret), or set the value again")
+	f.Records, f.Asked = nil, nil
+	return s.r.write(s.id, f)
 }
 
 // file returns the content of a file below Dir, without a final newline.

@@ -17,6 +17,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/compose"
 	"github.com/orreryhq/orrery/libs/fleet/content"
+	"github.com/orreryhq/orrery/libs/fleet/label"
 	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
 )
@@ -42,11 +43,7 @@ func (s *shelf) read(_ context.Context, name string) (content.Secret, error) {
 
 func box(t *testing.T, about string) seal.Box {
 	t.Helper()
-	b, err := seal.NewBox(clusterSecret, content.SecretsKind)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.About(about)
+	return seal.NewBox(clusterSecret, content.SecretsKind).About(about)
 }
 
 func (s *shelf) put(t *testing.T, name string, values map[string]string) {
@@ -141,6 +138,40 @@ func TestFilesAndEnvironmentAreDisabledByDefault(t *testing.T) {
 		if _, err := r.Values(t.Context(), "aaaaaa", "lobby", map[string]string{"DB": ref}); !errs.Is(err, errs.Denied) {
 			t.Errorf("%s: %v", ref, err)
 		}
+	}
+}
+
+func TestASecretOfOtherGroupsIsDenied(t *testing.T) {
+	store := &shelf{all: map[string]content.Secret{}}
+	store.put(t, "db", map[string]string{"": "recognisable"})
+	labels := map[fleet.GroupName]map[string]string{"bedwars": {"game": "bedwars"}}
+	r, err := secrets.New(secrets.Config{
+		Read: store.read, Secret: clusterSecret, StateDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+		Labels: func(_ context.Context, g fleet.GroupName) (map[string]string, error) { return labels[g], nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refs := map[string]string{"DB": "secret:db"}
+	// The node has a copy from the time when all groups could use it.
+	if _, err := r.Values(t.Context(), "aaaaaa", "lobby", refs); err != nil {
+		t.Fatal(err)
+	}
+	one := store.all["db"]
+	if one.Selector, err = label.ParseSelector("game=bedwars"); err != nil {
+		t.Fatal(err)
+	}
+	store.all["db"] = one
+	if got, err := r.Values(t.Context(), "aaaaaa", "lobby", refs); !errs.Is(err, errs.Denied) || !strings.Contains(err.Error(), "game=bedwars") {
+		t.Errorf("another group: %v, %v", got, err)
+	}
+	store.away = true
+	if got, err := r.Values(t.Context(), "aaaaaa", "lobby", refs); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("another group, without etcd: %v, %v", got, err)
+	}
+	store.away = false
+	if got, err := r.Values(t.Context(), "bbbbbb", "bedwars", refs); err != nil || got["DB"] != "recognisable" {
+		t.Errorf("a group of the selector: %v, %v", got, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/render"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
 )
 
@@ -36,27 +38,87 @@ func (a *applier) readOnly(p string) bool {
 // it. Read-only files stay root's, in sticky directories: an owner could change the mode of
 // its file, or replace the file. It does nothing if the agent is not root.
 func (a *applier) chown(context.Context) error {
-	name := a.request.Plan.Confine.User
-	if name == "" || os.Geteuid() != 0 {
-		return nil
+	account, ok, err := a.request.account()
+	if !ok || err != nil || os.Geteuid() != 0 {
+		return err
 	}
-	account, err := confine.Lookup(name)
+	before, err := a.root.Stat(".")
 	if err != nil {
-		return &Failure{Reason: fleet.ReasonPrepareFailed, Message: errs.MessageOf(err), Err: err}
+		return err
 	}
-	return fs.WalkDir(a.root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
-		if err != nil || p == claim.FileName {
+	r := ownerReport{}
+	err = fs.WalkDir(a.root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || p == claim.FileName || p == "." {
 			return err
 		}
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
-		return a.chownOne(p, info, account)
+		return a.chownOne(p, info, account, &r)
 	})
+	if err == nil {
+		err = a.chownOne(".", before, account, &r) // last, so that an interrupted change is repeated
+	}
+	if err == nil && !a.fresh {
+		a.reportOwner(before, account, r)
+	}
+	return err
 }
 
-func (a *applier) chownOne(p string, info fs.FileInfo, to confine.Account) error {
+// account returns the user that owns the directory; ok is false for the agent's own. The error is a
+// Failure.
+func (r Request) account() (a confine.Account, ok bool, err error) {
+	a, ok, err = confine.AccountOf(r.UID, r.Plan.Confine.User)
+	if err != nil {
+		err = &Failure{Reason: fleet.ReasonPrepareFailed, Message: errs.MessageOf(err), Err: err}
+	}
+	return a, ok, err
+}
+
+// ownerReport counts the files whose owner was changed, and those that kept another owner because they
+// have several names.
+type ownerReport struct{ changed, linked int }
+
+// reportOwner logs that an existing directory was given to another user.
+func (a *applier) reportOwner(before fs.FileInfo, to confine.Account, r ownerReport) {
+	st, ok := before.Sys().(*syscall.Stat_t)
+	if !ok || int(st.Gid) == to.GID || a.builder.Log == nil {
+		return
+	}
+	a.builder.Log.Info("a directory was given to the user of its instance", "directory", a.root.Name(), "instance", a.request.Placement.Instance,
+		"from", fmt.Sprintf("%d:%d", st.Uid, st.Gid), "to", fmt.Sprintf("%d:%d", to.UID, to.GID), "files", r.changed, "leftHardLinks", r.linked)
+}
+
+// Give gives an existing directory to its user, unless it belongs to that user already. Errors are those of
+// Build.
+func (b *Builder) Give(ctx context.Context, r Request) error {
+	account, ok, err := r.account()
+	if !ok || err != nil || os.Geteuid() != 0 {
+		return err
+	}
+	dir := b.Dir(r.Placement, r.Plan)
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return failure(ctx, "the directory cannot be examined", err)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Gid) == account.GID {
+		return nil
+	}
+	t, err := b.merge(ctx, r.Plan.Layers, render.RulesOf(r.Plan, r.Values)) // its read-only files stay the agent's
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return failure(ctx, "the directory could not be opened", err)
+	}
+	defer root.Close()
+	a := &applier{builder: b, root: root, request: r, tree: t}
+	return failure(ctx, "the directory could not be given to its user", errors.Join(a.denyOthers(ctx), a.chown(ctx)))
+}
+
+func (a *applier) chownOne(p string, info fs.FileInfo, to confine.Account, r *ownerReport) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return nil
@@ -66,6 +128,9 @@ func (a *applier) chownOne(p string, info fs.FileInfo, to confine.Account) error
 	case isPrivileged(info.Mode(), st): // removes only this name: another one may belong to another user
 		return a.root.Remove(p)
 	case info.Mode().IsRegular() && st.Nlink > 1: // another user may own the file by another name
+		if int(st.Uid) != uid {
+			r.linked++
+		}
 		return nil
 	case info.Mode().IsRegular() && a.readOnly(p):
 		uid, mode = 0, mode&^writeBits|mode&0o500>>3 // the instance's group may read and execute it
@@ -76,6 +141,7 @@ func (a *applier) chownOne(p string, info fs.FileInfo, to confine.Account) error
 		}
 	}
 	if int(st.Uid) != uid || int(st.Gid) != to.GID {
+		r.changed++
 		if err := a.root.Lchown(p, uid, to.GID); err != nil {
 			return err
 		}
@@ -203,7 +269,7 @@ func (b *Builder) setParentModes(r Request, dir string) error {
 	if r.Plan.Runtime == fleet.RuntimeDocker {
 		return restrict(filepath.Dir(dir), privateMode)
 	}
-	if r.Plan.Confine.User == "" || os.Geteuid() != 0 {
+	if r.UID == 0 && r.Plan.Confine.User == "" || os.Geteuid() != 0 || b.Reachable {
 		return nil
 	}
 	for d := filepath.Dir(dir); d == b.data || strings.HasPrefix(d, b.data+"/"); d = filepath.Dir(d) {

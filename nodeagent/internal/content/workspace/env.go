@@ -43,6 +43,9 @@ func Environ(h Host, r Request, dir, token, apiURL string) (env, notes []string)
 	}
 	if h.User != "" { // a confined user exists only outside containers
 		v["USER"] = cmp.Or(r.Plan.Confine.User, h.User)
+		if r.UID != 0 {
+			v["USER"] = strconv.Itoa(r.UID)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Plan.Env)) {
 		value, unknown := render.Substitute(r.Plan.Env[name], r.Values)

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -43,6 +44,11 @@ type Builder struct {
 	cache *blobcache.Cache
 	// sync flushes a file or directory.
 	sync func(*os.File) error
+	// Reachable says that instances reach their directories whatever the modes of the parents are. Else
+	// the builder lets their users pass through the agent's own directories.
+	Reachable bool
+	// Log receives which directories were given to another user. Nil discards that.
+	Log *slog.Logger
 }
 
 // New returns a builder for the instances below dataDir.
@@ -74,6 +80,8 @@ type Request struct {
 	Plan      fleet.Plan
 	// Values are the placeholder values.
 	Values map[string]string
+	// UID is the user and group that own the directory. 0 means the user of Plan.Confine.
+	UID int
 	// Absent says that the static directory did not exist when it was claimed. It is an
 	// error if it exists after the build, because another process has created it.
 	Absent bool

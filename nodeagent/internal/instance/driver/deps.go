@@ -19,12 +19,13 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/node/deadline"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/guard"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/journal"
+	"github.com/orreryhq/orrery/nodeagent/internal/node/tenants"
 	"github.com/orreryhq/orrery/nodeagent/internal/observe/diskusage"
 	"github.com/orreryhq/orrery/nodeagent/internal/observe/presence"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
 
-// Deps are shared by all instances of an agent. All fields except Rebooted and Held are required.
+// Deps are shared by all instances of an agent. All fields except Rebooted, Held and Tenants are required.
 type Deps struct {
 	// Runtimes are those that the node offers or may offer later (runtime.Checker). One is process.
 	Runtimes  map[fleet.RuntimeName]runtime.Runtime
@@ -46,10 +47,16 @@ type Deps struct {
 	Host workspace.Host
 	// User is the default user of runs whose group names none. Empty means the agent's own.
 	User string
+	// Tenants are the ids of runs whose group names no user. Nil means that they run as User.
+	Tenants *tenants.Numbers
+	// TenantNumber reads the number of a static group. NotFound if the group has no number.
+	TenantNumber func(ctx context.Context, g fleet.GroupName) (int, error)
 	// Policy is what runs may use. It admits User.
 	Policy policy.Policy
-	// APIURL is the gateway's address for instances.
-	APIURL func() string
+	// APIURL is the gateway's address for instances. RelayURL is used instead outside of containers, which do
+	// not share the host's loopback; empty if there is no relay.
+	APIURL   func() string
+	RelayURL string
 	// Node is the node's current record.
 	Node func() fleet.Node
 	// Plan reads a plan. NotFound if it does not exist.
@@ -87,10 +94,18 @@ type Deps struct {
 	Log     *slog.Logger
 }
 
-// nodeValues are the node's current values for placeholders.
-func (d *Deps) nodeValues() *journal.NodeValues {
+// apiURL is the gateway's address for an instance.
+func (d *Deps) apiURL(plan fleet.Plan) string {
+	if plan.Runtime == fleet.RuntimeDocker {
+		return d.APIURL()
+	}
+	return cmp.Or(d.RelayURL, d.APIURL())
+}
+
+// nodeValues are the node's current values for placeholders of an instance.
+func (d *Deps) nodeValues(plan fleet.Plan) *journal.NodeValues {
 	n := d.Node()
-	return &journal.NodeValues{Address: n.Address, Variables: n.Variables, APIURL: d.APIURL(), AgentURL: n.AgentURL}
+	return &journal.NodeValues{Address: n.Address, Variables: n.Variables, APIURL: d.apiURL(plan), AgentURL: n.AgentURL}
 }
 
 // values returns the placeholder values of an instance and its advertised address. nodeValues
@@ -98,18 +113,19 @@ func (d *Deps) nodeValues() *journal.NodeValues {
 func (d *Deps) values(plan fleet.Plan, p fleet.Placement, nodeValues *journal.NodeValues) (values map[string]string, hostAddress string, notes []string) {
 	n := d.Node()
 	if nodeValues == nil {
-		nodeValues = d.nodeValues()
+		nodeValues = d.nodeValues(plan)
 	}
 	n.Address, n.Variables, n.AgentURL = nodeValues.Address, nodeValues.Variables, cmp.Or(nodeValues.AgentURL, n.AgentURL)
 	return workspace.Values(plan, p, n, nodeValues.APIURL)
 }
 
-// request describes the directory to build. Containers use the user of their image.
-func (d *Deps) request(p fleet.Placement, plan fleet.Plan, values map[string]string) workspace.Request {
+// request describes the directory to build. uid is the instance's own id, or 0. Containers use the user of
+// their image.
+func (d *Deps) request(p fleet.Placement, plan fleet.Plan, values map[string]string, uid int) workspace.Request {
 	if plan.Runtime != fleet.RuntimeDocker {
 		plan.Confine.User = cmp.Or(plan.Confine.User, d.User)
 	}
-	return workspace.Request{Placement: p, Plan: plan, Values: values}
+	return workspace.Request{Placement: p, Plan: plan, Values: values, UID: uid}
 }
 
 // RunDir is the directory of a runtime's files of an instance.

@@ -95,6 +95,8 @@ type message struct {
 	token string
 	// nodeValues are the node's values that the directory was built with; set along with token.
 	nodeValues *journal.NodeValues
+	// uid is the instance's own user and group, or 0; set along with token or a started process.
+	uid int
 	// logFrom is the offset in the instance's output at which the process's output begins.
 	logFrom int64
 	// handled, if not nil, receives the error of the journal write. It is buffered.
@@ -298,12 +300,12 @@ func (i *Instance) advance(m message) []machine.Effect {
 		i.guard, i.guards, i.began = m.guard, 0, m.began
 		i.entry.Process, i.entry.ProcessRun = m.process.Identity(), next.Run
 		if !m.began.IsZero() {
-			i.entry.LogFrom = m.logFrom
+			i.entry.LogFrom, i.entry.UID = m.logFrom, m.uid
 		}
 		i.deps.Logs.Maintain(i.deps.LogPath(i.id), logLimit(next.Plan), !m.began.IsZero())
 	}
 	if m.token != "" {
-		i.entry.Token, i.entry.NodeValues = m.token, m.nodeValues
+		i.entry.Token, i.entry.NodeValues, i.entry.UID = m.token, m.nodeValues, m.uid
 	}
 	i.writeJournal()
 	launches := slices.ContainsFunc(effects, isLaunch)
@@ -373,8 +375,8 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 	case machine.Prepare:
 		prepCtx, cancel := context.WithCancel(ctx)
 		i.cancel = cancel
-		state := i.entry.Machine
-		i.helpers.Go(func() { defer cancel(); i.post(i.prepare(prepCtx, state)) })
+		state, uid := i.entry.Machine, i.entry.UID
+		i.helpers.Go(func() { defer cancel(); i.post(i.prepare(prepCtx, state, uid)) })
 	case machine.Cancel:
 		i.cancel()
 	case machine.Launch:
@@ -416,6 +418,7 @@ func (i *Instance) perform(ctx context.Context, e machine.Effect) {
 		if err := i.deps.Workspace.Remove(m.Placement, m.Plan); err != nil {
 			i.log.Warn("cannot remove the directory", "error", err)
 		}
+		i.releaseUID()
 	case machine.Forget:
 		i.forget()
 	}
@@ -438,6 +441,7 @@ func (i *Instance) forget() {
 	if err := i.deps.Journal.Remove(i.id); err != nil {
 		i.log.Warn("cannot remove the journal entry", "error", err)
 	}
+	i.releaseUID()
 	i.deps.Forgotten(i.id)
 	i.deps.sweepRuntimes()
 }

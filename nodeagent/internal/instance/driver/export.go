@@ -20,10 +20,11 @@ type buildInfo struct {
 	placement  fleet.Placement
 	token      string
 	nodeValues *journal.NodeValues
+	uid        int
 }
 
 func buildInfoOf(e journal.Entry) buildInfo {
-	return buildInfo{plan: e.Machine.Plan, placement: e.Machine.Placement, token: e.Token, nodeValues: e.NodeValues}
+	return buildInfo{plan: e.Machine.Plan, placement: e.Machine.Placement, token: e.Token, nodeValues: e.NodeValues, uid: e.UID}
 }
 
 // Export reads the instance's configuration. The caller closes it.
@@ -54,7 +55,7 @@ func (i *Instance) Export(ctx context.Context) (Export, error) {
 	}
 	values, _, _ := i.deps.values(p.plan, p.placement, p.nodeValues)
 	maps.Copy(values, known.Values)
-	origin := i.deps.Workspace.Origin(i.deps.request(p.placement, p.plan, values))
+	origin := i.deps.Workspace.Origin(i.deps.request(p.placement, p.plan, values, p.uid))
 	hidden := []configexport.Secret{{Value: p.token}}
 	withheld := p.withheld(values)
 	for _, variable := range slices.Sorted(maps.Keys(withheld)) {

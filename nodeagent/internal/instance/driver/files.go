@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"maps"
+	"strconv"
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
@@ -55,9 +56,13 @@ func (i *Instance) Editable(ctx context.Context) (fileedit.Place, error) {
 	if !p.plan.Static {
 		return fileedit.Place{}, errs.New(errs.Conflict, "the instance is not static: its directory is built from the templates at each start and removed at its end. Change a template, or make the group static")
 	}
-	plan := i.deps.request(p.placement, p.plan, nil).Plan
+	request := i.deps.request(p.placement, p.plan, nil, p.uid)
+	plan, user := request.Plan, request.Plan.Confine.User
+	if request.UID != 0 {
+		user = strconv.Itoa(request.UID)
+	}
 	return fileedit.Place{
-		Viewer: viewer, Group: string(p.placement.Group), Name: p.placement.Name, User: plan.Confine.User, Plan: plan,
+		Viewer: viewer, Group: string(p.placement.Group), Name: p.placement.Name, User: user, Plan: plan,
 		Instance: p.placement.Instance, Generation: p.placement.Generation,
 	}, nil
 }

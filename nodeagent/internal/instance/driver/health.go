@@ -36,7 +36,7 @@ func (i *Instance) server() health.Server {
 	heartbeats := i.heartbeats
 	i.mu.Unlock()
 	return health.Server{
-		Hosts: hosts(m.Plan, p, i.deps.Node(), i.deps.APIURL()), Port: p.Port, Ports: p.Ports, Log: i.deps.LogPath(i.id), LogFrom: i.entry.LogFrom, Logs: i.deps.Logs,
+		Hosts: hosts(m.Plan, p, i.deps.Node(), i.deps.apiURL(m.Plan)), Port: p.Port, Ports: p.Ports, Log: i.deps.LogPath(i.id), LogFrom: i.entry.LogFrom, Logs: i.deps.Logs,
 		Heartbeats: heartbeats, Ping: m.Plan.Asked(), OnPlayers: i.setPlayers, OnUnready: i.setUnready,
 	}
 }

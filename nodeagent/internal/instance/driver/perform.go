@@ -40,8 +40,8 @@ const (
 	tokenBytes    = 32
 )
 
-// prepare reads the plan and builds the directory.
-func (i *Instance) prepare(ctx context.Context, s machine.State) message {
+// prepare reads the plan and builds the directory. uid is the id that the instance had.
+func (i *Instance) prepare(ctx context.Context, s machine.State, uid int) message {
 	defer trace.StartRegion(ctx, "prepare").End()
 	fail := func(reason fleet.Reason, text string) message {
 		return message{event: machine.Failed{Run: s.Run, Reason: reason, Message: i.masked(text)}}
@@ -57,7 +57,7 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 		return fail(fleet.ReasonPrepareFailed, fleet.ReasonPrepareFailed.Text())
 	}
 	i.deps.Workspace.Keep(i.id, &plan)
-	nodeValues := i.deps.nodeValues()
+	nodeValues := i.deps.nodeValues(plan)
 	provided, providerNotes := i.providedValues(ctx, plan, s.Placement)
 	nodeValues.Variables = mergeVariables(nodeValues.Variables, provided)
 	values, address, notes := i.deps.values(plan, s.Placement, nodeValues)
@@ -82,29 +82,30 @@ func (i *Instance) prepare(ctx context.Context, s machine.State) message {
 		reason := startReason(err, fleet.ReasonImageFetch)
 		return message{event: machine.Failed{Run: s.Run, Reason: reason, Message: i.masked(text(reason, err)), Away: errors.Is(err, runtime.ErrUnreachable)}}
 	}
+	if uid, err = i.takeUID(ctx, s.Run, plan, s.Placement, uid); err != nil {
+		return fail(failureOf(err, fleet.ReasonPrepareFailed))
+	}
 	token, hash := newToken()
 	i.keepSecrets(hash, held)
-	request := i.deps.request(s.Placement, plan, values)
+	request := i.deps.request(s.Placement, plan, values, uid)
 	var built []string
 	if !s.Slept || plan.Static || !i.deps.Workspace.Exists(s.Placement, plan) {
 		built, err = i.buildExclusive(ctx, request)
+	} else {
+		err = i.give(ctx, request)
 	}
 	if err != nil {
 		if ctx.Err() == nil { // otherwise it was canceled
 			i.log.Error("cannot prepare the instance", "error", i.masked(err.Error()))
 		}
-		var f *workspace.Failure
-		if errors.As(err, &f) {
-			return fail(f.Reason, f.Message)
-		}
-		return fail(fleet.ReasonPrepareFailed, fleet.ReasonPrepareFailed.Text())
+		return fail(failureOf(err, fleet.ReasonPrepareFailed))
 	}
 	for _, u := range command.Unknown {
 		notes = append(notes, render.UnknownNote(u, "command"))
 	}
-	_, inEnv := workspace.Environ(i.deps.Host, request, "", "", i.deps.APIURL())
+	_, inEnv := workspace.Environ(i.deps.Host, request, "", "", i.deps.apiURL(plan))
 	notes = slices.Concat(notes, inEnv, built, i.deps.limitNotes(plan, command.Text))
-	return message{token: token, nodeValues: nodeValues, event: machine.Prepared{
+	return message{token: token, nodeValues: nodeValues, uid: uid, event: machine.Prepared{
 		Run: s.Run, Plan: plan, HostAddress: address, TokenHash: hash, Notes: i.masked(machine.Note(notes...)),
 	}}
 }
@@ -159,15 +160,15 @@ func (i *Instance) spec(e journal.Entry, held map[string]string) (runtime.Spec, 
 	container := containerOf(s.Plan, s.Placement, values, address)
 	maps.Copy(values, held)
 	command, err := startvalue.Split(values, s.Placement.Values).Run(s.Plan)
-	request := i.deps.request(s.Placement, s.Plan, values)
+	request := i.deps.request(s.Placement, s.Plan, values, e.UID)
 	host, home := i.deps.Host, dir
 	if container != nil { // the host's values do not apply there
 		host, home = workspace.Host{}, cmp.Or(container.Directory, runtime.Directory)
 	}
-	env, _ := workspace.Environ(host, request, home, e.Token, i.deps.APIURL())
+	env, _ := workspace.Environ(host, request, home, e.Token, i.deps.apiURL(s.Plan))
 	return runtime.Spec{
 		InstanceID: string(i.id), Dir: dir, RunDir: i.deps.RunDir(i.id), TmpDir: i.deps.TmpDir(i.id), LogPath: i.deps.LogPath(i.id),
-		Command: command.Text, Env: append(env, command.Env...), Limits: limits(s.Plan, command.Text), Confine: request.Plan.Confine, Container: container,
+		Command: command.Text, Env: append(env, command.Env...), Limits: limits(s.Plan, command.Text), Confine: request.Plan.Confine, UID: request.UID, Container: container,
 	}, err
 }
 
@@ -205,6 +206,11 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 		default:
 			return message{event: machine.NoSession{Run: run}}
 		}
+	}
+	if refused := i.migrate(ctx, &e); refused != nil {
+		i.log.Error("cannot give the instance its directory", "error", refused)
+		reason, text := failureOf(refused, fleet.ReasonStartFailed)
+		return message{event: machine.Failed{Run: run, Reason: reason, Message: text}}
 	}
 	held, err := i.runSecrets(ctx, e.Machine.Plan, e.Machine.Placement)
 	if err != nil {
@@ -255,7 +261,7 @@ func (i *Instance) launch(agent, ctx context.Context, e journal.Entry) message {
 		return fail(startReason(err, diskOr(fleet.ReasonStartFailed, err)), err)
 	}
 	now := time.Now()
-	return message{process: p, guard: g, began: now, logFrom: from, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: i.deps.Now().UTC()}}
+	return message{process: p, guard: g, began: now, logFrom: from, uid: e.UID, event: machine.Started{Run: run, PID: p.Identity().Server.PID, At: i.deps.Now().UTC()}}
 }
 
 // writeHistory stores which history of the store the run began under. If that fails, the run is

@@ -66,7 +66,7 @@ func (p buildInfo) rconPort() int {
 
 // rconAddress is the first address on which the remote console listens, or the last candidate.
 func (p buildInfo) rconAddress(ctx context.Context, d *Deps) string {
-	all := hosts(p.plan, p.placement, d.Node(), d.APIURL())
+	all := hosts(p.plan, p.placement, d.Node(), d.apiURL(p.plan))
 	port := strconv.Itoa(p.rconPort())
 	for _, host := range all[:len(all)-1] {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, port))

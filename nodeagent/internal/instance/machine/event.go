@@ -56,10 +56,11 @@ type Failed struct {
 	Away bool
 }
 
-// Queued means that Prepare waits until fewer instances start on the node, or, with an empty Message, that
-// the wait is over.
+// Queued means that Prepare waits until fewer instances start on the node, or for a Reason of its own, or,
+// with an empty Message, that the wait is over.
 type Queued struct {
 	Run     int
+	Reason  fleet.Reason
 	Message string
 }
 

@@ -290,7 +290,7 @@ func (t *step) queued(e Queued) {
 	switch {
 	case e.Run != t.Run || t.Phase != Preparing || t.Pending != Preparer:
 	case e.Message != "":
-		t.show(t.Status.State, fleet.ReasonStartQueued, e.Message)
+		t.show(t.Status.State, cmp.Or(e.Reason, fleet.ReasonStartQueued), e.Message)
 	default:
 		t.show(t.Status.State, fleet.ReasonPreparing, "")
 	}

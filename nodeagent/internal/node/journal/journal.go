@@ -53,6 +53,9 @@ type Entry struct {
 	// NodeValues are the node's values that its directory was built with; nil in entries of
 	// earlier agents.
 	NodeValues *NodeValues `json:"around,omitempty"`
+	// UID is the user and group that it runs as, and that own its directory. 0 means a named user, a
+	// container, or an entry of an earlier agent.
+	UID int `json:"uid,omitempty"`
 	// Process identifies its latest process.
 	Process runtime.Identity `json:"process"`
 	// ProcessRun is the run of Process.

@@ -161,7 +161,12 @@ func (r *Recorder) drain(ctx context.Context) {
 		if !ok {
 			return // Kick is called with the next session
 		}
-		if err := r.write(ctx, id, fence); err != nil {
+		err := r.write(ctx, id, fence)
+		if errs.Is(err, errs.Denied) { // a gateway knows the instance on another node, or not at all
+			r.cfg.Log.Warn("a crash is not recorded", "crash", id, "error", err)
+			err = nil
+		}
+		if err != nil {
 			if retry == firstRetry && ctx.Err() == nil {
 				r.cfg.Log.Warn("cannot write crashes to the store: retrying", "count", r.Waiting(), "crash", id, "error", err)
 			}

@@ -102,6 +102,9 @@ type Reporter struct {
 	// nodes is the size of the fleet at countedAt, and sent the size of the last transaction.
 	nodes, sent int
 	countedAt   time.Time
+	// denied is true after a gateway denied a report, because of an instance that is on another node now.
+	// The next one is that of the host alone.
+	denied bool
 }
 
 // New returns a Reporter. Run starts it.
@@ -208,13 +211,18 @@ func (r *Reporter) write(ctx context.Context, fence store.Fence, at time.Time, n
 		record.Instances, record.Parted = nil, true
 		t.Writes = append(t.Writes, store.Replace(key, record, r.rev))
 	}
-	settleFigures, settlePlayers := r.addFigures(&t, now), r.addPlayers(&t)
+	settleFigures, settlePlayers := func(int64) {}, func(int64, error) {}
+	if !r.denied {
+		settleFigures, settlePlayers = r.addFigures(&t, now), r.addPlayers(&t)
+	}
+	r.denied = false
 	if len(t.Writes) == 0 {
 		return nil
 	}
 	r.sent = t.Bytes()
 	rev, err := r.cfg.Store.Commit(ctx, t)
 	settlePlayers(rev, err)
+	r.denied = errs.Is(err, errs.Denied)
 	if err != nil {
 		r.read = false
 		return errs.Wrap("report.write", err)

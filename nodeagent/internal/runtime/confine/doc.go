@@ -1,15 +1,16 @@
-// Package confine restricts a command: it runs as another user, gains no privileges, and has
-// its own /tmp.
+// Package confine restricts a command: it runs as another user, gains no privileges, has its own
+// /tmp, reaches its directory below closed parents, and does not see processes of other users.
 //
-//	agent: Plan, EnvironFile ──▶ the wrapper runs the program ──▶ Main: confines itself, execs the command
+//	agent: For ──▶ Confinement ──▶ Start: a thread confines itself, and forks the command
+//	                          └──▶ Apply: a program in a terminal confines itself, and execs the command
 //
 // Invariants:
 //
-//   - The command's environment takes effect only after the change of user. Main itself runs
-//     without it, because the dynamic linker and shells execute code that variables name.
-//   - A command is confined completely or not run. Plan rejects what this host does not support;
-//     Main exits if a step fails.
-//   - The process keeps its id and its control groups.
+//   - The wrapper of a run is confined like its command. No code that the instance's environment
+//     names, such as LD_PRELOAD or BASH_ENV, ever runs as the agent's user.
+//   - A command is confined completely or not run. For rejects what this host does not support.
+//   - The agent's other threads keep their mounts and privileges: the confined thread ends after the
+//     fork.
 //   - A private /tmp is the run's own directory. It counts as the run's disk usage and is removed
 //     with it.
 package confine

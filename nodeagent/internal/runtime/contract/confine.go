@@ -2,7 +2,6 @@ package contract
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,19 +13,18 @@ import (
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet/isolation"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/confine"
 )
-
-// confineCommand makes a test program run confine.Main.
-const confineCommand = "confine"
-
-// confining returns the command that does.
-func confining() []string { return []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), confineCommand} }
 
 // RunConfined tests what runtimes guarantee for runs that the host confines.
 func RunConfined(t *testing.T, make Maker) {
 	t.Helper()
 	for name, test := range map[string]func(*subject){
 		"a run has only its user's rights":                   otherUser,
+		"a run with a number of its own gains no privileges": ownNumber,
+		"a run reaches its directory below closed parents":   closedParents,
+		"a run does not see processes of other users":        hiddenProcesses,
+		"a run with hidden processes is adopted by its pid":  hiddenAdopted,
 		"a user can open its output and input by name":       ownOutput,
 		"programs gain no privileges":                        noNewPrivileges,
 		"a private tmp is removed with the run":              privateTmp,
@@ -36,16 +34,23 @@ func RunConfined(t *testing.T, make Maker) {
 		"a confined run is found with its token":             foundConfined,
 	} {
 		t.Run(name, func(t *testing.T) {
-			host := Host{Dir: shortDir(t), Owner: "test-" + strconv.Itoa(os.Getpid()), Confine: confining()}
+			host := Host{Dir: shortDir(t), Owner: "test-" + strconv.Itoa(os.Getpid())}
 			s := &subject{T: t, host: host, maker: make}
 			s.needs(os.Geteuid() == 0, "only root can use all kinds of confinement")
+			var err error
+			if s.host.View, err = confine.Probe(); err != nil {
+				t.Fatal(err)
+			}
 			test(s)
 		})
 	}
 }
 
-// stranger is the number of a user that the host does not know.
-const stranger = "61234"
+// stranger is the number of a user that the host does not know, and strangerUID the same number.
+const (
+	stranger    = "61234"
+	strangerUID = 61234
+)
 
 // confined returns a run in a directory that belongs to the stranger.
 func (s *subject) confined(command string) (spec runtime.Spec) {
@@ -73,6 +78,67 @@ func otherUser(s *subject) {
 	if !p.Running() {
 		s.Error("it has ended")
 	}
+}
+
+func ownNumber(s *subject) {
+	spec := s.confined(`id -u >got; id -g >>got; id -G >>got; grep NoNewPrivs /proc/self/status >>got; cat ` + "/proc/$PPID/status" + ` | grep Uid >>got; exec cat`)
+	spec.Confine.User, spec.UID = "", strangerUID
+	s.start(s.runtime(), spec)
+	want := strings.Repeat(stranger+"\n", 3) + "NoNewPrivs:\t1\nUid:\t" + strings.Repeat("\t"+stranger, 4)[1:] + "\n"
+	s.eventually(filepath.Join(spec.Dir, "got"), func(got string) bool { return got == want })
+}
+
+// closedParents starts runs below a directory of root that nobody else may enter, by its path and by one
+// with a symbolic link.
+func closedParents(s *subject) {
+	closed := filepath.Join(s.host.Dir, "closed")
+	spec := s.confined(`pwd -P >got && cd / && cd "$HOME" && echo x >>"$HOME/got"; ls ` + closed + ` >>got 2>/dev/null || echo refused >>"$HOME/got"; exec cat`)
+	dir := filepath.Join(closed, "data", "one")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), os.Mkdir(filepath.Join(closed, "secret"), 0o755), os.Rename(spec.Dir, dir), os.Symlink(closed, filepath.Join(s.host.Dir, "link"))); err != nil {
+		s.Fatal(err)
+	}
+	linked := filepath.Join(s.host.Dir, "link", "data", "one")
+	for _, one := range []struct {
+		parent     os.FileMode
+		path, real string
+	}{{0o755, dir, dir}, {0o755, linked, dir}, {0o700, dir, dir}, {0o700, linked, linked}} { // the cover of a closed parent has no links
+		if err := os.Chmod(s.host.Dir, one.parent); err != nil {
+			s.Fatal(err)
+		}
+		path := one.path
+		spec.Dir, spec.Env = path, []string{"ORRERY_INSTANCE_ID=" + spec.InstanceID, "PATH=" + os.Getenv("PATH"), "HOME=" + path}
+		p := s.start(s.runtime(), spec)
+		s.eventually(filepath.Join(dir, "got"), func(got string) bool { return got == one.real+"\nx\nrefused\n" })
+		if err := p.Kill(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(dir, "got")); err != nil {
+			s.Fatal(err)
+		}
+	}
+	if fi, err := os.Stat(closed); err != nil || fi.Mode().Perm() != 0o700 {
+		s.Errorf("the parent was changed: %v, %v", fi, err)
+	}
+}
+
+func hiddenProcesses(s *subject) {
+	spec := s.confined(`stat -c %u /proc/[0-9]* 2>/dev/null | sort -u >got; ls -d /proc/1 /proc/` + strconv.Itoa(os.Getpid()) + ` >>got 2>/dev/null || echo hidden >>got; exec cat`)
+	s.start(s.runtime(), spec)
+	s.eventually(filepath.Join(spec.Dir, "got"), func(got string) bool { return got == stranger+"\nhidden\n" })
+	if all, err := filepath.Glob("/proc/[0-9]*"); err != nil || !slices.Contains(all, "/proc/1") {
+		s.Errorf("the host's own /proc hides processes: %v", err)
+	}
+}
+
+func hiddenAdopted(s *subject) {
+	spec := s.confined(`while read -r line; do echo "$line" >got; done`)
+	id := s.startInAgentAndKillIt(spec)
+	p := s.adopt(s.runtime(), spec, id)
+	if !p.Running() {
+		s.Fatal("it has ended")
+	}
+	s.write(p, "still here")
+	s.eventually(filepath.Join(spec.Dir, "got"), func(got string) bool { return got == "still here\n" })
 }
 
 func ownOutput(s *subject) {
@@ -166,9 +232,12 @@ func cleanEnvironment(s *subject) {
 	}
 	script := filepath.Join(bin, "script")
 	spec.Env = append(spec.Env, "PATH="+bin+":"+os.Getenv("PATH"), "LD_PRELOAD="+preload, "LD_AUDIT="+audit,
-		"BASH_ENV="+script, "ENV="+script, "a.b=needs bash", "PS4=$(sh "+script+")", "SHELLOPTS=xtrace", "BASH_FUNC_trap%%=() { sh "+script+"; }")
-	if e := s.exit(s.start(s.runtime(), spec)); e.Code != 3 {
-		s.Errorf("exit %+v", e)
+		"BASH_ENV="+script, "ENV="+script, "PS4=$(sh "+script+")", "SHELLOPTS=xtrace")
+	for _, more := range [][]string{nil, {"a.b=needs bash", "BASH_FUNC_trap%%=() { sh " + script + "; }"}} {
+		spec.Env = append(spec.Env, more...)
+		if e := s.exit(s.start(s.runtime(), spec)); e.Code != 3 {
+			s.Errorf("exit %+v with %q", e, more)
+		}
 	}
 	said := said(report)
 	for line := range strings.Lines(said) {
@@ -188,7 +257,7 @@ func foundConfined(s *subject) {
 	spec.Env = append(spec.Env, "ORRERY_TOKEN=sesame", "SECRET=of the command")
 	p := s.start(r, spec)
 	found := s.find(r, filepath.Dir(spec.Dir))[spec.InstanceID]
-	if found.Identity != p.Identity() || !slices.Contains(found.Env, "ORRERY_TOKEN=sesame") || slices.Contains(found.Env, "SECRET=of the command") {
+	if found.Identity != p.Identity() || !slices.Contains(found.Env, "ORRERY_TOKEN=sesame") {
 		s.Errorf("found %+v", found)
 	}
 	s.eventually(filepath.Join("/proc", strconv.Itoa(p.Identity().Server.PID), "environ"), func(env string) bool {
@@ -205,7 +274,8 @@ func refusedConfinement(s *subject) {
 	if err := os.Chmod(filepath.Dir(spec.Dir), 0o700); err != nil {
 		s.Fatal(err)
 	}
-	spec.Confine = isolation.Confine{User: stranger}
+	s.host.View = confine.View{} // as for an agent that may not mount
+	r, spec.Confine = s.runtime(), isolation.Confine{User: stranger}
 	if p, err := r.Start(s.Context(), spec); !errs.Is(err, errs.Invalid) || !strings.Contains(errs.MessageOf(err), "may not enter") {
 		s.Errorf("a directory it may not enter: %v, %v", p, err)
 	}

@@ -33,8 +33,8 @@ type Host struct {
 	Tree *cgroup.Tree `json:"-"`
 	// Limiter enforces limits; nil to enforce none.
 	Limiter *cgroup.Limiter `json:"-"`
-	// Confine is the command that calls confine.Main.
-	Confine []string `json:"confine"`
+	// View is what runs of other users see of the host.
+	View confine.View `json:"view"`
 	// Owner names the agent.
 	Owner string `json:"owner"`
 	// BootID identifies the kernel's boot; empty for the kernel's own.
@@ -56,11 +56,8 @@ type errand struct {
 }
 
 // Main runs the tests. In a process that a test started it is an agent instead, which starts a run,
-// prints its identity and waits until it is killed; or it runs confine.Main.
+// prints its identity and waits until it is killed.
 func Main(m *testing.M, make Maker) int {
-	if len(os.Args) > 1 && os.Args[1] == confineCommand {
-		return confine.Main(os.Args[2:], os.Stderr)
-	}
 	asked := os.Getenv(agentVariable)
 	if asked == "" {
 		_ = os.Setenv("AGENT_SECRET", "do not leak") // no run may see it

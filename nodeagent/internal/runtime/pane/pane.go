@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -49,18 +50,21 @@ type Program struct {
 	Env []string `json:"env"`
 	// Stdio are its stdin, stdout and stderr. If they are nil, it keeps those it has.
 	Stdio [3]*os.File `json:"-"`
+	// Files are inherited as the descriptors from FirstFd on, which must be below minFd.
+	Files   []*os.File `json:"-"`
+	FirstFd int        `json:"firstFd,omitempty"`
 	// Lock is inherited; may be nil.
 	Lock *os.File `json:"-"`
-	// Environ is inherited as confine.EnvironFd; may be nil.
-	Environ *os.File `json:"-"`
+	// Confined confines the program; nil for none.
+	Confined *confine.Confinement `json:"confined,omitempty"`
 }
 
-// message is a Program as it is sent. Its file descriptors are its Stdio, its Environ and its
-// Lock, in this order, if they are set.
+// message is a Program as it is sent. Its file descriptors are its Stdio, its Files and its Lock, in
+// this order, if they are set.
 type message struct {
 	Program
-	Stdio   bool `json:"stdio,omitempty"`
-	Environ bool `json:"environ,omitempty"`
+	Stdio bool `json:"stdio,omitempty"`
+	Files int  `json:"files,omitempty"`
 }
 
 // Listener is a socket to which one program connects. Close it.
@@ -142,15 +146,15 @@ func (p *Pane) become(program Program) error {
 	if err := p.conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
 		return err
 	}
-	o := message{Program: program, Stdio: program.Stdio[0] != nil, Environ: program.Environ != nil}
+	o := message{Program: program, Stdio: program.Stdio[0] != nil, Files: len(program.Files)}
 	var fds []int
 	if o.Stdio {
 		for _, f := range program.Stdio {
 			fds = append(fds, int(f.Fd()))
 		}
 	}
-	if program.Environ != nil {
-		fds = append(fds, int(program.Environ.Fd()))
+	for _, f := range program.Files {
+		fds = append(fds, int(f.Fd()))
 	}
 	if program.Lock != nil {
 		fds = append(fds, int(program.Lock.Fd()))
@@ -199,14 +203,29 @@ func connect(path string) error {
 		return err
 	}
 	defer conn.Close()
+	report, err := highCopy(conn)
+	if err != nil {
+		return err
+	}
 	if err = run(conn); err != nil {
-		_, _ = io.WriteString(conn, err.Error())
+		_, _ = unix.Write(report, []byte(err.Error()))
 	}
 	return err
 }
 
-// maxFds is the maximum number of descriptors that are sent: stdio, an environment and a lock.
-const maxFds = 5
+// highCopy returns a descriptor of a connection that no file of a program replaces.
+func highCopy(conn *net.UnixConn) (fd int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	var refused error
+	err = raw.Control(func(own uintptr) { fd, refused = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, minFd) })
+	return fd, errors.Join(err, refused)
+}
+
+// maxFds is the maximum number of descriptors that are sent: stdio, and the files of a run and a lock.
+const maxFds = 7
 
 func run(conn *net.UnixConn) error {
 	first, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*maxFds))
@@ -231,20 +250,43 @@ func run(conn *net.UnixConn) error {
 	if fds, err = installStdio(o, fds); err != nil {
 		return err
 	}
-	if fds, err = installEnviron(o, fds); err != nil {
-		return err
+	if len(fds) < o.Files {
+		return errors.New("the files of the run did not arrive")
 	}
-	for _, fd := range fds {
+	for _, fd := range fds[o.Files:] {
 		// Received descriptors are close-on-exec; their duplicates are not.
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD, minFd); err != nil {
 			return err
 		}
 	}
-	if err := os.Chdir(o.Dir); err != nil {
+	if o.Confined != nil {
+		runtime.LockOSThread() // the settings apply to this thread, which executes the program
+		if err := o.Confined.Apply(); err != nil {
+			return fmt.Errorf("the command cannot be confined: %w", err)
+		}
+	} else if err := os.Chdir(o.Dir); err != nil {
 		return err
 	}
 	if o.Path == "" {
 		if err := o.findShell(); err != nil {
+			return err
+		}
+	}
+	return o.execute(fds[:o.Files])
+}
+
+// execute moves the files to their descriptors and executes the program. It returns only on failure.
+func (o *message) execute(files []int) error {
+	// The files may be where others of them go.
+	moved := make([]int, len(files))
+	for n, fd := range files {
+		var err error
+		if moved[n], err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, minFd); err != nil {
+			return err
+		}
+	}
+	for n, fd := range moved {
+		if err := unix.Dup2(fd, o.FirstFd+n); err != nil {
 			return err
 		}
 	}
@@ -279,18 +321,6 @@ func installStdio(o message, fds []int) ([]int, error) {
 		}
 	}
 	return fds[stdio:], nil
-}
-
-// installEnviron moves the environment's descriptor to its place, if there is one, and returns
-// the others.
-func installEnviron(o message, fds []int) ([]int, error) {
-	if !o.Environ {
-		return fds, nil
-	}
-	if len(fds) == 0 {
-		return nil, errors.New("the environment did not arrive")
-	}
-	return fds[1:], unix.Dup2(fds[0], confine.EnvironFd)
 }
 
 // findShell makes Argv a command line of the first shell that exists.

@@ -6,7 +6,37 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 )
+
+// runFiles are the files of a run that its wrapper inherits. Close them.
+type runFiles struct{ pid, noted, exit *os.File }
+
+// openFiles opens the files that prepareRunDir has created.
+func openFiles(s runtime.Spec) (f runFiles, err error) {
+	for _, one := range []struct {
+		file **os.File
+		path string
+		mode int
+	}{
+		{&f.pid, pidPath(s), os.O_WRONLY}, {&f.noted, notedPath(s), os.O_RDWR | unix.O_NONBLOCK}, {&f.exit, exitPath(s), os.O_WRONLY},
+	} {
+		if *one.file, err = os.OpenFile(one.path, one.mode, 0); err != nil {
+			f.close()
+			return runFiles{}, err
+		}
+	}
+	return f, nil
+}
+
+func (f runFiles) close() {
+	for _, file := range []*os.File{f.pid, f.noted, f.exit} {
+		_ = file.Close() // a nil file is no problem
+	}
+}
 
 // readNumber reads a number from a complete line that the wrapper has written.
 func readNumber(path string) (int, error) {

@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -36,38 +37,46 @@ import (
 )
 
 // wrapper is the script of the wrapping shell. Its arguments are the command, RunDir, the shell for
-// the command, code that joins the control groups of the limits, and the code to execute.
+// the command, and the code to execute.
 //
 // The server runs in the foreground, because a shell gives background jobs /dev/null as input and
 // makes them ignore SIGINT and SIGQUIT. So a subshell reads its own pid from the kernel, writes
 // it down, and execs the server, after it unset its variables. A FIFO tells the agent that the
-// pid is written; it is opened for reading and writing, so that the wrapper does not wait for a dead agent. The
+// pid is written; it is open for reading and writing, so that the wrapper survives the agent. The
 // wrapper drops the shell's own messages about signals, and ignores signals to the whole group
 // until the exit code is written. Both numbers overwrite reserved bytes, so that a full disk
 // does not lose them. The line below the code says whether the input was a living terminal.
+//
+// The wrapper may run as the instance's user, who cannot open the files. So the agent passes them as
+// the descriptors pidFd, notedFd and exitFd. The command does not inherit them.
 //
 // In a terminal it sleeps briefly at the end: the kernel passes on the last output with a delay, and
 // a multiplexer stops reading when its child has ended.
 //
 // The code is passed in arguments and not in variables, because an instance may have any variables
-// except those that begin with ORRERY_. The wrapper of a confined run has no variables of the
-// command: see prepareWrapper.
+// except those that begin with ORRERY_.
 const wrapper = `trap : HUP INT QUIT TERM
 exec 5>&2 2>/dev/null
-eval "$4"
 ( read -r ORRERY_SELF ORRERY_REST </proc/self/stat
-printf '%s\n' "$ORRERY_SELF" 1<>"$2/pid"
+printf '%s\n' "$ORRERY_SELF" >&7
 unset ORRERY_SELF ORRERY_REST
-printf . 1<>"$2/noted"
-eval "exec $5" ) 2>&5 5>&-
+printf . >&8
+exec 7>&- 8>&- 9>&-
+eval "exec $4" ) 2>&5 5>&-
 code=$? input=
 [ -t 0 ] && input=tty
-printf '%s\n%s\n' $code "$input" 1<>"$2/exit"
+printf '%s\n%s\n' $code "$input" >&9
 [ -z "$input" ] || sleep 0.01
 `
 
-// lockFd is the descriptor of the inherited lock. The wrapper itself uses 5.
-const lockFd = 6
+// The descriptors that the wrapper inherits beside input and output. Shells know only those below 10.
+// The wrapper itself uses 5.
+const (
+	lockFd  = 6
+	pidFd   = 7
+	notedFd = 8
+	exitFd  = 9
+)
 
 // argvMark and its position identify a wrapper by its arguments; runDirArg is the position of the
 // run directory. See prepareWrapper.
@@ -87,9 +96,8 @@ type Config struct {
 	Tree *cgroup.Tree
 	// Limiter enforces the limits of runs. If it is nil, there are no limits.
 	Limiter *cgroup.Limiter
-	// Confine is the command that calls confine.Main with the arguments added to it. If it is
-	// empty, confined runs are rejected.
-	Confine []string
+	// View is what runs of other users see of the host.
+	View confine.View
 	// Owner identifies the agent, as in cgroup.Open. It is in the environment of all processes, to
 	// tell them from those of another agent.
 	Owner string
@@ -105,7 +113,7 @@ type Config struct {
 type Runtime struct {
 	tree      *cgroup.Tree
 	limiter   *cgroup.Limiter
-	confine   []string
+	view      confine.View
 	sh, shell string
 	owner     string
 	boot      string
@@ -133,7 +141,7 @@ func New(cfg Config) (*Runtime, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Runtime{
-		tree: cfg.Tree, limiter: cfg.Limiter, confine: cfg.Confine, owner: cfg.Owner, sh: sh, shell: shell,
+		tree: cfg.Tree, limiter: cfg.Limiter, view: cfg.View, owner: cfg.Owner, sh: sh, shell: shell,
 		boot: cmp.Or(cfg.BootID, runtime.BootID()), terminal: cfg.Terminal, trash: newTrash(), scanner: new(scanner), log: cfg.Log,
 	}, nil
 }
@@ -155,15 +163,10 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 	if s.Confine.PrivateTmp { // left over by an earlier agent
 		r.trash.empty(s.TmpDir)
 	}
-	confined, err := r.confineWords(s)
+	w, err := r.prepareWrapper(s)
 	if err != nil {
 		return nil, err
 	}
-	w, err := r.prepareWrapper(s, confined)
-	if err != nil {
-		return nil, err
-	}
-	defer w.close()
 	pidfd, shellPID, err := r.launch(ctx, s, w)
 	if err != nil {
 		r.removeGroups(ctx, s.InstanceID)
@@ -172,7 +175,7 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Process, e
 	id := runtime.Identity{BootID: r.boot}
 	id.Shell, err = Identify(shellPID)
 	if err == nil {
-		id.Server, _, err = recordedProcess(pidPath(s))
+		id.Server, err = childOf(shellPID, pidPath(s))
 	}
 	p := r.newRun(s, id)
 	p.id.Shell.PID = shellPID // also if identify failed
@@ -231,11 +234,11 @@ func prepareRunDir(s runtime.Spec) error {
 
 // launch starts the wrapper and waits until it has written the server's pid.
 func (r *Runtime) launch(ctx context.Context, s runtime.Spec, w wrapperStart) (pidfd, pid int, err error) {
-	noted, err := os.OpenFile(notedPath(s), os.O_RDWR|unix.O_NONBLOCK, 0)
+	files, err := openFiles(s)
 	if err != nil {
 		return 0, 0, errs.WrapAs(errs.Unavailable, "process.Start", err)
 	}
-	defer noted.Close()
+	defer files.close()
 	off, call, err := os.Pipe()
 	if err != nil {
 		return 0, 0, errs.WrapAs(errs.Unavailable, "process.Start", err)
@@ -243,19 +246,19 @@ func (r *Runtime) launch(ctx context.Context, s runtime.Spec, w wrapperStart) (p
 	defer off.Close()
 	defer call.Close()
 	if r.terminal != nil {
-		pidfd, pid, err = r.launchInTerminal(ctx, s, w)
+		pidfd, pid, err = r.launchInTerminal(ctx, s, w, files)
 	} else {
-		pidfd, pid, err = r.launchChild(s, w)
+		pidfd, pid, err = r.launchChild(s, w, files)
 	}
 	if err != nil {
 		return 0, 0, errs.WrapAs(errs.Unavailable, "process.Start", err)
 	}
-	awaitPid(ctx, noted, pidfd, off, call)
+	awaitPid(ctx, files.noted, pidfd, off, call)
 	return pidfd, pid, nil
 }
 
 // launchChild starts the wrapper as a child of the agent.
-func (r *Runtime) launchChild(s runtime.Spec, w wrapperStart) (pidfd, pid int, err error) {
+func (r *Runtime) launchChild(s runtime.Spec, w wrapperStart, files runFiles) (pidfd, pid int, err error) {
 	stdin, err := os.OpenFile(stdinPath(s), os.O_RDWR, 0)
 	if err != nil {
 		return 0, 0, err
@@ -267,11 +270,9 @@ func (r *Runtime) launchChild(s runtime.Spec, w wrapperStart) (pidfd, pid int, e
 	}
 	defer log.Close()
 	attr := &os.ProcAttr{
-		Dir: s.Dir, Env: w.env, Files: []*os.File{stdin, log, log},
+		Dir: s.Dir, Env: w.env, Files: []*os.File{stdin, log, log, nil, nil, nil, s.Lock, files.pid, files.noted, files.exit},
 		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
 	}
-	inherit(attr, lockFd, s.Lock)
-	inherit(attr, confine.EnvironFd, w.environ)
 	p, err := r.startWrapper(s, w, attr)
 	if err != nil {
 		return 0, 0, err
@@ -281,35 +282,52 @@ func (r *Runtime) launchChild(s runtime.Spec, w wrapperStart) (pidfd, pid int, e
 	return pidfd, pid, nil
 }
 
-// inherit passes a file to a process as descriptor fd, which must be higher than its others. A nil
-// file is ignored.
-func inherit(attr *os.ProcAttr, fd int, f *os.File) {
-	if f == nil {
-		return
+// join adds a thread to the control groups that enforce limits; 0 is the calling thread. The kernel adds that
+// at once. For another thread it waits until no process of the host forks or ends, which takes milliseconds.
+func (r *Runtime) join(thread int, groups []string) {
+	for _, file := range groups {
+		if refused := os.WriteFile(file, []byte(strconv.Itoa(thread)), 0); refused != nil {
+			r.warnUnlimited(refused)
+		}
 	}
-	attr.Files = append(attr.Files, make([]*os.File, fd-len(attr.Files))...)
-	attr.Files = append(attr.Files, f)
 }
 
 // startWrapper starts the wrapper in the instance's control group. If the host refuses that, it
 // starts it without one; its processes are then found by session and environment.
 func (r *Runtime) startWrapper(s runtime.Spec, w wrapperStart, attr *os.ProcAttr) (*os.Process, error) {
+	fork := func(attr *os.ProcAttr) (*os.Process, error) {
+		r.join(0, w.joins) // the wrapper begins where this thread is
+		return os.StartProcess(w.sh, w.argv, attr)
+	}
+	start := func() (p *os.Process, err error) {
+		switch {
+		case w.confined != nil:
+			return w.confined.Start(attr, fork, attr.Files[:2]...)
+		case len(w.joins) == 0:
+			return fork(attr)
+		}
+		err = confine.OnThread(func() error {
+			p, err = fork(attr)
+			return err
+		})
+		return p, err
+	}
 	group := r.tree.Group(s.InstanceID)
 	if group == nil {
-		return os.StartProcess(w.sh, w.argv, attr)
+		return start()
 	}
 	dir, refused := group.Create()
 	if refused == nil {
 		defer dir.Close()
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(dir.Fd())
 		var p *os.Process
-		if p, refused = os.StartProcess(w.sh, w.argv, attr); refused == nil {
+		if p, refused = start(); refused == nil {
 			return p, nil
 		}
 	}
 	group.Discard() // an empty group would count as the whole instance
 	attr.Sys.UseCgroupFD = false
-	p, err := os.StartProcess(w.sh, w.argv, attr)
+	p, err := start()
 	if err == nil {
 		r.warnUngrouped(refused)
 	}
@@ -319,6 +337,12 @@ func (r *Runtime) startWrapper(s runtime.Spec, w wrapperStart, attr *os.ProcAttr
 func (r *Runtime) warnUngrouped(refused error) {
 	r.ungroupedOnce.Do(func() {
 		r.log.Warn("the host refuses control groups: instances run without them, and their processes are found by session and environment", "cause", refused)
+	})
+}
+
+func (r *Runtime) warnUnlimited(refused error) {
+	r.unlimitedOnce.Do(func() {
+		r.log.Warn("the host refuses limits: instances run without them", "cause", refused)
 	})
 }
 

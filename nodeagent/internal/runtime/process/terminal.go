@@ -60,7 +60,7 @@ const (
 )
 
 // launchInTerminal starts the wrapper in a session.
-func (r *Runtime) launchInTerminal(ctx context.Context, s runtime.Spec, w wrapperStart) (pidfd, pid int, err error) {
+func (r *Runtime) launchInTerminal(ctx context.Context, s runtime.Spec, w wrapperStart, files runFiles) (pidfd, pid int, err error) {
 	head, err := r.terminal.Open(ctx, s)
 	if err != nil {
 		return 0, 0, err
@@ -76,7 +76,9 @@ func (r *Runtime) launchInTerminal(ctx context.Context, s runtime.Spec, w wrappe
 			r.warnUngrouped(refused)
 		}
 	}
-	if err := head.Run(pane.Program{Dir: s.Dir, Path: w.sh, Argv: w.argv, Env: w.env, Lock: s.Lock, Environ: w.environ}); err != nil {
+	r.join(head.PID(), w.joins)
+	program := pane.Program{Dir: s.Dir, Path: w.sh, Argv: w.argv, Env: w.env, Lock: s.Lock, Confined: w.confined, FirstFd: pidFd, Files: []*os.File{files.pid, files.noted, files.exit}}
+	if err := head.Run(program); err != nil {
 		_ = unix.Close(pidfd)
 		return 0, 0, err
 	}

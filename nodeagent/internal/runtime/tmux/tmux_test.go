@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 func newRuntime(h contract.Host) (runtime.Runtime, error) {
 	return tmux.New(context.Background(), process.SessionConfig{
-		Process: process.Config{Tree: h.Tree, Limiter: h.Limiter, Confine: h.Confine, Owner: h.Owner, BootID: h.BootID},
+		Process: process.Config{Tree: h.Tree, Limiter: h.Limiter, View: h.View, Owner: h.Owner, BootID: h.BootID},
 		Dir:     filepath.Join(h.Dir, "tmux"), Pane: []string{fmt.Sprintf("/proc/%d/exe", os.Getpid()), "pane"},
 	})
 }
