@@ -50,6 +50,10 @@ type Config struct {
 	// AdvertiseURL is the URL that others use for Listen. When empty, it is derived from the listener, see
 	// trust.Peers.URLOf.
 	AdvertiseURL string
+	// NodesListen is the address at which the enforcer serves etcd to nodes, so that they can use it when no
+	// gateway is alive. It needs Peers with certificates, and Secret, the cluster secret. Empty serves none.
+	// NodesURL is the URL that nodes use for it; when empty, it is derived from the listener.
+	NodesListen, NodesURL, Secret string
 	// KeepFor is how long the records of finished instances are kept. 0 means an hour.
 	KeepFor time.Duration
 	// KeepRecords is how many finished instances are kept per group. 0 means 20, a negative
@@ -70,6 +74,7 @@ type Config struct {
 type Service struct {
 	controller *controller.Controller
 	questions  *questions
+	nodes      *nodes
 }
 
 // New creates a service and opens its listener; Run closes it. It fails with Invalid when a required
@@ -85,17 +90,23 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	n, err := listenForNodes(cfg)
+	if err != nil {
+		q.close()
+		return nil, err
+	}
 	c, err := controller.New(controller.Config{
-		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Metrics: cfg.Metrics, URL: q.url(),
+		Store: cfg.Store, View: cfg.View, Log: cfg.Log, Metrics: cfg.Metrics, URL: q.url(), NodesURL: n.url(),
 		Replica: cfg.Replica, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Version: cfg.Version,
 		Limits: cfg.limits(), Now: cfg.Now,
 	})
 	if err != nil {
 		q.close()
+		n.close()
 		return nil, errs.Wrap("enforcer.New", err)
 	}
 	q.answer(cfg, c.Replay)
-	return &Service{controller: c, questions: q}, nil
+	return &Service{controller: c, questions: q, nodes: n}, nil
 }
 
 // Run works until ctx ends and then releases its shards at once. Running instances are not
@@ -104,6 +115,7 @@ func (s *Service) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.controller.Run(ctx) })
 	g.Go(func() error { return s.questions.run(ctx) })
+	g.Go(func() error { return s.nodes.run(ctx) })
 	return errs.Wrap("enforcer.Run", g.Wait())
 }
 

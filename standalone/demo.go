@@ -20,31 +20,39 @@ const (
 	// arenaCommand is the hidden subcommand that runs the demo's game server.
 	arenaCommand = "arena"
 	demoGroup    = "arena"
+	// demoServer is this binary in the demo's template, and demoCommand runs it.
+	demoServer  = "demo-server"
+	demoCommand = "exec ./" + demoServer + " " + arenaCommand
 )
 
 // demoPorts start with the default port of Minecraft clients.
 var demoPorts = fleet.PortRange{Start: 25565, End: 25664}
 
-// seedDemo writes the demo's template into the data directory unless it exists. It renames
-// the complete directory into place, so that an aborted start leaves no partial template.
+// seedDemo writes the demo's template into the data directory unless it exists, and the server into it.
 func seedDemo(dataDir string) error {
 	dir := filepath.Join(dataDir, "templates", filepath.FromSlash(examples.DemoTemplateName))
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	fresh := filepath.Join(dataDir, "demo-template.new")
-	err := errors.Join(os.RemoveAll(fresh), os.CopyFS(fresh, examples.DemoTemplate()))
+	err := seedTemplate(dataDir, dir)
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(dir), 0o755)
-	}
-	if err == nil {
-		err = os.Rename(fresh, dir)
+		err = placeServer(dataDir, dir)
 	}
 	if err != nil {
 		return &errs.Error{Op: "seedDemo", Kind: errs.Invalid, Err: err, Message: fmt.Sprintf(
 			"the demo template could not be written: %v; make %s writable, or choose another with -data", err, dataDir)}
 	}
 	return nil
+}
+
+// seedTemplate writes the demo's template unless it exists. It renames the complete directory into place,
+// so that an aborted start leaves no partial template.
+func seedTemplate(dataDir, dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	fresh := filepath.Join(dataDir, "demo-template.new")
+	if err := errors.Join(os.RemoveAll(fresh), os.CopyFS(fresh, examples.DemoTemplate()), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
+		return err
+	}
+	return os.Rename(fresh, dir)
 }
 
 // announce prints the addresses and paths and what happens to the instances at the end. It
@@ -81,36 +89,28 @@ func loginLine(r stack.Ready) string {
 	return "orrery login --data " + compose.ShellQuote(filepath.Dir(r.PasswordFile))
 }
 
-// placeServer puts this binary beside the data as the demo's game server. "go run" deletes
-// its binary when it ends, and the group still exists at the next start, even without
-// -demo.
-func placeServer(dataDir string) (file string, err error) {
-	file = filepath.Join(dataDir, "demo-server")
+// placeServer puts this binary into the demo's template as its game server, so that instances of
+// any user may run it. "go run" deletes its binary when it ends.
+func placeServer(dataDir, template string) error {
+	file := filepath.Join(template, demoServer)
 	exe, err := os.Executable()
 	if err != nil {
-		return file, errs.WrapAs(errs.Internal, "demo", err)
+		return err
 	}
 	own, err := os.Stat(exe)
 	if err != nil {
-		return file, errs.WrapAs(errs.Internal, "demo", err)
+		return err
 	}
 	if there, err := os.Stat(file); err == nil && there.Size() == own.Size() && there.ModTime().Equal(own.ModTime()) {
-		return file, nil
+		return nil
 	}
-	fresh := file + ".new"
+	fresh := filepath.Join(dataDir, demoServer+".new")
 	if err = os.RemoveAll(fresh); err == nil {
 		if err = os.Link(exe, fresh); err != nil { // the data is on another disk
 			err = copyProgram(exe, fresh, own.ModTime())
 		}
 	}
-	if err == nil {
-		err = os.Rename(fresh, file) // running servers keep the previous file
-	}
-	if err != nil {
-		return file, &errs.Error{Op: "demo", Kind: errs.Invalid, Err: err, Message: fmt.Sprintf(
-			"the demo's server could not be written: %v; make %s writable, or choose another with -data", err, dataDir)}
-	}
-	return file, nil
+	return errors.Join(err, os.Rename(fresh, file))
 }
 
 func copyProgram(from, to string, modified time.Time) error {
@@ -134,27 +134,17 @@ func declareDemo(ctx context.Context, r stack.Ready) error {
 	if err != nil {
 		return err
 	}
-	server, err := placeServer(filepath.Dir(r.PasswordFile))
-	if err != nil {
-		return err
-	}
-	command := demoCommand(server)
-	err = r.CreateGroup(ctx, token, demoSpec(command))
+	err = r.CreateGroup(ctx, token, demoSpec())
 	if errs.Is(err, errs.AlreadyExists) || errs.Is(err, errs.Conflict) { // HTTP status 409 maps to either
-		return r.PatchGroup(ctx, token, demoGroup, map[string]any{"command": command})
+		return r.PatchGroup(ctx, token, demoGroup, map[string]any{"command": demoCommand})
 	}
 	return err
 }
 
-// demoCommand returns the command of the demo's game server.
-func demoCommand(server string) string {
-	return fmt.Sprintf("exec %s %s", compose.ShellQuote(server), arenaCommand)
-}
-
-func demoSpec(command string) map[string]any {
+func demoSpec() map[string]any {
 	return map[string]any{
 		"name":              demoGroup,
-		"command":           command,
+		"command":           demoCommand,
 		"templates":         []string{examples.DemoTemplateName},
 		"fileModifications": []string{"server.properties"},
 		"readiness":         map[string]any{"type": "port"},

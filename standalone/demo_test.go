@@ -47,14 +47,3 @@ func TestPrintedLinesWorkWithAnyDataDirectory(t *testing.T) {
 		}
 	}
 }
-
-func TestTheDemoRunsInAnyDataDirectory(t *testing.T) {
-	t.Parallel()
-	server := filepath.Join(t.TempDir(), "it's a server")
-	if err := os.Symlink("/bin/echo", server); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "sh", "-c", demoCommand(server)).CombinedOutput(); err != nil || string(out) != arenaCommand+"\n" {
-		t.Errorf("%s prints %q: %v", demoCommand(server), out, err)
-	}
-}

@@ -30,6 +30,8 @@ func TestWhatCannotWorkIsSaidInOneSentenceWithExit2(t *testing.T) {
 	}{
 		{"a busy API address", []string{"-listen", taken}, "the address " + taken + " is already in use by another program: stop it, or choose another with -listen (port 0 picks a free one)"},
 		{"a busy etcd address", []string{"-etcd-listen", taken}, "the address " + taken + " is already in use by another program: stop it, or choose another with -etcd-listen (port 0 picks a free one)"},
+		{"a busy address for nodes", []string{"-nodes-listen", taken}, "the address " + taken + " is already in use by another program: stop it, or choose another with -nodes-listen (port 0 picks a free one)"},
+		{"an address for nodes without a next port", []string{"-nodes-listen", "127.0.0.1:65535"}, `-nodes-listen "127.0.0.1:65535" must be an address with a port, below 65535 because the next one serves templates, such as 10.0.0.1:7401`},
 		{"an address without a port", []string{"-listen", "nowhere"}, "cannot listen on nowhere: listen tcp: address nowhere: missing port in address; choose another address with -listen"},
 		{"an address that is not ours", []string{"-etcd-listen", "192.0.2.1:0"}, "cannot listen on 192.0.2.1:0: cannot assign requested address; choose another address with -etcd-listen"},
 		{"a file where the data directory belongs", []string{"-data", file}, "the data directory " + file + " cannot be written: not a directory; make it writable, or choose another with -data"},

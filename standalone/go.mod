@@ -92,6 +92,7 @@ require (
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
+	github.com/orreryhq/orrery/dashboard v0.0.0 // indirect
 	github.com/pelletier/go-toml/v2 v2.4.3 // indirect
 	github.com/philhofer/fwd v1.2.0 // indirect
 	github.com/pjbgf/sha1cd v0.7.0 // indirect
@@ -170,3 +171,5 @@ replace github.com/orreryhq/orrery/apigateway => ../apigateway
 replace github.com/orreryhq/orrery/examples => ../examples
 
 replace google.golang.org/genproto => google.golang.org/genproto v0.0.0-20260803160001-6ac0973c030d
+
+replace github.com/orreryhq/orrery/dashboard => ../dashboard

@@ -50,9 +50,6 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == nodeagent.PaneCommand {
 		return nodeagent.Pane(args[1:], stderr)
 	}
-	if len(args) > 0 && args[0] == nodeagent.ConfineCommand {
-		return nodeagent.Confine(args[1:], stderr)
-	}
 	o, f, err := parse(args, stdout, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -75,7 +72,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		// matters more than the collector's time.
 		debug.SetGCPercent(gcPercent)
 	}
-	o.Guard, o.Pane, o.Confine = nodeagent.OwnGuard(), nodeagent.OwnPane(), nodeagent.OwnConfine()
+	o.Guard, o.Pane = nodeagent.OwnGuard(), nodeagent.OwnPane()
 	service := ownService(os.Getenv, os.Getpid())
 	o.Keep = func(ctx context.Context) bool { return f.stop.keep(ctx, service, o.Log) }
 	o.OnReady = func(r stack.Ready) { announce(ctx, stdout, r, f, f.stop.promise(service)) }
@@ -120,6 +117,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.StringVar(&o.Listen, "listen", stack.DefaultListen, "`address` of the API; port 0 picks a free one")
 	transportFlags(fs, &o)
 	fs.StringVar(&o.EtcdListen, "etcd-listen", "", "`address` where etcd serves clients that have a certificate; port 0 picks a free one; empty: only the unix socket in the data directory")
+	fs.StringVar(&o.NodesListen, "nodes-listen", "", "`address` where further machines join with orrery create join-token and nodeagent join; the next port serves them templates; empty: none can join")
 	fs.StringVar(&node, "node", stack.DefaultNode, "`name` of the one node")
 	fs.IntVar(&o.MemoryMiB, "memory", 0, "memory the node offers, in `MiB`; 0: what the machine has")
 	fs.IntVar(&o.CPU, "cpu", 0, "CPU the node offers, in `hundredths` of a core; 0: what the machine has")
@@ -137,6 +135,9 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.IntVar(&o.Room.Reserved.DiskMiB, "reserve-disk", 0, "disk kept for the machine itself, in `MiB`")
 	fs.Float64Var(&o.Room.CPUFactor, "cpu-factor", 1, "how `often` each hundredth of a core may be reserved: 2 is twice, 0.5 half")
 	fs.IntVar(&o.Room.MaxInstances, "max-instances", 0, "most instances on the node; 0: no `bound`")
+	fs.StringVar(&o.InstanceUIDs, "instance-uids", "", "`range` of user and group ids for instances whose group does not set confine.user, each of which gets its own; only if this program is root; empty: 1900000000-1900065535 if it is and -instance-user is empty")
+	fs.StringVar(&o.InstanceUser, "instance-user", "", "one host `user` for all instances whose group does not set confine.user, instead of -instance-uids; only if this program is root; empty: users by -instance-uids, or else that of this program")
+	fs.BoolVar(&o.RequireTenants, "require-tenants", false, "refuse to start if instances would share a user instead of getting one each by -instance-uids")
 	addLists(fs, policyFlags(&o.Policy)...)
 	fs.IntVar(&o.MaxCPUPercent, "max-cpu", scheduler.DefaultMaxCPUPercent, "`percent` of a node's processors in use above which it takes nothing new while another node is below; 100: no bound")
 	fs.IntVar(&o.Lockout.Failures, "lockout-failures", 5, "wrong passwords within -lockout-window that lock a user name out; 0: none do")

@@ -70,8 +70,8 @@ func TestDemoRunsOnAfterAStartWithoutIt(t *testing.T) {
 	p.running(3)
 	var group struct{ Command string }
 	p.get("/api/v1/groups/arena", &group)
-	if server := filepath.Join(data, "demo-server"); !strings.Contains(group.Command, server) {
-		t.Errorf("its command is %q, not the program that lies in %s", group.Command, data)
+	if group.Command != demoCommand {
+		t.Errorf("its command is %q, not the program of its template", group.Command)
 	}
 }
 
@@ -96,8 +96,8 @@ func TestDemoKeepsWhatItsOwnerMadeOfIt(t *testing.T) {
 	if group.MinInstances != 1 || group.MaxPlayers != 99 {
 		t.Errorf("the second start made %+v of the owner's group, want it untouched", group)
 	}
-	if server := filepath.Join(data, "demo-server"); !strings.Contains(group.Command, server) {
-		t.Errorf("the command is %q, want it to be the program that is there, %s", group.Command, server)
+	if group.Command != demoCommand {
+		t.Errorf("the command is %q, want the program of the template", group.Command)
 	}
 	if strings.Contains(p.stdout.String(), "could not be declared") {
 		t.Errorf("printed %q", &p.stdout)
@@ -182,4 +182,32 @@ func TestAnotherClusterSecretIsRefused(t *testing.T) {
 	if got := refused(t, "-data", data, "-listen", "127.0.0.1:0"); got != want {
 		t.Errorf("stderr\n got %q\nwant %q", got, want)
 	}
+}
+
+func TestAnotherSealingKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	p := start(t, data)
+	p.stop()
+	file := filepath.Join(data, "seal-key")
+	own, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, replace := range map[string]func() error{
+		"another": func() error { return os.WriteFile(file, []byte(strings.Repeat("another", 5)+"\n"), 0o600) },
+		"none":    func() error { return os.Remove(file) },
+	} {
+		if err := replace(); err != nil {
+			t.Fatal(err)
+		}
+		want := "standalone: the file " + file + " does not hold the sealing key of the cluster in " + filepath.Join(data, "etcd") + ": bring back the file that belongs to it\n"
+		if got := refused(t, "-data", data, "-listen", "127.0.0.1:0"); got != want {
+			t.Errorf("%s: stderr\n got %q\nwant %q", name, got, want)
+		}
+	}
+	if err := os.WriteFile(file, own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, data).stop()
 }

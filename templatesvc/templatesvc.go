@@ -24,9 +24,12 @@ import (
 	"github.com/orreryhq/orrery/libs/dropin"
 	"github.com/orreryhq/orrery/libs/egress"
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/account"
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/pki"
+	"github.com/orreryhq/orrery/libs/revocation"
+	"github.com/orreryhq/orrery/libs/seal"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/libs/trust"
@@ -76,8 +79,10 @@ type Config struct {
 	AdvertiseURL string
 	// EgressProxy is the URL of the HTTP proxy for sources and the catalog; "" means none.
 	EgressProxy string
-	// ClusterSecret seals the credentials of sources.
+	// ClusterSecret opens the credentials of sources in a cluster without a keyring.
 	ClusterSecret string
+	// SealKey has the key-encryption keys of a cluster with a keyring; see seal.CheckKeys.
+	SealKey string
 	// Peers authenticates the calls between services. Nil means by the cluster secret.
 	Peers *trust.Peers
 	// Replica is the name of this process among the replicas. For Takeover, see
@@ -104,12 +109,15 @@ type Config struct {
 
 // Service is a template service. Create it with New.
 type Service struct {
+	// revoked are the nodes whose agents are refused.
+	revoked  *revocation.List
 	cfg      Config
 	listener net.Listener
 	server   *http.Server
 	source   *directory.Directory
 	replica  *store.Replica
 	runner   *directory.Runner
+	ring     *seal.Ring
 	keeper   *gc.Keeper
 	mirror   *replication.Mirror
 	scrubber *integrity.Scrubber // nil when scrubbing is off
@@ -150,6 +158,12 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	if err := cfg.Peers.CheckURL("advertise-url", cfg.AdvertiseURL); err != nil {
+		return nil, err
+	}
+	ring, err := seal.NewRing(cfg.ClusterSecret, cfg.SealKey, func(ctx context.Context) (account.Keyring, error) {
+		return store.Get(ctx, cfg.Store, keys.Keyring())
+	})
+	if err != nil {
 		return nil, err
 	}
 	kept, err := openContent(cfg)
@@ -193,7 +207,8 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
 	}
-	s := &Service{cfg: cfg, listener: listener, source: dir, templates: service, done: kept.done, scrubber: newScrubber(cfg, blobs, f), keeper: newKeeper(cfg, blobs, service, f), mirror: mirror, egress: allowed}
+	s := &Service{cfg: cfg, listener: listener, revoked: revocation.New(cfg.Log), source: dir, templates: service, done: kept.done, scrubber: newScrubber(cfg, blobs, f), keeper: newKeeper(cfg, blobs, service, f), mirror: mirror, egress: allowed}
+	cfg.Peers.RefuseIf(s.revoked.CheckCaller)
 	calls := &api.Server{
 		Versions: service, Keeper: s.keeper, Mirror: mirror, Artifacts: catalog, Reader: editor.NewReader(service),
 		Writer: editor.NewWriter(service, blobs.Spool()), Peers: cfg.Peers, Requests: f.requests,
@@ -203,18 +218,16 @@ func New(cfg Config) (*Service, error) {
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}
-	s.runner, err = directory.NewRunner(directory.RunnerConfig{
+	s.ring = ring
+	s.runner = directory.NewRunner(directory.RunnerConfig{
 		Store: cfg.Store, Service: service, Kinds: kinds(cfg), Owned: func() *store.Ownership { return s.replica.Owned() },
-		Settling: cfg.Settling, Secret: cfg.ClusterSecret, Dialer: sources.Dialer{Egress: policy}, Spool: blobs.Spool(), Now: cfg.Now, Log: cfg.Log,
+		Settling: cfg.Settling, Ring: ring, Dialer: sources.Dialer{Egress: policy}, Spool: blobs.Spool(), Now: cfg.Now, Log: cfg.Log,
 	})
-	if err != nil {
-		return nil, errs.Wrap("templatesvc.New", errors.Join(err, listener.Close()))
-	}
 	allowed.changed = s.runner.LookAgain
 	s.replica = &store.Replica{
 		Claim: true, Gained: func(*store.Ownership) { s.runner.Wake() },
 		Client: cfg.Store, TTL: cfg.SessionTTL, Takeover: cfg.Takeover, Log: cfg.Log,
-		Self: cluster.Session{Service: "templatesvc", Replica: cfg.Replica, URL: s.URL(), Version: cfg.Version, StartedAt: cfg.Now().UTC()},
+		Self: cluster.Session{Service: "templatesvc", Replica: cfg.Replica, URL: s.URL(), SealKeys: ring.KeyIDs(), Version: cfg.Version, StartedAt: cfg.Now().UTC()},
 	}
 	return s, nil
 }
@@ -273,8 +286,12 @@ func (s *Service) Synced() <-chan struct{} {
 // Run serves until ctx ends, and then waits for running calls.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.done()
+	if _, err := s.ring.Load(ctx); errs.Is(err, errs.Invalid) { // while etcd is away, the credentials of a source need it
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return wire.Serve(ctx, s.server, s.cfg.Peers.Listener(s.listener), drainTimeout) })
+	g.Go(func() error { return s.revoked.Run(ctx, s.cfg.Store) })
 	if s.source != nil {
 		g.Go(func() error { return s.source.Run(ctx) })
 	}

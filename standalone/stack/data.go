@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
@@ -14,6 +15,10 @@ import (
 	"syscall"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet/account"
+	"github.com/orreryhq/orrery/libs/seal"
+	"github.com/orreryhq/orrery/libs/store"
+	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
 // dataDir is the directory that holds all of standalone's data.
@@ -24,6 +29,7 @@ import (
 //	DIR/blobs/            templatesvc's content-addressed files
 //	DIR/node/             the agent: instance directories, logs, journal, cache
 //	DIR/cluster-secret    the secret with which the services authenticate to each other
+//	DIR/seal-key          the key that wraps the keys which seal secrets
 //	DIR/admin-password    the generated password of the first user
 //	DIR/ready.json        exists while everything is ready
 //	DIR/lock              locked while a standalone runs here
@@ -108,11 +114,14 @@ func rootCause(err error) error {
 	return err
 }
 
-const secretFile = "cluster-secret"
+const (
+	secretFile = "cluster-secret"
+	sealFile   = "seal-key"
+)
 
-// clusterSecret reads the secret, or generates one at the first start.
-func (d *dataDir) clusterSecret() (string, error) {
-	path := d.join(secretFile)
+// secret reads a secret, or generates one at the first start.
+func (d *dataDir) secret(name string) (string, error) {
+	path := d.join(name)
 	b, err := os.ReadFile(path)
 	if err == nil && len(strings.TrimSpace(string(b))) >= 32 {
 		return strings.TrimSpace(string(b)), nil
@@ -124,6 +133,18 @@ func (d *dataDir) clusterSecret() (string, error) {
 	_, _ = rand.Read(raw) // never fails
 	secret := hex.EncodeToString(raw)
 	return secret, writeFile(path, []byte(secret+"\n"), 0o600)
+}
+
+// checkSealKey returns an error unless the sealing key belongs to the cluster.
+func (d *dataDir) checkSealKey(ctx context.Context, c *store.Client, key string) error {
+	ring, err := seal.NewRing("", key, func(ctx context.Context) (account.Keyring, error) { return store.Get(ctx, c, keys.Keyring()) })
+	if err == nil {
+		_, err = ring.Load(ctx)
+	}
+	if errs.FieldOf(err) == seal.Field {
+		return errs.New(errs.Invalid, "the file %s does not hold the sealing key of the cluster in %s: bring back the file that belongs to it", d.join(sealFile), d.join("etcd"))
+	}
+	return errs.Wrap("stack.checkSealKey", err)
 }
 
 const readyFile = "ready.json"

@@ -25,6 +25,7 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/fleet/policy"
 	"github.com/orreryhq/orrery/libs/lifecycle"
+	"github.com/orreryhq/orrery/libs/pki"
 	"github.com/orreryhq/orrery/libs/store/view"
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/trust"
@@ -72,6 +73,9 @@ type Options struct {
 	// EtcdListen is an address where the embedded etcd serves clients with certificates.
 	// Port 0 chooses a free port; empty disables the listener.
 	EtcdListen string
+	// NodesListen is the address at which further nodes join and use etcd. Templates are served to them at the
+	// next port. Empty serves no other node; port 0 chooses free ports.
+	NodesListen string
 	// Node is the ID of the node.
 	Node fleet.NodeID
 	// MemoryMiB and CPU (hundredths of a core) are the node's capacity. 0 means the
@@ -105,9 +109,11 @@ type Options struct {
 	Guard []string
 	// Pane is the command that waits inside a terminal's session, see nodeagent.Config.
 	Pane []string
-	// Confine is the command that confines what it becomes, see nodeagent.Config.
-	Confine []string
-	Version string
+	// InstanceUIDs, InstanceUser and RequireTenants are settings of users of instances; see
+	// nodeagent.InstanceUIDs and nodeagent.Config.
+	InstanceUIDs, InstanceUser string
+	RequireTenants             bool
+	Version                    string
 	// Now returns the wall clock for all services, with a monotonic reading. Nil means
 	// time.Now.
 	Now func() time.Time
@@ -174,7 +180,11 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	secret, err := data.clusterSecret()
+	secret, err := data.secret(secretFile)
+	if err != nil {
+		return err
+	}
+	sealKey, err := data.secret(sealFile)
 	if err != nil {
 		return err
 	}
@@ -201,6 +211,9 @@ func Run(ctx context.Context, o Options) error {
 	case err != nil:
 		return err
 	}
+	if err := data.checkSealKey(ctx, db.client, sealKey); err != nil {
+		return err
+	}
 	if err := warnOfRoom(ctx, o, db); err != nil {
 		return err
 	}
@@ -208,7 +221,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	s := &stack{o: o, data: data, db: db, meta: meta, secret: secret, listener: listener, registry: registry, records: records}
+	s := &stack{o: o, data: data, db: db, meta: meta, secret: secret, sealKey: sealKey, listener: listener, registry: registry, records: records}
+	if s.open, err = openToNodes(o, db); err != nil {
+		return err
+	}
+	defer s.open.close()
 	components, err := s.components(func() bool { return ctx.Err() != nil && (o.Keep == nil || !o.Keep(context.WithoutCancel(ctx))) })
 	if err != nil {
 		return err
@@ -233,12 +250,17 @@ type stack struct {
 	db       *etcd
 	meta     cluster.Meta
 	secret   string
+	sealKey  string
 	listener net.Listener
 	registry *prometheus.Registry
 	// records are the latest log records of the process.
 	records *telemetry.Ring
+	// open is what other nodes need; nil if there are none.
+	open *openStack
 
-	view      *view.View
+	view *view.View
+	// peers authenticate the services to each other.
+	peers     map[string]*trust.Peers
 	templates *templatesvc.Service
 	agent     *nodeagent.Agent
 	gateway   *apigateway.Gateway
@@ -249,6 +271,13 @@ type stack struct {
 // them.
 func (s *stack) components(stopInstances func() bool) ([]lifecycle.Component, error) {
 	s.view = view.New(s.db.client, s.o.Log)
+	s.peers = map[string]*trust.Peers{}
+	for _, service := range pki.Services() {
+		var err error
+		if s.peers[service], err = s.open.peers(s, service); err != nil {
+			return nil, err
+		}
+	}
 	var err error
 	if s.templates, err = templatesvc.New(s.templatesConfig()); err != nil {
 		return nil, err
@@ -258,14 +287,14 @@ func (s *stack) components(stopInstances func() bool) ([]lifecycle.Component, er
 	}
 	sched, err := scheduler.New(scheduler.Config{
 		Store: s.db.client, View: s.view, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
-		Peers: trust.BySecret(s.secret), Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry, MaxCPUPercent: s.o.MaxCPUPercent,
+		Peers: s.peers[pki.Scheduler], Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry, MaxCPUPercent: s.o.MaxCPUPercent,
 	})
 	if err != nil {
 		return nil, err
 	}
 	enf, err := enforcer.New(enforcer.Config{
 		Store: s.db.client, View: s.view, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
-		Peers: trust.BySecret(s.secret), Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
+		Peers: s.peers[pki.Enforcer], Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
 	})
 	if err != nil {
 		return nil, err
@@ -288,7 +317,7 @@ func (s *stack) components(stopInstances func() bool) ([]lifecycle.Component, er
 func (s *stack) templatesConfig() templatesvc.Config {
 	return templatesvc.Config{
 		Store: s.db.client, Dir: s.data.join("templates"), BlobDir: s.data.join("blobs"), ConfigurationsDir: s.o.ConfigurationsDir, ProgramsDir: s.o.ProgramsDir, EgressProxy: s.o.EgressProxy,
-		ClusterSecret: s.secret, Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
+		ClusterSecret: s.secret, SealKey: s.sealKey, Peers: s.peers[pki.Templates], Listen: s.open.templates(), Replica: replica, Takeover: true, SessionTTL: s.o.SessionTTL,
 		KeepVersions: templatesvc.DefaultKeepVersions, ScrubInterval: templatesvc.DefaultScrubInterval, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
 	}
 }
@@ -296,12 +325,14 @@ func (s *stack) templatesConfig() templatesvc.Config {
 func (s *stack) agentConfig() nodeagent.Config {
 	return nodeagent.Config{
 		Store: s.db.client, Node: s.o.Node, DataDir: s.data.join("node"), RunDir: s.o.RunDir, Address: s.playerAddress(),
-		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, CacheMiB: s.o.CacheMiB, FileVersionsMiB: s.o.FileVersionsMiB, SecretsDir: s.o.SecretsDir, SecretsEnvPrefix: s.o.SecretsEnvPrefix, ProvidersDir: s.o.ProvidersDir, Room: s.o.Room, Policy: s.o.Policy, APIURL: s.o.APIURL, ClusterSecret: s.secret,
+		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, CacheMiB: s.o.CacheMiB, FileVersionsMiB: s.o.FileVersionsMiB, SecretsDir: s.o.SecretsDir, SecretsEnvPrefix: s.o.SecretsEnvPrefix, ProvidersDir: s.o.ProvidersDir, Room: s.o.Room, Policy: s.o.Policy, APIURL: s.o.APIURL, ClusterSecret: s.secret, SealKey: s.sealKey, Peers: s.peers[pki.Agent],
 		Templates: templates.New(templates.Config{
 			Resolve: func() []string { return []string{s.templates.URL()} },
-			Secret:  s.secret, Log: s.o.Log,
+			Secret:  s.peers[pki.Agent].Token(), Log: s.o.Log,
+			HTTP: &http.Client{Transport: s.peers[pki.Agent].Transport(&http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}, pki.Identity{Service: pki.Templates})},
 		}),
-		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: true, Guard: s.o.Guard, Pane: s.o.Pane, Confine: s.o.Confine,
+		SessionTTL: s.o.SessionTTL, StopInstancesOnExit: true, Guard: s.o.Guard, Pane: s.o.Pane,
+		InstanceUIDs: nodeagent.InstanceUIDs(s.o.InstanceUIDs, s.o.InstanceUser), InstanceUser: s.o.InstanceUser, RequireTenants: s.o.RequireTenants,
 		OrphanGrace: nodeagent.DefaultOrphanGrace, Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Metrics: s.registry,
 	}
 }
@@ -309,7 +340,7 @@ func (s *stack) agentConfig() nodeagent.Config {
 func (s *stack) gatewayConfig() apigateway.Config {
 	return apigateway.Config{
 		Store: s.db.client, View: s.view, Listener: s.listener, Transport: s.o.Transport, Meta: s.meta,
-		ClusterSecret: s.secret, AdminPasswordFile: s.data.join(passwordFile),
+		ClusterSecret: s.secret, SealKey: s.sealKey, Peers: s.peers[pki.Gateway], PeerListen: "127.0.0.1:0", Nodes: s.open.nodes(), NodesStore: s.open.store(), AdminPasswordFile: s.data.join(passwordFile),
 		Lockout: s.o.Lockout, Reset: s.o.Reset, OIDC: s.o.OIDC, AuditSink: s.o.AuditSink, Replica: replica, NodeID: string(s.o.Node), Takeover: true, SessionTTL: s.o.SessionTTL,
 		Version: s.o.Version, Now: s.o.Now, Log: s.o.Log, Records: s.records, Metrics: s.registry, MetricsPublic: s.o.MetricsPublic,
 	}

@@ -20,7 +20,11 @@ type settings struct {
 	program.Settings
 	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address gateways ask about scaling at; port 0 picks a free one"`
 	AdvertiseURL string `config:"advertise-url" usage:"URL gateways reach that address by; empty: derived from listen, with the host's name where it listens on all addresses"`
-	Records      struct {
+	Nodes        struct {
+		Listen string `config:"listen" usage:"address at which this enforcer serves etcd, with the rights of a node, to nodes that joined with a token, so that they need no gateway to stay alive; needs trust.file; empty: it serves none"`
+		URL    string `config:"url" usage:"URL nodes reach that address by; empty: derived from nodes.listen, with the host's name if it listens on all addresses"`
+	} `config:"nodes"`
+	Records struct {
 		Age   time.Duration `config:"age" default:"1h" usage:"how long records of finished instances are kept"`
 		Count int           `config:"count" default:"20" usage:"how many of them are kept per group; at least 1"`
 	} `config:"records"`
@@ -68,6 +72,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := enforcer.New(enforcer.Config{
 		Store: e.Client, View: e.View, Log: e.Log, Metrics: e.Registry, Replica: e.Replica, Version: telemetry.Version(), Now: e.Now,
 		Peers: e.Peers, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
+		NodesListen: s.Nodes.Listen, NodesURL: s.Nodes.URL, Secret: s.Cluster.Secret,
 		SessionTTL: s.Session.TTL, KeepFor: s.Records.Age, KeepRecords: s.Records.Count,
 		MassLossNodes: s.MassLoss.Nodes, MassLossPercent: s.MassLoss.Percent, MassLossWait: s.MassLoss.Wait,
 	})

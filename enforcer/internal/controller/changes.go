@@ -127,7 +127,7 @@ func (c *Controller) changedOne(b *view.Batch, ch *view.Change) {
 		for name := range c.known() {
 			c.queue.Add(name)
 		}
-	case view.KindName, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode, view.KindConfigActive: // no plan depends on them
+	case view.KindName, view.KindTenant, view.KindPlan, view.KindPending, view.KindAlloc, view.KindNode, view.KindConfigActive: // no plan depends on them
 	}
 }
 

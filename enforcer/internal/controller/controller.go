@@ -54,9 +54,9 @@ type Config struct {
 	TTL      time.Duration
 	Takeover bool
 	Version  string
-	// URL is where the replica answers questions; "" for nowhere.
-	URL    string
-	Limits plan.Limits
+	// URL is where the replica answers questions, and NodesURL where it serves nodes; "" for nowhere.
+	URL, NodesURL string
+	Limits        plan.Limits
 	// Now returns the wall clock with a monotonic reading. Nil means time.Now.
 	Now func() time.Time
 }
@@ -98,7 +98,7 @@ func New(cfg Config) (*Controller, error) {
 	c.began = c.wall()
 	c.replica = &store.Replica{
 		Client: cfg.Store, TTL: cfg.TTL, Takeover: cfg.Takeover, Claim: true, Gained: c.gained, Log: cfg.Log,
-		Self: cluster.Session{Service: Service, Replica: cfg.Replica, Version: cfg.Version, StartedAt: c.began.UTC(), URL: cfg.URL},
+		Self: cluster.Session{Service: Service, Replica: cfg.Replica, Version: cfg.Version, StartedAt: c.began.UTC(), URL: cfg.URL, NodesURL: cfg.NodesURL},
 	}
 	var err error
 	if c.metrics, err = newMetrics(cfg.Metrics, c); err != nil {

@@ -10,16 +10,27 @@ import (
 	"github.com/orreryhq/orrery/libs/store/spawn"
 )
 
-// perform commits the actions, starts first because users wait for them. It stops at the
-// first failure and returns the last revision it got. A start that is too large for etcd
-// does not prevent the other actions.
+// perform commits the actions, starts first because users wait for them. Only the number of the group
+// comes before, because the agents need it. It stops at the first failure and returns the last revision it
+// got. A start that is too large for etcd does not prevent the other actions.
 func (c *Controller) perform(ctx context.Context, t *task, actions []plan.Action) (rev int64, err error) {
-	births, rest := split(actions)
-	rev, refused := c.spawn(ctx, t, births)
-	if refused != nil && !errs.Is(refused, errs.TooLarge) {
+	numbers, births, rest := split(actions)
+	if rev, err = c.commit(ctx, t, numbers); err != nil {
+		return rev, err
+	}
+	at, refused := c.spawn(ctx, t, births)
+	if rev = max(rev, at); refused != nil && !errs.Is(refused, errs.TooLarge) {
 		return rev, refused
 	}
-	for _, batch := range t.pack(rest, c.store.MaxOps()) {
+	if at, err = c.commit(ctx, t, rest); err != nil {
+		return max(rev, at), err
+	}
+	return max(rev, at), refused
+}
+
+// commit commits the actions in as few transactions as possible.
+func (c *Controller) commit(ctx context.Context, t *task, actions []plan.Action) (rev int64, err error) {
+	for _, batch := range t.pack(actions, c.store.MaxOps()) {
 		at, err := c.store.Commit(ctx, batch.txn)
 		rev = max(rev, at)
 		if err != nil {
@@ -27,18 +38,21 @@ func (c *Controller) perform(ctx context.Context, t *task, actions []plan.Action
 		}
 		c.did(t, batch.actions)
 	}
-	return rev, refused
+	return rev, nil
 }
 
-func split(actions []plan.Action) (births, rest []plan.Action) {
+func split(actions []plan.Action) (numbers, births, rest []plan.Action) {
 	for _, a := range actions {
-		if a.Kind == plan.Create || a.Kind == plan.Restart || a.Kind == plan.Wake {
+		switch a.Kind {
+		case plan.Number:
+			numbers = append(numbers, a)
+		case plan.Create, plan.Restart, plan.Wake:
 			births = append(births, a)
-		} else {
+		default:
 			rest = append(rest, a)
 		}
 	}
-	return births, rest
+	return numbers, births, rest
 }
 
 // spawn commits the starts, provided that the group's record, the maintenance of all groups and the active

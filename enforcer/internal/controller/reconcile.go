@@ -177,6 +177,8 @@ func (c *Controller) input(s *view.Snapshot, name fleet.GroupName, now time.Time
 	if g, ok := s.Groups.Get(name); ok {
 		in.Group, in.Ancestors = c.stamps.group(s.Whole(s.Overlaid(g)), now), c.ancestors(s, g, now)
 		in.Unmet = len(s.Unmet(g)) > 0
+		_, numbered := s.Tenants.Get(name)
+		in.Unnumbered = !numbered
 	}
 	decided, _ := s.Scalings.Get(name)
 	in.Scaled = c.stamps.scaling(s, decided, now)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/orreryhq/orrery/enforcer/internal/plan"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/cluster"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
@@ -94,6 +95,8 @@ func (t *task) writes(a plan.Action) ([]store.Guard, []store.Write) {
 		if have, ok := t.snap.Plans.Get(a.Digest); ok {
 			return nil, []store.Write{store.Remove(keys.Plan(a.Digest), have.ModRev)}
 		}
+	case plan.Number:
+		return nil, t.number()
 	case plan.Create, plan.Restart, plan.Wake: // package spawn makes their writes
 	}
 	return nil, nil
@@ -108,6 +111,18 @@ func (t *task) scaling(a plan.Action) store.Write {
 	d := *a.Scaling
 	d.At, d.ScaledAt = t.now, t.group().ScaledAt
 	return store.Replace(keys.Scaling(t.name), d, rev)
+}
+
+// number gives the group the next number that no group has.
+func (t *task) number() []store.Write {
+	next := 1
+	for _, other := range t.snap.Tenants.All() {
+		next = max(next, other.Number+1)
+	}
+	return []store.Write{
+		store.Create(keys.Tenant(t.name), cluster.Tenant{Group: t.name, Number: next, At: t.now}),
+		store.Create(keys.TenantNumber(next), cluster.TenantNumber{Group: t.name}),
+	}
 }
 
 func (t *task) groupUnchanged() store.Guard {

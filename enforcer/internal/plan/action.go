@@ -59,10 +59,12 @@ const (
 	ClearScaling Kind = "clear_scaling"
 	// DeletePlan deletes the stored plan Digest.
 	DeletePlan Kind = "collect_plan"
+	// Number gives the group a number; see cluster.Tenant.
+	Number Kind = "number"
 )
 
 // Kinds lists every kind, for tables and metrics.
-var Kinds = [...]Kind{Create, Restart, Stop, Sleep, Wake, Retire, Admit, Promote, SetMove, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan}
+var Kinds = [...]Kind{Create, Restart, Stop, Sleep, Wake, Retire, Admit, Promote, SetMove, Order, ReportLost, EndDeleted, RemoveEviction, DeleteInstance, DeleteGroup, SetCrashLoop, ClearCrashLoop, SetScaling, ClearScaling, SetProgress, DeleteDeployment, DeletePlan, Number}
 
 // Action is one change to make and its reason.
 type Action struct {

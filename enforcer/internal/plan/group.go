@@ -20,6 +20,7 @@ func Group(in Input, now time.Time) (actions []Action, wake time.Time) {
 	case in.Group.Deleting:
 		p.deleteGroup()
 	default:
+		p.number()
 		p.relocate()
 		p.preempt()
 		p.cancelMoves()
@@ -105,6 +106,13 @@ func newPass(in Input, now time.Time) *pass {
 	p.setPoolAside()
 	p.decideDrains()
 	return p
+}
+
+// number gives a static group its number.
+func (p *pass) number() {
+	if p.in.Unnumbered && p.spec().Static.Enabled {
+		p.act(Action{Kind: Number, Message: "its instances run as a user of their own"})
+	}
 }
 
 // act adds an action. Each instance is in at most one.

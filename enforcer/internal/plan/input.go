@@ -25,6 +25,8 @@ type Input struct {
 	Ancestors []*fleet.Group
 	// Maintenance reports whether all groups are in maintenance. The group may be so alone.
 	Maintenance bool
+	// Unnumbered reports whether the group has no number; see cluster.Tenant.
+	Unnumbered bool
 	// Unmet reports whether no instance is ONLINE of a group that this one depends on.
 	Unmet bool
 	// Deployments are those of the group, oldest first.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
@@ -21,8 +22,9 @@ func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 // settings are the settings of the process.
 type settings struct {
 	program.Settings
-	Listen       string `config:"listen" default:"127.0.0.1:0" usage:"address of the API for agents and gateways; port 0 picks a free one"`
-	AdvertiseURL string `config:"advertise-url" usage:"URL of the API for other processes; empty: derived from listen, with the host's name if it listens on all addresses"`
+	Seal         program.Seal `config:"seal"`
+	Listen       string       `config:"listen" default:"127.0.0.1:0" usage:"address of the API for agents and gateways; port 0 picks a free one"`
+	AdvertiseURL string       `config:"advertise-url" usage:"URL of the API for other processes; empty: derived from listen, with the host's name if it listens on all addresses"`
 	Templates    struct {
 		Dir   string        `config:"dir" default:"./templates" usage:"watched directory of templates, <group>/<name>/; empty: none"`
 		Quiet time.Duration `config:"quiet" default:"1s" usage:"how long a template in that directory must be unchanged before it is published; three times as long if something was added to it, at most a minute"`
@@ -65,7 +67,7 @@ const maxQuiet = 20 * time.Second
 
 // Validate returns the settings with invalid values.
 func (s *settings) Validate() []error {
-	problems := append(s.Settings.Validate(), s.RequireSecret()...)
+	problems := slices.Concat(s.Settings.Validate(), s.RequireSecret(), s.Seal.Validate())
 	if s.Versions.Keep < 0 {
 		problems = append(problems, errs.Field("versions.keep", "must not be negative; 0 keeps all"))
 	}
@@ -121,7 +123,7 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 	service, err := templatesvc.New(templatesvc.Config{
 		Store: e.Client, Dir: s.Templates.Dir, Quiet: s.Templates.Quiet, BlobDir: s.Blobs.Dir, Bucket: s.bucket(), ProgramsDir: s.Sources.ProgramsDir, ConfigurationsDir: s.Sources.ConfigurationsDir, EgressProxy: s.Egress.Proxy, Listen: s.Listen, AdvertiseURL: s.AdvertiseURL,
-		ClusterSecret: s.Cluster.Secret, Peers: e.Peers, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
+		ClusterSecret: s.Cluster.Secret, SealKey: s.Seal.Key, Peers: e.Peers, Replica: e.Replica, SessionTTL: s.Session.TTL, Version: telemetry.Version(),
 		Copies: s.Blobs.Copies, KeepVersions: s.Versions.Keep, CollectInterval: s.Collect.Interval, ScrubInterval: s.Scrub.Interval, Now: e.Now, Log: e.Log, Metrics: e.Registry,
 	})
 	if err != nil {

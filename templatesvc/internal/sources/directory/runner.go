@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/content"
 	"github.com/orreryhq/orrery/libs/seal"
@@ -42,9 +41,8 @@ type RunnerConfig struct {
 	Settling time.Duration
 	// Dialer makes the connections to sources.
 	Dialer sources.Dialer
-	// Secret is the cluster's secret, from which the key that encrypts credentials is
-	// derived.
-	Secret string
+	// Ring opens credentials.
+	Ring *seal.Ring
 	// Spool is a directory for temporary files.
 	Spool string
 	Now   func() time.Time
@@ -65,13 +63,9 @@ type Runner struct {
 }
 
 // NewRunner returns a Runner. Call Run to start it.
-func NewRunner(cfg RunnerConfig) (*Runner, error) {
-	box, err := seal.NewBox(cfg.Secret, content.SourceCredentialsKind)
-	if err != nil {
-		return nil, errs.Wrap("source.NewRunner", err)
-	}
+func NewRunner(cfg RunnerConfig) *Runner {
 	cfg.Settling = cmp.Or(cfg.Settling, settling)
-	return &Runner{cfg: cfg, box: box, wake: make(chan struct{}, 1), records: map[string]content.TemplateSource{}}, nil
+	return &Runner{cfg: cfg, box: cfg.Ring.Records(content.SourceCredentialsKind), wake: make(chan struct{}, 1), records: map[string]content.TemplateSource{}}
 }
 
 // Wake makes the runner compare its workers with the sources it owns.
