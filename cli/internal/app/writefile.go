@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/orreryhq/orrery/cli/internal/exit"
-	"github.com/orreryhq/orrery/cli/internal/settings/atomicfile"
+	"github.com/orreryhq/orrery/libs/atomicfile"
 )
 
 // WriteFile writes a file of this machine in one step, so that nobody sees half of it. It replaces a

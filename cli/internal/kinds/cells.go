@@ -17,6 +17,14 @@ func unlimited(f gjson.Result) string {
 	return f.String()
 }
 
+// wholeFleet shows an empty selector as all.
+func wholeFleet(f gjson.Result) string {
+	if f.String() == "" {
+		return "all"
+	}
+	return f.String()
+}
+
 // positive shows nothing for 0.
 func positive(f gjson.Result) string {
 	if f.Int() == 0 {

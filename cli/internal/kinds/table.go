@@ -293,6 +293,18 @@ var all = []*Kind{
 		},
 	},
 	{
+		Name: "service-account", Plural: "service-accounts",
+		Path: "/api/v1/service-accounts", NameField: "name", Resource: "user", Deletable: true,
+		Type: reflect.TypeFor[orrery.ServiceAccount](),
+		Columns: []output.Column{
+			{Header: "NAME", Path: "name"},
+			{Header: "ROLE", Path: "role"},
+			{Header: "BINDINGS", Path: "bindings.#.name"},
+			{Header: "TOKENS", Path: "tokens"},
+			{Header: "CREATED", Path: "createdAt", Text: AgeCell},
+		},
+	},
+	{
 		Name: "role", Plural: "roles", Document: "Role",
 		Path: "/api/v1/roles", NameField: "name", HistoryName: "role", Resource: "role", Deletable: true,
 		Type: reflect.TypeFor[orrery.Role](), Request: reflect.TypeFor[orrery.RoleFields](), Applied: "role", Post: true, Patch: true, UpperCase: true,
@@ -301,6 +313,18 @@ var all = []*Kind{
 			{Header: "BUILT IN", Path: "builtIn"},
 			{Header: "USERS", Path: "userCount"},
 			{Header: "PERMISSIONS", Path: "permissions"},
+		},
+	},
+	{
+		Name: "binding", Plural: "bindings", Document: "Binding",
+		Path: "/api/v1/bindings", NameField: "name", HistoryName: "binding", Resource: "binding", Deletable: true,
+		Type: reflect.TypeFor[orrery.Binding](), Request: reflect.TypeFor[orrery.BindingFields](), Applied: "binding",
+		Columns: []output.Column{
+			{Header: "NAME", Path: "name"},
+			{Header: "ROLE", Path: "role"},
+			{Header: "GROUPS", Path: "selector", Text: wholeFleet},
+			{Header: "SUBJECTS", Path: "subjects"},
+			{Header: "PERMISSIONS", Path: "permissions", Wide: true},
 		},
 	},
 	{

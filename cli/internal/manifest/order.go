@@ -9,7 +9,7 @@ import (
 // rank returns the place of a kind among the kinds of documents: a kind comes after those that its
 // objects refer to.
 func rank(kind *kinds.Kind) int {
-	return slices.Index([]string{"Node", "Role", "Quota", "Source", "Group", "Network", "Schedule", "Overlay", "Notice"}, kind.Document)
+	return slices.Index([]string{"Node", "Role", "Binding", "Quota", "Source", "Group", "Network", "Schedule", "Overlay", "Notice"}, kind.Document)
 }
 
 // Ordered returns documents in the order in which they must be applied: kinds in the order of

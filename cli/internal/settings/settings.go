@@ -21,7 +21,7 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/orreryhq/orrery/cli/internal/exit"
-	"github.com/orreryhq/orrery/cli/internal/settings/atomicfile"
+	"github.com/orreryhq/orrery/libs/atomicfile"
 	"go.yaml.in/yaml/v4"
 )
 

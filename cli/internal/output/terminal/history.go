@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/orreryhq/orrery/cli/internal/settings/atomicfile"
+	"github.com/orreryhq/orrery/libs/atomicfile"
 )
 
 // maxHistory is how many lines a History keeps.

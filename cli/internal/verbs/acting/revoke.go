@@ -20,9 +20,9 @@ type revokeOptions struct {
 func revoke(a *app.App) *cobra.Command {
 	o := &revokeOptions{}
 	cmd := command.New(a, command.Spec{
-		Use: "revoke [node] NAME", Short: "Keep a node from joining again",
-		Long: `The node is cordoned and cannot join again. Its current session continues: shut its agent down to end it. The tokens of
-its instances are refused.`,
+		Use: "revoke [node] NAME", Short: "Shut out a node",
+		Long: `The node is cordoned. Its certificates are refused, so its session ends, and it cannot join again. The tokens of its instances
+are refused. An agent that uses etcd without a gateway keeps its session: shut it down to end it.`,
 		Example: `orrery revoke node-1 --dry-run
 orrery revoke node-1 --days 30`,
 		Args: command.Between(1, 2, "the name of a node"), Complete: command.CompleteTargets(a, "node"),
@@ -45,7 +45,7 @@ func runRevoke(ctx context.Context, a *app.App, o *revokeOptions, args []string)
 	}
 	var answer any
 	var left orrery.RemainingInstances
-	result, text := resultChanged, "node %s is revoked and cannot join again; it still runs %s"
+	result, text := resultChanged, "node %s is revoked; it still runs %s"
 	params := &orrery.RevokeNodeParams{TTLDays: o.days}
 	if o.dryRun {
 		planned, failure := client.RevokeNodeDryRun(ctx, name, params)

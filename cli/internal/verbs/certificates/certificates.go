@@ -26,6 +26,8 @@ const (
 	// authorityFile has the authority's certificate and key, authorityCert only the certificate.
 	authorityFile = "authority.pem"
 	authorityCert = "authority.crt"
+	// nodesFile has the authority of the nodes' certificates and its key.
+	nodesFile = "nodes.pem"
 
 	day = 24 * time.Hour
 	// Validity in days, unless a flag says otherwise.
@@ -56,7 +58,11 @@ func initCommand(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "init", Short: "Make an authority",
 		Long: `It writes ` + authorityFile + ` with the authority's key, which can issue a certificate for any service: keep it on a machine that
-runs no instances. ` + authorityCert + ` has the certificate alone.`,
+runs no instances. Gateways with it (--services-authority) renew the certificates of services. ` + authorityCert + ` has the
+certificate alone, for etcd.
+
+` + nodesFile + ` is a second authority, which can issue certificates for nodes only, and which etcd does not trust. Gateways need it to
+let nodes join (--nodes-authority). If the directory has an authority already, only ` + nodesFile + ` is added.`,
 		Local: true, Example: "orrery pki init --dir ./pki-of-eu",
 		Run: func(context.Context, []string) error { return makeAuthority(a, dir, name, days) },
 	})
@@ -69,26 +75,57 @@ runs no instances. ` + authorityCert + ` has the certificate alone.`,
 
 func makeAuthority(a *app.App, dir, name string, days int) error {
 	now := time.Now()
-	authority, err := pki.NewAuthority(name, now, now.Add(time.Duration(days)*day))
+	until := now.Add(time.Duration(days) * day)
+	nodes, err := pki.NewNodeAuthority(name+" nodes", now, until)
 	if err != nil {
 		return plain(err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	pair, path := authority.Pair(), filepath.Join(dir, authorityFile)
-	if err := app.WriteFile(path, slices.Concat(pair.Cert, pair.Key), false); err != nil {
+	forNodes := filepath.Join(dir, nodesFile)
+	switch own, err := readAuthority(dir, authorityFile); {
+	case err == nil && !exists(forNodes): // made before there were authorities for nodes
+		if err := writeAuthority(forNodes, nodes); err != nil {
+			return err
+		}
+		a.Notef("wrote the authority of nodes to %s; the authority in %s, which expires on %s, stays", forNodes, authorityFile, own.Until().UTC().Format(time.DateOnly))
+		a.Notef("next: issue the certificates of all services again, so that they trust it: orrery pki issue SERVICE --dir %s --force", dir)
+		return nil
+	case err != nil && exit.CodeOf(err) != exit.NotFound:
+		return err
+	}
+	authority, err := pki.NewAuthority(name, now, until)
+	if err != nil {
+		return plain(err)
+	}
+	path := filepath.Join(dir, authorityFile)
+	if err := writeAuthority(path, authority); err != nil {
 		if exit.CodeOf(err) == exit.Conflict {
 			return exit.With(exit.Conflict, err, "it may have issued certificates that are in use; choose another --dir for a new authority")
 		}
 		return err
 	}
-	if err := app.WriteFile(filepath.Join(dir, authorityCert), pair.Cert, true); err != nil {
+	if err := app.WriteFile(filepath.Join(dir, authorityCert), authority.Pair().Cert, true); err != nil {
+		return err
+	}
+	if err := writeAuthority(forNodes, nodes); err != nil {
 		return err
 	}
 	a.Notef("wrote the authority %q to %s; it expires on %s", name, path, authority.Until().UTC().Format(time.DateOnly))
+	a.Notef("wrote the authority of nodes to %s", forNodes)
 	a.Notef("next: orrery pki issue SERVICE --dir %s", dir)
 	return nil
+}
+
+func writeAuthority(path string, authority *pki.Authority) error {
+	pair := authority.Pair()
+	return app.WriteFile(path, slices.Concat(pair.Cert, pair.Key), false)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // issueOptions are the flags of issue.
@@ -97,6 +134,8 @@ type issueOptions struct {
 	hosts, trusts []string
 	days          int
 	force         bool
+	// throughGateways lets the authority of nodes issue the certificate.
+	throughGateways bool
 }
 
 func issueCommand(a *app.App) *cobra.Command {
@@ -120,6 +159,7 @@ orrery pki issue etcd --host etcd-1.internal --host 10.0.0.5`,
 	flags.StringArrayVar(&o.hosts, "host", nil, "host `name` or address at which others reach the service, may be repeated; only etcd needs it")
 	flags.StringArrayVar(&o.trusts, "trust", nil, "`file` with the certificate of a further authority that the service trusts, may be repeated; to replace an authority")
 	command.Number(flags, &o.days, "days", 1, "`days` until the certificate expires")
+	flags.BoolVar(&o.throughGateways, "through-gateways", false, "for a nodeagent that uses etcd through gateways: the certificate is one of the nodes' authority, so etcd does not accept it")
 	flags.BoolVar(&o.force, "force", false, "replace files that exist")
 	return cmd
 }
@@ -143,11 +183,24 @@ func issue(a *app.App, path string, o issueOptions) error {
 	if who.Service == pki.Etcd && len(o.trusts) > 0 {
 		return command.UsageError("put the certificates of both authorities into the file of etcd's --trusted-ca-file instead", "--trust is for services, not for etcd")
 	}
-	authority, err := readAuthority(o.dir)
+	if o.throughGateways && who.Service != pki.Agent {
+		return command.UsageError("", "--through-gateways is for a nodeagent")
+	}
+	authority, err := readAuthority(o.dir, authorityFile)
 	if err != nil {
 		return err
 	}
 	trusted := [][]byte{authority.Pair().Cert}
+	if o.throughGateways || exists(filepath.Join(o.dir, nodesFile)) {
+		nodes, err := readAuthority(o.dir, nodesFile)
+		if err != nil {
+			return err
+		}
+		trusted = append(trusted, nodes.Pair().Cert)
+		if o.throughGateways {
+			authority = nodes
+		}
+	}
 	for _, file := range o.trusts {
 		cert, err := readCertificate(file)
 		if err != nil {
@@ -193,11 +246,11 @@ func writeForEtcd(a *app.App, base, trusted string, pair pki.Pair, force bool) e
 	return nil
 }
 
-func readAuthority(dir string) (*pki.Authority, error) {
-	path := filepath.Join(dir, authorityFile)
+func readAuthority(dir, name string) (*pki.Authority, error) {
+	path := filepath.Join(dir, name)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, exit.With(exit.NotFound, fmt.Errorf("there is no authority in %s", dir), "make one: orrery pki init --dir "+dir)
+		return nil, exit.With(exit.NotFound, fmt.Errorf("there is no %s in %s", name, dir), "make it: orrery pki init --dir "+dir)
 	}
 	if err != nil {
 		return nil, err

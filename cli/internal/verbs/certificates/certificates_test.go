@@ -2,6 +2,7 @@ package certificates
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,10 +92,61 @@ func TestABundleMayTrustASecondAuthority(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(b.Names(), " "); got != "old new" {
+		if got := strings.Join(b.Names(), " "); got != "old old nodes new" {
 			t.Errorf("it trusts %q", got)
 		}
 	}
+}
+
+func TestTheAuthorityOfNodesIssuesForNodesOnly(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	run(t, exit.OK, "init", "--dir", dir)
+	run(t, exit.OK, "issue", "nodeagent/node-1", "--dir", dir, "--through-gateways")
+	run(t, exit.OK, "issue", "apigateway", "--dir", dir)
+	read := func(name string) []byte {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	gateway, err := pki.ParseBundle(read("apigateway.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := pki.ParseBundle(read("nodeagent-node-1.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gateway.Verify([]*x509.Certificate{node.Certificate().Leaf}, pki.Call, time.Now()); err != nil {
+		t.Errorf("a gateway refuses the node: %v", err)
+	}
+	forEtcd := x509.NewCertPool()
+	forEtcd.AppendCertsFromPEM(read(authorityCert))
+	if _, err := node.Certificate().Leaf.Verify(x509.VerifyOptions{Roots: forEtcd, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err == nil {
+		t.Error("etcd would accept the node's certificate")
+	}
+}
+
+func TestAnOlderDirectoryGetsAnAuthorityOfNodes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	run(t, exit.OK, "init", "--dir", dir)
+	before, err := os.ReadFile(filepath.Join(dir, authorityFile))
+	if err == nil {
+		err = os.Remove(filepath.Join(dir, nodesFile))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, exit.OK, "init", "--dir", dir); !strings.Contains(got.Err, "issue the certificates of all services again") {
+		t.Errorf("%s", got)
+	}
+	after, err := os.ReadFile(filepath.Join(dir, authorityFile))
+	if err != nil || string(after) != string(before) {
+		t.Errorf("the authority was replaced: %v", err)
+	}
+	run(t, exit.OK, "issue", "nodeagent/node-1", "--dir", dir, "--through-gateways")
 }
 
 func TestNothingIsReplacedUnasked(t *testing.T) {
@@ -129,8 +181,9 @@ func TestBadInputIsExplained(t *testing.T) {
 		{"issue nobody", exit.Usage, "use one of apigateway"},
 		{"issue nodeagent", exit.Usage, "needs the id of its node"},
 		{"issue nodeagent/a/b", exit.Usage, "cannot be a name"},
-		{"issue scheduler --dir nowhere", exit.NotFound, "make one: orrery pki init --dir nowhere"},
+		{"issue scheduler --dir nowhere", exit.NotFound, "make it: orrery pki init --dir nowhere"},
 		{"issue scheduler --trust broken.pem", exit.Failed, "found none"},
+		{"issue scheduler --through-gateways", exit.Usage, "is for a nodeagent"},
 		{"issue etcd --host etcd-1 --trust broken.pem", exit.Usage, "--trusted-ca-file"},
 		{"issue scheduler --days 0", exit.Usage, "days"},
 		{"init --dir other --days -1", exit.Usage, "days"},

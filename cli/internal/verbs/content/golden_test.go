@@ -34,6 +34,7 @@ func TestOutput(t *testing.T) {
 		"secret set db --from-file user=testdata/value.txt --replace",
 		"secret set mail --value-file testdata/value.txt",
 		"secret set mail --value-file testdata/value.txt -o yaml",
+		"secret set db --groups game=bedwars",
 		"secret rm dbx",
 		"source sync directory",
 		"source sync directory --wait",

@@ -17,11 +17,11 @@ import (
 func secretCommand(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
 		Use: "secret", Aliases: []string{"secrets"},
-		Short:   "Set and remove secrets",
+		Short:   "Set and remove secrets, and rotate the key that seals them",
 		Long:    "orrery get secrets lists the names. Values are never shown.",
 		Example: "orrery secret set database",
 	})
-	cmd.AddCommand(secretSet(a), secretRemove(a))
+	cmd.AddCommand(secretSet(a), secretRemove(a), secretRotateKey(a))
 	return cmd
 }
 
@@ -30,6 +30,7 @@ type secretOptions struct {
 	fromFile  []string
 	ask       []string
 	replace   bool
+	groups    *string
 	dryRun    bool
 }
 
@@ -39,10 +40,13 @@ func secretSet(a *app.App) *cobra.Command {
 		Use: "set NAME", Short: "Create a secret or replace its values",
 		Long: `Values are typed or read from files. They are not arguments, because the command line is stored in the history of the
 shell. Without flags it asks for one value. All values of the secret are replaced: it is refused to drop a key that the secret
-has, unless --replace is given. The line break at the end of a file is not part of the value.`,
+has, unless --replace is given. The line break at the end of a file is not part of the value.
+
+--groups names the labels of the groups that may use the secret. Alone it keeps the values, and "" lets all groups use it.`,
 		Example: `orrery secret set database
 orrery secret set database --value-file password.txt
-orrery secret set mail --from-file user=user.txt --from-file password=password.txt`,
+orrery secret set mail --from-file user=user.txt --from-file password=password.txt
+orrery secret set mail --groups game=bedwars`,
 		Args: command.Between(1, 1, "the name of a secret"), Complete: command.CompleteFirst(a, "secret", nil),
 		Run: func(ctx context.Context, args []string) error { return setSecret(ctx, a, o, args[0]) },
 	})
@@ -51,6 +55,10 @@ orrery secret set mail --from-file user=user.txt --from-file password=password.t
 	flags.StringArrayVar(&o.fromFile, "from-file", nil, "`KEY=FILE` with the value of a key; repeat it for more")
 	flags.StringArrayVar(&o.ask, "key", nil, "`name` of a key; the command asks for its value; repeat it for more")
 	flags.BoolVar(&o.replace, "replace", false, "also drop keys that are not given")
+	flags.Func("groups", "`labels` of the groups that may use it, such as game=bedwars", func(labels string) error {
+		o.groups = &labels
+		return nil
+	})
 	command.DryRunFlag(a, cmd, &o.dryRun)
 	cmd.MarkFlagsMutuallyExclusive("value-file", "from-file")
 	cmd.MarkFlagsMutuallyExclusive("value-file", "key")
@@ -63,6 +71,7 @@ func setSecret(ctx context.Context, a *app.App, o secretOptions, name string) er
 	if err != nil {
 		return err
 	}
+	body.Selector = o.groups
 	client, err := a.Client()
 	if err != nil {
 		return err
@@ -73,8 +82,10 @@ func setSecret(ctx context.Context, a *app.App, o secretOptions, name string) er
 	}
 	params := &orrery.ReplaceSecretParams{IfNoneMatch: "*"}
 	if present != nil {
-		if err := keepsKeys("secret "+name, present.Keys, keys, o.replace); err != nil {
-			return err
+		if body.Value != nil || body.Values != nil {
+			if err := keepsKeys("secret "+name, present.Keys, keys, o.replace); err != nil {
+				return err
+			}
 		}
 		params = &orrery.ReplaceSecretParams{IfMatch: present.ETag}
 	}
@@ -110,8 +121,12 @@ func keyName(key string) string {
 	return "the key " + key
 }
 
-// readValues returns the values that the flags name, or one that it asks for, and their keys.
+// readValues returns the values that the flags name, or one that it asks for, and their keys. With
+// --groups alone it returns no values.
 func readValues(a *app.App, o secretOptions, name string) (*orrery.SecretFields, []string, error) {
+	if o.groups != nil && o.valueFile == "" && len(o.fromFile)+len(o.ask) == 0 {
+		return &orrery.SecretFields{}, nil, nil
+	}
 	if len(o.fromFile)+len(o.ask) == 0 {
 		value, err := a.ReadSecret(o.valueFile, "value of "+name, "--value-file FILE or --from-file KEY=FILE")
 		return &orrery.SecretFields{Value: &value}, []string{""}, err

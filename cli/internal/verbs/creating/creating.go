@@ -18,7 +18,7 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{createUser(a), createAPIToken(a), createJoinToken(a), createTemplate(a)}
+	return []*cobra.Command{createUser(a), createServiceAccount(a), createAPIToken(a), createJoinToken(a), createTemplate(a)}
 }
 
 func createUser(a *app.App) *cobra.Command {
@@ -70,23 +70,63 @@ orrery create user bob --role VIEWER --email bob@a.example --password-file bob.t
 	return cmd
 }
 
+func createServiceAccount(a *app.App) *cobra.Command {
+	var role string
+	var dryRun bool
+	cmd := command.New(a, command.Spec{
+		Use: "service-account NAME", Short: "Create an account for a program",
+		Long: `A service account cannot log in. orrery create api-token --user NAME creates a token for it, and bindings or --role say what it
+may do.`,
+		Example: `orrery create service-account ci
+orrery create service-account monitoring --role VIEWER`,
+		Args: command.Between(1, 1, "the name of the new service account"),
+		Run: func(ctx context.Context, args []string) error {
+			request := &orrery.ServiceAccountRequest{Name: args[0]}
+			if role != "" {
+				request.Role = &role
+			}
+			client, err := a.Client()
+			if err != nil {
+				return err
+			}
+			create, done := client.CreateServiceAccount, "created"
+			if dryRun {
+				create, done = client.CreateServiceAccountDryRun, "would be created"
+			}
+			account, err := create(ctx, request)
+			if err != nil {
+				return err
+			}
+			return a.Say(account, account.Name, "service account %s %s with the role %s", account.Name, done, account.Role)
+		},
+	})
+	cmd.Flags().StringVar(&role, "role", "", "`role` of the account; the default is NONE")
+	command.DryRunFlag(a, cmd, &dryRun)
+	command.CompleteFlag(cmd, "role", command.CompleteNames(a, "role"))
+	return cmd
+}
+
 func createAPIToken(a *app.App) *cobra.Command {
-	var expires string
+	var expires, user string
 	var scopes []string
 	var readOnly bool
 	cmd := command.New(a, command.Spec{
 		Use: "api-token NAME", Aliases: []string{"token"}, Short: "Create an API token for a program",
-		Long: `The token has your permissions, or those of --scope. It is printed now and never again: standard output has the token
+		Long: `The token has your permissions or those of --user, a service account, or only those of --scope. It is printed now and never again: standard output has the token
 and nothing else. -o name prints its id instead.`,
 		Example: `orrery create api-token ci --expires 30d
 orrery create api-token backup --scope groups.view --scope templates.view
-orrery create api-token website --public`,
+orrery create api-token website --public
+orrery create api-token deploy --user ci`,
 		Args: command.Between(1, 1, "what the token is for"),
 		Run: func(ctx context.Context, args []string) error {
 			request := &orrery.APITokenRequest{Name: args[0], Scopes: scopes}
 			if readOnly {
 				public := "PUBLIC"
 				request.Kind = &public
+			}
+			if user != "" {
+				request.User = &user
 			}
 			var err error
 			if request.ExpiresInSeconds, err = parseExpiry(expires); err != nil {
@@ -98,6 +138,7 @@ orrery create api-token website --public`,
 	flags := cmd.Flags()
 	flags.StringVar(&expires, "expires", "", "`duration` until it expires, such as 12h, 30d or never; the default is a year")
 	flags.StringSliceVar(&scopes, "scope", nil, "`permission` that it has; repeat it for more")
+	flags.StringVar(&user, "user", "", "`name` of the service account that the token is for")
 	flags.BoolVar(&readOnly, "public", false, "it can only read, and is limited to 100 requests a minute")
 	command.NoCompletions(cmd)
 	return cmd
@@ -148,14 +189,19 @@ func parseExpiry(text string) (*int64, error) {
 
 func createJoinToken(a *app.App) *cobra.Command {
 	var ttl *string
+	var again bool
 	cmd := command.New(a, command.Spec{
-		Use: "join-token NODE", Short: "Create a token with which an agent joins as a node",
-		Long: "Standard output has the token and nothing else. It is shown only now. -o name prints its id instead.",
+		Use: "join-token NODE", Short: "Create a token with which a host joins as a node",
+		Long: `Standard output has the token and nothing else. It is shown only now, and admits one host: run nodeagent join TOKEN there.
+-o name prints its id instead.`,
 		Example: `orrery create join-token node-2
 orrery create join-token node-2 --ttl 15m`,
 		Args: command.Between(1, 1, "the name of the node that will join"),
 		Run: func(ctx context.Context, args []string) error {
 			request := &orrery.CreateJoinTokenRequest{NodeID: args[0], TTL: ttl}
+			if again {
+				request.Again = &again
+			}
 			client, err := a.Client()
 			if err != nil {
 				return err
@@ -176,6 +222,7 @@ orrery create join-token node-2 --ttl 15m`,
 	})
 	command.OptionalText(cmd.Flags(), &ttl, "ttl", "`duration` that it is valid, such as 15m, 12h or 7d; at most 30d", command.ParseDuration)
 	command.CompleteFlag(cmd, "ttl", cobra.NoFileCompletions)
+	cmd.Flags().BoolVar(&again, "again", false, "the node has joined before: its host gets a new certificate and keeps its data")
 	return cmd
 }
 

@@ -14,5 +14,6 @@ func TestADryRunCreatesNothing(t *testing.T) {
 		{Args: `template lobby --description World --dry-run`},
 		{Args: `template lobby --dry-run -o name`},
 		{Args: `user alice --role VIEWER --password-file - --dry-run`, In: "secret-of-alice\n"},
+		{Args: `service-account ci --dry-run`},
 	})
 }

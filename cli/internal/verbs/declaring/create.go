@@ -41,7 +41,7 @@ orrery create api-token ci --expires 30d`,
 	fileFlag(cmd, &files)
 	command.DryRunFlag(a, cmd, &dryRun)
 	cmd.AddCommand(createGroup(a))
-	for _, name := range []string{"schedule", "overlay", "network", "quota", "role", "notice", "source"} {
+	for _, name := range []string{"schedule", "overlay", "network", "quota", "role", "binding", "notice", "source"} {
 		cmd.AddCommand(createDocument(a, kinds.Get(name)))
 	}
 	cmd.AddCommand(creating.Commands(a)...)
@@ -50,7 +50,7 @@ orrery create api-token ci --expires 30d`,
 
 // creatable are the kinds that create has commands for.
 var creatable = []string{
-	"group", "schedule", "overlay", "network", "quota", "role", "notice", "source", "user", "api-token", "join-token", "template",
+	"group", "schedule", "overlay", "network", "quota", "role", "binding", "notice", "source", "user", "service-account", "api-token", "join-token", "template",
 }
 
 func noSuchKind(name string) error {
@@ -157,6 +157,7 @@ var setExamples = map[string]string{
 	"network":  "orrery create network main --set lobbyGroup=lobby --set memberGroups=duels,bedwars --set proxyGroups=proxy",
 	"quota":    "orrery create quota test --set selector.stage=test --set limit.memoryMb=8192",
 	"role":     "orrery create role MODERATOR --set permissions=instances.view,instances.command",
+	"binding":  "orrery create binding bedwars --set role=MODERATOR --set selector=game=bedwars --set subjects=mara",
 	"notice":   `orrery create notice crashes --set url=https://chat.example/hook --set events=GROUP_CRASH_LOOP`,
 	"source":   "orrery create source plugins --set type=git --set url=https://git.example/plugins.git --set template=plugins",
 }

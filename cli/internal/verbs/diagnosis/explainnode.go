@@ -55,7 +55,23 @@ func nodeLines(n *orrery.Node, now time.Time) []string {
 	)
 	lines = append(lines, runtimeLines(n.Runtimes)...)
 	lines = append(lines, limitLine(n.Limits))
+	lines = append(lines, tenantLines(n.Tenants)...)
 	return append(lines, policyLines(n.Policy)...)
+}
+
+// tenantLines says whether instances are isolated from each other. An older agent does not tell.
+func tenantLines(t *orrery.NodeTenants) []string {
+	if t == nil {
+		return nil
+	}
+	line := "isolation: each instance has a user of its own"
+	if !t.Isolated {
+		line = "isolation: none"
+	}
+	if t.Why != "" {
+		line += ": " + t.Why
+	}
+	return []string{line}
 }
 
 // policyLines says what the node admits. An older agent has no policy.

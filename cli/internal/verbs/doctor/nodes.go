@@ -44,6 +44,7 @@ func checkNodes(ctx context.Context, s *subject) (found findings) {
 		}
 		checkRuntimes(&found, n, used)
 		checkLimits(&found, n)
+		checkTenants(&found, n)
 		checkNodeDisk(&found, n)
 	}
 	return found
@@ -98,6 +99,19 @@ func checkRuntimes(found *findings, n orrery.NodeOrPendingNode, used map[string]
 			continue
 		}
 		found.add(ok, "", "node %s does not offer %s, which no group uses (%s)", n.ID, r.Name, r.Why)
+	}
+}
+
+// checkTenants says whether a node isolates its instances from each other. An older agent does not tell.
+func checkTenants(found *findings, n orrery.NodeOrPendingNode) {
+	switch {
+	case n.Tenants == nil:
+	case n.Tenants.Isolated && n.Tenants.Why == "":
+		found.add(ok, "", "node %s runs each instance as a user of its own", n.ID)
+	case n.Tenants.Isolated:
+		found.add(warn, n.Tenants.Why, "node %s does not isolate its instances completely", n.ID)
+	default:
+		found.add(warn, n.Tenants.Why, "node %s does not isolate its instances from each other", n.ID)
 	}
 }
 

@@ -16,11 +16,12 @@ import (
 
 func player(a *app.App) *cobra.Command {
 	cmd := command.New(a, command.Spec{
-		Use: "player", Short: "Show players and send them to other instances",
+		Use: "player", Short: "Show players, send them to other instances, and send them messages",
 		Example: `orrery player show Alice
-orrery player transfer Alice --to lobby-1`,
+orrery player transfer Alice --to lobby-1
+orrery player message Alice "the lobby restarts at four"`,
 	})
-	cmd.AddCommand(playerShow(a), playerTransfer(a))
+	cmd.AddCommand(playerShow(a), playerTransfer(a), playerMessage(a))
 	return cmd
 }
 
@@ -89,6 +90,32 @@ func runTransfer(ctx context.Context, a *app.App, name, to, group string) error 
 		return err
 	}
 	return a.Say(answer, name, "player %s is being sent to %s", name, to)
+}
+
+func playerMessage(a *app.App) *cobra.Command {
+	return command.New(a, command.Spec{
+		Use: "message NAME TEXT", Short: "Send a message to a player",
+		Long:    "The player's proxy shows it. A player on a server without a proxy cannot get messages.",
+		Example: `orrery player message Alice "the lobby restarts at four"`,
+		Args:    command.Between(2, 2, "the name or UUID of a player, and the text"), Complete: command.CompleteNames(a, "player"),
+		Run: func(ctx context.Context, args []string) error { return runMessage(ctx, a, args[0], args[1]) },
+	})
+}
+
+func runMessage(ctx context.Context, a *app.App, name, text string) error {
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	row, _, err := app.Get(ctx, client, kinds.Get("player"), "", name)
+	if err != nil {
+		return err
+	}
+	answer, err := client.MessagePlayer(ctx, gjson.GetBytes(row, "id").String(), &orrery.MessagePlayerRequest{Content: text})
+	if err != nil {
+		return err
+	}
+	return a.Say(answer, name, "the message to player %s waits for their proxy", name)
 }
 
 // emptiest returns the running instance of the group that has the fewest players and room for one.

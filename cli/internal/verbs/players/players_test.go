@@ -29,6 +29,8 @@ func TestCommandsPrintWhatTheyDid(t *testing.T) {
 		{Args: `player show Alice`},
 		{Args: `player transfer Alice --group arena`},
 		{Args: `player transfer alice --to arena-1`},
+		{Args: `player message Alice hello`},
+		{Args: `player message Alice`},
 		{Args: `player transfer Bob`},
 		{Args: `player transfer Bob --to a --group b`},
 	})
