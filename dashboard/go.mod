@@ -1,0 +1,3 @@
+module github.com/orreryhq/orrery/dashboard
+
+go 1.26.0
