@@ -56,6 +56,9 @@ func TestAlertsAreAboutMetricsAndLabelsThatExist(t *testing.T) {
 		if r.Alert == "OrreryCertificateExpires" {
 			continue // TestTheAPIOverTLS has its metric
 		}
+		if r.Alert == "OrreryServiceCertificateExpires" && cluster.Service(c, "apigateway-1") == nil {
+			continue // services in one process have no files
+		}
 		metrics := metric.FindAllString(r.Expr, -1)
 		for _, name := range metrics {
 			if !strings.Contains(text, "\n"+name+" ") && !strings.Contains(text, "\n"+name+"{") {

@@ -19,7 +19,7 @@ func TestAnInstanceRunsTheJarOfTheCatalog(t *testing.T) {
 	const jar = "PK\x03\x04 not really a jar \x00\xff"
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, jar) }))
 	t.Cleanup(site.Close)
-	tools := t.TempDir() // a fake java that runs while the jar exists
+	tools := cluster.OpenDir(t) // a fake java that runs while the jar exists
 	if err := os.WriteFile(filepath.Join(tools, "java"), []byte("#!/bin/sh\n[ -s server.jar ] && exec cat\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ func TestServicesGetCertificatesWithoutEndingAnInstance(t *testing.T) {
 	admin := cluster.Login(t, c)
 	group := arenaGroup(t, c, "lobby", map[string]any{"minInstances": 2})
 	createGroup(t, admin, group)
-	for _, name := range []string{"lobby-1", "lobby-2"} {
-		pids[name] = admin.AwaitState(name, "RUNNING").PID
+	for _, i := range admin.AwaitRunning("lobby", 2) {
+		pids[i.ID] = i.PID
 	}
 	alive := func(when string) {
 		for name, pid := range pids {

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"flag"
 	"os"
 	"os/exec"
@@ -109,20 +110,27 @@ func TestOnlyTheGatewaysOfTheComposeFileSeeTheFirstPassword(t *testing.T) {
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
-	const secret, password = "secrets:/run/orrery:ro", "admin:/run/orrery-admin:ro"
-	trust := func(holder string) string { return "trust-" + holder + ":/run/orrery-trust:ro" }
+	const secret, password, key = "secrets:/run/orrery:ro", "admin:/run/orrery-admin:ro", "seal:/run/orrery-seal:ro"
+	trust := func(holder string) string { return "trust-" + holder + ":/run/orrery-trust" } // all but etcd renew their certificates
 	for name, service := range file.Services {
 		var want []string
 		switch {
 		case name == "init":
-			want = []string{strings.TrimSuffix(secret, ":ro"), strings.TrimSuffix(password, ":ro"), "authority:/run/orrery-pki"}
+			want = []string{strings.TrimSuffix(secret, ":ro"), strings.TrimSuffix(key, ":ro"), strings.TrimSuffix(password, ":ro"), "authority:/run/orrery-pki"}
 			for _, holder := range certified {
 				want = append(want, "trust-"+holder+":/run/orrery-trust/"+holder)
 			}
 		case strings.HasPrefix(name, "gateway-"):
-			want = []string{secret, password, trust("apigateway")}
+			want = []string{secret, key, password, trust("apigateway")}
+		case name == "templatesvc":
+			want = []string{secret, key, trust(name)}
 		case strings.HasPrefix(name, "etcd-"):
-			want = []string{trust("etcd")}
+			want = []string{trust("etcd") + ":ro"}
+		case strings.HasPrefix(name, "agent-"): // no cluster secret
+			want = []string{trust(name)}
+			if _, direct := service.Environment["ORRERY_ETCD_ENDPOINTS"]; direct || service.Environment["ORRERY_GATEWAYS"] == "" {
+				t.Errorf("%s uses etcd itself", name)
+			}
 		default:
 			want = []string{secret, trust(name)}
 		}
@@ -130,7 +138,7 @@ func TestOnlyTheGatewaysOfTheComposeFileSeeTheFirstPassword(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s mounts %q, want %q", name, got, want)
 		}
-		for _, variable := range []string{"ORRERY_CLUSTER_SECRET_FILE", "ORRERY_ADMIN_INITIAL_PASSWORD_FILE", "ORRERY_TRUST_FILE", "ETCD_CERT_FILE", "ETCD_KEY_FILE", "ETCD_TRUSTED_CA_FILE"} {
+		for _, variable := range []string{"ORRERY_CLUSTER_SECRET_FILE", "ORRERY_SEAL_KEY_FILE", "ORRERY_ADMIN_INITIAL_PASSWORD_FILE", "ORRERY_TRUST_FILE", "ORRERY_NODES_AUTHORITY", "ORRERY_SERVICES_AUTHORITY", "ETCD_CERT_FILE", "ETCD_KEY_FILE", "ETCD_TRUSTED_CA_FILE"} {
 			path, reads := service.Environment[variable]
 			if reads && !slices.ContainsFunc(got, func(v string) bool { return filepath.Dir(path) == strings.Split(v, ":")[1] }) {
 				t.Errorf("%s reads %s, which no volume of it has", name, path)
@@ -151,10 +159,13 @@ func runInit(t *testing.T, secrets, admin, pki string, env ...string) (printed s
 			t.Fatal(err)
 		}
 	}
+	if err := os.MkdirAll(filepath.Join(pki, "seal"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	c := exec.Command("bash", "../deployments/docker/init.sh")
 	c.Env = append([]string{
 		"PATH=" + filepath.Dir(cluster.Program(t, "./cli/cmd/orrery")) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
-		"ORRERY_SECRETS_DIR=" + secrets, "ORRERY_ADMIN_DIR=" + admin, "ORRERY_PKI_DIR=" + filepath.Join(pki, "authority"), "ORRERY_TRUST_DIR=" + filepath.Join(pki, "trust"),
+		"ORRERY_SECRETS_DIR=" + secrets, "ORRERY_ADMIN_DIR=" + admin, "ORRERY_SEAL_DIR=" + filepath.Join(pki, "seal"), "ORRERY_PKI_DIR=" + filepath.Join(pki, "authority"), "ORRERY_TRUST_DIR=" + filepath.Join(pki, "trust"),
 	}, env...)
 	out, err := c.CombinedOutput()
 	return string(out), err
@@ -183,6 +194,17 @@ func TestTheSecretsOfComposeAreMadeOnceOrTakenFromTheEnvironment(t *testing.T) {
 		return printed, read(secrets, "cluster-secret"), read(admin, "admin-password")
 	}
 	printed, secret, password := run()
+	sealKey := func() string {
+		b, err := os.ReadFile(filepath.Join(certificates, "seal", "seal-key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	first := sealKey()
+	if len(first) != 64 || first == secret || strings.Contains(printed, first) {
+		t.Errorf("the sealing key is %q, and it prints:\n%s", first, printed)
+	}
 	if len(secret) != 64 || len(password) != 20 || strings.Count(printed, password) != 1 || strings.Contains(printed, secret) {
 		t.Errorf("made %q and %q, printed:\n%s", secret, password, printed)
 	}
@@ -194,6 +216,9 @@ func TestTheSecretsOfComposeAreMadeOnceOrTakenFromTheEnvironment(t *testing.T) {
 	}
 	if printed, same, still := run(); same != secret || still != password || strings.Contains(printed, password) {
 		t.Errorf("after an earlier version there are %q and %q, and it prints:\n%s", same, still, printed)
+	}
+	if again := sealKey(); again != first {
+		t.Errorf("the sealing key becomes %q", again)
 	}
 	printed, given, mine := run("ORRERY_CLUSTER_SECRET=given", "ORRERY_ADMIN_INITIAL_PASSWORD=möhre ")
 	if given != "given" || mine != "möhre " || strings.Contains(printed, "möhre") {
@@ -229,6 +254,12 @@ func TestTheCertificatesOfComposeAreIssuedAgainByOneAuthority(t *testing.T) {
 			}
 			if err := b.VerifyOwn(time.Now()); err != nil || b.Identity() != want {
 				t.Errorf("%s: %v, %v", holder, b.Identity(), err)
+			}
+			forEtcd := x509.NewCertPool()
+			forEtcd.AppendCertsFromPEM(authority)
+			_, err = b.Certificate().Leaf.Verify(x509.VerifyOptions{Roots: forEtcd, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+			if agent := want.Service == pki.Agent; agent != (err != nil) {
+				t.Errorf("%s: etcd verifies its certificate with %v", holder, err)
 			}
 		}
 		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "trust", "etcd", "etcd.crt"), filepath.Join(dir, "trust", "etcd", "etcd.key"))

@@ -19,7 +19,7 @@ type workloads struct{ server, ping string }
 
 func buildWorkloads(t *testing.T) workloads {
 	t.Helper()
-	out := t.TempDir()
+	out := cluster.OpenDir(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "./build.sh", out)

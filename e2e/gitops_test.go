@@ -126,7 +126,7 @@ func TestARepositoryDeclaresTheCatalogThatItsGroupRuns(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "the jar of "+r.URL.Path) }))
 	t.Cleanup(site.Close)
-	tools := t.TempDir() // a fake java that runs while the jar exists
+	tools := cluster.OpenDir(t) // a fake java that runs while the jar exists
 	if err := os.WriteFile(filepath.Join(tools, "java"), []byte("#!/bin/sh\n[ -s server.jar ] && exec cat\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func startWorld(t *testing.T, mine string) (c cluster.Local, admin *cluster.Clie
 	t.Helper()
 	c = cluster.Start(t, cluster.Options{})
 	admin = cluster.Login(t, c)
-	lock = filepath.Join(t.TempDir(), "lock")
+	lock = filepath.Join(cluster.OpenDir(t), "lock")
 	spec := arenaGroup(t, c, "world", map[string]any{"static": true, "minInstances": 1})
 	spec["command"] = spec["command"].(string) + " --lock " + lock
 	createGroup(t, admin, spec)
@@ -135,7 +135,7 @@ func TestADrainMovesAStaticInstanceAlthoughTheEnforcerIsKilled(t *testing.T) {
 		admin.Do("GET", "/api/v1/nodes/node-1", nil).OK(200, &n)
 		return await.Unless(len(n.Drain.Moves) > 0, "%+v", n)
 	})
-	if enforcer := cluster.Enforcer(c); enforcer != nil {
+	if enforcer := cluster.Service(c, "enforcer-1"); enforcer != nil {
 		enforcer.Kill()
 		if err := enforcer.Start(); err != nil {
 			t.Fatal(err)

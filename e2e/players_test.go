@@ -151,7 +151,7 @@ func TestAThousandPlayersOfTenServersAreTheSameOnEveryGateway(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	gateways := []cluster.Cluster{c, cluster.AddGateway(t, c, admin, "second")}
-	dir := t.TempDir()
+	dir := cluster.OpenDir(t)
 	createGroup(t, admin, map[string]any{
 		"name": "own", "memoryMb": 16, "minInstances": servers, "maxPlayers": 2 * each, "shutdownGraceSeconds": 1,
 		"command": `echo "$ORRERY_TOKEN" > "` + dir + `/$ORRERY_INSTANCE_NAME"; exec sleep 1000`,

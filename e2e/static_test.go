@@ -17,7 +17,7 @@ func TestAStaticInstanceKeepsItsDataAndNeverRunsTwice(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
-	lock := filepath.Join(t.TempDir(), "lock")
+	lock := filepath.Join(cluster.OpenDir(t), "lock")
 	spec := arenaGroup(t, c, "world", map[string]any{"static": true})
 	spec["command"] = spec["command"].(string) + " --lock " + lock
 	createGroup(t, admin, spec)

@@ -77,9 +77,15 @@ type secureGateway struct {
 // startGateway starts a gateway and waits until it is a member of the cluster.
 func startGateway(t *testing.T, c cluster.Local, admin *cluster.Client, name string, args ...string) secureGateway {
 	t.Helper()
+	return startGatewayWith(t, c, c.Etcd(), admin, name, args...)
+}
+
+// startGatewayWith is startGateway with a URL of etcd.
+func startGatewayWith(t *testing.T, c cluster.Local, etcd string, admin *cluster.Client, name string, args ...string) secureGateway {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	args = append([]string{
-		"--replica", name, "--listen", "127.0.0.1:0", "--etcd-endpoints", c.Etcd(), "--cluster-secret-file", c.SecretFile(),
+		"--replica", name, "--listen", "127.0.0.1:0", "--etcd-endpoints", etcd, "--cluster-secret-file", c.SecretFile(), "--seal-key-file", c.SealKeyFile(),
 		"--admin-password-file", path + ".password", "--limits-anonymous", "0", "--limits-logins", "0", "--session-ttl", "2s",
 	}, args...)
 	g := secureGateway{Process: site.NewProcess(name, cluster.Program(t, "./apigateway/cmd/apigateway"), path+".log", args...)}
@@ -257,7 +263,7 @@ func TestAGatewayBeyondLoopbackNeedsTLSOrASetting(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
 	admin := cluster.Login(t, c)
 	cmd := exec.CommandContext(cluster.Bounded(t), cluster.Program(t, "./apigateway/cmd/apigateway"),
-		"--listen", ":0", "--etcd-endpoints", c.Etcd(), "--cluster-secret-file", c.SecretFile(), "--admin-password-file", filepath.Join(t.TempDir(), "password"))
+		"--listen", ":0", "--etcd-endpoints", c.Etcd(), "--cluster-secret-file", c.SecretFile(), "--seal-key-file", c.SealKeyFile(), "--admin-password-file", filepath.Join(t.TempDir(), "password"))
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != 2 {
 		t.Errorf("ended with %v", err)

@@ -50,12 +50,16 @@ var families = []family{
 	{"console", measureConsole},
 	{"api", measureAPI},
 	{"events", measureEvents},
+	{"certificates", measureCertificates},
 	{"operate", measureOperate},
 	{"groups", measureGroups},
 	{"fleet100k", measureLargeFleet},
 	{"template", measureTemplate},
 	{"content", measureContent},
 	{"cli", measureCLI},
+	{"ui", measureUI},
+	{"ui-large", measureLargeUI},
+	{"ui-console", measureUIConsole},
 }
 
 // bench is the common state of the families.
@@ -74,6 +78,8 @@ type bench struct {
 	contentMiB int
 	// fleetShare is the divisor of the size of the large fleet.
 	fleetShare int
+	// uiEvents is how many events a dashboard receives before its memory is measured.
+	uiEvents int
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -84,6 +90,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	pattern := fs.String("run", ".", "regular expression of the families to measure")
 	size := fs.Int("content-mib", contentMiB, "size of the template of the family content; smaller ones for a quick look")
 	share := fs.Int("fleet-share", 1, "divide the size of the family fleet100k by this, for a quick look")
+	events := fs.Int("ui-events", uiEvents, "how many events the family ui sends to a dashboard before it measures its memory; 360000 for six minutes of them")
 	profile := fs.String("cpuprofile", "", "write a profile of this program's processor time to a file")
 	if err := fs.Parse(args); err != nil {
 		return 2
@@ -108,7 +115,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	if err := measureAll(ctx, wanted, &bench{out: stdout, contentMiB: *size, fleetShare: max(1, *share)}, stderr); err != nil {
+	if err := measureAll(ctx, wanted, &bench{out: stdout, contentMiB: *size, fleetShare: max(1, *share), uiEvents: *events}, stderr); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 1
 	}
@@ -122,6 +129,9 @@ func measureAll(ctx context.Context, wanted *regexp.Regexp, b *bench, stderr io.
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o711); err != nil { // instances run as other users
+		return err
+	}
 	memory, err := os.MkdirTemp("/dev/shm", "orrery-bench-")
 	if err != nil {
 		return err

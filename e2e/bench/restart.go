@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -35,7 +36,7 @@ func newBegin(dir string) (*begin, error) {
 		return nil, err
 	}
 	fifo := filepath.Join(dir, "begun")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.Chmod(fifo, 0o622), os.Chmod(dir, 0o711)); err != nil { // instances run as other users
 		return nil, err
 	}
 	file, err := os.OpenFile(fifo, os.O_RDWR, 0)

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,8 +35,8 @@ func TestConsolesSurviveTheDeathOfTheAgent(t *testing.T) {
 	u := newUser(t)
 	u.logIn(c)
 	// The server prints what the test writes into a pipe, also while there is no agent.
-	path := filepath.Join(u.home, "pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
+	path := filepath.Join(cluster.OpenDir(t), "pipe")
+	if err := errors.Join(syscall.Mkfifo(path, 0o600), os.Chmod(path, 0o644)); err != nil { // instances run as other users
 		t.Fatal(err)
 	}
 	pipe, err := os.OpenFile(path, os.O_RDWR, 0)

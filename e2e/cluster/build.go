@@ -4,19 +4,29 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/orreryhq/orrery/e2e/cluster/site"
 )
 
-// Root is the repository's top directory.
+// Root is the repository's top directory: the one with go.work, at or above the directory
+// in which the test runs. A test that was built with -trimpath does not know its source.
 func Root(t testing.TB) string {
 	t.Helper()
-	_, file, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("no caller information")
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.work at or above the working directory: run the test inside the repository")
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // builds compiles each program once per test process.
@@ -36,6 +46,9 @@ func Program(t testing.TB, pkg string) string {
 	defer built.mu.Unlock()
 	if built.dir == "" {
 		dir, err := os.MkdirTemp("", "orrery-e2e-bin-")
+		if err == nil {
+			err = site.Open(dir)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,6 +67,16 @@ func Program(t testing.TB, pkg string) string {
 		t.Fatalf("building %s: %v", pkg, err)
 	}
 	return bin
+}
+
+// OpenDir returns a temporary directory to which instances can write, whoever they run as.
+func OpenDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := site.Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // Cleanup deletes the built programs. Call it last in TestMain.

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/orreryhq/orrery/e2e/cluster/proxy"
+	"github.com/orreryhq/orrery/e2e/cluster/site"
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/pki"
 )
@@ -25,8 +27,12 @@ type Options struct {
 	MemoryMiB, CPU int
 	// KeepInstances leaves instances running when the cluster stops.
 	KeepInstances bool
+	// Joinable lets hosts join with a token also if all services run in one process.
+	Joinable bool
 	// Plain starts separate processes without certificates; see Certify.
 	Plain bool
+	// Wrap is site.Options.Wrap, for separate processes.
+	Wrap func(p site.Pair, dial proxy.Dial) proxy.Dial
 }
 
 // Cluster is a running Orrery.
@@ -50,8 +56,12 @@ type Local interface {
 	Etcd() string
 	// SecretFile returns the file with the cluster's secret.
 	SecretFile() string
-	// Trust returns the settings by which a further service is authenticated, besides SecretFile.
+	// SealKeyFile returns the file with the key that wraps the keys which seal secrets.
+	SealKeyFile() string
+	// Trust returns the settings by which a further service is authenticated, besides SecretFile and SealKeyFile.
 	Trust(who pki.Identity) []string
+	// Agent returns the settings by which the agent of a further node takes part.
+	Agent(id string) []string
 	// Metrics returns the concatenated metrics of all programs.
 	Metrics() string
 }

@@ -26,12 +26,13 @@ func (g *Gateway) API() string { return g.url }
 // Stop stops the gateway and leaves the cluster running.
 func (g *Gateway) Stop() { g.end() }
 
-// AddGateway runs an additional gateway until the test ends, and waits until it is ready.
-func AddGateway(t testing.TB, c Local, admin *Client, name string) *Gateway {
+// AddGateway runs an additional gateway until the test ends, and waits until it is ready. flags are added to its own.
+func AddGateway(t testing.TB, c Local, admin *Client, name string, flags ...string) *Gateway {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	g := &Gateway{Cluster: c, name: name, t: t, Process: site.NewProcess(name, Program(t, "./apigateway/cmd/apigateway"), path+".log", append(c.Trust(pki.Identity{Service: pki.Gateway, Name: name}),
-		"--replica", name, "--listen", "127.0.0.1:0", "--etcd-endpoints", c.Etcd(), "--cluster-secret-file", c.SecretFile(),
+	flags = append(flags, c.Trust(pki.Identity{Service: pki.Gateway, Name: name})...)
+	g := &Gateway{Cluster: c, name: name, t: t, Process: site.NewProcess(name, Program(t, "./apigateway/cmd/apigateway"), path+".log", append(flags,
+		"--replica", name, "--listen", "127.0.0.1:0", "--etcd-endpoints", c.Etcd(), "--cluster-secret-file", c.SecretFile(), "--seal-key-file", c.SealKeyFile(),
 		"--admin-password-file", path+".password", "--limits-anonymous", "0", "--limits-logins", "0", "--log-level", "debug", "--session-ttl", "2s")...)}
 	t.Cleanup(g.end)
 	g.Restart(admin)

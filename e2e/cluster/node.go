@@ -9,7 +9,6 @@ import (
 
 	"github.com/orreryhq/orrery/e2e/cluster/site"
 	"github.com/orreryhq/orrery/libs/await"
-	"github.com/orreryhq/orrery/libs/pki"
 )
 
 // NodeOptions configure an additional node.
@@ -35,10 +34,9 @@ func AddNode(t testing.TB, c Local, admin *Client, o NodeOptions) *Node {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), o.ID)
 	args := []string{
-		"--node", o.ID, "--data", dir, "--listen", "127.0.0.1:0", "--etcd-endpoints", c.Etcd(),
-		"--cluster-secret-file", c.SecretFile(), "--api-url", c.API(), "--stop-instances", "--log-level", "debug",
+		"--node", o.ID, "--data", dir, "--listen", "127.0.0.1:0", "--api-url", c.API(), "--stop-instances", "--log-level", "debug",
 	}
-	args = append(args, c.Trust(pki.Identity{Service: pki.Agent, Name: o.ID})...)
+	args = append(args, c.Agent(o.ID)...)
 	var labels []string
 	for k, v := range o.Labels {
 		labels = append(labels, k+"="+v)

@@ -33,7 +33,7 @@ func startProcesses(t testing.TB, o Options) Local {
 	t.Cleanup(p.reportLogs)
 	var err error
 	p.site, err = site.Start(Bounded(t), site.Options{
-		Dir: o.DataDir, Programs: programs, Members: 1, Schedulers: 1, Enforcers: 1, Gateways: 1, Sources: 1, Nodes: 1, Certificates: !o.Plain,
+		Dir: o.DataDir, Programs: programs, Members: 1, Schedulers: 1, Enforcers: 1, Gateways: 1, Sources: 1, Nodes: 1, Certificates: !o.Plain, Wrap: o.Wrap,
 		MemoryMiB: o.MemoryMiB, CPU: o.CPU, StopInstances: !o.KeepInstances, KeepInstances: o.KeepInstances,
 	})
 	t.Cleanup(p.Stop)
@@ -73,10 +73,10 @@ func Certify(c Local, after func(service string)) bool {
 	return true
 }
 
-// Enforcer returns the process of the enforcer. It is nil if all services run in one process.
-func Enforcer(c Local) *site.Process {
+// Service returns the process of a service, such as enforcer-1. It is nil if all services run in one process.
+func Service(c Local, name string) *site.Process {
 	if p, ok := c.(*processes); ok {
-		return p.site.Process("enforcer-1")
+		return p.site.Process(name)
 	}
 	return nil
 }
@@ -124,6 +124,7 @@ func (p *processes) TemplateDir() string  { return p.site.TemplateDir() }
 func (p *processes) PasswordFile() string { return p.site.PasswordFile() }
 func (p *processes) Etcd() string         { return strings.Join(p.site.Endpoints(), ",") }
 func (p *processes) SecretFile() string   { return p.site.SecretFile() }
+func (p *processes) SealKeyFile() string  { return p.site.SealKeyFile() }
 
 func (p *processes) Trust(who pki.Identity) []string {
 	path, err := p.site.Certify(who)
@@ -131,6 +132,14 @@ func (p *processes) Trust(who pki.Identity) []string {
 		p.t.Fatal(err)
 	}
 	return []string{"--trust-file", path}
+}
+
+func (p *processes) Agent(id string) []string {
+	args, err := p.site.Agent(id, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return args
 }
 
 // Metrics queries the admin listeners of all programs except etcd.

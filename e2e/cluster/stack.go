@@ -32,9 +32,13 @@ func startStack(t testing.TB, o Options) Local {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	c := &inProcess{dir: o.DataDir, cancel: cancel, done: make(chan error, 1), t: t}
 	ready := make(chan stack.Ready, 1)
+	nodes := ""
+	if o.Joinable {
+		nodes = "127.0.0.1:0"
+	}
 	go func() {
 		c.done <- stack.Run(ctx, stack.Options{
-			DataDir: o.DataDir, Listen: "127.0.0.1:0",
+			DataDir: o.DataDir, Listen: "127.0.0.1:0", NodesListen: nodes,
 			MemoryMiB: o.MemoryMiB, CPU: o.CPU, UnsafeNoFsync: true,
 			MaxCPUPercent: 100, // all nodes of a test measure the same CPUs
 			Keep:          func(context.Context) bool { return o.KeepInstances },
@@ -61,8 +65,14 @@ func (c *inProcess) PasswordFile() string { return c.ready.PasswordFile }
 func (c *inProcess) Etcd() string         { return c.ready.Etcd }
 func (c *inProcess) SecretFile() string   { return filepath.Join(c.dir, "cluster-secret") }
 
+func (c *inProcess) SealKeyFile() string { return filepath.Join(c.dir, "seal-key") }
+
 // Trust returns no settings, because the services of a stack authenticate by the cluster secret.
 func (c *inProcess) Trust(pki.Identity) []string { return nil }
+
+func (c *inProcess) Agent(string) []string {
+	return []string{"--etcd-endpoints", c.Etcd(), "--cluster-secret-file", c.SecretFile(), "--seal-key-file", c.SealKeyFile()}
+}
 
 // Metrics queries the gateway, because all parts of a stack share one registry.
 func (c *inProcess) Metrics() string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -67,7 +68,7 @@ type trial struct {
 // run performs the scenario and returns the problems.
 func (t *trial) run(ctx context.Context) []string {
 	t.killed, t.disks = map[int]bool{}, map[string]*disk{}
-	if err := os.MkdirAll(t.recordDir(), 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(t.recordDir(), 0o755), site.Open(t.recordDir())); err != nil { // servers run as other users
 		return []string{err.Error()}
 	}
 	err := t.mount()

@@ -46,7 +46,7 @@ func setUp(t *testing.T) *fleet {
 	payload := vm.NewPayload(t, vm.Contents{
 		Programs: []string{
 			"./e2e/cmd/etcd", "./apigateway/cmd/apigateway", "./scheduler/cmd/scheduler", "./enforcer/cmd/enforcer",
-			"./templatesvc/cmd/templatesvc", "./nodeagent/cmd/nodeagent", "./examples/arena/cmd/arena",
+			"./templatesvc/cmd/templatesvc", "./nodeagent/cmd/nodeagent", "./examples/arena/cmd/arena", "./cli/cmd/orrery",
 		},
 		Next: []string{"./nodeagent/cmd/nodeagent"},
 	})
@@ -58,9 +58,6 @@ func setUp(t *testing.T) *fleet {
 		write(m, "/etc/systemd/network/cable.network", fmt.Sprintf("[Match]\nName=eth0\n\n[Network]\nAddress=10.0.0.%d/24\n", i+1))
 		m.Run("hostnamectl set-hostname " + []string{"first", "second"}[i] + " && systemctl enable --now systemd-networkd")
 		m.Run("useradd --system --no-create-home --shell /usr/sbin/nologin orrery && install /payload/bin/* /usr/local/bin/")
-		write(m, "/etc/orrery/secret", strings.Repeat("0123456789abcdef", 4)+"\n")
-		m.Run("chown orrery /etc/orrery/secret && chmod 600 /etc/orrery/secret")
-		write(m, "/etc/orrery/common.env", vm.Block(t, servicesGuide, "ORRERY_ETCD_ENDPOINTS="))
 	}
 	f.services()
 	f.addMachine(f.first, 1)
@@ -73,19 +70,29 @@ func setUp(t *testing.T) *fleet {
 func (f *fleet) services() {
 	write(f.first, "/etc/systemd/system/etcd.service", etcdUnit)
 	write(f.first, "/etc/systemd/system/orrery@.service", vm.Block(f.t, servicesGuide, "[Unit]\nDescription=Orrery %i"))
-	write(f.first, "/etc/orrery/apigateway.env", "ORRERY_API_URL=http://10.0.0.1:8080\nORRERY_INSECURE_HTTP=true\n")
-	write(f.first, "/etc/orrery/templatesvc.env", "ORRERY_LISTEN=10.0.0.1:7100\n")
-	write(f.first, "/etc/orrery/scheduler.env", "ORRERY_LISTEN=10.0.0.1:7200\n")
+	write(f.first, "/etc/orrery/secret", strings.Repeat("0123456789abcdef", 4)+"\n")
+	write(f.first, "/etc/orrery/common.env", vm.Block(f.t, servicesGuide, "ORRERY_ETCD_ENDPOINTS="))
+	f.first.Run("orrery pki init --dir /root/pki && install -m 600 /root/pki/nodes.pem /etc/orrery/nodes.pem")
+	for service, settings := range map[string]string{
+		"apigateway":  "ORRERY_API_URL=http://10.0.0.1:8080\nORRERY_INSECURE_HTTP=true\nORRERY_NODES_LISTEN=10.0.0.1:7401\nORRERY_NODES_AUTHORITY=/etc/orrery/nodes.pem\n",
+		"templatesvc": "ORRERY_LISTEN=10.0.0.1:7100\n", "scheduler": "ORRERY_LISTEN=10.0.0.1:7200\n", "enforcer": "ORRERY_NODES_LISTEN=10.0.0.1:7402\n",
+	} {
+		trust := "/etc/orrery/" + service + ".pem"
+		f.first.Run("orrery pki issue " + service + " --dir /root/pki --out " + trust)
+		write(f.first, "/etc/orrery/"+service+".env", settings+"ORRERY_TRUST_FILE="+trust+"\n")
+	}
+	f.first.Run("chown orrery /etc/orrery/*.pem && chmod 600 /etc/orrery/secret")
 	f.first.Run("systemctl daemon-reload && systemctl start etcd && systemctl enable --now orrery@apigateway orrery@scheduler orrery@enforcer orrery@templatesvc")
 	f.api = signIn(f.t, f.first, "http://10.0.0.1:8080", "/var/lib/orrery/apigateway/admin-password")
 }
 
 // addMachine makes a host a node as the guides describe.
 func (f *fleet) addMachine(m *vm.Machine, n int) {
-	number := fmt.Sprint(n)
-	env := vm.Block(f.t, machineGuide, "ORRERY_NODE=node-2")
-	env = strings.ReplaceAll(strings.ReplaceAll(env, "node-2", "node-"+number), "10.0.0.2", "10.0.0."+number)
-	write(m, "/etc/orrery/nodeagent.env", env)
+	env := vm.Block(f.t, machineGuide, "ORRERY_LISTEN=10.0.0.2:7000")
+	write(m, "/etc/orrery/nodeagent.env", strings.ReplaceAll(env, "10.0.0.2", fmt.Sprint("10.0.0.", n)))
+	var made struct{ Token string }
+	f.api.do("POST", "/api/v1/admin/tokens", map[string]string{"nodeId": fmt.Sprint("node-", n)}, &made)
+	m.Run("install -d -m 700 /var/lib/orrery/nodeagent && echo " + made.Token + " | nodeagent join -dir /var/lib/orrery/nodeagent -")
 	write(m, "/etc/systemd/system/orrery-nodeagent.service", vm.Block(f.t, machineGuide, "[Unit]\nDescription=Orrery nodeagent"))
 	m.Run("systemctl daemon-reload && systemctl enable --now orrery-nodeagent")
 }

@@ -13,7 +13,7 @@ import (
 type Programs map[string]string
 
 // Build compiles commands of the workspace, such as "./scheduler/cmd/scheduler", into a
-// directory. It works from any directory of the workspace.
+// directory, which it opens to the users of instances. It works from any directory of the workspace.
 func Build(ctx context.Context, dir string, race bool, packages ...string) (Programs, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOWORK").Output()
 	root := filepath.Dir(strings.TrimSpace(string(out)))
@@ -30,6 +30,9 @@ func Build(ctx context.Context, dir string, race bool, packages ...string) (Prog
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("building %v: %w", packages, err)
+	}
+	if err := Open(dir); err != nil {
+		return nil, err
 	}
 	for _, p := range packages {
 		built[filepath.Base(p)] = filepath.Join(dir, filepath.Base(p))

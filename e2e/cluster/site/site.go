@@ -8,9 +8,12 @@
 //
 //	service ── proxy (service × member) ──▶ etcd member
 //	agent   ── proxy (agent × member) ──▶ etcd member       from inside its namespace
+//	agent   ── proxy (agent × gateway) ──▶ gateway          instead, with certificates; and to each enforcer
 //	agent   ── proxy (agent × templatesvc) ──▶ templatesvc  from inside its namespace
 //	gateway ── proxy (agent) ──▶ agent                      into its namespace
 //	agent   ── proxy (agent × agent) ──▶ agent              between namespaces
+//
+// With Wrap, gateways reach agents, and all reach template services, through proxies without namespaces too.
 package site
 
 import (
@@ -55,9 +58,13 @@ type Options struct {
 	KeepInstances bool
 	// Namespaces gives each node its own network namespace.
 	Namespaces bool
-	// Certificates gives each service a certificate, so that the calls between services are encrypted.
-	// Without, they are authenticated by the cluster secret.
+	// Certificates gives each service a certificate, so that the calls between services are encrypted, and
+	// agents use etcd through gateways. Without, they are authenticated by the cluster secret.
 	Certificates bool
+	// Wrap replaces how the proxy of a connection reaches its target, so that a test sees or changes what passes.
+	// With it, also the connections to agents and template services go through proxies, and etcd uses TLS. It
+	// needs Certificates, and no Namespaces.
+	Wrap func(p Pair, dial proxy.Dial) proxy.Dial
 	// Clocks are by how much the clocks of processes are ahead, for each of their runs in
 	// turn.
 	Clocks map[string][]time.Duration
@@ -75,8 +82,11 @@ type Site struct {
 	sources map[string]string
 	links   map[Pair]*proxy.Proxy
 	spaces  []*Namespace
-	// authority issues the certificates of the services; nil before the first one.
-	authority *pki.Authority
+	// authority issues the certificates of the services, nodeAuthority those of agents that use etcd through
+	// gateways; nil before the first one.
+	authority, nodeAuthority *pki.Authority
+	// forNodes are the addresses at which gateways and enforcers serve nodes, by their names.
+	forNodes map[string]string
 }
 
 // Pair is a connection between two processes; From is the client.
@@ -102,13 +112,16 @@ type Node struct {
 // Start starts all processes without waiting until they are ready. Close the site, also
 // after an error.
 func Start(ctx context.Context, o Options) (*Site, error) {
-	s := &Site{o: o, links: map[Pair]*proxy.Proxy{}, sources: map[string]string{}}
+	s := &Site{o: o, links: map[Pair]*proxy.Proxy{}, sources: map[string]string{}, forNodes: map[string]string{}}
 	for _, dir := range []string{s.path("logs"), s.path("etcd"), s.path("templates")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return s, err
 		}
 	}
 	if err := os.WriteFile(s.SecretFile(), []byte("0123456789abcdef0123456789abcdef"), 0o600); err != nil {
+		return s, err
+	}
+	if err := os.WriteFile(s.SealKeyFile(), []byte("fedcba9876543210fedcba9876543210"), 0o600); err != nil {
 		return s, err
 	}
 	for _, step := range []func(context.Context) error{s.startEtcd, s.startServices, s.startNodes} {
@@ -148,13 +161,16 @@ func (s *Site) Nodes() []*Node { return s.nodes }
 func (s *Site) Endpoints() []string {
 	var out []string
 	for _, m := range s.members {
-		out = append(out, "http://"+m.client)
+		out = append(out, s.etcdScheme()+m.client)
 	}
 	return out
 }
 
 // Gateways returns the base URLs of the API.
 func (s *Site) Gateways() []string { return s.gateways }
+
+// ForNodes returns the URL at which a gateway or an enforcer serves nodes.
+func (s *Site) ForNodes(name string) string { return "https://" + s.forNodes[name] }
 
 // TemplateDir returns the directory from which templates are published.
 func (s *Site) TemplateDir() string { return s.path("templates") }
@@ -164,6 +180,9 @@ func (s *Site) PasswordFile() string { return s.path("admin-password") }
 
 // SecretFile returns the file with the cluster's secret.
 func (s *Site) SecretFile() string { return s.path("cluster-secret") }
+
+// SealKeyFile returns the file with the key that wraps the keys which seal secrets.
+func (s *Site) SealKeyFile() string { return s.path("seal-key") }
 
 // LogDir returns the directory with each process's log.
 func (s *Site) LogDir() string { return s.path("logs") }
@@ -214,7 +233,7 @@ func (s *Site) Links(process string) []Pair {
 
 // closing is the order in which programs are stopped: first the ones that decide, then the
 // nodes, then their dependencies.
-var closing = []string{"apigateway", "enforcer", "scheduler", "node", "templatesvc"}
+var closing = []string{"enforcer", "scheduler", "node", "apigateway", "templatesvc"}
 
 // Close stops everything: the nodes with all their processes first, etcd last. The error
 // lists the processes that ended badly.
@@ -274,6 +293,9 @@ func (s *Site) connect(p Pair, from *Namespace, at string, dial proxy.Dial) (str
 	if err != nil {
 		return "", err
 	}
+	if s.o.Wrap != nil {
+		dial = s.o.Wrap(p, dial)
+	}
 	s.links[p] = proxy.New(l, dial)
 	return s.links[p].Address(), nil
 }
@@ -286,7 +308,7 @@ func (s *Site) endpoints(process string, space *Namespace) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		out = append(out, "http://"+at)
+		out = append(out, s.etcdScheme()+at)
 	}
 	return strings.Join(out, ","), nil
 }

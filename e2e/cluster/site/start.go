@@ -34,9 +34,15 @@ func (s *Site) startEtcd(ctx context.Context) error {
 	for _, m := range s.members {
 		ready := s.path("etcd", m.Name+".ready")
 		_ = os.Remove(ready) // left by an earlier start
-		p, err := s.process(m.Name, "etcd", nil,
+		args := []string{
 			"-name", m.Name, "-data", s.path("etcd", m.Name), "-ready", ready,
-			"-client", m.client, "-peer", m.peer, "-members", strings.Join(all, ","), "-tick", cmp.Or(s.o.Tick, 30*time.Millisecond).String())
+			"-client", m.client, "-peer", m.peer, "-members", strings.Join(all, ","), "-tick", cmp.Or(s.o.Tick, 30*time.Millisecond).String(),
+		}
+		secured, err := s.certifyEtcd()
+		if err != nil {
+			return err
+		}
+		p, err := s.process(m.Name, "etcd", nil, append(args, secured...)...)
 		if m.Process = p; err != nil {
 			return err
 		}
@@ -71,11 +77,8 @@ func (s *Site) common(program, name string, space *Namespace) ([]string, error) 
 		return nil, err
 	}
 	args := []string{"--etcd-endpoints", endpoints, "--cluster-secret-file", s.SecretFile(), "--log-level", "debug"}
-	if s.o.TTL > 0 {
-		args = append(args, "--session-ttl", s.o.TTL.String())
-	}
 	trust, err := s.trust(program, name)
-	return append(args, trust...), err
+	return append(append(args, s.ttl()...), trust...), err
 }
 
 func (s *Site) startServices(context.Context) error {
@@ -86,7 +89,7 @@ func (s *Site) startServices(context.Context) error {
 	}{
 		{"templatesvc", s.o.Sources, s.source},
 		{"scheduler", s.o.Schedulers, unbounded},
-		{"enforcer", s.o.Enforcers, nothing},
+		{"enforcer", s.o.Enforcers, s.enforcer},
 		{"apigateway", s.o.Gateways, s.gateway},
 	}
 	for _, k := range kinds {
@@ -110,7 +113,7 @@ func (s *Site) startServices(context.Context) error {
 	return nil
 }
 
-func nothing(string) ([]string, error) { return nil, nil }
+func (s *Site) enforcer(name string) ([]string, error) { return s.serveNodes(name) }
 
 // unbounded disables the load bound of schedulers, because all nodes of a site measure the
 // same CPUs at different moments.
@@ -122,16 +125,25 @@ func (s *Site) source(name string) ([]string, error) {
 		return nil, err
 	}
 	s.sources[name] = at
-	return []string{"--templates-dir", s.TemplateDir(), "--blobs-dir", s.path("blobs"), "--listen", at}, nil
+	args := []string{"--seal-key-file", s.SealKeyFile(), "--templates-dir", s.TemplateDir(), "--blobs-dir", s.path("blobs"), "--listen", at}
+	if s.o.Wrap == nil {
+		return args, nil
+	}
+	at, err = s.connect(Pair{"all", name}, nil, "127.0.0.1:0", dialer(at))
+	return append(args, "--advertise-url", s.scheme()+at), err
 }
 
-func (s *Site) gateway(string) ([]string, error) {
+func (s *Site) gateway(name string) ([]string, error) {
 	at, err := address()
 	if err != nil {
 		return nil, err
 	}
 	s.gateways = append(s.gateways, "http://"+at)
-	return []string{"--listen", at, "--admin-password-file", s.PasswordFile(), "--limits-anonymous", "0", "--limits-logins", "0"}, nil
+	nodes, err := s.serveNodes(name)
+	if s.o.Certificates {
+		nodes = append(nodes, "--nodes-authority", s.nodesFile(), "--services-authority", s.servicesFile())
+	}
+	return append(nodes, "--seal-key-file", s.SealKeyFile(), "--listen", at, "--admin-password-file", s.PasswordFile(), "--limits-anonymous", "0", "--limits-logins", "0"), err
 }
 
 func (s *Site) startNodes(context.Context) error {
@@ -167,7 +179,7 @@ func (s *Site) startNode(id string) error {
 	if err != nil {
 		return err
 	}
-	args, err := s.common("nodeagent", id, node.Space)
+	args, err := s.Agent(id, node.Space)
 	if err != nil {
 		return err
 	}
@@ -190,6 +202,14 @@ func (s *Site) startNode(id string) error {
 // network creates a node's namespace and its connections in both directions, and returns
 // the resulting settings.
 func (s *Site) network(node *Node) ([]string, error) {
+	if s.o.Wrap != nil {
+		at, err := address()
+		if err != nil {
+			return nil, err
+		}
+		advertised, err := s.connect(Pair{"gateways", node.ID}, nil, "127.0.0.1:0", dialer(at))
+		return []string{"--listen", at, "--advertise-url", s.scheme() + advertised}, err
+	}
 	if !s.o.Namespaces {
 		return []string{"--listen", "127.0.0.1:0"}, nil
 	}

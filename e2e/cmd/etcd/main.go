@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 )
@@ -22,6 +23,7 @@ type options struct {
 	name, data, ready   string
 	client, peer, peers string
 	tick                time.Duration
+	cert, key, ca       string
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
@@ -37,6 +39,9 @@ func run(args []string, stderr io.Writer) int {
 	fs.StringVar(&o.peer, "peer", "127.0.0.1:0", "address for the other members")
 	fs.StringVar(&o.peers, "members", "", "all members as name=url,…; empty: this one alone")
 	fs.DurationVar(&o.tick, "tick", 10*time.Millisecond, "heartbeat interval; an election takes ten")
+	fs.StringVar(&o.cert, "cert", "", "certificate for clients; empty: without TLS")
+	fs.StringVar(&o.key, "key", "", "key of the certificate")
+	fs.StringVar(&o.ca, "ca", "", "authorities of clients, which need a certificate")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
@@ -62,7 +67,7 @@ func serve(o options) error {
 	case <-signals:
 		return nil
 	}
-	if err := announce(o.ready, "http://"+server.Clients[0].Addr().String()); err != nil {
+	if err := announce(o.ready, o.scheme()+"://"+server.Clients[0].Addr().String()); err != nil {
 		return err
 	}
 	select {
@@ -74,11 +79,22 @@ func serve(o options) error {
 	}
 }
 
+// scheme is that of the clients' URL.
+func (o options) scheme() string {
+	if o.cert != "" {
+		return "https"
+	}
+	return "http"
+}
+
 func (o options) config() *embed.Config {
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir = o.name, o.data
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	client, peer := []url.URL{{Scheme: "http", Host: o.client}}, []url.URL{{Scheme: "http", Host: o.peer}}
+	if o.cert != "" {
+		cfg.ClientTLSInfo = transport.TLSInfo{CertFile: o.cert, KeyFile: o.key, TrustedCAFile: o.ca, ClientCertAuth: true}
+	}
+	client, peer := []url.URL{{Scheme: o.scheme(), Host: o.client}}, []url.URL{{Scheme: "http", Host: o.peer}}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = client, client
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = peer, peer
 	cfg.InitialCluster = o.peers
