@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what docker-compose.yml runs without a registry: static binaries into bin/ beside
 # this script, the agents' base image where there is none, and an image per target of the
-# Dockerfile.
+# Dockerfile. It prints the digest of each image, and writes them to bin/images of the repository.
 #
 #   deployments/docker/build.sh [TARGET…]
 #   deployments/docker/build.sh binaries     only bin/
@@ -59,6 +59,10 @@ base=$!
 trap wait EXIT
 binaries
 wait "$base"
+digests=../../bin/images
+mkdir -p ../../bin
+: >"$digests"
 for target in "${targets[@]}"; do
-	dockerfile | docker build --quiet --network none --build-arg "BASE=$BASE" --target "$target" --tag "orrery/$target:$TAG" --file - .
+	digest=$(dockerfile | docker build --quiet --network none --build-arg "BASE=$BASE" --target "$target" --tag "orrery/$target:$TAG" --file - .)
+	echo "orrery/$target:$TAG $digest" | tee -a "$digests"
 done
