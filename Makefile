@@ -19,14 +19,14 @@ MODULES := $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod)))
 # Nested modules stand outside the workspace too.
 FORMATTED := $(MODULES) tools
 # The benchmark families of e2e/bench.
-FAMILIES := place launch trace port template content api events operate groups fleet idle survive rest adopt cli
+FAMILIES := place launch certificates trace port template content api events operate groups fleet idle survive rest adopt cli ui
 
 TOOLS := bin/.tools
 TEST_FLAGS := -timeout $(TIMEOUT) $(if $(filter 1,$(RACE)),-race)
 OWN := ^github\.com/orreryhq/orrery/
 
 # What `make check` and CI run, in this order.
-CHECKS := check-format check-vet check-staticcheck check-deadcode check-architecture check-prose check-modules check-references check-cli test e2e e2e-oidc
+CHECKS := check-format check-vet check-staticcheck check-deadcode check-architecture check-prose check-modules check-references check-cli check-dashboard test e2e e2e-oidc
 
 .PHONY: help
 help: ## list the targets
@@ -126,6 +126,34 @@ build: ## the binaries of all services and commands in bin/
 	go build -trimpath -ldflags '$(VERSION_FLAGS)' -o bin/ \
 		$$(go list -f '{{if eq .Name "main"}}{{.ImportPath}}{{end}}' work | grep -v '/orrery/e2e/\|/cmd/clidocs$$')
 
+# DEPLOYED are the programs that operators install.
+DEPLOYED := $(foreach service,apigateway scheduler enforcer templatesvc nodeagent,./$(service)/cmd/$(service)) ./standalone ./cli/cmd/orrery
+
+.PHONY: sbom
+sbom: ## a bill of materials (CycloneDX) of each program that operators install, in bin/sbom
+	@mkdir -p bin/sbom
+	go build -trimpath -ldflags '$(VERSION_FLAGS)' -o bin/ $(DEPLOYED)
+	GOBIN=$(CURDIR)/bin go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+	@for program in $(notdir $(DEPLOYED)); do \
+		bin/cyclonedx-gomod bin -json -noserial -notimestamp -version '$(VERSION)' -output bin/sbom/$$program.cdx.json bin/$$program 2>/dev/null || { \
+			echo "no bill of materials of bin/$$program: bin/cyclonedx-gomod bin bin/$$program says why"; exit 1; }; \
+		echo "bin/sbom/$$program.cdx.json: $$(grep -c '"type": "library"' bin/sbom/$$program.cdx.json) modules"; \
+	done
+
+# VULNDB is the URL of a copy of the vulnerability database: https://… or file:///….
+VULNDB ?= https://vuln.go.dev
+
+.PHONY: check-vulnerabilities
+check-vulnerabilities: ## known vulnerabilities that the programs reach; needs the network, or a copy of the database (VULNDB=URL)
+	GOBIN=$(CURDIR)/bin go install golang.org/x/vuln/cmd/govulncheck@v1.1.4
+	@for module in $(MODULES); do \
+		echo "$$module:"; \
+		bin/govulncheck -C $$module -db '$(VULNDB)' ./... || { \
+			code=$$?; \
+			if [ $$code -ne 3 ]; then echo "the check needs the vulnerability database, which it reads from $(VULNDB): run it where that answers, or pass a copy: make check-vulnerabilities VULNDB=file:///path"; fi; \
+			exit $$code; }; \
+	done
+
 .PHONY: images
 images: ## what docker compose up runs, without a registry: static binaries and images
 	deployments/docker/build.sh
@@ -206,6 +234,16 @@ check-cli:
 		echo "orrery for $$platform: $$size bytes"; \
 		if [ "$$size" -gt $(CLI_LIMIT) ]; then echo "the limit is $(CLI_LIMIT) bytes"; exit 1; fi; \
 	done
+
+# check-dashboard checks the types of the dashboard's code, its texts and its pure parts. The tools
+# are packages of npm, locked in dashboard/package-lock.json. CI fails without Node.
+.PHONY: check-dashboard
+check-dashboard:
+	@if ! command -v npm >/dev/null; then \
+		echo "npm is not installed: the dashboard is not checked"; \
+		[ -z "$$ORRERY_CI" ]; exit; \
+	fi; \
+	cd dashboard && npm ci --ignore-scripts --no-audit --no-fund --silent && npm run --silent check && npm test --silent
 
 # The tools are built once for a version of their sources.
 $(TOOLS): tools/go.mod tools/go.sum $(wildcard tools/archtest/*.go tools/prose/*.go tools/references/*.go tools/sdkgen/*.go)

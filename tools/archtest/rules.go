@@ -109,8 +109,8 @@ func rules() []rule {
 		},
 		{
 			name:     "cli-speaks-http",
-			sentence: "cli imports only sdk from the repository, and libs/pki to issue certificates offline: it does what any client of the HTTP API can do.",
-			check:    moduleImports("cli", "cli", "sdk", "libs/pki", "libs/errs"),
+			sentence: "cli imports only sdk from the repository, libs/pki to issue certificates offline, and libs/atomicfile: it does what any client of the HTTP API can do.",
+			check:    moduleImports("cli", "cli", "sdk", "libs/pki", "libs/atomicfile", "libs/errs"),
 		},
 		{
 			name:     "etcd-client",
