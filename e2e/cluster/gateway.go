@@ -3,6 +3,7 @@ package cluster
 import (
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/orreryhq/orrery/e2e/cluster/site"
@@ -15,13 +16,16 @@ type Gateway struct {
 	*site.Process
 	Cluster // API returns this gateway's URL instead
 
-	url  string
 	name string
 	t    testing.TB
+	url  atomic.Value // string; a proxy reads it while Restart sets it
 }
 
-// API returns this gateway's base URL.
-func (g *Gateway) API() string { return g.url }
+// API returns this gateway's base URL, or "" before its first start.
+func (g *Gateway) API() string {
+	url, _ := g.url.Load().(string)
+	return url
+}
 
 // Stop stops the gateway and leaves the cluster running.
 func (g *Gateway) Stop() { g.end() }
@@ -43,7 +47,7 @@ func AddGateway(t testing.TB, c Local, admin *Client, name string, flags ...stri
 // list of members.
 func (g *Gateway) Restart(admin *Client) {
 	g.t.Helper()
-	before := g.url
+	before := g.API()
 	if err := g.Start(); err != nil {
 		g.t.Fatal(err)
 	}
@@ -55,13 +59,12 @@ func (g *Gateway) Restart(admin *Client) {
 			Members []struct{ NodeID, RestAddr string }
 		}
 		admin.Do("GET", "/api/v1/cluster/members", nil).OK(200, &all)
-		g.url = ""
 		for _, m := range all.Members {
 			if strings.HasSuffix(m.NodeID, "/"+g.name) && m.RestAddr != before {
-				g.url = m.RestAddr
+				g.url.Store(m.RestAddr)
 			}
 		}
-		if g.url == "" {
+		if g.API() == before {
 			return "it is no member"
 		}
 		r, err := Anonymous(g.t, g).Try(g.t.Context(), "GET", "/readyz", nil)

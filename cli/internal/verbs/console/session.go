@@ -56,10 +56,11 @@ func (s *session) run(ctx context.Context, lines <-chan string) error {
 	}
 	sending := sync.WaitGroup{}
 	defer sending.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	// leftOr looks at ctx itself: a child may get the cause after the attachment has failed.
+	typing, stop := context.WithCancel(ctx)
+	defer stop()
 	s.use(attachment)
-	sending.Go(func() { s.send(ctx, lines) })
+	sending.Go(func() { s.send(typing, lines) })
 	for {
 		end, err := s.show(attachment)
 		s.use(nil)
