@@ -1,5 +1,5 @@
 // Package dashboard_test uses the dashboard as people do, in a real browser and against a running
-// Orrery.
+// Orrery. The tests run when ORRERY_E2E is processes: make e2e.
 package dashboard_test
 
 import (
@@ -35,6 +35,9 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
+	if os.Getenv("ORRERY_E2E") != "processes" {
+		t.Skip("runs with ORRERY_E2E=processes: make e2e")
+	}
 	b := browser.Start(t) // first: without a browser there is nothing to start
 	c := cluster.Start(t, cluster.Options{})
 	return &site{Local: c, Browser: b, t: t, admin: cluster.Login(t, c)}
