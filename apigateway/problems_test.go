@@ -73,3 +73,38 @@ func TestProblemsAreListedWithTheirFix(t *testing.T) {
 		t.Error("a group in maintenance has a problem, but it shall start nothing")
 	}
 }
+
+func TestAGroupThatCrashesRepeatedlyIsAProblem(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.node("node-1", fleet.Resources{MemoryMiB: 4096})
+	s.group("once", nil)
+	s.group("slow", nil)
+	s.group("old", nil)
+	now := time.Now().UTC()
+	failed := func(group string, at time.Time, before ...time.Time) {
+		s.status(s.start(group), "node-1", fleet.Status{State: fleet.Crashed, Reason: fleet.ReasonStartTimeout, FinishedAt: at, Crashes: before})
+	}
+	failed("once", now)
+	failed("slow", now, now.Add(-2*time.Minute), now.Add(-time.Minute))
+	failed("old", now.Add(-time.Hour), now.Add(-2*time.Hour))
+	list := func() map[string]map[string]any {
+		found := map[string]map[string]any{}
+		for _, d := range s.do("GET", "/api/v1/problems", nil).want(200).data() {
+			p, _ := d.(map[string]any)
+			if p["reason"] == "Crashing" {
+				name, _ := p["name"].(string)
+				found[name] = p
+			}
+		}
+		return found
+	}
+	got := list()
+	if len(got) != 1 || got["slow"]["count"] != 3.0 || got["slow"]["message"] != "3 crashes in the last 10 minutes; the latest: slow-1: it was not ready in time" {
+		t.Errorf("got %v", got)
+	}
+	s.commit(store.Create(keys.CrashLoop("slow"), crashloop.Loop{Group: "slow", GroupRevision: 1, Level: 1, Crashes: 3, Since: now, PausedAt: now, PausedUntil: now.Add(time.Hour)}))
+	if got := list(); len(got) != 0 {
+		t.Errorf("a paused group has two problems: %v", got)
+	}
+}

@@ -369,4 +369,10 @@ func TestWithTheKeyboardOnly(t *testing.T) {
 	p.Sees("What will happen")
 	p.Key(kb.Escape)
 	p.Until("a dialog that ends gives the focus back", `!document.querySelector("dialog") && document.activeElement.textContent === "Stop"`)
+	p.Hold("k")
+	p.Until("Ctrl-K opens the search again", `document.activeElement.getAttribute("role") === "combobox"`)
+	p.Type("restart web-2")
+	p.Until("the command is found", `[...document.querySelectorAll("[role=option]")].map((o) => o.firstChild.textContent).join() === "Restart web-2"`)
+	p.Key(kb.Enter)
+	p.Sees("What will happen")
 }

@@ -141,7 +141,7 @@ export default class Audit {
 			r.failure ? h("p", { class: "notice bad" }, visible(r.failure)) : null,
 			r.details ? h("p", null, visible(r.details)) : null,
 			facts([t("audit.time"), h("span", { title: r.createdAt }, time(r.createdAt))], [t("audit.user"), h("a", { href: link(["audit"], { user: r.username }) }, visible(r.username || t("audit.nobody")))], [t("audit.role"), r.role], [t("audit.object"), [r.resourceType + " ", page && r.resourceId ? h("a", { href: link([page, r.resourceId]) }, visible(r.resourceId)) : visible(r.resourceId)]], [t("audit.class"), t("audit.class." + r.class)], [t("audit.address"), visible(r.ipAddress)], r.tokenId ? [t("audit.token"), h("span", { class: "mono" }, r.tokenId)] : null, [t("audit.revision"), String(r.revision || "–")], [t("audit.request"), h("span", { class: "mono small" }, visible(r.requestId))]),
-			r.before !== null || r.after !== null ? h("div", { class: "page" }, h("h3", null, t("audit.difference")), textDiff(json(r.before), json(r.after))) : h("p", { class: "muted small" }, t("audit.noDifference")),
+			json(r.before) !== json(r.after) ? h("div", { class: "page" }, h("h3", null, t("audit.difference")), textDiff(json(r.before), json(r.after))) : h("p", { class: "muted small" }, t("audit.noDifference")),
 			r.resourceId ? h("p", null, h("a", { href: link(["audit"], { kind: r.resourceType, name: r.resourceId }) }, t("audit.same"))) : null,
 		);
 	}

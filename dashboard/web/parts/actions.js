@@ -146,7 +146,7 @@ export function deleteGroup(g) {
 		danger: true,
 		typed: g.runningInstances > 0 ? g.name : undefined,
 		preview: () => api.del(api.url`/api/v1/groups/${g.name}`, { dryRun: true }),
-		show: groupDryRun,
+		show: (d) => (d.stop?.length || d.notes?.length ? groupDryRun(d) : h("p", { class: "muted" }, t("groups.delete.none"))),
 		act: async () => {
 			await api.del(api.url`/api/v1/groups/${g.name}`);
 			say(t("groups.delete.done", { name: g.name }));

@@ -2,11 +2,12 @@
 import { h } from "../core/dom.js";
 import * as api from "../core/api.js";
 import * as live from "../core/live.js";
+import { link } from "../core/router.js";
 import * as session from "../core/session.js";
 import { visible } from "../core/format.js";
 import { t } from "../core/text.js";
 import { ask } from "./dialog.js";
-import { stateOf } from "./actions.js";
+import { actOnInstances, deploy, drain, scale, stateOf } from "./actions.js";
 
 /**
  * openPalette asks where to go or what to do.
@@ -58,7 +59,27 @@ function search(text, pages) {
 		}
 	}
 	for (const c of commands()) if (c) add("command", c.name, "", c);
+	if (words.length) for (const a of acts(words)) {
+		if (list.length >= 50) break;
+		add("command", t("palette.act", a), "", a);
+	}
 	return list;
+}
+
+/**
+ * acts yields what can be done to objects, for the verbs that a word names.
+ * @param {string[]} words
+ */
+function* acts(words) {
+	const named = (verb) => words.some((w) => t(verb).toLowerCase().startsWith(w));
+	for (const [verb, needs, act] of /** @type {[string, string, (g: any) => any][]} */ ([["groups.scale", "groups.update", scale], ["groups.deploy", "groups.update", deploy]])) {
+		if (named(verb)) for (const g of live.groups.values()) if (live.allowedIn(needs, g.name)) yield { verb: t(verb), name: g.name, run: () => act(g) };
+	}
+	if (named("nodes.drain") && session.allowed("nodes.drain")) for (const n of live.nodes.values()) if (n.type === "CONNECTED" && n.status !== "DRAINING") yield { verb: t("nodes.drain"), name: n.id, run: () => drain(n) };
+	for (const action of /** @type {const} */ (["restart", "stop", "kill"])) {
+		if (named("instances." + action)) for (const i of live.instances.values()) if (!live.hasEnded(i) && live.allowedIn("instances.stop", i.group)) yield { verb: t("instances." + action), name: i.id, run: () => actOnInstances(action, [i.uid]) };
+	}
+	if (named("instance.tab.console")) for (const i of live.instances.values()) if (live.allowedIn("instances.console", i.group)) yield { verb: t("instance.tab.console"), name: i.id, href: link(["instances", i.uid], { tab: "console" }) };
 }
 
 function commands() {

@@ -55,7 +55,7 @@ func (a *API) problems(c *gin.Context) {
 	s := a.cfg.Operations.Snapshot()
 	all := inSight(c, auth.GroupsView, slices.Concat(pausedGroups(s, a.cfg.Operations.Now()), waitingGroups(s)))
 	if who, _ := server.Identity(c); who.Somewhere(auth.InstancesView) {
-		all = append(all, inSight(c, auth.InstancesView, slices.Concat(waitingInstances(s), unrunnable(s)))...)
+		all = append(all, inSight(c, auth.InstancesView, slices.Concat(waitingInstances(s), unrunnable(s), crashingGroups(s, a.cfg.Operations.Now())))...)
 	}
 	if server.Allowed(c, auth.NodesView) {
 		all = append(all, a.nodeProblems(s)...)
@@ -191,6 +191,51 @@ func unrunnable(s *view.Snapshot) (out []problem) {
 			})
 		}
 		out[n].Count++
+	}
+	return out
+}
+
+// A group has a problem when it crashes this often within crashWindow. One crash is healed.
+const (
+	crashesFrom = 2
+	crashWindow = 10 * time.Minute
+)
+
+// crashingGroups returns the groups that crash repeatedly and are started again, and not those that a crash loop
+// pauses or that cannot run at all.
+func crashingGroups(s *view.Snapshot, now time.Time) (out []problem) {
+	for name, g := range s.Groups.All() {
+		if loop, ok := s.CrashLoops.Get(name); g.Deleting || ok && loop.EndsAt(g, compose.Ancestors(g, s.Groups.Get)).After(now) {
+			continue
+		}
+		var crashes []time.Time
+		var last *fleet.Instance // that crashed
+		var lastAt time.Time
+		for i := range s.GroupInstances(name) {
+			if i.Unrunnable() {
+				crashes = nil
+				break
+			}
+			if at, ok := i.CrashedAt(); ok && at.After(lastAt) {
+				last, lastAt = i, at
+			}
+			if i.Intent.ReplacedBy == "" { // a replacement has the crashes of those before it
+				crashes = append(crashes, i.Crashes()...)
+			}
+		}
+		crashes = slices.DeleteFunc(crashes, func(at time.Time) bool { return now.Sub(at) > crashWindow })
+		if len(crashes) < crashesFrom {
+			continue
+		}
+		p := problem{
+			Severity: warning, Kind: "group", Name: string(name), Reason: "Crashing", Since: new(slices.MinFunc(crashes, time.Time.Compare)), Count: len(crashes),
+			Message: fmt.Sprintf("%d crashes in the last %d minutes", len(crashes), crashWindow/time.Minute), Fix: "read the last lines of its crashes: orrery get crashes --group " + string(name),
+		}
+		if last != nil {
+			_, why := last.Why()
+			p.Message += "; the latest: " + last.Intent.Name + ": " + why
+		}
+		out = append(out, p)
 	}
 	return out
 }
