@@ -24,11 +24,15 @@ require (
 
 require mvdan.cc/sh/v3 v3.14.1
 
-require github.com/robfig/cron/v3 v3.0.1
+require (
+	filippo.io/age v1.3.2
+	github.com/robfig/cron/v3 v3.0.1
+)
 
 require (
+	filippo.io/hpke v0.4.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
-	github.com/rogpeppe/go-internal v1.16.0 // indirect
+	golang.org/x/term v0.47.0 // indirect
 )
 
 require (

@@ -86,14 +86,20 @@ func (s *Settings) RequireSecret() []error {
 
 // Seal are the settings of services that seal or open secrets in etcd.
 type Seal struct {
-	Key string `config:"key" secret:"true" usage:"key that wraps the keys which seal secrets in etcd, the same for all gateways and template services, and for agents with the cluster secret; at least 32 characters; further lines may have previous keys; empty: the cluster secret seals"`
+	Key      string `config:"key" secret:"true" usage:"key that wraps the keys which seal secrets in etcd, the same for all gateways and template services, and for agents with the cluster secret; at least 32 characters; further lines may have previous keys; an armored file of age is decrypted with seal.identity; empty: the cluster secret seals"`
+	Identity string `config:"identity" secret:"true" usage:"identities of age, or of its plugins, one per line; they decrypt seal.key if that is an armored file of age"`
 }
 
-// Validate names the setting that cannot be used.
-func (s Seal) Validate() []error {
-	if err := seal.CheckKeys(s.Key); err != nil {
+// Validate decrypts Key if it is encrypted, and names the setting that cannot be used.
+func (s *Seal) Validate() []error {
+	clear, err := seal.DecryptKeys(s.Key, s.Identity, func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) })
+	if err == nil {
+		err = seal.CheckKeys(clear)
+	}
+	if err != nil {
 		return []error{err}
 	}
+	s.Key, s.Identity = clear, ""
 	return nil
 }
 
