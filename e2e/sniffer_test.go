@@ -235,7 +235,10 @@ type tapped struct {
 	links map[site.Pair]pki.Identity
 }
 
-var apiLink = site.Pair{From: "clients", To: "secure"}
+var (
+	apiLink  = site.Pair{From: "clients", To: "secure"}
+	peerLink = site.Pair{From: "apigateway-1", To: "secure"}
+)
 
 // newTapped returns nil if all services run in one process.
 func newTapped(t *testing.T) *tapped {
@@ -251,19 +254,24 @@ func newTapped(t *testing.T) *tapped {
 		{From: "gateways", To: "node-1"}:     {Service: pki.Agent, Name: "node-1"},
 		{From: "all", To: "templatesvc-1"}:   {Service: pki.Templates, Name: "templatesvc-1"},
 		apiLink:                              {},
+		peerLink:                             {Service: pki.Gateway, Name: "secure"},
 	}}
 	for _, service := range []string{"apigateway-1", "scheduler-1", "enforcer-1", "templatesvc-1", "secure"} {
 		s.links[site.Pair{From: service, To: "etcd-1"}] = pki.Identity{Service: pki.Etcd}
 	}
 	etcd := "https://" + a.proxied(t, site.Pair{From: "secure", To: "etcd-1"}, strings.TrimPrefix(c.Etcd(), "https://"))
-	authority, dir := newAuthority(t), t.TempDir()
+	authority, dir, peers := newAuthority(t), t.TempDir(), freeAddress(t)
 	authority.write(t, dir, "127.0.0.1")
 	g := startGatewayWith(t, c, etcd, s.admin, "secure", append(c.Trust(pki.Identity{Service: pki.Gateway, Name: "secure"}),
+		"--peers-listen", peers, "--peers-url", "https://"+a.proxied(t, peerLink, peers),
 		"--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))...)
 	at := a.proxied(t, apiLink, strings.TrimPrefix(g.url, "https://"))
 	s.api = &secureAPI{t: t, url: "https://" + at, http: authority.client(t, "127.0.0.1")}
 	return s
 }
+
+// askPeer lets the first gateway read the log of the other one.
+func (s *tapped) askPeer() { s.admin.Do("GET", "/api/v1/system/logs", nil).OK(200) }
 
 // serve starts a group whose template has a file with a text and a secret.
 func (s *tapped) serve(group, text string) cluster.Instance {
@@ -303,6 +311,7 @@ func TestASnifferOnAnyLinkSeesNoSecret(t *testing.T) {
 		history := string(s.api.do("GET", "/api/v1/services/vault-1/console/history", nil))
 		return await.Unless(strings.Contains(history, line), "%s", history)
 	})
+	s.askPeer()
 	for link := range s.links {
 		for what, text := range map[string]string{"secret": secret, "template": content, "line of the console": line, "password": password, "token": s.api.token} {
 			found, up, down := s.on(link).holds(text)
@@ -353,6 +362,7 @@ func TestAManInTheMiddleIsRefusedOnEveryLink(t *testing.T) {
 	// provoke makes a client of the link connect. Clients of etcd and of gateways reconnect by themselves.
 	provoke := map[site.Pair]func(){
 		{From: "gateways", To: "node-1"}: command,
+		peerLink:                         s.askPeer,
 		{From: "all", To: "templatesvc-1"}: func() {
 			if !made { // its agent fetches the template
 				s.admin.Do("POST", "/api/v1/groups", s.group("later")).OK(201)
