@@ -5,6 +5,7 @@ import * as live from "../core/live.js";
 import { link, route, setQuery } from "../core/router.js";
 import { time, visible } from "../core/format.js";
 import { t } from "../core/text.js";
+import { auditedName } from "../parts/describe.js";
 import { textDiff } from "../parts/diff.js";
 import { List } from "../parts/list.js";
 import { age, button, card, empty, facts, failure, heading, loading } from "../parts/ui.js";
@@ -17,6 +18,9 @@ const pageSize = 100;
 const quietTypes = new Set(["NODE_STATUS", "INSTANCE_METRICS", "NODE_CACHE_STATUS", "GROUP_AGGREGATES_UPDATED", "PLAYER_CONNECTED", "PLAYER_DISCONNECTED"]);
 /** pages is where the object of an entry is shown. */
 const pages = { group: "groups", instance: "instances", node: "nodes", template: "templates" };
+
+/** idOf returns the id of the instance with that name, because entries have ids of instances, and otherwise the name. */
+const idOf = (kind, name) => ((!kind || kind === "instance") && name ? [...live.instances.values()].findLast((i) => i.id === name)?.uid : undefined) ?? name;
 
 export default class Audit {
 	constructor() {
@@ -44,7 +48,7 @@ export default class Audit {
 
 	query() {
 		const q = route().query, since = q.get("since") ?? "";
-		return { user: q.get("user"), action: q.get("action"), resourceType: q.get("kind"), resourceId: q.get("name"), class: q.get("class"), since: since in hours ? new Date(api.now() - hours[since] * 3600e3).toISOString() : since, pageSize };
+		return { user: q.get("user"), action: q.get("action"), resourceType: q.get("kind"), resourceId: idOf(q.get("kind"), q.get("name")), class: q.get("class"), since: since in hours ? new Date(api.now() - hours[since] * 3600e3).toISOString() : since, pageSize };
 	}
 
 	/** follow reads the entries of other filters, after a pause in typing. */
@@ -101,7 +105,7 @@ export default class Audit {
 		this.follow();
 		const q = route().query, id = q.get("entry"), entry = id ? this.rows.find((r) => r.id === id) : null;
 		const text = (name) => {
-			const values = [...new Set(this.rows.map((r) => ({ user: r.username, action: r.action, kind: r.resourceType, name: r.resourceId })[name]).filter(Boolean))].slice(0, 100);
+			const values = [...new Set(this.rows.map((r) => ({ user: r.username, action: r.action, kind: r.resourceType, name: auditedName(r) })[name]).filter(Boolean))].slice(0, 100);
 			return h("label", { class: "filter" }, h("span", null, t("audit." + name)), h("input", { type: name === "user" ? "search" : "text", value: q.get(name) ?? "", list: "audit-" + name, autocomplete: "off", oninput: (ev) => setQuery({ [name]: ev.target.value.trim(), entry: "" }) }), h("datalist", { id: "audit-" + name }, values.map((v) => h("option", { value: v }))));
 		};
 		const choice = (name, options) => h("label", { class: "filter" }, h("span", null, t("audit." + name)), h("select", { onchange: (ev) => setQuery({ [name]: ev.target.value, entry: "" }) }, h("option", { value: "", selected: !q.get(name) }, t("filter.all")), options.map((o) => h("option", { value: o, selected: q.get(name) === o }, t("audit." + name + "." + o)))));
@@ -122,7 +126,7 @@ export default class Audit {
 			{ id: "time", label: t("audit.time"), width: "8rem", cell: (r) => age(r.createdAt) },
 			{ id: "user", label: t("audit.user"), width: "minmax(6rem,1fr)", cell: (r) => visible(r.username || t("audit.nobody")) },
 			{ id: "action", label: t("audit.action"), width: "minmax(8rem,1.2fr)", cell: (r) => h("span", null, h("span", { class: "mono small" }, r.action), r.result === "FAILED" ? [" ", h("span", { class: "badge bad" }, t("audit.failed"))] : null) },
-			{ id: "object", label: t("audit.object"), width: "minmax(8rem,1.5fr)", cell: (r) => h("span", null, h("span", { class: "muted" }, r.resourceType + " "), visible(r.resourceId)) },
+			{ id: "object", label: t("audit.object"), width: "minmax(8rem,1.5fr)", cell: (r) => h("span", null, h("span", { class: "muted" }, r.resourceType + " "), visible(auditedName(r))) },
 			...(id ? [] : [{ id: "details", label: t("audit.details"), width: "minmax(8rem,2fr)", wide: true, cell: (r) => visible(r.failure || r.details) }]),
 		];
 		return h("div", { class: "page" },
@@ -140,7 +144,7 @@ export default class Audit {
 			h("p", null, h("span", { class: "mono" }, r.action), r.result === "FAILED" ? [" ", h("span", { class: "badge bad" }, t("audit.failed"))] : null),
 			r.failure ? h("p", { class: "notice bad" }, visible(r.failure)) : null,
 			r.details ? h("p", null, visible(r.details)) : null,
-			facts([t("audit.time"), h("span", { title: r.createdAt }, time(r.createdAt))], [t("audit.user"), h("a", { href: link(["audit"], { user: r.username }) }, visible(r.username || t("audit.nobody")))], [t("audit.role"), r.role], [t("audit.object"), [r.resourceType + " ", page && r.resourceId ? h("a", { href: link([page, r.resourceId]) }, visible(r.resourceId)) : visible(r.resourceId)]], [t("audit.class"), t("audit.class." + r.class)], [t("audit.address"), visible(r.ipAddress)], r.tokenId ? [t("audit.token"), h("span", { class: "mono" }, r.tokenId)] : null, [t("audit.revision"), String(r.revision || "–")], [t("audit.request"), h("span", { class: "mono small" }, visible(r.requestId))]),
+			facts([t("audit.time"), h("span", { title: r.createdAt }, time(r.createdAt))], [t("audit.user"), h("a", { href: link(["audit"], { user: r.username }) }, visible(r.username || t("audit.nobody")))], [t("audit.role"), r.role], [t("audit.object"), [r.resourceType + " ", page && r.resourceId ? h("a", { href: link([page, r.resourceId]) }, visible(auditedName(r))) : visible(r.resourceId)]], [t("audit.class"), t("audit.class." + r.class)], [t("audit.address"), visible(r.ipAddress)], r.tokenId ? [t("audit.token"), h("span", { class: "mono" }, r.tokenId)] : null, [t("audit.revision"), String(r.revision || "–")], [t("audit.request"), h("span", { class: "mono small" }, visible(r.requestId))]),
 			json(r.before) !== json(r.after) ? h("div", { class: "page" }, h("h3", null, t("audit.difference")), textDiff(json(r.before), json(r.after))) : h("p", { class: "muted small" }, t("audit.noDifference")),
 			r.resourceId ? h("p", null, h("a", { href: link(["audit"], { kind: r.resourceType, name: r.resourceId }) }, t("audit.same"))) : null,
 		);

@@ -14,12 +14,17 @@ import { fieldChanges, instanceActions, stateOf } from "../parts/actions.js";
 import { copy } from "../parts/transfer.js";
 import { uptime } from "./instances.js";
 
+/** @type {[string, (v: any) => string, number][]} */
+const charts = [["usedCpu", cores, 1], ["usedMemoryMb", mib, 2], ["heapUsedMb", mib, 2], ["playerCount", number, 4], ["tps1m", (v) => (v === null || v === undefined ? "–" : v.toFixed(1)), 3], ["msptAvg", (v) => (v === null || v === undefined ? "–" : v.toFixed(1) + " ms"), 5], ["usedDiskMb", mib, 3]];
+
 export default class Instance {
 	constructor({ path }) {
 		this.name = path[1];
 		this.own = new Resource(() => api.get(api.url`/api/v1/services/${this.name}`));
 		this.resources = /** @type {Record<string, Resource>} */ ({});
 		this.timer = 0;
+		/** shown names the resource with the measurements on show. */
+		this.shown = "";
 		/** uid is that of the instance that the resources are of. */
 		this.uid = "";
 		this.end = live.subscribe((e) => {
@@ -58,13 +63,14 @@ export default class Instance {
 		const known = ["console", "explain", "metrics", "files", "built", "history"].filter((tab) => ({ console: live.allowedIn("instances.console", i.group), files: live.allowedIn("instances.files", i.group) })[tab] ?? true);
 		const wanted = route().query.get("tab") ?? "";
 		const tab = known.includes(wanted) ? wanted : known[0];
+		this.shown = "";
 		return h(
 			"div",
 			{ class: "page" },
 			heading(visible(i.id), { crumbs: [[t("nav.instances"), "#/instances"]], actions: instanceActions(i), under: h("div", { class: "row" }, badge(stateOf(i)), i.frozen ? h("span", { class: "badge warn" }, t("instance.frozen")) : null, i.warm ? h("span", { class: "tag" }, t("instance.warm")) : null, i.message ? h("span", { class: "muted" }, visible(i.message)) : null) }),
 			this.ended(i),
 			tabs(known.map((id) => ({ id, label: t("instance.tab." + id), href: link(["instances", this.name], { tab: id }) })), tab),
-			tab === "console" ? h("div", { class: "with-side" }, this.console(i), this.facts(i)) : [tab === "explain" || tab === "history" ? this.facts(i) : null, this[tab](i, path)],
+			tab === "console" ? h("div", { class: "with-side" }, this.console(i), h("div", { class: "page" }, this.facts(i), this.sparks(i, path))) : [tab === "explain" || tab === "history" ? this.facts(i) : null, this[tab](i, path)],
 		);
 	}
 
@@ -123,12 +129,27 @@ export default class Instance {
 		);
 	}
 
+	/** measured returns the measurements of a window, which are read again each minute while they are shown. */
+	measured(window, path) {
+		this.shown = "metrics " + window;
+		this.timer ||= setInterval(() => document.hidden || this.resources[this.shown]?.reload(), 60000);
+		return this.resource(this.shown, () => api.get(path + "/metrics/timeseries", { window, buckets: 120 }));
+	}
+
+	/** sparks draws the last minutes beside the console. */
+	sparks(i, path) {
+		const d = this.measured("15m", path).data;
+		const lines = d ? charts.slice(0, 4).filter(([name]) => d.series[name]?.some((v) => v !== null)) : [];
+		if (lines.length === 0) return null;
+		return card(t("metrics.recent"), { class: "sparks" }, lines.map(([name, format, color]) => {
+			const values = live.hasEnded(i) ? d.series[name] : [...d.series[name].slice(0, -1), i[name] ?? d.series[name].at(-1)];
+			return h("div", { key: name }, h("div", { class: "row" }, h("span", { class: "muted small grow" }, t("metrics." + name)), h("strong", { class: "small" }, format(values.findLast((v) => v !== null)))), h(Chart, { small: true, format, label: t("metrics.recent"), series: [{ name: t("metrics." + name), values, color }] }));
+		}));
+	}
+
 	metrics(i, path) {
 		const window = route().query.get("window") ?? "1h";
-		const r = this.resource("metrics " + window, () => api.get(path + "/metrics/timeseries", { window, buckets: 120 }));
-		this.timer ||= setInterval(() => { if (!document.hidden && route().query.get("tab") === "metrics") for (const [k, v] of Object.entries(this.resources)) if (k.startsWith("metrics")) v.reload(); }, 60000);
-		/** @type {[string, (v: any) => string, number][]} */
-		const charts = [["usedCpu", cores, 1], ["usedMemoryMb", mib, 2], ["heapUsedMb", mib, 2], ["playerCount", number, 4], ["tps1m", (v) => (v === null || v === undefined ? "–" : v.toFixed(1)), 3], ["msptAvg", (v) => (v === null || v === undefined ? "–" : v.toFixed(1) + " ms"), 5], ["usedDiskMb", mib, 3]];
+		const r = this.measured(window, path);
 		return h(
 			"div",
 			{ class: "page" },

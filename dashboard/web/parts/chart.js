@@ -37,10 +37,10 @@ export class Chart {
 	paint(always) {
 		const canvas = this.el, a = this.attrs;
 		if (!canvas) return;
+		const state = JSON.stringify([a.series.map((s) => s.values), this.at, document.documentElement.dataset.theme]);
+		if (!always && state === this.drawn) return; // before it is measured, which would lay out the page
 		const box = canvas.getBoundingClientRect();
 		if (box.width === 0) return;
-		const state = JSON.stringify([a.series.map((s) => s.values), this.at, box.width, document.documentElement.dataset.theme]);
-		if (!always && state === this.drawn) return;
 		this.drawn = state;
 		const scale = devicePixelRatio || 1, width = box.width, height = a.height ?? (a.small ? 36 : 160);
 		if (!a.small) canvas.style.height = height + "px";

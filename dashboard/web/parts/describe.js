@@ -1,10 +1,11 @@
 // Events and audit entries as sentences with links.
 import { h } from "../core/dom.js";
+import * as live from "../core/live.js";
 import { visible } from "../core/format.js";
 import { link } from "../core/router.js";
 import { t } from "../core/text.js";
 
-const object = (kind, name) => h("a", { href: link([kind, name]) }, visible(name));
+const object = (kind, name, shown = name) => h("a", { href: link([kind, name]) }, visible(shown));
 
 /** eventTone says how good an event is. */
 export function eventTone(e) {
@@ -45,7 +46,10 @@ export function causeOf(c) {
 
 const kinds = { group: "groups", instance: "instances", node: "nodes", template: "templates" };
 
+/** auditedName returns the name of an entry's object. Entries have the ids of instances; the name of one that is gone is not known. */
+export const auditedName = (a) => (a.resourceType === "instance" ? (live.instances.get(a.resourceId)?.id ?? a.resourceId) : a.resourceId);
+
 /** describeAudit draws an audit entry as a sentence. */
 export function describeAudit(a) {
-	return h("span", null, h("strong", null, visible(a.username || t("audit.nobody"))), " ", h("span", { class: "mono small" }, a.action), " ", a.resourceId ? (kinds[a.resourceType] ? object(kinds[a.resourceType], a.resourceId) : visible(a.resourceId)) : null, a.details ? h("span", { class: "muted" }, " · " + visible(a.details)) : null, a.result === "FAILED" ? h("span", { class: "badge bad" }, t("audit.failed")) : null);
+	return h("span", null, h("strong", null, visible(a.username || t("audit.nobody"))), " ", h("span", { class: "mono small" }, a.action), " ", a.resourceId ? (kinds[a.resourceType] ? object(kinds[a.resourceType], a.resourceId, auditedName(a)) : visible(a.resourceId)) : null, a.details ? h("span", { class: "muted" }, " · " + visible(a.details)) : null, a.result === "FAILED" ? h("span", { class: "badge bad" }, t("audit.failed")) : null);
 }

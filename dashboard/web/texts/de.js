@@ -450,6 +450,7 @@ export const german = {
 	"explain.total": "Summe",
 	"explain.rank": "Heute wäre dieser Knoten Nummer {rank} von {nodes}.",
 	"metrics.window": "Zeitspanne",
+	"metrics.recent": "Die letzten 15 Minuten",
 	"metrics.none": "Noch keine Messwerte",
 	"metrics.none.text": "Der Agent des Knotens zeichnet die ersten Werte binnen einer Minute auf.",
 	"metrics.usedCpu": "CPU (Kerne)",

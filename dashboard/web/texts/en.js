@@ -450,6 +450,7 @@ export const english = {
 	"explain.total": "Total",
 	"explain.rank": "Today this node would be number {rank} of {nodes}.",
 	"metrics.window": "Time span",
+	"metrics.recent": "The last 15 minutes",
 	"metrics.none": "No measurements yet",
 	"metrics.none.text": "The node's agent records the first values within a minute.",
 	"metrics.usedCpu": "CPU (cores)",
