@@ -96,8 +96,8 @@ func (s *Seal) Validate() []error {
 	if err == nil {
 		err = seal.CheckKeys(clear)
 	}
-	if err != nil {
-		return []error{err}
+	if err != nil { // the settings add the section to the field
+		return []error{errs.Field(strings.TrimPrefix(errs.FieldOf(err), "seal."), "%s", err.Error())}
 	}
 	s.Key, s.Identity = clear, ""
 	return nil

@@ -89,7 +89,7 @@ type settings struct {
 
 // Validate names the settings that cannot be used.
 func (s *settings) Validate() []error {
-	problems := slices.Concat(s.Settings.Validate(), s.Transport.Validate(), s.RequireSecret(), s.Seal.Validate(), telemetry.CheckKept(s.LogKeep))
+	problems := slices.Concat(s.Settings.Validate(), s.Transport.Validate(), s.RequireSecret(), telemetry.CheckKept(s.LogKeep))
 	check := func(ok bool, field, message string) {
 		if !ok {
 			problems = append(problems, errs.Field(field, "%s", message))

@@ -63,7 +63,7 @@ type settings struct {
 
 // Validate returns an error for each invalid setting.
 func (s *settings) Validate() []error {
-	problems := slices.Concat(s.Settings.Validate(), s.Seal.Validate(), telemetry.CheckKept(s.LogKeep))
+	problems := slices.Concat(s.Settings.Validate(), telemetry.CheckKept(s.LogKeep))
 	if len(s.Gateways) == 0 {
 		problems = append(problems, s.RequireSecret()...)
 	} else if s.Trust.File == "" {

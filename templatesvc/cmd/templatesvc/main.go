@@ -67,7 +67,7 @@ const maxQuiet = 20 * time.Second
 
 // Validate returns the settings with invalid values.
 func (s *settings) Validate() []error {
-	problems := slices.Concat(s.Settings.Validate(), s.RequireSecret(), s.Seal.Validate())
+	problems := slices.Concat(s.Settings.Validate(), s.RequireSecret())
 	if s.Versions.Keep < 0 {
 		problems = append(problems, errs.Field("versions.keep", "must not be negative; 0 keeps all"))
 	}
