@@ -70,7 +70,7 @@ export default class Instance {
 			heading(visible(i.id), { crumbs: [[t("nav.instances"), "#/instances"]], actions: instanceActions(i), under: h("div", { class: "row" }, badge(stateOf(i)), i.frozen ? h("span", { class: "badge warn" }, t("instance.frozen")) : null, i.warm ? h("span", { class: "tag" }, t("instance.warm")) : null, i.message ? h("span", { class: "muted" }, visible(i.message)) : null) }),
 			this.ended(i),
 			tabs(known.map((id) => ({ id, label: t("instance.tab." + id), href: link(["instances", this.name], { tab: id }) })), tab),
-			tab === "console" ? h("div", { class: "with-side" }, this.console(i), h("div", { class: "page" }, this.facts(i), this.sparks(i, path))) : [tab === "explain" || tab === "history" ? this.facts(i) : null, this[tab](i, path)],
+			tab === "console" ? h("div", { class: "with-side" }, this.console(i), h("div", { class: "page" }, this.sparks(i, path), this.facts(i))) : [tab === "explain" || tab === "history" ? this.facts(i) : null, this[tab](i, path)],
 		);
 	}
 
@@ -141,7 +141,7 @@ export default class Instance {
 		const d = this.measured("15m", path).data;
 		const lines = d ? charts.slice(0, 4).filter(([name]) => d.series[name]?.some((v) => v !== null)) : [];
 		if (lines.length === 0) return null;
-		return card(t("metrics.recent"), { class: "sparks" }, lines.map(([name, format, color]) => {
+		return card(null, { class: "sparks" }, lines.map(([name, format, color]) => {
 			const values = live.hasEnded(i) ? d.series[name] : [...d.series[name].slice(0, -1), i[name] ?? d.series[name].at(-1)];
 			return h("div", { key: name }, h("div", { class: "row" }, h("span", { class: "muted small grow" }, t("metrics." + name)), h("strong", { class: "small" }, format(values.findLast((v) => v !== null)))), h(Chart, { small: true, format, label: t("metrics.recent"), series: [{ name: t("metrics." + name), values, color }] }));
 		}));
