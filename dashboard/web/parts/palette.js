@@ -61,7 +61,7 @@ function search(text, pages) {
 	for (const c of commands()) if (c) add("command", c.name, "", c);
 	if (words.length) for (const a of acts(words)) {
 		if (list.length >= 50) break;
-		add("command", t("palette.act", a), "", a);
+		add("command", t("palette.act", a), "", { run: a.run, href: a.href });
 	}
 	return list;
 }
