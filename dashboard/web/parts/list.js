@@ -118,7 +118,7 @@ export class List {
 						"div",
 						{ key: id, class: "list-row" + (marked ? " marked" : ""), role: "row", "aria-rowindex": index + 2, "aria-selected": a.selected ? String(Boolean(marked)) : undefined, "data-index": index, tabindex: index === focus ? "0" : "-1", style: { ...style, transform: "translateY(" + index * this.rowHeight + "px)" }, onkeydown: (ev) => this.keys(ev, index, row, a), onfocus: () => { this.focus = index; return quiet; } },
 						a.selected ? h("span", { role: "cell", class: "list-check" }, h("input", { type: "checkbox", tabindex: "-1", "aria-label": t("list.select", { name: id }), checked: Boolean(marked), onchange: () => { toggle(a.selected, id); a.onselect?.(); } })) : null,
-						shown.map((c, i) => h("span", { role: "cell", class: (c.align ?? "") + " cell-" + c.id }, i === 0 && a.href ? h("a", { href: a.href(row), tabindex: "-1" }, c.cell(row)) : c.cell(row))),
+						shown.map((c, i) => h("span", { role: "cell", class: (c.align ?? "") + " cell-" + c.id, "data-label": i > 0 && c.align === "right" && c.id !== "actions" ? c.label : undefined }, i === 0 && a.href ? h("a", { href: a.href(row), tabindex: "-1" }, c.cell(row)) : c.cell(row))),
 					);
 				}),
 			),
