@@ -102,7 +102,7 @@ func (s *Site) serveNodes(name string) ([]string, error) {
 	if !s.o.Certificates {
 		return nil, nil
 	}
-	at, err := address()
+	at, err := Address()
 	if err != nil {
 		return nil, err
 	}

@@ -266,9 +266,9 @@ func (s *Site) Close() error {
 	return errors.Join(errs...)
 }
 
-// address returns a free loopback address that stays free while its process is down,
+// Address returns a free loopback address that stays free while its process is down,
 // because it is outside the range of ephemeral ports.
-func address() (string, error) {
+func Address() (string, error) {
 	for range 1000 {
 		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10000+rand.IntN(20000)))
 		if err == nil {

@@ -19,11 +19,11 @@ const agentAddress = "127.0.0.1:7070"
 func (s *Site) startEtcd(ctx context.Context) error {
 	var all []string
 	for n := range s.o.Members {
-		client, err := address()
+		client, err := Address()
 		if err != nil {
 			return err
 		}
-		peer, err := address()
+		peer, err := Address()
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (s *Site) enforcer(name string) ([]string, error) { return s.serveNodes(nam
 func unbounded(string) ([]string, error) { return []string{"--max-cpu", "100"}, nil }
 
 func (s *Site) source(name string) ([]string, error) {
-	at, err := address()
+	at, err := Address()
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *Site) source(name string) ([]string, error) {
 }
 
 func (s *Site) gateway(name string) ([]string, error) {
-	at, err := address()
+	at, err := Address()
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (s *Site) startNode(id string) error {
 // the resulting settings.
 func (s *Site) network(node *Node) ([]string, error) {
 	if s.o.Wrap != nil {
-		at, err := address()
+		at, err := Address()
 		if err != nil {
 			return nil, err
 		}
@@ -218,7 +218,7 @@ func (s *Site) network(node *Node) ([]string, error) {
 		return nil, err
 	}
 	s.spaces, node.Space = append(s.spaces, space), space
-	if node.address, err = address(); err != nil {
+	if node.address, err = Address(); err != nil {
 		return nil, err
 	}
 	if _, err := s.connect(Pair{"gateways", node.ID}, nil, node.address, node.dialAgent); err != nil {
