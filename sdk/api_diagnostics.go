@@ -11,10 +11,11 @@ import (
 
 // ListProblems lists what is wrong now, the most urgent first.
 //
-// Groups that start nothing, instances that wait for a node, commands that cannot run, lost nodes,
-// failed sources, and services of which no replica runs. Waiting instances and commands need
-// instances.view, nodes nodes.view, sources templates.view, services cluster.view; without the
-// permission they are omitted. An empty list means that everything known is as it should be.
+// Groups that start nothing, instances that wait for a node, commands that cannot run, groups that
+// crash repeatedly, lost nodes, failed sources, and services of which no replica runs. Waiting
+// instances, commands and crashes need instances.view, nodes nodes.view, sources templates.view,
+// services cluster.view; without the permission they are omitted. An empty list means that
+// everything known is as it should be.
 //
 // It needs the permission groups.view.
 func (c *Client) ListProblems(ctx context.Context, params *ListProblemsParams) (*Page[Problem], error) {
