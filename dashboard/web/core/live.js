@@ -168,31 +168,34 @@ async function readAll() {
 }
 
 async function replace(l) {
-	const login = logins, gone = beginRead();
+	const login = logins, newer = beginRead();
 	try {
 		const list = await api.all(l.path);
 		if (login !== logins) return;
 		const seen = new Set(list.map((o) => o[l.id]));
-		for (const k of l.map.keys()) if (!seen.has(k)) l.map.delete(k);
-		for (const o of list) if (!gone.has(o[l.id])) l.map.set(o[l.id], o);
+		for (const k of l.map.keys()) if (!seen.has(k) && !newer.has(k)) l.map.delete(k);
+		for (const o of list) if (!newer.has(o[l.id])) l.map.set(o[l.id], o);
 		version[l.list]++;
 	} finally {
-		reads.delete(gone);
+		reads.delete(newer);
 	}
 }
 
-/** reads has, for each read that is under way, what events removed since it began. */
+/**
+ * reads has, for each read that is under way, the ids of what events changed or removed since it began. Its answer may
+ * be older. What changed is read again.
+ */
 const reads = /** @type {Set<Set<string>>} */ (new Set());
 
 function beginRead() {
-	const gone = /** @type {Set<string>} */ (new Set());
-	reads.add(gone);
-	return gone;
+	const newer = /** @type {Set<string>} */ (new Set());
+	reads.add(newer);
+	return newer;
 }
 
 /** removeObject removes an object. A read that began before does not bring it back. */
 function removeObject(name, id) {
-	for (const gone of reads) gone.add(id);
+	for (const newer of reads) newer.add(id);
 	dirty.delete(name + " " + id);
 	if (lists[name].map.delete(id)) version[lists[name].list]++;
 }
@@ -239,22 +242,28 @@ async function readChanged(kind, batch) {
 	const login = logins;
 	await Promise.all(
 		batch.map(async ({ name }) => {
-			const gone = beginRead();
+			const newer = beginRead();
 			try {
 				const o = await api.get(l.path + "/" + encodeURIComponent(name));
-				if (login !== logins || gone.has(o[l.id])) return;
+				if (login !== logins || newer.has(o[l.id])) return;
 				l.map.set(o[l.id], o);
 				if (kind === "instance") dropSuperseded(o);
 			} catch (err) {
 				if (err.status !== 404 && err.status !== 403) throw err;
 				l.map.delete(name);
 			} finally {
-				reads.delete(gone);
+				reads.delete(newer);
 			}
 			version[l.list]++;
 		}),
 	);
 }
+
+/** stateOf returns the state to show: an instance that sleeps has not stopped. */
+export const stateOf = (i) => (i.state === "STOPPED" && i.reason === "SLEEPING" ? "SLEEPING" : i.state);
+
+/** waits reports whether an instance has waited for a node for some seconds. */
+export const waits = (i) => i.state === "SCHEDULED" && !i.node && api.now() - Date.parse(i.createdAt ?? "") > 5000;
 
 /** hasEnded reports whether an instance has ended. One that sleeps has not. */
 export const hasEnded = (i) => (i.state === "STOPPED" || i.state === "CRASHED") && i.reason !== "SLEEPING";
@@ -287,6 +296,7 @@ function apply(e) {
 	switch (e.type) {
 		case "INSTANCE_STATE_CHANGED": {
 			const i = instances.get(e.uid);
+			for (const newer of reads) newer.add(e.uid);
 			if (i) {
 				Object.assign(i, { state: e.newState ?? i.state, reason: e.reason, message: e.message, node: e.nodeId ?? i.node });
 				if (e.newState === "RUNNING" && !i.startedAt) i.startedAt = new Date(api.now()).toISOString();

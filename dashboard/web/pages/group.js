@@ -7,7 +7,7 @@ import { allowedEverywhere } from "../core/session.js";
 import { cores, mib, number, visible } from "../core/format.js";
 import { t } from "../core/text.js";
 import { age, attempt, badge, button, card, empty, facts, failure, field, heading, loading, Resource, say, tabs } from "../parts/ui.js";
-import { deleteGroup, deploy, fieldChanges, groupDryRun, scale, waits } from "../parts/actions.js";
+import { deleteGroup, deploy, fieldChanges, groupDryRun, scale } from "../parts/actions.js";
 import { ask, confirm } from "../parts/dialog.js";
 import { deploymentCard } from "../parts/deployment.js";
 import { textDiff } from "../parts/diff.js";
@@ -137,7 +137,7 @@ export default class Group {
 
 /** waitsFor returns an instance of a group that no node takes, for each reason. */
 function waitsFor(group) {
-	const waiting = [...live.instances.values()].filter((i) => i.group === group && waits(i) && i.message);
+	const waiting = [...live.instances.values()].filter((i) => i.group === group && live.waits(i) && i.message);
 	return waiting.filter((i, n) => waiting.findIndex((x) => x.message === i.message) === n).slice(0, 3);
 }
 

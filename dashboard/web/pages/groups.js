@@ -7,11 +7,11 @@ import { mib, number, visible } from "../core/format.js";
 import { t } from "../core/text.js";
 import { List, sorted } from "../parts/list.js";
 import { badge, button, empty, heading, loading } from "../parts/ui.js";
-import { deploy, scale, waits } from "../parts/actions.js";
+import { deploy, scale } from "../parts/actions.js";
 import { newGroup } from "../parts/newgroup.js";
 
 /** waiting is the groups with instances that no node takes. */
-const waiting = live.derived(["instances"], () => new Set([...live.instances.values()].filter(waits).map((i) => i.group)));
+const waiting = live.derived(["instances"], () => new Set([...live.instances.values()].filter(live.waits).map((i) => i.group)));
 
 /** groupState returns one word for how a group is. */
 export function groupState(g) {

@@ -10,7 +10,7 @@ import { Console } from "../parts/console.js";
 import { Files } from "../parts/files.js";
 import { causeOf, describeAudit, describeEvent, eventTone } from "../parts/describe.js";
 import { age, badge, button, card, empty, facts, failure, heading, loading, Resource, tabs } from "../parts/ui.js";
-import { fieldChanges, instanceActions, stateOf } from "../parts/actions.js";
+import { fieldChanges, instanceActions } from "../parts/actions.js";
 import { copy } from "../parts/transfer.js";
 import { uptime } from "./instances.js";
 
@@ -67,7 +67,7 @@ export default class Instance {
 		return h(
 			"div",
 			{ class: "page" },
-			heading(visible(i.id), { crumbs: [[t("nav.instances"), "#/instances"]], actions: instanceActions(i), under: h("div", { class: "row" }, badge(stateOf(i)), i.frozen ? h("span", { class: "badge warn" }, t("instance.frozen")) : null, i.warm ? h("span", { class: "tag" }, t("instance.warm")) : null, i.message ? h("span", { class: "muted" }, visible(i.message)) : null) }),
+			heading(visible(i.id), { crumbs: [[t("nav.instances"), "#/instances"]], actions: instanceActions(i), under: h("div", { class: "row" }, badge(live.stateOf(i)), i.frozen ? h("span", { class: "badge warn" }, t("instance.frozen")) : null, i.warm ? h("span", { class: "tag" }, t("instance.warm")) : null, i.message ? h("span", { class: "muted" }, visible(i.message)) : null) }),
 			this.ended(i),
 			tabs(known.map((id) => ({ id, label: t("instance.tab." + id), href: link(["instances", this.name], { tab: id }) })), tab),
 			tab === "console" ? h("div", { class: "with-side" }, this.console(i), h("div", { class: "page" }, this.sparks(i, path), this.facts(i))) : [tab === "explain" || tab === "history" ? this.facts(i) : null, this[tab](i, path)],

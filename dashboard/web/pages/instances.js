@@ -8,11 +8,11 @@ import * as api from "../core/api.js";
 import { t } from "../core/text.js";
 import { List, sorted } from "../parts/list.js";
 import { badge, button, empty, heading, loading } from "../parts/ui.js";
-import { actOnInstances, stateOf } from "../parts/actions.js";
+import { actOnInstances } from "../parts/actions.js";
 
 const columns = [
 	{ id: "name", label: "instances.name", width: "minmax(8rem,1.4fr)", cell: (i) => visible(i.id), sort: (i) => i.id },
-	{ id: "state", label: "instances.state", width: "8.5rem", cell: (i) => badge(stateOf(i), i.message), sort: (i) => i.state },
+	{ id: "state", label: "instances.state", width: "8.5rem", cell: (i) => badge(live.stateOf(i), i.message), sort: (i) => i.state },
 	{ id: "group", label: "instances.group", width: "minmax(6rem,1fr)", cell: (i) => h("a", { href: link(["groups", i.group]) }, visible(i.group)), sort: (i) => i.group, wide: true },
 	{ id: "node", label: "instances.node", width: "minmax(6rem,1fr)", cell: (i) => (i.node ? h("a", { href: link(["nodes", i.node]) }, visible(i.node)) : "–"), sort: (i) => i.node },
 	{ id: "port", label: "instances.port", width: "4.5rem", align: "right", cell: (i) => i.port || "–", sort: (i) => i.port, wide: true },
@@ -38,7 +38,7 @@ export const filtered = () => live.derived(["instances"], (text, state, group, n
 	const words = text.toLowerCase().split(/\s+/).filter(Boolean);
 	const rows = [];
 	for (const i of live.instances.values()) {
-		if (state && stateOf(i) !== state) continue;
+		if (state && live.stateOf(i) !== state) continue;
 		if (group && i.group !== group) continue;
 		if (node && i.node !== node) continue;
 		if (words.length) {

@@ -8,7 +8,6 @@ import { mib, number, visible } from "../core/format.js";
 import { t } from "../core/text.js";
 import { Chart } from "../parts/chart.js";
 import { age, badge, bar, button, card, denied, empty, heading, Resource } from "../parts/ui.js";
-import { stateOf, waits } from "../parts/actions.js";
 import { reloadOn } from "../parts/follow.js";
 import { describeAudit, describeEvent, eventTone } from "../parts/describe.js";
 
@@ -16,8 +15,8 @@ const totals = live.derived(["instances", "nodes", "groups"], () => {
 	const states = {};
 	let players = 0, unplaced = 0;
 	for (const i of live.instances.values()) {
-		if (waits(i)) unplaced++;
-		const state = stateOf(i);
+		if (live.waits(i)) unplaced++;
+		const state = live.stateOf(i);
 		states[state] = (states[state] ?? 0) + 1;
 		players += i.playerCount ?? 0;
 	}

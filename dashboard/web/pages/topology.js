@@ -6,7 +6,7 @@ import { mib, number, percent, visible } from "../core/format.js";
 import { t } from "../core/text.js";
 import { compare } from "../parts/list.js";
 import { badge, empty, heading, loading, tone } from "../parts/ui.js";
-import { nodeActions, stateOf } from "../parts/actions.js";
+import { nodeActions } from "../parts/actions.js";
 import { share } from "./nodes.js";
 
 /** bands returns nodes and their instances, in bands by the value of a label. */
@@ -74,14 +74,14 @@ function box({ node, instances }) {
 function fill(node, instances) {
 	const all = node.effectiveCapacity?.memoryMb || 1;
 	const parts = instances.length > 40 ? [] : instances;
-	return h("div", { class: "fill", role: "img", "aria-label": t("topology.fill", { share: percent(share(node)) }) }, parts.length ? parts.map((i) => h("i", { key: i.uid, class: tone(stateOf(i)), title: i.id + " · " + t("state." + stateOf(i)) + " · " + mib(i.memoryMb), style: { width: Math.max(0.4, (100 * (i.memoryMb ?? 0)) / all) + "%" } })) : h("i", { class: "good", style: { width: Math.min(100, 100 * share(node)) + "%" } }));
+	return h("div", { class: "fill", role: "img", "aria-label": t("topology.fill", { share: percent(share(node)) }) }, parts.length ? parts.map((i) => h("i", { key: i.uid, class: tone(live.stateOf(i)), title: i.id + " · " + t("state." + live.stateOf(i)) + " · " + mib(i.memoryMb), style: { width: Math.max(0.4, (100 * (i.memoryMb ?? 0)) / all) + "%" } })) : h("i", { class: "good", style: { width: Math.min(100, 100 * share(node)) + "%" } }));
 }
 
 function dense({ node, instances }) {
-	const bad = instances.filter((i) => tone(stateOf(i)) !== "good").length;
+	const bad = instances.filter((i) => tone(live.stateOf(i)) !== "good").length;
 	return h("a", { class: "nodebox " + tone(node.status), key: node.id, href: link(["nodes", node.id]), title: node.id + " · " + t("state." + node.status) + " · " + t("instances.count", { count: instances.length }) }, h("strong", null, visible(node.id)), h("div", { class: "fill" }, h("i", { class: "good", style: { width: Math.min(100, 100 * share(node)) + "%" } })), h("span", { class: "muted small" }, number(instances.length) + (bad ? " · " + t("topology.notRunning", { count: bad }) : "")));
 }
 
 function chip(i) {
-	return h("a", { key: i.uid, class: "chip " + tone(stateOf(i)), href: link(["instances", i.uid]), title: i.id + " · " + t("state." + stateOf(i)) + (i.message ? " · " + i.message : "") }, visible(i.id));
+	return h("a", { key: i.uid, class: "chip " + tone(live.stateOf(i)), href: link(["instances", i.uid]), title: i.id + " · " + t("state." + live.stateOf(i)) + (i.message ? " · " + i.message : "") }, visible(i.id));
 }

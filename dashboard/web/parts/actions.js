@@ -8,13 +8,6 @@ import { t } from "../core/text.js";
 import { confirm } from "./dialog.js";
 import { attempt, button, field, say } from "./ui.js";
 
-
-/** stateOf returns the state to show: an instance that sleeps has not stopped. */
-export const stateOf = (i) => (i.state === "STOPPED" && i.reason === "SLEEPING" ? "SLEEPING" : i.state);
-
-/** waits reports whether an instance has waited for a node for some seconds. */
-export const waits = (i) => i.state === "SCHEDULED" && !i.node && api.now() - Date.parse(i.createdAt ?? "") > 5000;
-
 /**
  * results draws the answer of a bulk request or of its dry run.
  * @param {any} answer
@@ -57,7 +50,7 @@ export function instanceActions(i) {
 		list.push(button({ label: t("instances.delete"), kind: "danger", needs: "instances.delete", group: i.group, onclick: () => actOnInstances("delete", [i.uid]) }));
 		return list;
 	}
-	if (stateOf(i) === "SLEEPING") list.push(button({ label: t("instances.wake"), kind: "primary", needs: "groups.start", group: i.group, onclick: () => act("wake", t("instances.wake.done")) }));
+	if (live.stateOf(i) === "SLEEPING") list.push(button({ label: t("instances.wake"), kind: "primary", needs: "groups.start", group: i.group, onclick: () => act("wake", t("instances.wake.done")) }));
 	list.push(button({ label: t("instances.restart"), needs: "instances.stop", group: i.group, onclick: () => actOnInstances("restart", [i.uid]) }));
 	if (i.frozen) list.push(button({ label: t("instances.unfreeze"), needs: "instances.stop", group: i.group, onclick: () => act("unfreeze", t("instances.unfreeze.done"), "freeze") }));
 	else list.push(button({ label: t("instances.freeze"), needs: "instances.stop", group: i.group, title: t("instances.freeze.hint"), onclick: () => act("freeze", t("instances.freeze.done"), "unfreeze") }));

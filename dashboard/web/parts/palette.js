@@ -7,7 +7,7 @@ import * as session from "../core/session.js";
 import { visible } from "../core/format.js";
 import { t } from "../core/text.js";
 import { ask } from "./dialog.js";
-import { actOnInstances, deploy, drain, scale, stateOf } from "./actions.js";
+import { actOnInstances, deploy, drain, scale } from "./actions.js";
 
 /**
  * openPalette asks where to go or what to do.
@@ -55,7 +55,7 @@ function search(text, pages) {
 		for (const n of live.nodes.values()) add("node", n.id, n.address, { href: "#/nodes/" + encodeURIComponent(n.id) });
 		for (const i of live.instances.values()) {
 			if (list.length >= 50) break;
-			add("instance", i.id, t("state." + stateOf(i)) + " · " + (i.node ?? ""), { href: "#/instances/" + i.uid });
+			add("instance", i.id, t("state." + live.stateOf(i)) + " · " + (i.node ?? ""), { href: "#/instances/" + i.uid });
 		}
 	}
 	for (const c of commands()) if (c) add("command", c.name, "", c);
