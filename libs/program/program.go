@@ -92,14 +92,14 @@ type Seal struct {
 
 // Validate decrypts Key if it is encrypted, and names the setting that cannot be used.
 func (s *Seal) Validate() []error {
-	clear, err := seal.DecryptKeys(s.Key, s.Identity, func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) })
+	keys, err := seal.DecryptKeys(s.Key, s.Identity, func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) })
 	if err == nil {
-		err = seal.CheckKeys(clear)
+		err = seal.CheckKeys(keys)
 	}
 	if err != nil { // the settings add the section to the field
 		return []error{errs.Field(strings.TrimPrefix(errs.FieldOf(err), "seal."), "%s", err.Error())}
 	}
-	s.Key, s.Identity = clear, ""
+	s.Key, s.Identity = keys, ""
 	return nil
 }
 

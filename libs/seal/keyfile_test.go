@@ -1,6 +1,8 @@
 package seal
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,9 +46,13 @@ func identity(t *testing.T) *age.X25519Identity {
 }
 
 func TestAnEncryptedKeyFileIsDecrypted(t *testing.T) {
-	t.Parallel()
 	mine, other := identity(t), identity(t)
 	file := encrypted(t, clearKey, mine.Recipient())
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "age-plugin-broken"), []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
 	phrase, err := age.NewScryptRecipient("phrase")
 	if err != nil {
 		t.Fatal(err)
@@ -62,12 +68,13 @@ func TestAnEncryptedKeyFileIsDecrypted(t *testing.T) {
 		"no identity of age":  {text: file, identities: clearKey, field: IdentityField, message: "no usable identity"},
 		"another identity":    {text: file, identities: other.String(), field: IdentityField, message: "does not decrypt seal.key"},
 		"a phrase":            {text: encrypted(t, clearKey, phrase), identities: mine.String(), field: IdentityField, message: "does not decrypt seal.key"},
-		"a missing plugin":    {text: file, identities: plugin.EncodeIdentity("absent", nil), field: Field, message: "age-plugin-absent"},
+		"a missing plugin":    {text: file, identities: plugin.EncodeIdentity("absent", nil), field: IdentityField, message: "age-plugin-absent"},
+		"a broken plugin":     {text: file, identities: plugin.EncodeIdentity("broken", nil), field: Field, message: "cannot be decrypted"},
 		"cut off":             {text: file[:len(file)-60], identities: mine.String(), field: Field, message: "damaged"},
+		"too large":           {text: encrypted(t, strings.Repeat(clearKey, 2000), mine.Recipient()), identities: mine.String(), field: Field, message: "too large"},
 		"altered":             {text: strings.Replace(file, "\n", "\nAAAA", 2), identities: mine.String(), field: Field, message: "cannot be decrypted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got, err := DecryptKeys(c.text, c.identities, t.Logf)
 			if c.field != "" {
 				if errs.FieldOf(err) != c.field || !strings.Contains(err.Error(), c.message) {

@@ -197,41 +197,45 @@ func unrunnable(s *view.Snapshot) (out []problem) {
 
 // A group has a problem when it crashes this often within crashWindow. One crash is healed.
 const (
-	crashesFrom = 2
+	minCrashes  = 2
 	crashWindow = 10 * time.Minute
 )
 
 // crashingGroups returns the groups that crash repeatedly and are started again, and not those that a crash loop
-// pauses or that cannot run at all.
+// pauses or that cannot run at all. Like the enforcer, it counts crashes of the group's current revision that no
+// user has reset.
 func crashingGroups(s *view.Snapshot, now time.Time) (out []problem) {
 	for name, g := range s.Groups.All() {
 		if loop, ok := s.CrashLoops.Get(name); g.Deleting || ok && loop.EndsAt(g, compose.Ancestors(g, s.Groups.Get)).After(now) {
 			continue
 		}
+		from := now.Add(-crashWindow)
+		if g.CrashesResetAt.After(from) {
+			from = g.CrashesResetAt
+		}
 		var crashes []time.Time
-		var last *fleet.Instance // that crashed
+		var last *fleet.Instance
 		var lastAt time.Time
+		runnable := true
 		for i := range s.GroupInstances(name) {
-			if i.Unrunnable() {
-				crashes = nil
-				break
+			runnable = runnable && (!i.Unrunnable() || i.Intent.ReplacedBy != "")
+			for _, at := range i.CrashesOf(g.Revision) {
+				if at.After(from) {
+					crashes = append(crashes, at)
+				}
 			}
-			if at, ok := i.CrashedAt(); ok && at.After(lastAt) {
+			if at, ok := i.CrashedAt(); ok && i.Intent.GroupRevision == g.Revision && at.After(lastAt) {
 				last, lastAt = i, at
 			}
-			if i.Intent.ReplacedBy == "" { // a replacement has the crashes of those before it
-				crashes = append(crashes, i.Crashes()...)
-			}
 		}
-		crashes = slices.DeleteFunc(crashes, func(at time.Time) bool { return now.Sub(at) > crashWindow })
-		if len(crashes) < crashesFrom {
+		if !runnable || len(crashes) < minCrashes {
 			continue
 		}
 		p := problem{
 			Severity: warning, Kind: "group", Name: string(name), Reason: "Crashing", Since: new(slices.MinFunc(crashes, time.Time.Compare)), Count: len(crashes),
 			Message: fmt.Sprintf("%d crashes in the last %d minutes", len(crashes), crashWindow/time.Minute), Fix: "read the last lines of its crashes: orrery get crashes --group " + string(name),
 		}
-		if last != nil {
+		if lastAt.After(from) {
 			_, why := last.Why()
 			p.Message += "; the latest: " + last.Intent.Name + ": " + why
 		}
