@@ -12,10 +12,11 @@ import (
 // ListProblems lists what is wrong now, the most urgent first.
 //
 // Groups that start nothing, instances that wait for a node, commands that cannot run, groups that
-// crash repeatedly, lost nodes, failed sources, and services of which no replica runs. Waiting
-// instances, commands and crashes need instances.view, nodes nodes.view, sources templates.view,
-// services cluster.view; without the permission they are omitted. An empty list means that
-// everything known is as it should be.
+// crashed at least twice in ten minutes, lost nodes, failed sources, and services of which no
+// replica runs. Waiting instances, commands and crashes need instances.view, nodes nodes.view,
+// sources templates.view, services cluster.view; without the permission they are omitted. A crash
+// after which the agent starts the instance again in place counts once the agent gives up. An empty
+// list means that everything known is as it should be.
 //
 // It needs the permission groups.view.
 func (c *Client) ListProblems(ctx context.Context, params *ListProblemsParams) (*Page[Problem], error) {
@@ -164,6 +165,6 @@ type Problem struct {
 	Fix string `json:"fix"`
 	// Null if it is not known.
 	Since *time.Time `json:"since"`
-	// How many instances are affected; for a crash loop, how many crashes there were.
+	// How many instances are affected; for crashes, how many there were.
 	Count int64 `json:"count"`
 }

@@ -19,9 +19,6 @@ const quietTypes = new Set(["NODE_STATUS", "INSTANCE_METRICS", "NODE_CACHE_STATU
 /** pages is where the object of an entry is shown. */
 const pages = { group: "groups", instance: "instances", node: "nodes", template: "templates" };
 
-/** idOf returns the id of the instance with that name, because entries have ids of instances, and otherwise the name. */
-const idOf = (kind, name) => ((!kind || kind === "instance") && name ? [...live.instances.values()].findLast((i) => i.id === name)?.uid : undefined) ?? name;
-
 export default class Audit {
 	constructor() {
 		this.rows = /** @type {any[]} */ ([]);
@@ -48,12 +45,18 @@ export default class Audit {
 
 	query() {
 		const q = route().query, since = q.get("since") ?? "";
-		return { user: q.get("user"), action: q.get("action"), resourceType: q.get("kind"), resourceId: idOf(q.get("kind"), q.get("name")), class: q.get("class"), since: since in hours ? new Date(api.now() - hours[since] * 3600e3).toISOString() : since, pageSize };
+		return { user: q.get("user"), action: q.get("action"), resourceType: q.get("kind"), resourceId: this.namedInstance()?.uid ?? q.get("name"), class: q.get("class"), since: since in hours ? new Date(api.now() - hours[since] * 3600e3).toISOString() : since, pageSize };
+	}
+
+	/** namedInstance returns the instance that has the name in the filter now. Entries of instances have ids. */
+	namedInstance() {
+		const q = route().query;
+		return q.get("kind") === "instance" ? [...live.instances.values()].findLast((i) => i.id === q.get("name")) : undefined;
 	}
 
 	/** follow reads the entries of other filters, after a pause in typing. */
 	follow() {
-		const asked = filters.map((f) => route().query.get(f) ?? "").join("\u0000");
+		const asked = [...filters.map((f) => route().query.get(f) ?? ""), this.namedInstance()?.uid].join("\u0000");
 		if (asked === this.asked) return;
 		const first = this.asked === "";
 		this.asked = asked;
@@ -113,6 +116,7 @@ export default class Audit {
 		return h("div", { class: "page" },
 			heading(t("nav.audit"), { under: h("p", { class: "muted" }, t("audit.about")) }),
 			h("div", { class: "filters ends" }, text("user"), text("action"), text("kind"), text("name"), choice("class", classes), choice("since", Object.keys(hours)), set ? button({ label: t("list.clear"), kind: "quiet", onclick: () => setQuery(Object.fromEntries([...filters, "entry"].map((f) => [f, ""]))) }) : null),
+			this.namedInstance() ? h("p", { class: "muted" }, t("audit.instance", { id: this.namedInstance()?.uid })) : null,
 			this.state === "failed" ? failure(this.error, () => this.read("")) : null,
 			h("div", { class: id ? "beside" : "" }, this.list(q, id), id ? this.detail(id, entry) : null),
 		);

@@ -63,7 +63,7 @@ export default class Instance {
 		const known = ["console", "explain", "metrics", "files", "built", "history"].filter((tab) => ({ console: live.allowedIn("instances.console", i.group), files: live.allowedIn("instances.files", i.group) })[tab] ?? true);
 		const wanted = route().query.get("tab") ?? "";
 		const tab = known.includes(wanted) ? wanted : known[0];
-		this.shown = "";
+		if (tab !== "console" && tab !== "metrics") this.shown = "";
 		return h(
 			"div",
 			{ class: "page" },
@@ -131,6 +131,7 @@ export default class Instance {
 
 	/** measured returns the measurements of a window, which are read again each minute while they are shown. */
 	measured(window, path) {
+		if (this.shown !== "metrics " + window) this.resources["metrics " + window]?.reload();
 		this.shown = "metrics " + window;
 		this.timer ||= setInterval(() => document.hidden || this.resources[this.shown]?.reload(), 60000);
 		return this.resource(this.shown, () => api.get(path + "/metrics/timeseries", { window, buckets: 120 }));
@@ -142,8 +143,8 @@ export default class Instance {
 		const lines = d ? charts.slice(0, 4).filter(([name]) => d.series[name]?.some((v) => v !== null)) : [];
 		if (lines.length === 0) return null;
 		return card(null, { class: "sparks" }, lines.map(([name, format, color]) => {
-			const values = live.hasEnded(i) ? d.series[name] : [...d.series[name].slice(0, -1), i[name] ?? d.series[name].at(-1)];
-			return h("div", { key: name }, h("div", { class: "row" }, h("span", { class: "muted small grow" }, t("metrics." + name)), h("strong", { class: "small" }, format(values.findLast((v) => v !== null)))), h(Chart, { small: true, format, label: t("metrics.recent"), series: [{ name: t("metrics." + name), values, color }] }));
+			const values = live.hasEnded(i) ? d.series[name] : [...d.series[name].slice(0, -1), i[name] === undefined ? d.series[name].at(-1) : i[name]];
+			return h("div", { key: name }, h("div", { class: "row" }, h("span", { class: "muted small grow" }, t("metrics." + name)), h("strong", { class: "small" }, format(values.at(-1)))), h(Chart, { small: true, format, label: t("metrics.recent"), series: [{ name: t("metrics." + name), values, color }] }));
 		}));
 	}
 

@@ -71,9 +71,9 @@ function search(text, pages) {
  * @param {string[]} words
  */
 function* acts(words) {
-	const named = (verb) => words.some((w) => t(verb).toLowerCase().startsWith(w));
+	const named = (verb) => t(verb).toLowerCase().split(" ").some((part) => words.some((w) => part.startsWith(w)));
 	for (const [verb, needs, act] of /** @type {[string, string, (g: any) => any][]} */ ([["groups.scale", "groups.update", scale], ["groups.deploy", "groups.update", deploy]])) {
-		if (named(verb)) for (const g of live.groups.values()) if (live.allowedIn(needs, g.name)) yield { verb: t(verb), name: g.name, run: () => act(g) };
+		if (named(verb)) for (const g of live.groups.values()) if (live.allowedIn(needs, g.name) && !(act === scale && g.scalingMode === "MANUAL")) yield { verb: t(verb), name: g.name, run: () => act(g) };
 	}
 	if (named("nodes.drain") && session.allowed("nodes.drain")) for (const n of live.nodes.values()) if (n.type === "CONNECTED" && n.status !== "DRAINING") yield { verb: t("nodes.drain"), name: n.id, run: () => drain(n) };
 	for (const action of /** @type {const} */ (["restart", "stop", "kill"])) {

@@ -1069,6 +1069,7 @@ export const german = {
 	"audit.revision": "Revision",
 	"audit.request": "Anfrage",
 	"audit.difference": "Was sich geändert hat",
+	"audit.instance": "Einträge der Instanz, die diesen Namen jetzt hat, {id}. Frühere mit dem Namen haben andere IDs.",
 	"audit.noDifference": "Dieser Eintrag zeigt keine geänderten Werte.",
 	"audit.same": "Alle Einträge zu diesem Objekt",
 

@@ -1069,6 +1069,7 @@ export const english = {
 	"audit.revision": "Revision",
 	"audit.request": "Request",
 	"audit.difference": "What changed",
+	"audit.instance": "Entries of the instance that has this name now, {id}. Earlier ones with the name have other ids.",
 	"audit.noDifference": "This entry shows no changed values.",
 	"audit.same": "All entries about this object",
 
