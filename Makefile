@@ -10,7 +10,7 @@ RUN ?= .
 # RACE=0 runs the tests without the race detector.
 RACE ?= 1
 # TIMEOUT bounds one package's tests.
-TIMEOUT ?= 20m
+TIMEOUT ?= 30m
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 VERSION_FLAGS := -X github.com/orreryhq/orrery/libs/telemetry.version=$(VERSION) -X github.com/orreryhq/orrery/cli/internal/app.version=$(VERSION)
 

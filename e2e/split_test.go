@@ -273,15 +273,16 @@ func (h *splitHost) run(begins string, starting func(unit string)) {
 		}
 		script := ""
 		for line := range strings.Lines(found[1]) {
-			words := strings.Fields(line)
-			if words[0] != "systemctl" {
+			units, ok := strings.CutPrefix(strings.TrimSpace(line), "systemctl ")
+			if !ok {
 				script += line
 				continue
 			}
 			h.bash(script)
 			script = ""
-			for _, unit := range words[3:] { // after systemctl enable --now
-				h.systemctl(words[1], unit, starting)
+			words := strings.Fields(units)
+			for _, unit := range words[2:] { // after enable --now
+				h.systemctl(words[0], unit, starting)
 			}
 		}
 		h.bash(script)
