@@ -20,6 +20,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("ORRERY_E2E") != "processes" {
+		fmt.Println("make e2e runs the browser tests")
+		return
+	}
 	code := m.Run()
 	cluster.Cleanup()
 	os.Exit(code)
@@ -35,9 +39,6 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	if os.Getenv("ORRERY_E2E") != "processes" {
-		t.Skip("runs with ORRERY_E2E=processes: make e2e")
-	}
 	b := browser.Start(t) // first: without a browser there is nothing to start
 	c := cluster.Start(t, cluster.Options{})
 	return &site{Local: c, Browser: b, t: t, admin: cluster.Login(t, c)}
