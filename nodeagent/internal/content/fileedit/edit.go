@@ -84,7 +84,7 @@ func (e *Editor) Write(ctx context.Context, p Place, w client.FileWrite, body io
 	if err := checkNew("path", w.Path); err != nil {
 		return client.FileChange{}, err
 	}
-	if done, err := e.write(p, w, nil); err != nil || w.DryRun { // fail before the body is read
+	if done, err := e.lockedWrite(p, w, nil); err != nil || w.DryRun { // fail before the body is read
 		return done, err
 	}
 	staged, err := e.stage(ctx, body, client.MaxUpload)
@@ -92,6 +92,10 @@ func (e *Editor) Write(ctx context.Context, p Place, w client.FileWrite, body io
 		return client.FileChange{}, err
 	}
 	defer staged.discard()
+	return e.lockedWrite(p, w, staged)
+}
+
+func (e *Editor) lockedWrite(p Place, w client.FileWrite, staged *staged) (client.FileChange, error) {
 	defer e.lock(p.key())()
 	return e.write(p, w, staged)
 }

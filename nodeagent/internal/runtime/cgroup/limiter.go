@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -127,8 +128,8 @@ func (l *Limiter) group(p part, instance string) string {
 }
 
 // Prepare creates the groups that enforce a run's limits. The run's first process must be in its
-// group of the tree and must write 0 into each of the returned files. It returns Unavailable if
-// the host refuses a limit; the others are enforced anyway.
+// group of the tree and in each of the returned groups: see JoinThread and JoinProcess. It returns
+// Unavailable if the host refuses a limit; the others are enforced anyway.
 func (l *Limiter) Prepare(instance string, want runtime.Limits) (join []string, err error) {
 	if l == nil {
 		return nil, nil
@@ -153,12 +154,26 @@ func (l *Limiter) Prepare(instance string, want runtime.Limits) (join []string, 
 			refused = append(refused, err)
 		}
 		if p.dir != "" {
-			// Writing to tasks moves one thread without the delay that cgroup.procs has; see
-			// cgroup_procs_write_start in the kernel.
-			join = append(join, filepath.Join(dir, "tasks"))
+			join = append(join, dir)
 		}
 	}
 	return join, errs.WrapAs(errs.Unavailable, "cgroup.Prepare", errors.Join(refused...))
+}
+
+// JoinThread moves the calling thread into the groups that Prepare returned. It does not have the delay
+// of JoinProcess; see cgroup_procs_write_start in the kernel.
+func JoinThread(groups []string) error { return join(groups, "tasks", 0) }
+
+// JoinProcess moves a process with all its threads into the groups that Prepare returned. The kernel
+// waits until no process of the host forks or ends, which takes milliseconds.
+func JoinProcess(pid int, groups []string) error { return join(groups, "cgroup.procs", pid) }
+
+func join(groups []string, file string, id int) error {
+	var refused []error
+	for _, dir := range groups {
+		refused = append(refused, os.WriteFile(filepath.Join(dir, file), []byte(strconv.Itoa(id)), 0))
+	}
+	return errs.WrapAs(errs.Unavailable, "cgroup.join", errors.Join(refused...))
 }
 
 // set writes values to the files of a group, and continues after errors.

@@ -5,15 +5,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/proctest"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 )
 
 // Needs skips a test that needs a missing program, or fails it under ORRERY_CI.
@@ -26,6 +30,19 @@ func Needs(t *testing.T, program string) {
 		t.Fatalf("%s is not installed", program)
 	}
 	t.Skipf("%s is not installed", program)
+}
+
+// Pane is pane.Main on a thread that is not the first one of the process, where the Go runtime may move
+// it at any time. What the agent does to the process must hold for this thread too.
+func Pane(args []string) int {
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		return pane.Main(args, os.Stderr)
+	}
+	code := make(chan int)
+	go func() { code <- Pane(args) }()
+	return <-code
 }
 
 // RunTerminal tests what a runtime with terminals also guarantees, for a multiplexer.

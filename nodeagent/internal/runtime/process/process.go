@@ -23,7 +23,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -282,21 +281,14 @@ func (r *Runtime) launchChild(s runtime.Spec, w wrapperStart, files runFiles) (p
 	return pidfd, pid, nil
 }
 
-// join adds a thread to the control groups that enforce limits; 0 is the calling thread. The kernel adds that
-// at once. For another thread it waits until no process of the host forks or ends, which takes milliseconds.
-func (r *Runtime) join(thread int, groups []string) {
-	for _, file := range groups {
-		if refused := os.WriteFile(file, []byte(strconv.Itoa(thread)), 0); refused != nil {
-			r.warnUnlimited(refused)
-		}
-	}
-}
-
 // startWrapper starts the wrapper in the instance's control group. If the host refuses that, it
 // starts it without one; its processes are then found by session and environment.
 func (r *Runtime) startWrapper(s runtime.Spec, w wrapperStart, attr *os.ProcAttr) (*os.Process, error) {
 	fork := func(attr *os.ProcAttr) (*os.Process, error) {
-		r.join(0, w.joins) // the wrapper begins where this thread is
+		// The wrapper begins where this thread is.
+		if refused := cgroup.JoinThread(w.joins); refused != nil {
+			r.warnUnlimited(refused)
+		}
 		return os.StartProcess(w.sh, w.argv, attr)
 	}
 	start := func() (p *os.Process, err error) {

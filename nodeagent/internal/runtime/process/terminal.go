@@ -13,6 +13,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
+	"github.com/orreryhq/orrery/nodeagent/internal/runtime/cgroup"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 )
 
@@ -76,7 +77,9 @@ func (r *Runtime) launchInTerminal(ctx context.Context, s runtime.Spec, w wrappe
 			r.warnUngrouped(refused)
 		}
 	}
-	r.join(head.PID(), w.joins)
+	if refused := cgroup.JoinProcess(head.PID(), w.joins); refused != nil {
+		r.warnUnlimited(refused)
+	}
 	program := pane.Program{Dir: s.Dir, Path: w.sh, Argv: w.argv, Env: w.env, Lock: s.Lock, Confined: w.confined, FirstFd: pidFd, Files: []*os.File{files.pid, files.noted, files.exit}}
 	if err := head.Run(program); err != nil {
 		_ = unix.Close(pidfd)

@@ -14,8 +14,8 @@ type wrapperStart struct {
 	argv, env []string
 	// confined is nil for a run that is not confined.
 	confined *confine.Confinement
-	// joins are the files of the control groups that enforce limits. The wrapper must be in them before it
-	// starts anything.
+	// joins are the control groups that enforce limits. The wrapper must be in them before it starts
+	// anything.
 	joins []string
 }
 

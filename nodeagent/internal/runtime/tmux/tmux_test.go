@@ -9,14 +9,13 @@ import (
 
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/contract"
-	"github.com/orreryhq/orrery/nodeagent/internal/runtime/pane"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/process"
 	"github.com/orreryhq/orrery/nodeagent/internal/runtime/tmux"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "pane" {
-		os.Exit(pane.Main(os.Args[2:], os.Stderr))
+		os.Exit(contract.Pane(os.Args[2:]))
 	}
 	os.Exit(contract.Main(m, newRuntime))
 }
