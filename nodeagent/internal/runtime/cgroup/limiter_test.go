@@ -253,7 +253,7 @@ func TestRefusedLimitDoesNotPreventOthers(t *testing.T) {
 		t.Errorf("killed at %d", limit)
 	}
 	l.Release(t.Context(), "aaaaaa")
-	if _, err := os.Stat(filepath.Dir(join[0])); !errors.Is(err, unix.ENOENT) {
+	if _, err := os.Stat(join[0]); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("%s is left: %v", join[0], err)
 	}
 }
