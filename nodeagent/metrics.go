@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/backup"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
 	"github.com/orreryhq/orrery/nodeagent/internal/controller"
 	"github.com/orreryhq/orrery/nodeagent/internal/node/membership"
@@ -18,11 +19,12 @@ type metrics struct {
 	member     *membership.Member
 	keeper     *orphan.Keeper
 	files      *fileedit.Editor
+	kept       *backup.Keeper
 
-	instances, orphans, restarts, unwritten, reachable, silence, versions, versionBytes *prometheus.Desc
+	instances, orphans, restarts, unwritten, reachable, silence, versions, versionBytes, backups, backupBytes *prometheus.Desc
 }
 
-func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *membership.Member, k *orphan.Keeper, f *fileedit.Editor) error {
+func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *membership.Member, k *orphan.Keeper, f *fileedit.Editor, b *backup.Keeper) error {
 	if reg == nil {
 		return nil
 	}
@@ -33,20 +35,21 @@ func registerMetrics(reg prometheus.Registerer, c *controller.Controller, m *mem
 		return err
 	}
 	return reg.Register(&metrics{
-		controller: c, member: m, keeper: k, files: f,
+		controller: c, member: m, keeper: k, files: f, kept: b,
 		instances: desc("instances", "Instances this node knows, by state.", "state"),
 		orphans:   desc("orphans", "Instances that run without a record in etcd."),
 		restarts:  desc("local_restarts_total", "Restarts in place that the agent started by itself."),
 		unwritten: desc("unwritten_statuses", "Statuses that are not yet written to etcd."),
 		reachable: desc("etcd_reachable", "1 if etcd answers the node's keep-alives, otherwise 0."),
 		versions:  desc("file_versions", "Kept previous contents of files that users changed."), versionBytes: desc("file_versions_bytes", "Their size in bytes."),
+		backups: desc("backups", "Backups of static instances on this node."), backupBytes: desc("backups_bytes", "The size of their archives in bytes."),
 		silence: desc("etcd_last_contact_seconds", "Seconds since etcd last answered a keep-alive; absent before the first answer."),
 	})
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.instances, m.orphans, m.restarts, m.unwritten, m.reachable, m.silence, m.versions, m.versionBytes} {
+	for _, d := range []*prometheus.Desc{m.instances, m.orphans, m.restarts, m.unwritten, m.reachable, m.silence, m.versions, m.versionBytes, m.backups, m.backupBytes} {
 		ch <- d
 	}
 }
@@ -65,6 +68,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	versions, bytes := m.files.Kept()
 	gauge(m.versions, float64(versions))
 	gauge(m.versionBytes, float64(bytes))
+	backups, bytes := m.kept.Kept()
+	gauge(m.backups, float64(backups))
+	gauge(m.backupBytes, float64(bytes))
 	unwritten, _ := m.controller.Unwritten()
 	gauge(m.unwritten, float64(unwritten))
 	now := time.Now()

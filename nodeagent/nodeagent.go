@@ -118,6 +118,8 @@ type Config struct {
 	CacheMiB int
 	// FileVersionsMiB bounds the kept previous contents of files that users changed. 0 means 2 GiB.
 	FileVersionsMiB int
+	// BackupDir is the directory of backups of static instances; empty means one in DataDir.
+	BackupDir string
 	// Room limits how much of the capacity instances may reserve. An operator may override it.
 	Room fleet.NodeRoom
 	// APIURL is the gateway's address for instances. Empty leaves it out of their environment.

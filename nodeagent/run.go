@@ -30,6 +30,7 @@ import (
 	"github.com/orreryhq/orrery/libs/store/keys"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/api"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/backup"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/blobcache"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/datamove"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
@@ -135,6 +136,7 @@ type parts struct {
 	local      *http.Server
 	logs       *console.Follower
 	files      *fileedit.Editor
+	backups    *backup.Keeper
 	limiter    *cgroup.Limiter
 	runtimes   runtimes
 	// relay lets instances use the API; nil for an agent that uses etcd itself.
@@ -283,13 +285,34 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Store: cfg.Store, Node: cfg.Node, DataUUID: j.UUID(), DataDir: dir, Workspace: builder, Fence: p.member.Fence,
 		Peers: cfg.Peers, Now: cfg.Now, Log: cfg.Log,
 	})
+	p.backups, err = backup.Open(backup.Config{
+		Dir: a.backups(dir), DataDir: dir, Workspace: builder, Aside: p.moves.SetAside, Now: cfg.Now, Log: cfg.Log,
+		Find: func(id fleet.InstanceID) (backup.Place, error) {
+			i, err := p.controller.Instance(id)
+			if err != nil {
+				return backup.Place{}, err
+			}
+			return api.BackupPlace(i, p.controller, p.moves)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
 	p.server = &http.Server{ReadHeaderTimeout: headerTimeout, Handler: api.Handler(api.Config{
-		Instances: p.controller, Content: cache, Samples: p.sampler, Files: editor, Moves: p.moves, Records: cfg.Records, Node: cfg.Node, End: a.endAsked, Peers: cfg.Peers,
+		Instances: p.controller, Content: cache, Samples: p.sampler, Files: editor, Backups: p.backups, Moves: p.moves, Records: cfg.Records, Node: cfg.Node, End: a.endAsked, Peers: cfg.Peers,
 	})}
 	p.local = local.Server(local.Config{
 		Node: cfg.Node, DataDir: dir, Version: cfg.Version, Instances: p.controller, Contact: p.member.Contact, Log: cfg.Log,
 	})
-	return p, registerMetrics(cfg.Metrics, p.controller, p.member, p.orphans, editor)
+	return p, registerMetrics(cfg.Metrics, p.controller, p.member, p.orphans, editor, p.backups)
+}
+
+// backups is the directory of the backups. Nodes may share the configured one, so each has a part of it.
+func (a *Agent) backups(dir string) string {
+	if a.cfg.BackupDir == "" {
+		return filepath.Join(dir, "backups")
+	}
+	return filepath.Join(a.cfg.BackupDir, string(a.cfg.Node))
 }
 
 // relayURL is the URL of the API for instances outside of containers; empty without a relay.
@@ -380,6 +403,7 @@ func (p *parts) run(ctx context.Context, a *Agent, listener net.Listener) error 
 	running.Go(func() { p.orphans.Run(working) })
 	running.Go(func() { p.crashes.Run(working) })
 	running.Go(func() { p.moves.Run(working, a.ready) })
+	running.Go(func() { p.backups.Run(working) })
 	running.Go(func() { p.sweep(working) })
 	if p.relay != nil {
 		running.Go(func() {

@@ -168,10 +168,13 @@ type Schedule struct {
 	Node *string `json:"node"`
 	// The settings of the action drain; null for others.
 	Drain *ScheduleFieldsDrain `json:"drain"`
+	// The settings of the action backup; null for others.
+	Backup *ScheduleFieldsBackup `json:"backup"`
 	// command writes a line to the console of each running instance. start starts a stopped instance,
 	// or count instances of the group. stop stops each instance; the group's minimum still applies.
 	// restart restarts an instance in place; if several of the group run, a rolling deployment
-	// restarts them. drain and undrain are those of the node.
+	// restarts them. backup archives the directory of each instance of a static group, running or not.
+	// drain and undrain are those of the node.
 	Action string `json:"action"`
 	// The line of the action command.
 	Command string `json:"command"`
@@ -222,10 +225,13 @@ type ScheduleFields struct {
 	Node *string `json:"node,omitempty"`
 	// The settings of the action drain; null for others.
 	Drain *ScheduleFieldsDrain `json:"drain,omitempty"`
+	// The settings of the action backup; null for others.
+	Backup *ScheduleFieldsBackup `json:"backup,omitempty"`
 	// command writes a line to the console of each running instance. start starts a stopped instance,
 	// or count instances of the group. stop stops each instance; the group's minimum still applies.
 	// restart restarts an instance in place; if several of the group run, a rolling deployment
-	// restarts them. drain and undrain are those of the node.
+	// restarts them. backup archives the directory of each instance of a static group, running or not.
+	// drain and undrain are those of the node.
 	Action *string `json:"action,omitempty"`
 	// The line of the action command.
 	Command *string `json:"command,omitempty"`
@@ -243,6 +249,21 @@ type ScheduleFields struct {
 	// at most one run waits.
 	Overlap *string `json:"overlap,omitempty"`
 	Enabled *bool   `json:"enabled,omitempty"`
+}
+
+// ScheduleFieldsBackup is the settings of the action backup; null for others.
+type ScheduleFieldsBackup struct {
+	// How many backups of this schedule remain of each instance; 0 keeps all.
+	Keep *int64 `json:"keep,omitempty"`
+	// Console lines that make a running server write its data and stop changing it; at most 10. They
+	// need the permission instances.command.
+	Before []string `json:"before,omitzero"`
+	// A text in a line that the server prints when it has done so. The backup fails if that takes
+	// longer than 2 minutes. Empty: the archive begins at once.
+	Until *string `json:"until,omitempty"`
+	// Console lines that let the server go on. They are sent in any case, also after a failure and by
+	// the agent's successor.
+	After []string `json:"after,omitzero"`
 }
 
 // ScheduleFieldsDrain is the settings of the action drain; null for others.

@@ -122,6 +122,7 @@ func parse(args []string, stdout, stderr io.Writer) (stack.Options, flags, error
 	fs.IntVar(&o.MemoryMiB, "memory", 0, "memory the node offers, in `MiB`; 0: what the machine has")
 	fs.IntVar(&o.CPU, "cpu", 0, "CPU the node offers, in `hundredths` of a core; 0: what the machine has")
 	fs.IntVar(&o.FileVersionsMiB, "file-versions-mib", 0, "previous contents of files that users changed in static instances, kept for a day, in `MiB`; 0: 2 GiB")
+	fs.StringVar(&o.BackupDir, "backup-dir", "", "`directory` of backups of static instances, such as one on another disk; empty: backups in the data directory of the node")
 	fs.IntVar(&o.CacheMiB, "cache-mib", 0, "template content kept for the next start, in `MiB`; 0: a tenth of the disk, between 1 and 64 GiB")
 	fs.StringVar(&o.SecretsDir, "secrets-dir", "", "`directory` below which file references of secrets are read; empty: none are followed")
 	fs.StringVar(&o.SecretsEnvPrefix, "secrets-env-prefix", "ORRERY_SECRET_", "what the names `begin` with that env references of secrets may read of this program's environment; empty: none are followed")

@@ -45,6 +45,8 @@ type Options struct {
 	CacheMiB int
 	// FileVersionsMiB is the limit of kept previous contents of files, see nodeagent.Config.
 	FileVersionsMiB int
+	// BackupDir is the directory of backups of static instances, see nodeagent.Config.
+	BackupDir string
 	// SecretsDir and SecretsEnvPrefix restrict what references to secrets can read, see
 	// nodeagent.Config.
 	SecretsDir, SecretsEnvPrefix string
@@ -325,7 +327,7 @@ func (s *stack) templatesConfig() templatesvc.Config {
 func (s *stack) agentConfig() nodeagent.Config {
 	return nodeagent.Config{
 		Store: s.db.client, Node: s.o.Node, DataDir: s.data.join("node"), RunDir: s.o.RunDir, Address: s.playerAddress(),
-		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, CacheMiB: s.o.CacheMiB, FileVersionsMiB: s.o.FileVersionsMiB, SecretsDir: s.o.SecretsDir, SecretsEnvPrefix: s.o.SecretsEnvPrefix, ProvidersDir: s.o.ProvidersDir, Room: s.o.Room, Policy: s.o.Policy, APIURL: s.o.APIURL, ClusterSecret: s.secret, SealKey: s.sealKey, Peers: s.peers[pki.Agent],
+		MemoryMiB: s.o.MemoryMiB, CPU: s.o.CPU, CacheMiB: s.o.CacheMiB, FileVersionsMiB: s.o.FileVersionsMiB, BackupDir: s.o.BackupDir, SecretsDir: s.o.SecretsDir, SecretsEnvPrefix: s.o.SecretsEnvPrefix, ProvidersDir: s.o.ProvidersDir, Room: s.o.Room, Policy: s.o.Policy, APIURL: s.o.APIURL, ClusterSecret: s.secret, SealKey: s.sealKey, Peers: s.peers[pki.Agent],
 		Templates: templates.New(templates.Config{
 			Resolve: func() []string { return []string{s.templates.URL()} },
 			Secret:  s.peers[pki.Agent].Token(), Log: s.o.Log,

@@ -35,6 +35,11 @@ type Agent interface {
 	WriteFile(ctx context.Context, id fleet.InstanceID, w client.FileWrite, body io.Reader) (client.FileChange, error)
 	EditFile(ctx context.Context, id fleet.InstanceID, e client.FileEdit) (client.FileChange, error)
 	FileVersions(ctx context.Context, id fleet.InstanceID, path string) (client.FileVersions, error)
+	CreateBackup(ctx context.Context, id fleet.InstanceID, n client.NewBackup) (client.Backup, error)
+	Backups(ctx context.Context, id fleet.InstanceID) (client.Backups, error)
+	Backup(ctx context.Context, id fleet.InstanceID, backup string, within time.Duration) (client.Backup, error)
+	RestoreBackup(ctx context.Context, id fleet.InstanceID, backup string, dryRun bool) (client.Backup, error)
+	DeleteBackup(ctx context.Context, id fleet.InstanceID, backup string, dryRun bool) (client.Backup, error)
 	Shutdown(ctx context.Context, s client.Shutdown) error
 	Follow(ctx context.Context, id fleet.InstanceID, at client.Place) (*client.Stream[client.Frame], error)
 	Records(ctx context.Context, q client.RecordQuery) (client.Records, error)
@@ -254,6 +259,45 @@ func (a *Agents) EditFile(ctx context.Context, i *fleet.Instance, e client.FileE
 func (a *Agents) FileVersions(ctx context.Context, i *fleet.Instance, path string) (client.FileVersions, error) {
 	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.FileVersions, error) {
 		return agent.FileVersions(ctx, i.Intent.ID, path)
+	})
+}
+
+// MaxBackupWait bounds how long a call waits for the end of a backup.
+const MaxBackupWait = callTimeout - 2*time.Second
+
+// CreateBackup begins a backup of an instance. Errors are those of call and client.CreateBackup.
+func (a *Agents) CreateBackup(ctx context.Context, i *fleet.Instance, n client.NewBackup) (client.Backup, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.Backup, error) {
+		return agent.CreateBackup(ctx, i.Intent.ID, n)
+	})
+}
+
+// Backups lists the backups of an instance. Errors are those of call and client.Backups.
+func (a *Agents) Backups(ctx context.Context, i *fleet.Instance) (client.Backups, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.Backups, error) {
+		return agent.Backups(ctx, i.Intent.ID)
+	})
+}
+
+// Backup returns a backup. It waits for its end, for at most within and MaxBackupWait. Errors are those of call
+// and client.Backup.
+func (a *Agents) Backup(ctx context.Context, i *fleet.Instance, backup string, within time.Duration) (client.Backup, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.Backup, error) {
+		return agent.Backup(ctx, i.Intent.ID, backup, min(within, MaxBackupWait))
+	})
+}
+
+// RestoreBackup begins to restore a backup. Errors are those of call and client.RestoreBackup.
+func (a *Agents) RestoreBackup(ctx context.Context, i *fleet.Instance, backup string, dryRun bool) (client.Backup, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.Backup, error) {
+		return agent.RestoreBackup(ctx, i.Intent.ID, backup, dryRun)
+	})
+}
+
+// DeleteBackup removes a backup. Errors are those of call and client.DeleteBackup.
+func (a *Agents) DeleteBackup(ctx context.Context, i *fleet.Instance, backup string, dryRun bool) (client.Backup, error) {
+	return call(ctx, a, i, func(ctx context.Context, agent Agent) (client.Backup, error) {
+		return agent.DeleteBackup(ctx, i.Intent.ID, backup, dryRun)
 	})
 }
 

@@ -83,6 +83,8 @@ type Step struct {
 	Count   int    `json:"count,omitempty"`
 	// Drain is set for the action Drain.
 	Drain *DrainSettings `json:"drain,omitempty"`
+	// Backup is set for the action Backup.
+	Backup *BackupSettings `json:"backup,omitempty"`
 	// BeforeSeconds is 0 for the action.
 	BeforeSeconds int       `json:"beforeSeconds,omitempty"`
 	At            time.Time `json:"at"`

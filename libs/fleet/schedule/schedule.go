@@ -33,6 +33,10 @@ const (
 	MaxHistoryBytes = 256 << 10
 	// MaxTargets bounds the instances that one step acts on.
 	MaxTargets = 1000
+	// MaxBackups bounds the backups of an instance that a schedule keeps.
+	MaxBackups = 100
+	// MaxBackupLines bounds the console lines before a backup, and those after it.
+	MaxBackupLines = 10
 	// MaxKept is how many instances are kept of each finished step.
 	MaxKept = 50
 )
@@ -53,7 +57,41 @@ const (
 	// Drain and Undrain concern a node.
 	Drain   Action = "drain"
 	Undrain Action = "undrain"
+	// Backup archives the directory of each static instance, running or not.
+	Backup Action = "backup"
 )
+
+// BackupSettings are those of the action Backup.
+type BackupSettings struct {
+	// Keep is how many backups of each instance remain; 0 keeps all.
+	Keep int `json:"keep,omitempty"`
+	// Before are console lines that make a running server write its data and stop changing it. Until is a
+	// text in a line that it then prints. After are lines that end this.
+	Before []string `json:"before,omitempty"`
+	Until  string   `json:"until,omitempty"`
+	After  []string `json:"after,omitempty"`
+}
+
+// Check adds everything that is wrong with the settings. Names of fields begin with prefix.
+func (b BackupSettings) Check(p *validate.Problems, prefix string) {
+	p.Check(b.Keep >= 0 && b.Keep <= MaxBackups, prefix+"keep", "must be between 0 and %d, is %d", MaxBackups, b.Keep)
+	for _, lines := range []struct {
+		field string
+		all   []string
+	}{{"before", b.Before}, {"after", b.After}} {
+		p.Check(len(lines.all) <= MaxBackupLines, prefix+lines.field, "must have at most %d lines, has %d", MaxBackupLines, len(lines.all))
+		for n, line := range lines.all[:min(len(lines.all), MaxBackupLines)] {
+			checkCommand(p, fmt.Sprintf("%s%s[%d]", prefix, lines.field, n), line)
+		}
+	}
+	p.Lines(prefix+"until", b.Until, validate.MaxShown)
+	p.Check(b.Until == "" || len(b.Before) > 0, prefix+"until", "has a meaning only with lines in before: the server prints it because of them")
+}
+
+// Equal reports whether two settings are the same.
+func (b BackupSettings) Equal(c BackupSettings) bool {
+	return b.Keep == c.Keep && b.Until == c.Until && slices.Equal(b.Before, c.Before) && slices.Equal(b.After, c.After)
+}
 
 // DrainSettings are those of the action Drain.
 type DrainSettings struct {
@@ -93,6 +131,8 @@ type Schedule struct {
 	Action   Action          `json:"action"`
 	// Drain is set for the action Drain only.
 	Drain *DrainSettings `json:"drain,omitempty"`
+	// Backup is set for the action Backup only.
+	Backup *BackupSettings `json:"backup,omitempty"`
 	// Command is set for the action Command only.
 	Command string `json:"command,omitempty"`
 	// Count is how many instances of a group the action Start starts. It is 0 for others.
@@ -123,8 +163,13 @@ func (s Schedule) Validate() []error {
 		_, _, ok := fleet.ParseInstanceName(s.Instance)
 		p.Check(ok || validate.InstanceNamePattern.MatchString(s.Instance), "instance", "must be the name of an instance, such as lobby-1, not %q", validate.Clip(s.Instance))
 	}
-	p.Check(validate.OneOf(s.Action, Command, Start, Stop, Restart, Drain, Undrain), "action", "must be command, start, stop, restart, drain or undrain, not %q", validate.Clip(string(s.Action)))
+	p.Check(validate.OneOf(s.Action, Command, Start, Stop, Restart, Backup, Drain, Undrain), "action", "must be command, start, stop, restart, backup, drain or undrain, not %q", validate.Clip(string(s.Action)))
 	s.validateNode(&p)
+	p.Check(s.Backup == nil || s.Action == Backup, "backup", "has a meaning only with the action backup: remove it")
+	p.Check(s.Backup != nil || s.Action != Backup, "backup", "is missing")
+	if s.Action == Backup && s.Backup != nil {
+		s.Backup.Check(&p, "backup.")
+	}
 	if s.Action == Command {
 		checkCommand(&p, "command", s.Command)
 	} else {

@@ -57,7 +57,7 @@ func build(s *settings, e program.Env) ([]lifecycle.Component, error) {
 		Store: e.Client, Node: fleet.NodeID(s.node()), DataDir: s.Data, RunDir: s.RunDir, Address: s.Address,
 		Listen: s.Listen, AdvertiseURL: s.AdvertiseURL, Labels: s.Labels, Variables: s.Variables,
 		SecretsDir: s.Secrets.Dir, SecretsEnvPrefix: s.Secrets.EnvPrefix, ProvidersDir: s.Providers.Dir,
-		MemoryMiB: s.Memory, CPU: s.CPU, CacheMiB: s.Cache, FileVersionsMiB: s.FileVersions, Room: s.room(), APIURL: s.APIURL, ClusterSecret: s.Cluster.Secret, SealKey: s.Seal.Key, Peers: e.Peers,
+		MemoryMiB: s.Memory, CPU: s.CPU, CacheMiB: s.Cache, FileVersionsMiB: s.FileVersions, BackupDir: s.BackupDir, Room: s.room(), APIURL: s.APIURL, ClusterSecret: s.Cluster.Secret, SealKey: s.Seal.Key, Peers: e.Peers,
 		Templates: templates.New(templates.Config{
 			Resolve: services.URLs,
 			Secret:  e.Peers.Token(), Log: e.Log,

@@ -38,6 +38,7 @@ type settings struct {
 	Memory         int     `config:"memory" usage:"memory of the node, in MiB; 0: that of the host"`
 	CPU            int     `config:"cpu" usage:"CPU of the node, in hundredths of a core; 0: that of the host"`
 	FileVersions   int     `config:"file-versions-mib" usage:"previous contents of files that users changed in static instances, kept for a day on this host, in MiB; 0: 2 GiB"`
+	BackupDir      string  `config:"backup-dir" usage:"directory of backups of static instances, such as one on another disk, in which each node has a directory of its own; empty: backups in the data directory"`
 	Cache          int     `config:"cache-mib" usage:"template content cached on this host, in MiB; 0: a tenth of the disk, between 1 and 64 GiB"`
 	ReserveMemory  int     `config:"reserve-memory" usage:"memory reserved for the host itself, in MiB"`
 	ReserveCPU     int     `config:"reserve-cpu" usage:"CPU reserved for the host itself, in hundredths of a core"`

@@ -13,6 +13,7 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 	"github.com/orreryhq/orrery/libs/trust"
 	"github.com/orreryhq/orrery/libs/wire"
+	"github.com/orreryhq/orrery/nodeagent/internal/content/backup"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
 	"github.com/orreryhq/orrery/nodeagent/internal/instance/driver"
 )
@@ -24,7 +25,9 @@ type Config struct {
 	Samples   Samples
 	// Files changes the files of static instances.
 	Files *fileedit.Editor
-	Moves Moves
+	// Backups keeps archives of their directories.
+	Backups *backup.Keeper
+	Moves   Moves
 	// Records are the agent's own log.
 	Records *telemetry.Ring
 	// Node is the agent's node.
@@ -45,6 +48,7 @@ func Handler(c Config) http.Handler {
 	inner.Handle("PUT /v1/instances/{id}/files/content", writeFile(c.Instances, c.Moves, c.Files, writers))
 	inner.Handle("POST /v1/instances/{id}/files/edits", editFiles(c.Instances, c.Moves, c.Files, writers))
 	inner.Handle("GET /v1/instances/{id}/files/versions", listVersions(c.Instances, c.Files))
+	handleBackups(inner, c.Instances, c.Moves, c.Backups)
 	inner.Handle("GET /v1/cache", readCache(c.Content))
 	inner.Handle("POST /v1/cache/warm", warmCache(c.Content))
 	inner.Handle("GET /v1/logs", readRecords(c.Records))

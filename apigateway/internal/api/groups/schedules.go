@@ -33,6 +33,8 @@ type scheduleFields struct {
 	Command  string           `json:"command"`
 	// Drain is null for actions other than drain.
 	Drain *drainFields `json:"drain"`
+	// Backup is null for actions other than backup.
+	Backup *backupFields `json:"backup"`
 	// Count is null for actions without one.
 	Count         *int               `json:"count"`
 	Cron          string             `json:"cron"`
@@ -49,6 +51,18 @@ type drainFields struct {
 	Shutdown    bool   `json:"shutdown"`
 	KickMessage string `json:"kickMessage"`
 	MoveStatic  bool   `json:"moveStatic"`
+}
+
+// defaultKeep is how many backups of an instance a schedule keeps by default.
+const defaultKeep = 7
+
+// backupFields are the settings of a backup.
+type backupFields struct {
+	// Keep is 0 to keep all.
+	Keep   *int     `json:"keep"`
+	Before []string `json:"before"`
+	Until  string   `json:"until"`
+	After  []string `json:"after"`
 }
 
 // scheduled is a schedule in an answer.
@@ -132,6 +146,9 @@ func scheduleFieldsOf(s schedule.Schedule) scheduleFields {
 	if d := s.Drain; d != nil {
 		out.Drain = &drainFields{&d.TimeoutSeconds, d.Shutdown, d.KickMessage, d.MoveStatic}
 	}
+	if b := s.Backup; b != nil {
+		out.Backup = &backupFields{&b.Keep, *resource.List(b.Before), b.Until, *resource.List(b.After)}
+	}
 	return out
 }
 
@@ -150,6 +167,13 @@ func (f scheduleFields) given(name string) schedule.Schedule {
 	if d := f.Drain; d != nil {
 		out.Drain = &schedule.DrainSettings{TimeoutSeconds: fleet.DefaultDrainSeconds, Shutdown: d.Shutdown, KickMessage: d.KickMessage, MoveStatic: d.MoveStatic}
 		resource.Set(&out.Drain.TimeoutSeconds, d.Timeout)
+	}
+	if f.Backup == nil && out.Action == schedule.Backup {
+		f.Backup = &backupFields{}
+	}
+	if b := f.Backup; b != nil {
+		out.Backup = &schedule.BackupSettings{Keep: defaultKeep, Before: b.Before, Until: b.Until, After: b.After}
+		resource.Set(&out.Backup.Keep, b.Keep)
 	}
 	resource.Set(&out.Timezone, f.Timezone)
 	resource.Set(&out.Overlap, f.Overlap)
@@ -261,7 +285,7 @@ func (a *API) patchSchedule(c *gin.Context) {
 	a.writeSchedule(c, scheduleops.ScheduleWrite{Name: name, Update: true, IfMatch: rev, Make: func(old *schedule.Schedule) (schedule.Schedule, error) {
 		fields := scheduleFieldsOf(*old)
 		if b.Action != "" && b.Action != old.Action {
-			fields.Command, fields.Count, fields.Drain = "", nil, nil // those of the former action
+			fields.Command, fields.Count, fields.Drain, fields.Backup = "", nil, nil, nil // those of the former action
 		}
 		now, err := resource.Patched(fields, patch)
 		if err != nil {
@@ -295,10 +319,10 @@ func (a *API) writeSchedule(c *gin.Context, w scheduleops.ScheduleWrite) {
 func mayRun(c *gin.Context, s schedule.Schedule) error {
 	needed := map[schedule.Action]auth.Permission{
 		schedule.Command: auth.InstancesCommand, schedule.Start: auth.GroupsStart, schedule.Stop: auth.InstancesStop, schedule.Restart: auth.InstancesStop,
-		schedule.Drain: auth.NodesDrain, schedule.Undrain: auth.NodesDrain,
+		schedule.Backup: auth.BackupsManage, schedule.Drain: auth.NodesDrain, schedule.Undrain: auth.NodesDrain,
 	}
 	all := []auth.Permission{needed[s.Action]}
-	if len(s.Warnings) > 0 {
+	if len(s.Warnings) > 0 || s.Backup != nil && len(s.Backup.Before)+len(s.Backup.After) > 0 {
 		all = append(all, auth.InstancesCommand)
 	}
 	for _, p := range all {

@@ -29,5 +29,5 @@ func New(cfg Config) *API { return &API{cfg: cfg, shown: newViewCache(cfg.Ending
 
 // Routes returns the routes of the package.
 func (a *API) Routes() []server.Route {
-	return slices.Concat(a.instanceRoutes(prexorCloudPath), a.instanceRoutes("/api/v1/instances"), a.instanceFileRoutes())
+	return slices.Concat(a.instanceRoutes(prexorCloudPath), a.instanceRoutes("/api/v1/instances"), a.instanceFileRoutes(), a.instanceBackupRoutes())
 }

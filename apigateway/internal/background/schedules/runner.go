@@ -41,8 +41,8 @@ const (
 	workers = 4
 	// together is the number of instances of a step that a gateway acts on at once.
 	together = 8
-	// actTimeout bounds the action on one instance.
-	actTimeout = 15 * time.Second
+	// actTimeout bounds the action on one instance, and backupTimeout that of a backup.
+	actTimeout, backupTimeout = 15 * time.Second, 12 * time.Hour
 	// recordTimeout bounds writing the outcome of an action, also when the gateway ends.
 	recordTimeout = 10 * time.Second
 	// longest is the longest wait. A wall clock that was set meanwhile is noticed after it.
@@ -72,6 +72,9 @@ type Runner struct {
 	mu sync.Mutex
 	// watched is since when this gateway watches a restarted instance.
 	watched map[watch]time.Time
+	// acting are the schedules whose backups this gateway makes. They do not hold up other schedules.
+	acting map[string]bool
+	long   sync.WaitGroup
 }
 
 // watch is a restart of an instance by a run.
@@ -84,7 +87,7 @@ type watch struct {
 // New returns a Runner. Subscribe its OnBatch to the view.
 func New(cfg Config) *Runner {
 	r := &Runner{
-		cfg: cfg, watched: map[watch]time.Time{},
+		cfg: cfg, watched: map[watch]time.Time{}, acting: map[string]bool{},
 		runs: cfg.Metrics.Counter("schedule_runs", "Runs of schedules that this gateway ended, by result.", "result"),
 	}
 	for _, result := range schedule.Results() {
@@ -104,6 +107,7 @@ func (r *Runner) Run(ctx context.Context) {
 		r.queue.Add(name)
 	}
 	_ = r.queue.Run(ctx) // ends with ctx
+	r.long.Wait()
 }
 
 // names yields all keys of the queue.
@@ -192,6 +196,9 @@ func (r *Runner) reconcile(ctx context.Context, name string) (reconcile.Result, 
 		session, ok := s.Sessions.Get(r.cfg.Service + "/" + h.Replica)
 		return ok && session.CreateRev == h.Epoch
 	}
+	r.mu.Lock()
+	in.Acting = r.acting[name]
+	r.mu.Unlock()
 	in.Watched = func(id fleet.InstanceID) time.Duration { return r.watch(in.State, id) }
 	d := timetable.Decide(in)
 	if !d.Changed {
@@ -204,7 +211,28 @@ func (r *Runner) reconcile(ctx context.Context, name string) (reconcile.Result, 
 		return reconcile.Result{After: until(d.Wake, now)}, ignoreLost(err)
 	}
 	r.ended(name, d.Ended)
+	if current(d.State.Current).Action == schedule.Backup {
+		r.actLong(ctx, sched, self, d)
+		return reconcile.Result{}, nil
+	}
 	return reconcile.Result{}, r.act(ctx, sched, self, d)
+}
+
+// actLong is act in the background.
+func (r *Runner) actLong(ctx context.Context, sched *schedule.Schedule, self schedule.Holder, d timetable.Decision) {
+	r.mu.Lock()
+	r.acting[sched.Name] = true
+	r.mu.Unlock()
+	r.long.Go(func() {
+		err := r.act(ctx, sched, self, d)
+		if err != nil && ctx.Err() == nil {
+			r.cfg.Log.Error("cannot record the outcome of a backup", "schedule", sched.Name, "error", err)
+		}
+		r.mu.Lock()
+		delete(r.acting, sched.Name)
+		r.mu.Unlock()
+		r.queue.Add(sched.Name)
+	})
 }
 
 // session returns this gateway in its present session.
@@ -249,11 +277,15 @@ func (r *Runner) act(ctx context.Context, sched *schedule.Schedule, self schedul
 	run := d.State.Current
 	step := current(run)
 	done, failed := make([]string, len(d.Do)), make([]string, len(d.Do))
+	limit := actTimeout
+	if step.Action == schedule.Backup {
+		limit = backupTimeout
+	}
 	var all errgroup.Group
 	all.SetLimit(together)
 	for k, at := range d.Do {
 		all.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, actTimeout)
+			ctx, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
 			text, err := r.cfg.Operations.Act(ctx, sched.Name, step, step.Targets[at])
 			if err != nil {

@@ -152,7 +152,12 @@ func (o *Schedules) scheduleProblems(s schedule.Schedule) []error {
 // scheduleTarget returns Invalid if a schedule begins to name a group, instance or node that does not exist.
 func scheduleTarget(s *view.Snapshot, old, next schedule.Schedule) error {
 	if next.Group != "" && next.Group != old.Group {
-		return txn.GroupExists(s, "group", next.Group)
+		if err := txn.GroupExists(s, "group", next.Group); err != nil {
+			return err
+		}
+	}
+	if next.Action == schedule.Backup && (old.Action != next.Action || old.Group != next.Group || old.Instance != next.Instance) {
+		return keepsData(s, next)
 	}
 	if next.Instance != "" && next.Instance != old.Instance {
 		if _, ok := s.Find(next.Instance); !ok {
@@ -165,6 +170,22 @@ func scheduleTarget(s *view.Snapshot, old, next schedule.Schedule) error {
 	return nil
 }
 
+// keepsData returns Invalid if a schedule is to back up what has no directory of its own.
+func keepsData(s *view.Snapshot, next schedule.Schedule) error {
+	group, field := next.Group, "group"
+	if next.Instance != "" {
+		i, ok := s.Find(next.Instance)
+		if !ok {
+			return errs.Field("instance", "names an instance that does not exist: %s", txn.Clip(next.Instance))
+		}
+		group, field = i.Intent.Group, "instance"
+	}
+	if g, ok := s.Groups.Get(group); ok && !g.Spec.Static.Enabled {
+		return errs.Field(field, "must be static for a backup: the directories of group %s are removed when a server ends", group)
+	}
+	return nil
+}
+
 // sameTimes reports whether two schedules are due at the same times.
 func sameTimes(a, b schedule.Schedule) bool {
 	return a.Cron == b.Cron && a.Timezone == b.Timezone && a.Enabled == b.Enabled
@@ -172,7 +193,7 @@ func sameTimes(a, b schedule.Schedule) bool {
 
 // SameSchedule reports whether two schedules have the same fields, except who wrote them and when.
 func SameSchedule(a, b schedule.Schedule) bool {
-	return sameTimes(a, b) && a.Description == b.Description && a.Group == b.Group && a.Instance == b.Instance && a.Node == b.Node && a.Action == b.Action && sameDrain(a.Drain, b.Drain) &&
+	return sameTimes(a, b) && a.Description == b.Description && a.Group == b.Group && a.Instance == b.Instance && a.Node == b.Node && a.Action == b.Action && sameDrain(a.Drain, b.Drain) && sameBackup(a.Backup, b.Backup) &&
 		a.Command == b.Command && a.Count == b.Count && slices.Equal(a.Warnings, b.Warnings) && a.JitterSeconds == b.JitterSeconds && a.Overlap == b.Overlap
 }
 
@@ -181,6 +202,13 @@ func sameDrain(a, b *schedule.DrainSettings) bool {
 		return a == b
 	}
 	return *a == *b
+}
+
+func sameBackup(a, b *schedule.BackupSettings) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Equal(*b)
 }
 
 // ScheduleRecord is what the audit keeps of a schedule.
@@ -320,6 +348,8 @@ func (o *Schedules) Act(ctx context.Context, name string, step schedule.Step, t 
 		_, err = o.instances.StopInstance(ctx, by, string(t.ID), false)
 	case schedule.Restart:
 		return "", o.restart(ctx, by, t)
+	case schedule.Backup:
+		return o.instances.BackupDone(ctx, by, string(t.ID), *step.Backup)
 	case schedule.Drain:
 		asked := nodeops.NodeDrain{Node: fleet.NodeID(t.Name), TimeoutSeconds: step.Drain.TimeoutSeconds, Shutdown: step.Drain.Shutdown, KickMessage: step.Drain.KickMessage, MoveStatic: step.Drain.MoveStatic}
 		_, err = o.nodes.Drain(ctx, by, asked)

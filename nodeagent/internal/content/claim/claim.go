@@ -185,6 +185,43 @@ func (l *Lock) Release() {
 	_ = l.f.Close()
 }
 
+// Keep locks a directory that another one replaces, and writes its claim to the other one. The caller calls
+// release after the replacement. Conflict if a run holds the directory.
+func Keep(dir, other string) (release func(), err error) {
+	path := filepath.Join(dir, FileName)
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) { // no run has claimed it
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, errs.WrapAs(errs.Unavailable, "claim.Keep", err)
+	}
+	l := &Lock{f}
+	if err := l.copyTo(path, filepath.Join(other, FileName)); err != nil {
+		l.Release()
+		return nil, err
+	}
+	return l.Release, nil
+}
+
+func (l *Lock) copyTo(path, other string) error {
+	if err := unix.Flock(int(l.f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return errs.New(errs.Conflict, "processes of the instance use its directory: stop it first (%s)", path)
+	} else if err != nil {
+		return errs.WrapAs(errs.Unavailable, "claim.Keep", err)
+	}
+	last, err := l.holder(path)
+	if err != nil || last == nil {
+		return err
+	}
+	f, err := os.OpenFile(other, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return errs.WrapAs(errs.Unavailable, "claim.Keep", err)
+	}
+	defer f.Close()
+	return (&Lock{f}).write(*last)
+}
+
 // Holder returns the last claim of a directory, and whether a run still holds it. It claims nothing.
 // ok is false if no run has claimed the directory.
 func Holder(dir string) (c Claim, held, ok bool, err error) {

@@ -227,15 +227,29 @@ func (m *Mover) discard(_ context.Context, mv move.Move) {
 
 func (m *Mover) setAside(dir string, mv move.Move) {
 	to := m.aside(mv)
-	if err := m.cfg.Workspace.SetAside(dir, to); err != nil {
+	if err := m.keepAside(dir, to); err != nil {
 		m.cfg.Log.Error("cannot set the directory of a moved instance aside: it stays", "instance", mv.Name, "directory", dir, "error", err)
 		return
 	}
 	m.cfg.Log.Info("set the directory of a moved instance aside", "instance", mv.Name, "directory", to, "removedAfter", move.KeepFor)
-	select {
-	case m.swept <- struct{}{}:
-	default:
+}
+
+func (m *Mover) keepAside(dir, to string) error {
+	err := m.cfg.Workspace.SetAside(dir, to)
+	if err == nil {
+		select {
+		case m.swept <- struct{}{}:
+		default:
+		}
 	}
+	return err
+}
+
+// SetAside keeps a directory that was replaced, as that of an instance which has moved.
+func (m *Mover) SetAside(dir string, group fleet.GroupName, name string) error {
+	to := m.aside(move.Move{Group: group, Name: name})
+	m.cfg.Log.Info("set the replaced directory of an instance aside", "instance", name, "directory", to, "removedAfter", move.KeepFor)
+	return m.keepAside(dir, to)
 }
 
 // sweep removes the directories that were set aside a day ago, and files of moves that are over and

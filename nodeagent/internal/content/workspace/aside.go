@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 )
@@ -29,6 +31,25 @@ func (b *Builder) Install(ctx context.Context, complete, dir string, progress fu
 	}
 	spreadSubdirs(parent)
 	err := os.Rename(complete, dir)
+	return errs.WrapAs(errs.Unavailable, op, errors.Join(err, b.flushParents(dir)))
+}
+
+// Replace exchanges a complete directory and the directory of a static instance in one step, after it has
+// flushed the complete one to the disk. If the instance has no directory, it is Install. Both must be on the
+// same filesystem, which must be able to exchange names.
+func (b *Builder) Replace(ctx context.Context, complete, dir string) error {
+	const op = "workspace.Replace"
+	there, err := exists(dir)
+	if err != nil {
+		return errs.WrapAs(errs.Unavailable, op, err)
+	}
+	if !there {
+		return b.Install(ctx, complete, dir, func() {})
+	}
+	if err := b.flush(ctx, complete, func() {}); err != nil {
+		return errs.WrapAs(errs.Unavailable, op, err)
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, complete, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
 	return errs.WrapAs(errs.Unavailable, op, errors.Join(err, b.flushParents(dir)))
 }
 

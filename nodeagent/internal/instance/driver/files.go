@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/files"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/secrets"
@@ -77,4 +78,20 @@ func (p buildInfo) withheld(values map[string]string) map[string]string {
 		}
 	}
 	return out
+}
+
+// Static returns the placement of a static instance that was prepared on this node. Conflict for a
+// dynamic one and before the first preparation, Unavailable while the instance is held.
+func (i *Instance) Static() (fleet.Placement, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.live.Held:
+		return fleet.Placement{}, errHeld
+	case i.built.placement.Instance == "":
+		return fleet.Placement{}, errs.New(errs.Conflict, "the instance has no directory yet: try again after it was prepared")
+	case !i.built.plan.Static:
+		return fleet.Placement{}, errs.New(errs.Conflict, "the instance is not static: its directory is built from the templates at each start and removed at its end. Make the group static to keep data")
+	}
+	return i.built.placement, nil
 }

@@ -38,6 +38,8 @@ type Input struct {
 	Now   time.Time
 	// Self is the gateway that decides.
 	Self schedule.Holder
+	// Acting says that Self still acts on the targets that it began.
+	Acting bool
 	// Alive reports whether a gateway's session still exists.
 	Alive func(schedule.Holder) bool
 	// Group returns whether a group exists, and its instances in order of ordinal.
@@ -223,7 +225,7 @@ func steps(s *schedule.Schedule, at time.Time) []schedule.Step {
 		})
 	}
 	slices.SortFunc(out, func(a, b schedule.Step) int { return a.At.Compare(b.At) })
-	return append(out, schedule.Step{Action: s.Action, Command: s.Command, Count: s.Count, Drain: s.Drain, At: at})
+	return append(out, schedule.Step{Action: s.Action, Command: s.Command, Count: s.Count, Drain: s.Drain, Backup: s.Backup, At: at})
 }
 
 // leftOut records a run that did not take place.
@@ -351,6 +353,8 @@ func Targets(in Input, run *schedule.Run, step schedule.Step) (out []schedule.Ta
 		}
 	}
 	switch {
+	case len(out) == 0 && step.Action == schedule.Backup:
+		message = "no instance of the group has a directory"
 	case len(out) == 0:
 		message = "no instance of the group runs"
 	case step.Action == schedule.Restart && len(out) > 1:
@@ -404,6 +408,8 @@ func acts(a schedule.Action, i *fleet.Instance) bool {
 		return !i.Terminal() && !stopping || i.Intent.RestartPending
 	case schedule.Restart:
 		return !i.Terminal() && !stopping && !i.Intent.RestartPending && i.State() != fleet.Sleeping
+	case schedule.Backup: // also of one that does not run
+		return i.Node() != ""
 	case schedule.Start, schedule.Drain, schedule.Undrain:
 	}
 	return false
@@ -445,10 +451,12 @@ func (d *decider) work(run *schedule.Run, step *schedule.Step) bool {
 	return true
 }
 
-// held reports whether another living gateway acts. A target that the deciding gateway itself began is
-// a leftover: it decides only when it does not act.
+// held reports whether a living gateway acts.
 func (d *decider) held(run *schedule.Run) bool {
-	return run.Holder != d.in.Self && d.in.Alive(run.Holder)
+	if run.Holder == d.in.Self {
+		return d.in.Acting
+	}
+	return d.in.Alive(run.Holder)
 }
 
 // again reports whether an instance has started again since it was chosen.
@@ -461,6 +469,8 @@ func repeatable(a schedule.Action, t schedule.Target) bool {
 	switch a {
 	case schedule.Drain, schedule.Undrain: // what holds already is not changed
 		return true
+	case schedule.Backup: // the node goes on with one that was begun
+		return false
 	case schedule.Command, schedule.Start, schedule.Stop, schedule.Restart:
 	}
 	return a != schedule.Command && t.ID != ""
