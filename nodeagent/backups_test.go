@@ -1,0 +1,121 @@
+package nodeagent_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orreryhq/orrery/libs/await"
+	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/nodeagent/client"
+)
+
+// saving is a static server that says what it was told, and that it has saved.
+func saving() fleet.Plan {
+	plan := basic(`echo ready; while read -r line; do echo "$line" >>told; [ "$line" = "save-all flush" ] && echo "Saved the game"; done`)
+	plan.Readiness = fleet.Check{Type: fleet.CheckLog, Pattern: "^ready$"}
+	plan.Static = true
+	return plan
+}
+
+// told waits until the server was told these lines.
+func (s *site) told(id fleet.InstanceID, want ...string) {
+	s.t.Helper()
+	await.That(s.t, "the lines of the server", func() string {
+		c, err := s.api().File(s.t.Context(), id, "told", 1000, false)
+		return await.Unless(err == nil && c.Text == strings.Join(want, "\n")+"\n", "%s %v", c.Text, err)
+	})
+}
+
+// backup waits for the end of a backup or a restore.
+func (s *site) backup(id fleet.InstanceID, b client.Backup, err error) client.Backup {
+	s.t.Helper()
+	for err == nil && !b.Ends() {
+		b, err = s.api().Backup(s.t.Context(), id, b.ID, 10*time.Second)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b
+}
+
+func TestAStaticInstanceIsBackedUpAndRestored(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.start(nil)
+	id := s.id(1)
+	s.online(id, saving())
+	api := s.api()
+	b, err := api.CreateBackup(t.Context(), id, client.NewBackup{By: "admin", Before: []string{"save-off", "save-all flush"}, Until: "Saved the game", After: []string{"save-on"}})
+	if b = s.backup(id, b, err); b.State != client.BackupComplete || b.By != "admin" || b.Files == 0 {
+		t.Fatalf("%+v", b)
+	}
+	s.told(id, "save-off", "save-all flush", "save-on")
+	if all, err := api.Backups(t.Context(), id); err != nil || len(all.Backups) != 1 || all.Backups[0] != b {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, err := api.RestoreBackup(t.Context(), id, b.ID, false); !errs.Is(err, errs.Conflict) {
+		t.Errorf("a restore while it runs: %v", err)
+	}
+	if _, err := api.CreateBackup(t.Context(), "zzzzzz", client.NewBackup{}); !errs.Is(err, errs.NotFound) {
+		t.Errorf("an instance that is not here: %v", err)
+	}
+	s.order(id, 1, fleet.OrderStop)
+	s.awaitState(id, 1, fleet.Stopped)
+	restoring, err := api.RestoreBackup(t.Context(), id, b.ID, false)
+	if restored := s.backup(id, restoring, err); restored.Restored.IsZero() || restored.Message != "" {
+		t.Errorf("%+v", restored)
+	}
+	s.told(id, "save-off", "save-all flush") // as the archive has it
+	s.place(id, 2, saving(), 0)
+	s.awaitState(id, 2, fleet.Online) // the lock file allows the next generation
+	if gone, err := api.DeleteBackup(t.Context(), id, b.ID, false); err != nil || gone.ID != b.ID {
+		t.Errorf("%+v, %v", gone, err)
+	}
+	if _, err := os.Stat(b.Path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the archive: %v", err)
+	}
+	s.order(id, 2, fleet.OrderStop)
+	s.awaitState(id, 2, fleet.Stopped)
+}
+
+func TestDynamicInstancesAreNotBackedUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.start(nil)
+	id := s.id(1)
+	s.online(id, basic("sleep 1000"))
+	if _, err := s.api().CreateBackup(t.Context(), id, client.NewBackup{}); !errs.Is(err, errs.Conflict) || !strings.Contains(errs.MessageOf(err), "not static") {
+		t.Error(err)
+	}
+	s.order(id, 1, fleet.OrderStop)
+	s.awaitState(id, 1, fleet.Stopped)
+}
+
+// TestAKilledAgentLeavesNoServerPaused kills an agent while it waits until a server has saved.
+func TestAKilledAgentLeavesNoServerPaused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	kill := s.spawn()
+	id := s.id(1)
+	s.online(id, saving())
+	if _, err := s.api().CreateBackup(t.Context(), id, client.NewBackup{Before: []string{"save-off"}, Until: "never printed", After: []string{"save-on"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.told(id, "save-off")
+	kill()
+	s.start(nil)
+	s.told(id, "save-off", "save-on")
+	if all, err := s.api().Backups(t.Context(), id); err != nil || len(all.Backups) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.dir, "backups", "*", "*", "*")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	s.order(id, 1, fleet.OrderStop)
+	s.awaitState(id, 1, fleet.Stopped)
+}
