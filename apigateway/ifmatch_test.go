@@ -17,6 +17,8 @@ import (
 var revisionless = map[string]string{
 	"DELETE /api/v1/workloads/credentials/:id":           "tokens of an instance are many, of the moment",
 	"DELETE /api/v1/workloads/credentials/instances/:id": "tokens of an instance are many, of the moment",
+	"DELETE /api/v1/services/:id/backups/:backup":        "a backup never changes",
+	"DELETE /api/v1/instances/:id/backups/:backup":       "a backup never changes",
 	"DELETE /api/v1/templates/:name/versions/:hash":      "a version never changes",
 	"DELETE /api/v1/users/:name/sessions":                "a session is ended or not",
 	"DELETE /api/v1/users/:name/sessions/:id":            "a session is ended or not",

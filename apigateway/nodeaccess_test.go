@@ -111,13 +111,18 @@ func (d *domain) client(url string, text []byte) (*enroll.Client, *trust.Credent
 }
 
 // join joins as a host with a new key.
-func join(t *testing.T, token enroll.Token) (enroll.JoinAnswer, []byte, error) {
+// join joins a node. It waits until the gateway knows which nodes are revoked.
+func join(t *testing.T, token enroll.Token) (answer enroll.JoinAnswer, bundle []byte, err error) {
 	t.Helper()
 	request, err := pki.NewSigningRequest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return enroll.Join(t.Context(), token, request, time.Now)
+	await.That(t, "an answer of the gateway", func() string {
+		answer, bundle, err = enroll.Join(t.Context(), token, request, time.Now)
+		return await.Unless(!errs.Is(err, errs.Unavailable), "%v", err)
+	})
+	return answer, bundle, err
 }
 
 func TestAHostThatLostTheAnswerJoinsAgainWithItsKey(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // groups.create and templates.view, concern the whole fleet.
 var ofGroups = []Permission{
 	GroupsView, GroupsUpdate, GroupsStart, GroupsEnv, InstancesView, InstancesStop, InstancesCommand, InstancesDelete, InstancesConsole,
-	InstancesFiles, InstancesFilesWrite, PlayersView, PlayersTransfer, PlayersMessage, CrashesView, ShareInvoke, ShareRevoke, EventsStream,
+	InstancesFiles, InstancesFilesWrite, BackupsView, BackupsManage, BackupsRestore, PlayersView, PlayersTransfer, PlayersMessage, CrashesView, ShareInvoke, ShareRevoke, EventsStream,
 }
 
 // grant is what a binding gives in the groups that its selector matches.

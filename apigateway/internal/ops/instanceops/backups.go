@@ -3,6 +3,7 @@ package instanceops
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/orreryhq/orrery/apigateway/internal/ops/txn"
@@ -26,11 +27,23 @@ func (o *Instances) Backups(ctx context.Context, ref string) (client.Backups, er
 // Backup returns a backup of a static instance. It waits for its end, for at most within. Errors are those
 // of Backups, and NotFound with the field backup.
 func (o *Instances) Backup(ctx context.Context, ref, backup string, within time.Duration) (client.Backup, error) {
-	i, err := o.placed(ref)
+	i, err := o.backedUp(ref, backup)
 	if err != nil {
 		return client.Backup{}, err
 	}
 	return o.agents.Backup(ctx, i, backup, within)
+}
+
+// backupID is the form of the IDs that agents give.
+var backupID = regexp.MustCompile(`^\d{8}-\d{6}-[a-z0-9]{4}$`)
+
+// backedUp returns an instance that may have a backup. NotFound with the field backup if no backup has this ID.
+func (o *Instances) backedUp(ref, backup string) (*fleet.Instance, error) {
+	i, err := o.placed(ref)
+	if err == nil && !backupID.MatchString(backup) {
+		err = &errs.Error{Kind: errs.NotFound, Field: "backup", Message: "instance " + i.Intent.Name + " has no backup " + txn.Clip(backup) + ": list its backups"}
+	}
+	return i, err
 }
 
 // CreateBackup begins a backup of a static instance, and audits it. Errors are those of Files and
@@ -92,7 +105,10 @@ func mib(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
 // RestoreBackup begins to replace the directory of a static instance by a backup, and audits it. Conflict
 // unless the instance has ended. Other errors are those of Backup and client.RestoreBackup.
 func (o *Instances) RestoreBackup(ctx context.Context, by txn.Actor, ref, backup string, dryRun bool) (b client.Backup, err error) {
-	i, err := o.editable(ref)
+	i, err := o.backedUp(ref, backup)
+	if err == nil {
+		err = unmoved(o.Snapshot(), i)
+	}
 	if err == nil && !i.Terminal() {
 		err = errs.New(errs.Conflict, "instance %s %s: stop it first, because its directory is replaced as a whole", i.Intent.Name, i.State().Text())
 	}
@@ -112,7 +128,7 @@ func (o *Instances) RestoreBackup(ctx context.Context, by txn.Actor, ref, backup
 // DeleteBackup removes a backup of a static instance, and audits it. Errors are those of Backup and
 // client.DeleteBackup.
 func (o *Instances) DeleteBackup(ctx context.Context, by txn.Actor, ref, backup string, dryRun bool) (b client.Backup, err error) {
-	i, err := o.placed(ref)
+	i, err := o.backedUp(ref, backup)
 	if err == nil {
 		b, err = o.agents.DeleteBackup(ctx, i, backup, true)
 	}
