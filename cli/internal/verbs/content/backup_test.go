@@ -104,7 +104,7 @@ func TestWaitForABackup(t *testing.T) {
 	}
 }
 
-// backupServer begins a backup or a restore, and then gives answers about it. An answer such as "404 there is none" is a
+// backupServer begins a backup or a restore, and then gives answers about it. An answer such as "404 not found" is a
 // refusal.
 func backupServer(t *testing.T, begun string, reads []string) string {
 	var mu sync.Mutex
