@@ -15,6 +15,7 @@ func TestOneCluster(t *testing.T) {
 		run  func(t *testing.T, c cluster.Cluster)
 	}{
 		{"files", testFiles},
+		{"backups", testBackups},
 		{"edits", testEdits},
 		{"players", testPlayers},
 		{"pipes", testPipes},

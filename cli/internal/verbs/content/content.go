@@ -1,4 +1,4 @@
-// Package content has the commands for files of instances, secrets, sources, the catalog and the caches of nodes.
+// Package content has the commands for files and backups of instances, secrets, sources, the catalog and the caches of nodes.
 package content
 
 import (
@@ -8,5 +8,5 @@ import (
 
 // Commands returns the commands of this package.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{fileCommand(a), secretCommand(a), sourceCommand(a), catalogCommand(a), cacheCommand(a)}
+	return []*cobra.Command{fileCommand(a), backupCommand(a), secretCommand(a), sourceCommand(a), catalogCommand(a), cacheCommand(a)}
 }
