@@ -29,6 +29,7 @@ func TestABackupThatCannotBeIsRefused(t *testing.T) {
 	base := "/api/v1/instances/lobby-1/backups"
 	s.do("POST", base, `{"keep":-1}`).want(422).naming("keep")
 	s.do("POST", base, `{"until":"Saved"}`).want(422).naming("until")
+	s.do("POST", base, `{"after":["save-on"]}`).want(422).naming("after")
 	s.do("POST", base, `{"before":[""]}`).want(422).naming("before[0]")
 	s.do("POST", base, `{"when":"now"}`).want(400).naming("when")
 	s.do("GET", base+"/20260102-030405-abcd?waitSeconds=soon", nil).want(400).naming("waitSeconds")
@@ -50,6 +51,6 @@ func TestABackupThatCannotBeIsRefused(t *testing.T) {
 	nightly := `{"group":"world","action":"backup","cron":"0 4 * * *"}`
 	editor.do("PUT", "/api/v1/schedules/nightly", nightly).want(403).naming("backups.manage")
 	keeper.do("PUT", "/api/v1/schedules/nightly", nightly).want(201).is("backup.keep", 7)
-	keeper.do("PUT", "/api/v1/schedules/paused", `{"group":"world","action":"backup","backup":{"after":["save-on"]},"cron":"0 4 * * *"}`).want(403).naming("instances.command")
+	keeper.do("PUT", "/api/v1/schedules/paused", `{"group":"world","action":"backup","backup":{"before":["save-off"]},"cron":"0 4 * * *"}`).want(403).naming("instances.command")
 	s.do("PATCH", "/api/v1/schedules/nightly", `{"action":"stop"}`).want(200).is("backup", nil)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
-// saving is a static server that says what it was told, and that it has saved.
+// saving is a static server that records its console lines, and prints that it has saved.
 func saving() fleet.Plan {
 	plan := basic(`echo ready; while read -r line; do echo "$line" >>told; [ "$line" = "save-all flush" ] && echo "Saved the game"; done`)
 	plan.Readiness = fleet.Check{Type: fleet.CheckLog, Pattern: "^ready$"}
@@ -22,7 +22,7 @@ func saving() fleet.Plan {
 	return plan
 }
 
-// told waits until the server was told these lines.
+// told waits until the server has these console lines.
 func (s *site) told(id fleet.InstanceID, want ...string) {
 	s.t.Helper()
 	await.That(s.t, "the lines of the server", func() string {

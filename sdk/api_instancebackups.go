@@ -61,10 +61,10 @@ func (c *Client) DeleteInstanceBackupDryRun(ctx context.Context, id, backup stri
 // RestoreInstanceBackup restores a backup.
 //
 // Replaces the whole directory of an instance that has ended. The directory changes in one step,
-// after the archive was unpacked and verified; if anything fails before, it stays as it is. What it
-// had is kept on the node for a day. The answer does not wait for the end. Errors: 404 if the
-// instance has no such backup, 409 if the instance runs or moves or has a backup or a restore in
-// progress.
+// after the archive was unpacked and verified; if anything fails before, it stays as it is. The
+// node keeps the replaced directory for a day. The answer does not wait for the end. Errors: 404 if
+// the instance has no such backup, 409 if the instance runs or moves or has a backup or a restore
+// in progress.
 //
 // It needs the permission backups.restore.
 func (c *Client) RestoreInstanceBackup(ctx context.Context, id, backup string) (*InstanceBackup, error) {
@@ -86,7 +86,8 @@ type CreateInstanceBackupRequest struct {
 	// A text in a line that the server prints when it has done so. The backup fails if that takes
 	// longer than 2 minutes.
 	Until *string `json:"until,omitempty"`
-	// Console lines that let the server go on. They are sent in any case.
+	// Console lines that make the server write again. They are sent after the archive and after a
+	// failure. If the agent is killed, its successor sends them.
 	After []string `json:"after,omitzero"`
 }
 

@@ -261,8 +261,8 @@ type ScheduleFieldsBackup struct {
 	// A text in a line that the server prints when it has done so. The backup fails if that takes
 	// longer than 2 minutes. Empty: the archive begins at once.
 	Until *string `json:"until,omitempty"`
-	// Console lines that let the server go on. They are sent in any case, also after a failure and by
-	// the agent's successor.
+	// Console lines that make the server write again. They are sent after the archive and after a
+	// failure. If the agent is killed, its successor sends them.
 	After []string `json:"after,omitzero"`
 }
 

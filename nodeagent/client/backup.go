@@ -85,13 +85,13 @@ func (c *Client) Backups(ctx context.Context, id fleet.InstanceID) (b Backups, e
 }
 
 // Backup returns a backup. It waits at most for within until the backup ends. NotFound with the field backup
-// if there is none.
+// if it does not exist.
 func (c *Client) Backup(ctx context.Context, id fleet.InstanceID, backup string, within time.Duration) (b Backup, err error) {
 	err = c.call(ctx, http.MethodGet, id, "/backups/"+url.PathEscape(backup)+"?within="+strconv.FormatInt(within.Milliseconds(), 10), nil, &b)
 	return b, errs.Wrap("nodeagent.Backup", err)
 }
 
-// RestoreBackup begins to replace the directory of an instance by a backup. What was there is kept for a day.
+// RestoreBackup begins to replace the directory of an instance by a backup. The agent keeps the replaced directory for a day.
 // Conflict while the instance runs, and as of CreateBackup. NotFound as of Backup.
 func (c *Client) RestoreBackup(ctx context.Context, id fleet.InstanceID, backup string, dryRun bool) (b Backup, err error) {
 	err = c.call(ctx, http.MethodPost, id, "/backups/"+url.PathEscape(backup)+"/restore?dryRun="+strconv.FormatBool(dryRun), nil, &b)

@@ -390,7 +390,7 @@ func (p *pterodactyl) serverNotes(o *object) {
 	features := o.part("feature_limits")
 	features.same("databases", 0, "Orrery makes no databases.")
 	features.same("allocations", 0, "Use additionalPorts.")
-	features.same("backups", 0, "Back the node's data up yourself (docs/back-up-and-upgrade.md).")
+	features.same("backups", 0, "Make a schedule with the action backup (docs/back-up-a-world.md).")
 	relations := o.part("relationships")
 	relations.note("user", "Users are not imported. Make them (docs/manage-users.md).")
 	relations.note("subusers", "Users are not imported. Make them (docs/manage-users.md).")

@@ -85,6 +85,7 @@ func (b BackupSettings) Check(p *validate.Problems, prefix string) {
 		}
 	}
 	p.Lines(prefix+"until", b.Until, validate.MaxShown)
+	p.Check(len(b.After) == 0 || len(b.Before) > 0, prefix+"after", "has a meaning only with lines in before: it ends what they begin")
 	p.Check(b.Until == "" || len(b.Before) > 0, prefix+"until", "has a meaning only with lines in before: the server prints it because of them")
 }
 

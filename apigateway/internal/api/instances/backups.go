@@ -135,7 +135,7 @@ func (a *API) sendBackup(c *gin.Context, status int, b client.Backup, err error)
 	c.JSON(status, shownBackup(b))
 }
 
-// failBackup answers with an error. What it calls a path is the instance's directory.
+// failBackup answers with an error. An error about a path concerns the instance's directory.
 func failBackup(c *gin.Context, err error) {
 	if errs.FieldOf(err) == "path" {
 		server.Fail(c, errs.New(errs.Conflict, "the instance has no directory yet: start it first"))

@@ -65,7 +65,7 @@ func (o *Instances) CreateBackup(ctx context.Context, by txn.Actor, ref string, 
 	return b, err
 }
 
-// BackupDone is CreateBackup that returns when the backup has ended, and what it did. Conflict if it failed.
+// BackupDone is CreateBackup that waits for the end of the backup. It returns a summary. Conflict if it failed.
 func (o *Instances) BackupDone(ctx context.Context, by txn.Actor, ref string, want schedule.BackupSettings) (string, error) {
 	b, err := o.CreateBackup(ctx, by, ref, want, false)
 	if err != nil {

@@ -5,8 +5,8 @@
 //     removed, and nothing else changes.
 //   - A restore builds the whole directory beside the data, verifies it, and exchanges the two in one step.
 //     At each moment the instance has the old directory or the restored one. The old one is set aside.
-//   - A server that was told to stop changing its data is told to go on: after the archive, after a failure,
-//     and by the next agent if this one was killed.
+//   - A server that got the lines to stop changing its data gets those that end this: after the archive, after
+//     a failure, and from the next agent if this one was killed.
 //   - One backup or restore of an instance runs at a time.
 //
 // The files in DIR/GROUP/NAME are, for each backup: ID.tar.zst (the archive) and ID.json (its record), and
@@ -231,7 +231,7 @@ func (k *Keeper) release(j job) {
 			err = write(p.Console, j.After)
 		}
 		if err == nil {
-			k.cfg.Log.Info("a backup was interrupted: its server goes on", "instance", j.Instance)
+			k.cfg.Log.Info("a backup was interrupted: its server writes again", "instance", j.Instance)
 			return
 		}
 		if !pause.Jittered(ctx, wait) {
@@ -280,7 +280,7 @@ func (k *Keeper) shown(p Place, b *kept) client.Backup {
 	return out
 }
 
-// Get returns a backup. It waits until the work on it ends, or ctx does. NotFound if there is none.
+// Get returns a backup. It waits until the work on it ends, or ctx does. NotFound if it does not exist.
 func (k *Keeper) Get(ctx context.Context, p Place, id string) (client.Backup, error) {
 	for {
 		k.mu.Lock()

@@ -345,7 +345,7 @@ func TestTheNextAgentLetsAServerGoOn(t *testing.T) {
 	}
 	s.on.running = true
 	s.open()
-	s.stop() // waits for what it began
+	s.stop() // waits for its jobs
 	s.on.mu.Lock()
 	lines := s.on.lines
 	s.on.mu.Unlock()

@@ -339,7 +339,7 @@ func (w *packer) header(path string, info fs.FileInfo) (*tar.Header, error) {
 	return h, nil
 }
 
-// content writes a file in the size that its header has. What the file lacks meanwhile is written as zeros.
+// content writes a file in the size that its header has. It pads a file that became shorter with zeros.
 func (w *packer) content(ctx context.Context, f *os.File, info fs.FileInfo) error {
 	n, err := io.Copy(w.tar, io.LimitReader(reader{ctx, f}, info.Size()))
 	if err == nil && n < info.Size() {

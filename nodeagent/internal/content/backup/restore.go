@@ -122,7 +122,7 @@ type place struct {
 }
 
 // finishRestores sets aside what restores of a killed agent left after the exchange, and removes what others
-// left. A tree that was not exchanged yet is set aside too, because that cannot be told apart.
+// left. It also sets aside a tree that was not exchanged yet, because it cannot distinguish the two.
 func (k *Keeper) finishRestores() {
 	left, _ := os.ReadDir(k.restoring())
 	for _, d := range left {
