@@ -43,7 +43,7 @@ func TestABackupIsMadeAndRestored(t *testing.T) {
 	p.Click("Back up now")
 	p.Sees("The backup is complete")
 	p.Until("the list has the complete backup", `document.querySelectorAll("article").length === 1 && document.querySelector("article .badge.good").textContent === "Complete"`)
-	p.Until("it has a path, files and who made it", `[".tar.zst", "Byadmin", "Size"].every((text) => document.querySelector("article").textContent.includes(text))`)
+	p.Until("it has a path, files and who made it", `[".tar.zst", "Byadmin", "Files2", "Size6 B"].every((text) => document.querySelector("article").textContent.includes(text))`)
 	p.Until("a server that runs is not restored, and the page says why", ofBackup+`("Restore").disabled && `+ofBackup+`("Restore").title.includes("Stop the instance") && document.body.innerText.includes("Stop the instance")`)
 	p.Go("#/instances/world-1")
 	p.Until("the console got the lines in order", `[...document.querySelectorAll(".console-line:not(.note)")].map((l) => l.textContent).join().endsWith("ready,save-off,save-on")`)
@@ -151,4 +151,9 @@ func TestAScheduleMakesBackups(t *testing.T) {
 	second.Until("the other page shows the backup without being asked", `document.querySelector("article .badge.good") && document.querySelector("article a").textContent === "schedule nightly"`)
 	second.Go("#/instances/world-1")
 	second.Until("the server goes on", line("save-on"))
+	s.admin.Do("POST", "/api/v1/roles", map[string]any{"name": "READER", "permissions": []string{"instances.view", "backups.view"}}).OK(201)
+	s.admin.Do("POST", "/api/v1/users", map[string]any{"username": "rita", "password": "correct horse battery", "role": "READER"}).OK(201)
+	p = s.as("rita", "correct horse battery")
+	p.Go("#/instances/world-1?tab=backups")
+	p.Until("a reader sees the backup, and is offered nothing that is refused", `document.querySelector("article .badge.good") && ![...document.querySelectorAll("main button, main .button")].some((b) => ["Back up now", "Restore", "Delete", "Schedules"].includes(b.textContent))`)
 }

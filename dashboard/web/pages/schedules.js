@@ -182,7 +182,7 @@ export default class Schedules {
 					field({ label: t("schedules.drain.kick"), name: "drain-kick", value: f.drain?.kickMessage ?? "", oninput: (v) => { f.drain = { ...(f.drain ?? {}), kickMessage: v }; } }),
 					field({ label: t("schedules.drain.move"), name: "drain-move", type: "checkbox", value: f.drain?.moveStatic, oninput: (v) => { f.drain = { ...(f.drain ?? {}), moveStatic: v }; } }),
 					field({ label: t("schedules.drain.shutdown"), name: "drain-shutdown", type: "checkbox", value: f.drain?.shutdown, oninput: (v) => { f.drain = { ...(f.drain ?? {}), shutdown: v }; } })) : null,
-				f.action === "backup" ? h("div", { class: "full" }, field({ label: t("schedules.backup.keep"), name: "backup-keep", type: "number", min: "0", max: "100", placeholder: "7", value: keep, hint: t("schedules.backup.keep.hint"), oninput: (v) => { keep = v; } })) : null,
+				f.action === "backup" ? field({ label: t("schedules.backup.keep"), name: "backup-keep", type: "number", min: "0", max: "100", placeholder: "7", value: keep, hint: t("schedules.backup.keep.hint"), oninput: (v) => { keep = v; } }) : null,
 				f.action === "backup" ? pauseFields(lines) : null,
 				cronFields(f),
 				field({ label: t("schedules.overlap"), name: "schedule-overlap", value: f.overlap, options: ["skip", "queue"].map((o) => [o, t("schedules.overlap." + o)]), oninput: (v) => { f.overlap = v; } }),

@@ -4,7 +4,7 @@ import * as api from "../core/api.js";
 import * as live from "../core/live.js";
 import { link } from "../core/router.js";
 import { allowed } from "../core/session.js";
-import { bytes, duration, number, time, visible } from "../core/format.js";
+import { bytes, number, time, visible } from "../core/format.js";
 import { t } from "../core/text.js";
 import { confirm } from "./dialog.js";
 import { reloadOn } from "./follow.js";
@@ -97,17 +97,15 @@ export class Backups {
 		const total = this.totals.get(b.id);
 		return h("article", { class: "card", key: b.id },
 			h("header", { class: "card-head" },
-				h("div", { class: "row" }, h("h2", null, time(b.begunAt)), h("span", { class: "badge " + (tones[b.state] ?? "idle") }, t("backups.state." + b.state))),
+				h("div", { class: "row" }, h("h2", null, time(b.begunAt)), h("span", { class: "badge " + (tones[b.state] ?? "idle") }, t("backups.state." + b.state)), h("span", { class: "muted small" }, age(b.begunAt))),
 				h("div", { class: "row" },
 					b.state === "FAILED" ? null : button({ label: t("backups.restore"), kind: "small", needs: "backups.restore", group: i.group, disabled: refusal !== "", title: refusal || undefined, onclick: () => this.restore(b) }),
 					button({ label: t("action.delete"), kind: "danger small", needs: "backups.manage", group: i.group, disabled: works(b), title: works(b) ? t("backups.busy") : undefined, onclick: () => this.remove(b) }))),
-			works(b) ? h("p", { role: "status" }, t(b.state === "RUNNING" ? "backups.made" : "backups.unpacked", { files: number(b.files), size: bytes(b.sizeBytes) })) : null,
+			works(b) ? h("p", { role: "status" }, b.files === 0 ? t("backups.waits") : t(b.state === "RUNNING" ? "backups.made" : "backups.unpacked", { files: number(b.files), size: bytes(b.sizeBytes) })) : null,
 			b.state === "RESTORING" && total ? bar(b.files / total, t("backups.progress", { done: number(b.files), all: number(total) }), true) : null,
 			b.message ? h("p", { class: "notice bad" }, visible(b.message)) : null,
 			facts(
 				[t("backups.by"), requester(b.by)],
-				[t("backups.begun"), age(b.begunAt)],
-				b.endedAt ? [t("backups.took"), duration(Date.parse(b.endedAt) - Date.parse(b.begunAt))] : null,
 				b.state === "COMPLETE" ? [t("backups.files"), number(b.files)] : null,
 				b.state === "COMPLETE" ? [t("backups.size"), bytes(b.sizeBytes)] : null,
 				b.archiveBytes ? [t("backups.archive"), bytes(b.archiveBytes)] : null,
@@ -124,25 +122,25 @@ export class Backups {
 				h("p", null, t("backups.new.text")),
 				live.hasEnded(i) ? null : live.allowedIn("instances.command", i.group) ? pauseFields(f) : h("p", { class: "muted" }, t("backups.new.lines"))),
 			act: async () => {
-				const begun = await api.post(this.path, live.hasEnded(i) ? {} : pauseLines(f));
+				const now = await api.post(this.path, live.hasEnded(i) ? {} : pauseLines(f));
 				say(t("backups.new.done"));
-				this.follow(begun);
+				this.follow(now);
 			} });
 	}
 
 	restore(b) {
 		const path = this.path + "/" + encodeURIComponent(b.id) + "/restore";
 		return confirm({
-			title: t("backups.restore.title", { time: time(b.begunAt) }),
+			title: t("backups.restore.title"),
 			text: h("div", { class: "page tight" }, h("p", null, t("backups.restore.text")), h("p", null, t("backups.restore.kept"))),
 			label: t("backups.restore"),
 			danger: true,
 			preview: () => api.post(path, undefined, { dryRun: true }),
-			show: (x) => facts([t("backups.files"), number(x.files)], [t("backups.size"), bytes(x.sizeBytes)], [t("backups.by"), requester(x.by)], [t("backups.begun"), [time(x.begunAt), " (", age(x.begunAt), ")"]], x.changedFiles ? [t("backups.changed"), number(x.changedFiles)] : null),
+			show: (x) => facts(begun(x), [t("backups.by"), requester(x.by)], [t("backups.files"), number(x.files)], [t("backups.size"), bytes(x.sizeBytes)], x.changedFiles ? [t("backups.changed"), number(x.changedFiles)] : null),
 			act: async () => {
-				const begun = await api.post(path);
+				const now = await api.post(path);
 				say(t("backups.restore.done"));
-				this.follow(begun);
+				this.follow(now);
 			},
 		});
 	}
@@ -150,12 +148,12 @@ export class Backups {
 	remove(b) {
 		const path = this.path + "/" + encodeURIComponent(b.id);
 		return confirm({
-			title: t("backups.delete.title", { time: time(b.begunAt) }),
+			title: t("backups.delete.title"),
 			text: h("p", null, t("backups.delete.text")),
 			label: t("action.delete"),
 			danger: true,
 			preview: () => api.del(path, { dryRun: true }),
-			show: (x) => facts([t("backups.files"), number(x.files)], [t("backups.archive"), bytes(x.archiveBytes)], [t("backups.by"), requester(x.by)]),
+			show: (x) => facts(begun(x), [t("backups.by"), requester(x.by)], [t("backups.files"), number(x.files)], [t("backups.archive"), bytes(x.archiveBytes)]),
 			act: async () => {
 				await api.del(path);
 				say(t("backups.deleted"));
@@ -164,6 +162,8 @@ export class Backups {
 		});
 	}
 }
+
+const begun = (b) => [t("backups.begun"), [time(b.begunAt), " (", age(b.begunAt), ")"]];
 
 /** announce says how a backup or a restore ended. */
 function announce(before, b) {
