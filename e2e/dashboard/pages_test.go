@@ -26,6 +26,7 @@ var allPages = []struct{ name, hash, ready string }{
 	{"instance-why", "#/instances/web-1?tab=explain", `document.querySelector(".timeline li")`},
 	{"instance-metrics", "#/instances/web-1?tab=metrics", `document.querySelector("main .empty, main canvas")`},
 	{"instance-files", "#/instances/web-1?tab=files", `document.querySelector("main .files, main .empty")`},
+	{"instance-backups", "#/instances/world-1?tab=backups", `document.querySelector("article .badge.good")`},
 	{"instance-built", "#/instances/web-1?tab=built", `document.querySelectorAll(".card").length >= 4`},
 	{"instance-history", "#/instances/web-1?tab=history", `document.querySelectorAll(".card").length >= 3`},
 	{"nodes", "#/nodes", `document.querySelector(".list-row")`},
@@ -93,6 +94,8 @@ func TestEveryPageIsAccessibleAndFits(t *testing.T) {
 	s.group("web", 2, map[string]any{"templates": []string{"demo/web"}, "labels": map[string]string{"game": "lobby"}})
 	s.group("broken", 0, map[string]any{"command": "echo 'Exception in thread main'; exit 3"})
 	s.admin.Do("POST", "/api/v1/groups/broken/start", nil).OK(200)
+	s.world()
+	s.admin.Do("POST", "/api/v1/services/world-1/backups", nil).OK(202)
 	s.group("rolled", 1, nil)
 	s.admin.Do("POST", "/api/v1/groups/rolled/deploy", nil).OK(202)
 	await.That(t, "the crash is recorded", func() string {

@@ -5,6 +5,7 @@ import * as live from "../core/live.js";
 import { link, route, setQuery } from "../core/router.js";
 import { cores, mib, number, time, visible } from "../core/format.js";
 import { t } from "../core/text.js";
+import { Backups } from "../parts/backups.js";
 import { Chart } from "../parts/chart.js";
 import { Console } from "../parts/console.js";
 import { Files } from "../parts/files.js";
@@ -60,8 +61,10 @@ export default class Instance {
 			this.resources = {};
 		}
 		const path = api.url`/api/v1/services/${i.uid}`;
-		const known = ["console", "explain", "metrics", "files", "built", "history"].filter((tab) => ({ console: live.allowedIn("instances.console", i.group), files: live.allowedIn("instances.files", i.group) })[tab] ?? true);
-		const wanted = route().query.get("tab") ?? "";
+		const wanted = route().query.get("tab") ?? "", group = live.groups.get(i.group);
+		// Only static instances have backups. Readers who do not see the group learn that from the server.
+		const keepsData = group ? group.static : live.state.loaded || wanted === "backups";
+		const known = ["console", "explain", "metrics", "files", "backups", "built", "history"].filter((tab) => ({ console: live.allowedIn("instances.console", i.group), files: live.allowedIn("instances.files", i.group), backups: keepsData && live.allowedIn("backups.view", i.group) })[tab] ?? true);
 		const tab = known.includes(wanted) ? wanted : known[0];
 		if (tab !== "console" && tab !== "metrics") this.shown = "";
 		return h(
@@ -165,6 +168,10 @@ export default class Instance {
 
 	files(i) {
 		return h(Files, { key: i.uid, instance: i });
+	}
+
+	backups(i) {
+		return h(Backups, { key: i.uid, instance: i });
 	}
 
 	built(i, path) {

@@ -6,6 +6,7 @@ import { link, route, setQuery } from "../core/router.js";
 import { duration, number, time, visible } from "../core/format.js";
 import { language, t } from "../core/text.js";
 import { fieldChanges } from "../parts/actions.js";
+import { pauseFields, pauseLines } from "../parts/backups.js";
 import { dueTimes } from "../parts/cron.js";
 import { confirm } from "../parts/dialog.js";
 import { changed, reloadOn } from "../parts/follow.js";
@@ -13,7 +14,7 @@ import { askForm, groupBoxes, list } from "../parts/form.js";
 import { List, sorted } from "../parts/list.js";
 import { age, attempt, button, card, empty, facts, field, heading, Resource, say, tabs } from "../parts/ui.js";
 
-const actions = ["command", "restart", "start", "stop"];
+const actions = ["command", "restart", "start", "stop", "backup"];
 const nodeActions = ["drain", "undrain"];
 const zones = Intl.supportedValuesOf?.("timeZone") ?? [];
 const tones = { COMPLETED: "good", FAILED: "bad", INTERRUPTED: "bad", MISSED: "warn", SKIPPED: "warn", CANCELED: "idle" };
@@ -23,7 +24,7 @@ const tones = { COMPLETED: "good", FAILED: "bad", INTERRUPTED: "bad", MISSED: "w
  * @returns {any}
  */
 const pick = (o, names) => Object.fromEntries(names.map((n) => [n, o[n]]));
-const scheduleFields = ["description", "group", "instance", "node", "action", "command", "count", "drain", "cron", "timezone", "warnings", "jitterSeconds", "overlap", "enabled"];
+const scheduleFields = ["description", "group", "instance", "node", "action", "command", "count", "drain", "backup", "cron", "timezone", "warnings", "jitterSeconds", "overlap", "enabled"];
 const overlayFields = ["description", "groups", "selector", "cron", "durationSeconds", "from", "until", "timezone", "overlay", "enabled"];
 
 export default class Schedules {
@@ -92,8 +93,11 @@ export default class Schedules {
 				[t("schedules.next"), s.nextRun ? [time(s.nextRun), " (", age(s.nextRun), ")"] : t("schedules.disabled")],
 				s.queuedRun ? [t("schedules.queued"), age(s.queuedRun)] : null,
 				s.action === "start" && s.count ? [t("schedules.count"), number(s.count)] : null,
+				s.backup ? [t("schedules.backup.keep"), s.backup.keep ? number(s.backup.keep) : t("schedules.backup.keep.all")] : null,
+				s.backup?.until ? [t("backups.until"), h("span", { class: "mono" }, visible(s.backup.until))] : null,
 			),
 			s.command ? h("pre", { class: "text wrap", tabindex: "0" }, visible(s.command)) : null,
+			s.backup ? ["before", "after"].filter((k) => s.backup[k].length).map((k) => h("div", null, h("h3", null, t("backups." + k)), h("pre", { class: "text wrap", tabindex: "0" }, visible(s.backup[k].join("\n"))))) : null,
 			s.warnings?.length ? h("div", null, h("h3", null, t("schedules.warnings")), h("ul", { class: "plain" }, s.warnings.map((w) => h("li", null, h("span", { class: "nowrap" }, t("schedules.before", { duration: duration(w.beforeSeconds * 1000) })), h("span", { class: "mono grow" }, visible(w.command)))))) : null,
 			h("div", { class: "row" },
 				button({ label: t("schedules.run"), kind: "primary", needs: "groups.update", disabled: Boolean(s.running), onclick: () => this.run(s) }),
@@ -109,7 +113,7 @@ export default class Schedules {
 	run(s) {
 		const f = { warn: false };
 		const post = (dryRun) => api.post(api.url`/api/v1/schedules/${s.name}/run`, { warn: f.warn }, { dryRun });
-		return confirm({ title: t("schedules.run.title", { name: s.name }), label: t("schedules.run"), danger: s.action !== "start" && s.action !== "undrain",
+		return confirm({ title: t("schedules.run.title", { name: s.name }), label: t("schedules.run"), danger: !["start", "undrain", "backup"].includes(s.action),
 			fields: (again) => (s.warnings?.length ? field({ label: t("schedules.warn"), name: "warn", type: "checkbox", value: f.warn, oninput: (v) => { f.warn = v; again(); } }) : null),
 			preview: () => post(true), show: (x) => steps(x.run.steps),
 			act: async () => {
@@ -145,10 +149,12 @@ export default class Schedules {
 	}
 
 	async editSchedule(schedule) {
-		const before = schedule ? await attempt(() => api.get(api.url`/api/v1/schedules/${schedule.name}`)) : { name: "", description: "", group: [...live.groups.keys()][0] ?? "", instance: null, node: null, action: "restart", command: "", count: null, drain: null, cron: "0 4 * * *", timezone: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC", warnings: [], jitterSeconds: 0, overlap: "skip", enabled: true };
+		const before = schedule ? await attempt(() => api.get(api.url`/api/v1/schedules/${schedule.name}`)) : { name: "", description: "", group: [...live.groups.keys()][0] ?? "", instance: null, node: null, action: "restart", command: "", count: null, drain: null, backup: null, cron: "0 4 * * *", timezone: Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC", warnings: [], jitterSeconds: 0, overlap: "skip", enabled: true };
 		if (!before) return;
 		const f = structuredClone(pick(before, ["name", ...scheduleFields]));
 		let kind = f.node ? "node" : f.instance ? "instance" : "group";
+		const lines = { before: (f.backup?.before ?? []).join("\n"), until: f.backup?.until ?? "", after: (f.backup?.after ?? []).join("\n") };
+		let keep = f.backup?.keep ?? 7;
 		let etag = before.$etag;
 		const body = () => {
 			const { name, ...rest } = f;
@@ -157,15 +163,17 @@ export default class Schedules {
 			if (f.action !== "command") out.command = "";
 			out.count = f.action === "start" && kind === "group" && f.count ? Number(f.count) : null;
 			out.drain = f.action === "drain" ? { ...(f.drain ?? {}), timeout: f.drain?.timeout ? Number(f.drain.timeout) : null } : null;
+			out.backup = f.action === "backup" ? { keep: keep === "" ? null : Number(keep), ...pauseLines(lines) } : null;
 			return out;
 		};
+		const lacksData = () => f.action === "backup" && kind === "group" && live.groups.get(f.group)?.static === false;
 		const put = (dryRun, value) => api.request("PUT", api.url`/api/v1/schedules/${f.name}`, { body: value ?? body(), dryRun, ifMatch: etag });
 		const options = (names, present) => [...new Set([...names, present].filter(Boolean))].sort().map((n) => /** @type {[string, string]} */ ([n, n]));
 		askForm({ title: schedule ? t("schedules.edit", { name: schedule.name }) : t("schedules.new"), label: t("action.save"), wide: true, preview: () => put(true), show: (x) => fieldChanges(x.diff, x.action === "create"), mine: body, theirs: () => api.get(api.url`/api/v1/schedules/${f.name}`), keepMine: (theirs) => { etag = theirs.$etag; },
 			fields: () => h("div", { class: "form" },
 				schedule ? null : field({ label: t("users.name"), name: "schedule-name", value: f.name, required: true, autofocus: true, hint: t("schedules.name.hint"), oninput: (v) => { f.name = v; } }),
 				field({ label: t("schedules.kind"), name: "schedule-kind", value: kind, options: ["group", "instance", "node"].map((k) => [k, t("schedules.kind." + k)]), oninput: (v) => { kind = v; f.action = v === "node" ? "drain" : nodeActions.includes(f.action) ? "restart" : f.action; } }),
-				kind === "group" ? field({ label: t("schedules.kind.group"), name: "schedule-group", value: f.group ?? "", options: options(live.groups.keys(), f.group), oninput: (v) => { f.group = v; } }) : kind === "node" ? field({ label: t("schedules.kind.node"), name: "schedule-node", value: f.node ?? "", options: [["", "–"], ...options(live.nodes.keys(), f.node)], oninput: (v) => { f.node = v; } }) : field({ label: t("schedules.kind.instance"), name: "schedule-instance", value: f.instance ?? "", required: true, list: [...live.instances.values()].slice(0, 500).map((i) => i.id), oninput: (v) => { f.instance = v; } }),
+				kind === "group" ? field({ label: t("schedules.kind.group"), name: "schedule-group", value: f.group ?? "", options: options(live.groups.keys(), f.group), error: lacksData() ? t("schedules.backup.dynamic") : undefined, oninput: (v) => { f.group = v; } }) : kind === "node" ? field({ label: t("schedules.kind.node"), name: "schedule-node", value: f.node ?? "", options: [["", "–"], ...options(live.nodes.keys(), f.node)], oninput: (v) => { f.node = v; } }) : field({ label: t("schedules.kind.instance"), name: "schedule-instance", value: f.instance ?? "", required: true, list: [...live.instances.values()].filter((i) => f.action !== "backup" || live.groups.get(i.group)?.static !== false).slice(0, 500).map((i) => i.id), oninput: (v) => { f.instance = v; } }),
 				field({ label: t("schedules.action"), name: "schedule-action", value: f.action, options: (kind === "node" ? nodeActions : actions).map((a) => [a, t("schedules.action." + a)]), oninput: (v) => { f.action = v; } }),
 				f.action === "command" ? h("div", { class: "full" }, field({ label: t("schedules.command"), name: "schedule-command", value: f.command, required: true, maxlength: 1000, oninput: (v) => { f.command = v; } })) : null,
 				f.action === "start" && kind === "group" ? field({ label: t("schedules.count"), name: "schedule-count", type: "number", min: "1", max: "50", value: f.count ?? 1, oninput: (v) => { f.count = v; } }) : null,
@@ -174,6 +182,8 @@ export default class Schedules {
 					field({ label: t("schedules.drain.kick"), name: "drain-kick", value: f.drain?.kickMessage ?? "", oninput: (v) => { f.drain = { ...(f.drain ?? {}), kickMessage: v }; } }),
 					field({ label: t("schedules.drain.move"), name: "drain-move", type: "checkbox", value: f.drain?.moveStatic, oninput: (v) => { f.drain = { ...(f.drain ?? {}), moveStatic: v }; } }),
 					field({ label: t("schedules.drain.shutdown"), name: "drain-shutdown", type: "checkbox", value: f.drain?.shutdown, oninput: (v) => { f.drain = { ...(f.drain ?? {}), shutdown: v }; } })) : null,
+				f.action === "backup" ? field({ label: t("schedules.backup.keep"), name: "backup-keep", type: "number", min: "0", max: "100", placeholder: "7", value: keep, hint: t("schedules.backup.keep.hint"), oninput: (v) => { keep = v; } }) : null,
+				f.action === "backup" ? pauseFields(lines) : null,
 				cronFields(f),
 				field({ label: t("schedules.overlap"), name: "schedule-overlap", value: f.overlap, options: ["skip", "queue"].map((o) => [o, t("schedules.overlap." + o)]), oninput: (v) => { f.overlap = v; } }),
 				field({ label: t("schedules.jitter"), name: "schedule-jitter", type: "number", min: "0", max: "3600", value: f.jitterSeconds, hint: t("schedules.jitter.hint"), oninput: (v) => { f.jitterSeconds = v; } }),
