@@ -26,7 +26,6 @@ import (
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
-	"github.com/orreryhq/orrery/nodeagent/internal/content/datamove"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
 )
 
@@ -256,7 +255,7 @@ func (k *Keeper) pack(ctx context.Context, root *os.Root, out io.Writer, b *kept
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case path == claim.FileName || path == datamove.MarkName:
+		case path == claim.FileName || path == claim.MarkName:
 			return nil
 		}
 		err = w.add(ctx, path, d)

@@ -34,6 +34,11 @@ import (
 // FileName is the lock file's name in the instance's directory. Templates cannot replace it.
 const FileName = ".orrery-lock"
 
+// MarkName is the file in a directory that names its latest move; see package datamove. By it the target
+// notices that the directory is on storage that both nodes share, or that it is installed already. Neither
+// it nor the lock file is data of the instance.
+const MarkName = ".orrery-move"
+
 // Claim is the claim of one generation of an instance to a directory.
 type Claim struct {
 	Instance   fleet.InstanceID `json:"instance"`

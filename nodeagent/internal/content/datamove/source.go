@@ -29,10 +29,6 @@ import (
 	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
 )
 
-// MarkName is the file in a directory that names its latest move. By it the target notices that the
-// directory is on storage that both nodes share, or that it is installed already. It is not copied.
-const MarkName = ".orrery-move"
-
 // hashers is the number of files that are hashed concurrently.
 const hashers = 4
 
@@ -107,8 +103,8 @@ func (m *Mover) List(ctx context.Context, id fleet.InstanceID, moveID string, w 
 
 // mark writes the ID of a move into a directory.
 func mark(root *os.Root, moveID string) error {
-	_ = root.Remove(MarkName) // it may be a link
-	f, err := root.OpenFile(MarkName, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	_ = root.Remove(claim.MarkName) // it may be a link
+	f, err := root.OpenFile(claim.MarkName, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return errs.WrapAs(errs.Unavailable, "datamove.mark", err)
 	}
@@ -118,7 +114,7 @@ func mark(root *os.Root, moveID string) error {
 
 // marked returns the ID of the latest move of a directory, or "".
 func marked(dir string) string {
-	f, err := os.OpenFile(filepath.Join(dir, MarkName), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(filepath.Join(dir, claim.MarkName), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}
@@ -169,7 +165,7 @@ func (l *lister) walk(ctx context.Context, root *os.Root) error {
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case p == claim.FileName || p == MarkName:
+		case p == claim.FileName || p == claim.MarkName:
 			return nil
 		}
 		if found++; found > move.MaxFiles {
