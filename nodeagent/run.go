@@ -285,7 +285,7 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 		Store: cfg.Store, Node: cfg.Node, DataUUID: j.UUID(), DataDir: dir, Workspace: builder, Fence: p.member.Fence,
 		Peers: cfg.Peers, Now: cfg.Now, Log: cfg.Log,
 	})
-	p.backups, err = backup.Open(backup.Config{
+	p.backups = backup.Open(backup.Config{
 		Dir: a.backups(dir), DataDir: dir, Workspace: builder, Aside: p.moves.SetAside, Now: cfg.Now, Log: cfg.Log,
 		Find: func(id fleet.InstanceID) (backup.Place, error) {
 			i, err := p.controller.Instance(id)
@@ -294,10 +294,8 @@ func (a *Agent) assemble(ctx context.Context, j *journal.Journal, listener net.L
 			}
 			return api.BackupPlace(i, p.controller, p.moves)
 		},
+		Ready: a.backupsReady(),
 	})
-	if err != nil {
-		return nil, err
-	}
 	p.server = &http.Server{ReadHeaderTimeout: headerTimeout, Handler: api.Handler(api.Config{
 		Instances: p.controller, Content: cache, Samples: p.sampler, Files: editor, Backups: p.backups, Moves: p.moves, Records: cfg.Records, Node: cfg.Node, End: a.endAsked, Peers: cfg.Peers,
 	})}
@@ -313,6 +311,15 @@ func (a *Agent) backups(dir string) string {
 		return filepath.Join(dir, "backups")
 	}
 	return filepath.Join(a.cfg.BackupDir, string(a.cfg.Node))
+}
+
+// backupsReady is closed when the node has joined. Until then the node id may belong to another agent, which may
+// use the same configured directory. It is nil for the directory in the data directory.
+func (a *Agent) backupsReady() <-chan struct{} {
+	if a.cfg.BackupDir == "" {
+		return nil
+	}
+	return a.ready
 }
 
 // relayURL is the URL of the API for instances outside of containers; empty without a relay.

@@ -45,8 +45,8 @@ func (c *Client) GetInstanceBackup(ctx context.Context, id, backup string, param
 
 // DeleteInstanceBackup deletes a backup.
 //
-// Removes the archive. Errors: 404 if the instance has no such backup, 409 while the backup runs or
-// is restored.
+// Removes the archive, or cancels a backup that runs. Errors: 404 if the instance has no such
+// backup, 409 while the backup is restored.
 //
 // It needs the permission backups.manage.
 func (c *Client) DeleteInstanceBackup(ctx context.Context, id, backup string) (*InstanceBackup, error) {

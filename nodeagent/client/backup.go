@@ -98,7 +98,7 @@ func (c *Client) RestoreBackup(ctx context.Context, id fleet.InstanceID, backup 
 	return b, errs.Wrap("nodeagent.RestoreBackup", err)
 }
 
-// DeleteBackup removes a backup. Conflict while something works on it. NotFound as of Backup.
+// DeleteBackup removes a backup, or cancels one that runs. Conflict while it is restored. NotFound as of Backup.
 func (c *Client) DeleteBackup(ctx context.Context, id fleet.InstanceID, backup string, dryRun bool) (b Backup, err error) {
 	err = c.call(ctx, http.MethodDelete, id, "/backups/"+url.PathEscape(backup)+"?dryRun="+strconv.FormatBool(dryRun), nil, &b)
 	return b, errs.Wrap("nodeagent.DeleteBackup", err)

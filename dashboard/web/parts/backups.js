@@ -100,7 +100,7 @@ export class Backups {
 				h("div", { class: "row" }, h("h2", null, time(b.begunAt)), h("span", { class: "badge " + (tones[b.state] ?? "idle") }, t("backups.state." + b.state)), h("span", { class: "muted small" }, age(b.begunAt))),
 				h("div", { class: "row" },
 					b.state === "FAILED" ? null : button({ label: t("backups.restore"), kind: "small", needs: "backups.restore", group: i.group, disabled: refusal !== "", title: refusal || undefined, onclick: () => this.restore(b) }),
-					button({ label: t("action.delete"), kind: "danger small", needs: "backups.manage", group: i.group, disabled: works(b), title: works(b) ? t("backups.busy") : undefined, onclick: () => this.remove(b) }))),
+					button({ label: t(b.state === "RUNNING" ? "action.cancel" : "action.delete"), kind: "danger small", needs: "backups.manage", group: i.group, disabled: b.state === "RESTORING", title: b.state === "RESTORING" ? t("backups.busy") : undefined, onclick: () => this.remove(b) }))),
 			works(b) ? h("p", { role: "status" }, b.files === 0 ? t("backups.waits") : t(b.state === "RUNNING" ? "backups.made" : "backups.unpacked", { files: number(b.files), size: bytes(b.sizeBytes) })) : null,
 			b.state === "RESTORING" && total ? bar(b.files / total, t("backups.progress", { done: number(b.files), all: number(total) }), true) : null,
 			b.message ? h("p", { class: "notice bad" }, visible(b.message)) : null,
@@ -147,16 +147,17 @@ export class Backups {
 
 	remove(b) {
 		const path = this.path + "/" + encodeURIComponent(b.id);
+		const running = b.state === "RUNNING";
 		return confirm({
-			title: t("backups.delete.title"),
-			text: h("p", null, t("backups.delete.text")),
-			label: t("action.delete"),
+			title: t(running ? "backups.cancel.title" : "backups.delete.title"),
+			text: h("p", null, t(running ? "backups.cancel.text" : "backups.delete.text")),
+			label: t(running ? "backups.cancel" : "action.delete"),
 			danger: true,
 			preview: () => api.del(path, { dryRun: true }),
 			show: (x) => facts(begun(x), [t("backups.by"), requester(x.by)], [t("backups.files"), number(x.files)], [t("backups.archive"), bytes(x.archiveBytes)]),
 			act: async () => {
 				await api.del(path);
-				say(t("backups.deleted"));
+				if (!running) say(t("backups.deleted"));
 				this.reload();
 			},
 		});

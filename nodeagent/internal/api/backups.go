@@ -36,7 +36,7 @@ func handleBackups(mux *http.ServeMux, all Instances, moves Moves, keeper *backu
 		}))
 	}
 	dry := func(r *http.Request) bool { return r.URL.Query().Get("dryRun") == "true" }
-	handle("GET /v1/instances/{id}/backups", func(_ context.Context, p backup.Place, _ *http.Request) (any, error) { return keeper.List(p), nil })
+	handle("GET /v1/instances/{id}/backups", func(_ context.Context, p backup.Place, _ *http.Request) (any, error) { return keeper.List(p) })
 	handle("POST /v1/instances/{id}/backups", func(_ context.Context, p backup.Place, r *http.Request) (any, error) {
 		var n client.NewBackup
 		if err := wire.DecodeJSON(r.Body, 0, &n); err != nil {

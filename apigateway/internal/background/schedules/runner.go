@@ -72,8 +72,9 @@ type Runner struct {
 	mu sync.Mutex
 	// watched is since when this gateway watches a restarted instance.
 	watched map[watch]time.Time
-	// acting are the schedules whose backups this gateway makes. They do not hold up other schedules.
-	acting map[string]bool
+	// acting are the schedules whose backups this gateway makes, with the number of the run. They do not hold
+	// up other schedules.
+	acting map[string]int64
 	long   sync.WaitGroup
 }
 
@@ -87,7 +88,7 @@ type watch struct {
 // New returns a Runner. Subscribe its OnBatch to the view.
 func New(cfg Config) *Runner {
 	r := &Runner{
-		cfg: cfg, watched: map[watch]time.Time{}, acting: map[string]bool{},
+		cfg: cfg, watched: map[watch]time.Time{}, acting: map[string]int64{},
 		runs: cfg.Metrics.Counter("schedule_runs", "Runs of schedules that this gateway ended, by result.", "result"),
 	}
 	for _, result := range schedule.Results() {
@@ -197,7 +198,7 @@ func (r *Runner) reconcile(ctx context.Context, name string) (reconcile.Result, 
 		return ok && session.CreateRev == h.Epoch
 	}
 	r.mu.Lock()
-	in.Acting = r.acting[name]
+	in.Acting = in.State.Current != nil && r.acting[name] == in.State.Current.Number
 	r.mu.Unlock()
 	in.Watched = func(id fleet.InstanceID) time.Duration { return r.watch(in.State, id) }
 	d := timetable.Decide(in)
@@ -221,7 +222,8 @@ func (r *Runner) reconcile(ctx context.Context, name string) (reconcile.Result, 
 // actLong is act in the background.
 func (r *Runner) actLong(ctx context.Context, sched *schedule.Schedule, self schedule.Holder, d timetable.Decision) {
 	r.mu.Lock()
-	r.acting[sched.Name] = true
+	number := d.State.Current.Number
+	r.acting[sched.Name] = number
 	r.mu.Unlock()
 	r.long.Go(func() {
 		err := r.act(ctx, sched, self, d)
@@ -229,7 +231,9 @@ func (r *Runner) actLong(ctx context.Context, sched *schedule.Schedule, self sch
 			r.cfg.Log.Error("cannot record the outcome of a backup", "schedule", sched.Name, "error", err)
 		}
 		r.mu.Lock()
-		delete(r.acting, sched.Name)
+		if r.acting[sched.Name] == number {
+			delete(r.acting, sched.Name)
+		}
 		r.mu.Unlock()
 		r.queue.Add(sched.Name)
 	})
@@ -296,13 +300,16 @@ func (r *Runner) act(ctx context.Context, sched *schedule.Schedule, self schedul
 		})
 	}
 	_ = all.Wait() // no function returns an error
+	if step.Action == schedule.Backup && ctx.Err() != nil {
+		return nil // the backups continue: another gateway records that their outcome is unknown
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	return txn.RetryConflicts(func() error {
 		s := r.cfg.View.Snapshot()
 		stored, known := s.Schedules.Get(sched.Name)
 		now := scheduleops.StateOf(s, sched.Name)
-		next, ok := timetable.Done(now, run.Number, d.Do, done, failed)
+		next, ok := timetable.Done(now, *run, d.Do, done, failed)
 		if !known || !ok {
 			return nil // the schedule was deleted
 		}

@@ -71,12 +71,15 @@ func (o *Instances) BackupDone(ctx context.Context, by txn.Actor, ref string, wa
 	if err != nil {
 		return "", err
 	}
+	node := o.nodeOf(ref)
 	for failures := 0; !b.Ends(); {
 		next, err := o.Backup(ctx, ref, b.ID, upstream.MaxBackupWait)
 		switch {
 		case err == nil:
 			b, failures = next, 0
-		case errs.Is(err, errs.NotFound):
+		case o.nodeOf(ref) != node:
+			return "", errs.New(errs.Conflict, "instance %s left node %s during backup %s", txn.Clip(ref), node, b.ID)
+		case errs.Is(err, errs.NotFound) && errs.FieldOf(err) == "backup":
 			return "", errs.New(errs.Conflict, "the node's agent was restarted, and backup %s was not complete", b.ID)
 		case failures == maxUnanswered || !pause.Jittered(ctx, unansweredPause):
 			return "", errs.New(errs.Unavailable, "it is unknown whether backup %s ended: %s", b.ID, errs.MessageOf(err))
@@ -92,6 +95,15 @@ func (o *Instances) BackupDone(ctx context.Context, by txn.Actor, ref string, wa
 		done += fmt.Sprintf(", %d files changed while they were read", b.Changed)
 	}
 	return done, nil
+}
+
+// nodeOf returns the node of an instance; "" if it has none or does not exist.
+func (o *Instances) nodeOf(ref string) fleet.NodeID {
+	i, err := o.Find(ref)
+	if err != nil {
+		return ""
+	}
+	return i.Node()
 }
 
 // The node's agent may be away for maxUnanswered times unansweredPause while a backup is waited for.

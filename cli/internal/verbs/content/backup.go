@@ -291,7 +291,7 @@ func awaitRestored(ctx context.Context, a *app.App, client *orrery.Client, insta
 func backupDelete(a *app.App) *cobra.Command {
 	var yes, dryRun bool
 	cmd := command.New(a, command.Spec{
-		Use: "delete INSTANCE BACKUP...", Aliases: []string{"rm", "remove"}, Short: "Delete backups of an instance",
+		Use: "delete INSTANCE BACKUP...", Aliases: []string{"rm", "remove"}, Short: "Delete backups of an instance, or cancel one that runs",
 		Example: `orrery backup delete survival-1 20261130-164500-k3fq --dry-run
 orrery backup delete survival-1 20261130-164500-k3fq --yes`,
 		Args: command.Between(2, -1, "the name of an instance and the ID of a backup"), Complete: completeBackups(a, true),
@@ -321,6 +321,9 @@ func deleteBackup(ctx context.Context, a *app.App, client *orrery.Client, instan
 	b, err := remove(ctx, instance, id)
 	if err != nil {
 		return err
+	}
+	if b.State == "RUNNING" {
+		return a.Say(b, id, "backup %s of instance %s %scanceled", id, instance, wouldBe(dryRun))
 	}
 	return a.Say(b, id, "backup %s of instance %s %sdeleted", id, instance, wouldBe(dryRun))
 }

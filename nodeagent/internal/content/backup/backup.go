@@ -42,6 +42,8 @@ const (
 	maxBackups = 200
 	// maxTogether bounds the backups and restores that run at a time on a node. Others wait.
 	maxTogether = 2
+	// maxDuration bounds one backup or restore, after its turn has come.
+	maxDuration = 12 * time.Hour
 	// untilPatience is how long the output of a server may take to contain NewBackup.Until.
 	untilPatience = 2 * time.Minute
 	// releasePatience is how long a killed agent's successor tries to send the lines of NewBackup.After.
@@ -54,6 +56,8 @@ const (
 	recordEnd  = ".json"
 	partialEnd = ".partial"
 	jobEnd     = ".job"
+	// newEnd is added while a record is written.
+	newEnd = ".new"
 )
 
 // Console is the console of an instance's server.
@@ -92,8 +96,11 @@ type Config struct {
 	Aside func(dir string, group fleet.GroupName, name string) error
 	// Find returns the instance of a directory, with its console, if it is on this node.
 	Find func(fleet.InstanceID) (Place, error)
-	Now  func() time.Time
-	Log  *slog.Logger
+	// Ready is closed when no other agent can use Dir; nil if that is certain. Run waits for it before it
+	// removes what a killed agent left.
+	Ready <-chan struct{}
+	Now   func() time.Time
+	Log   *slog.Logger
 }
 
 // Keeper makes, lists and restores backups. It is safe for concurrent use.
@@ -112,8 +119,10 @@ type Keeper struct {
 	failed map[string]client.Backup
 	// busy are the directories with a backup or a restore in progress.
 	busy map[string]bool
-	// interrupted are backups that a killed agent left behind.
-	interrupted []job
+	// broken says why Dir cannot be used; nil if it can.
+	broken error
+	// interrupted are the job files that a killed agent left, and partial its other files.
+	interrupted, partial []string
 }
 
 // kept is a backup. The keeper's mutex guards it.
@@ -121,8 +130,9 @@ type kept struct {
 	client.Backup
 	// SHA256 is that of the archive, in hex.
 	SHA256 string `json:"sha256"`
-	// done is closed when the work on it ends; nil if nothing works on it.
-	done chan struct{}
+	// done is closed when the work on it ends; nil if nothing works on it. cancel ends a backup.
+	done   chan struct{}
+	cancel context.CancelFunc
 }
 
 // job is the record of a backup in progress. It outlives the agent.
@@ -132,32 +142,42 @@ type job struct {
 	After      []string         `json:"after,omitempty"`
 }
 
-// Open returns a keeper. It reads the list of backups, and removes what a killed agent left of one that was
-// not complete. Call Run.
-func Open(c Config) (*Keeper, error) {
+// Open returns a keeper with the backups that it finds. If the directory cannot be used, it logs that, and the
+// keeper refuses to make backups. Call Run.
+func Open(c Config) *Keeper {
 	k := &Keeper{cfg: c, turns: make(chan struct{}, maxTogether), all: map[string]map[string]*kept{}, failed: map[string]client.Backup{}, busy: map[string]bool{}}
 	k.ctx, k.end = context.WithCancel(context.Background())
 	if err := errors.Join(os.MkdirAll(c.Dir, 0o700), k.load()); err != nil {
-		return nil, errs.WrapAs(errs.Unavailable, "backup.Open", err)
+		c.Log.Error("the directory of backups cannot be used: repair it and restart the agent", "directory", c.Dir, "error", err)
+		k.broken = errs.New(errs.Unavailable, "the directory of backups cannot be used: repair it and restart the agent (%s)", causeOf(err))
 	}
 	k.finishRestores()
-	return k, nil
+	return k
 }
 
 // load reads the directories.
 func (k *Keeper) load() error {
-	dirs, err := filepath.Glob(filepath.Join(k.cfg.Dir, "*", "*"))
+	groups, err := os.ReadDir(k.cfg.Dir)
 	if err != nil {
 		return err
 	}
-	for _, dir := range dirs {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue // not a directory of backups
+	for _, group := range groups {
+		if !group.IsDir() {
+			continue
 		}
-		key := filepath.Base(filepath.Dir(dir)) + "/" + filepath.Base(dir)
-		for _, e := range entries {
-			k.loadFile(key, filepath.Join(dir, e.Name()))
+		names, err := os.ReadDir(filepath.Join(k.cfg.Dir, group.Name()))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			key := filepath.Join(group.Name(), name.Name())
+			entries, err := os.ReadDir(filepath.Join(k.cfg.Dir, key))
+			if err != nil && name.IsDir() {
+				return err
+			}
+			for _, e := range entries {
+				k.loadFile(key, filepath.Join(k.cfg.Dir, key, e.Name()))
+			}
 		}
 	}
 	return nil
@@ -167,30 +187,29 @@ func (k *Keeper) load() error {
 func (k *Keeper) loadFile(key, path string) {
 	id := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	switch filepath.Ext(path) {
-	case partialEnd:
-		_ = os.Remove(path)
+	case partialEnd, newEnd:
+		k.partial = append(k.partial, path)
 	case jobEnd:
-		var j job
-		if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &j) == nil && len(j.After) > 0 {
-			k.interrupted = append(k.interrupted, j)
-		}
-		_ = os.Remove(path) // an agent that is killed again before it sent the lines does not repeat them
+		k.interrupted = append(k.interrupted, path)
 	case recordEnd:
+		archive, err := os.Stat(strings.TrimSuffix(path, recordEnd) + archiveEnd)
+		if errors.Is(err, fs.ErrNotExist) { // the agent was killed just before the archive got its name, or after it was deleted
+			k.partial = append(k.partial, path)
+			return
+		}
 		b := new(kept)
-		text, err := os.ReadFile(path)
+		var text []byte
+		if err == nil {
+			text, err = os.ReadFile(path)
+		}
 		if err == nil {
 			err = json.Unmarshal(text, b)
 		}
-		var archive fs.FileInfo
-		if err == nil {
-			archive, err = os.Stat(strings.TrimSuffix(path, recordEnd) + archiveEnd)
+		if err == nil && (b.ID != id || archive.Size() != b.Size) {
+			err = errors.New("they do not belong together")
 		}
-		if errors.Is(err, fs.ErrNotExist) { // the agent was killed just before the archive got its name
-			_ = os.Remove(path)
-			return
-		}
-		if err != nil || b.ID != id || archive.Size() != b.Size {
-			k.cfg.Log.Error("a backup cannot be used: its archive and its record do not belong together", "record", path, "error", err)
+		if err != nil {
+			k.cfg.Log.Error("a backup cannot be used: look at its archive and its record", "record", path, "error", err)
 			return
 		}
 		b.State = client.BackupComplete
@@ -207,9 +226,21 @@ func (k *Keeper) put(key string, b *kept) {
 
 // Run ends what a killed agent left, and works until ctx ends. It waits for the end of the jobs.
 func (k *Keeper) Run(ctx context.Context) {
-	for _, j := range k.interrupted {
-		k.running.Go(func() { k.release(j) })
-	}
+	k.running.Go(func() {
+		if k.cfg.Ready != nil {
+			select {
+			case <-k.cfg.Ready:
+			case <-k.ctx.Done():
+				return
+			}
+		}
+		for _, path := range k.partial {
+			_ = os.Remove(path)
+		}
+		for _, path := range k.interrupted {
+			k.running.Go(func() { k.release(path) })
+		}
+	})
 	<-ctx.Done()
 	k.mu.Lock()
 	k.end()
@@ -217,26 +248,42 @@ func (k *Keeper) Run(ctx context.Context) {
 	k.running.Wait()
 }
 
-// release sends the lines that end the pause of a server, for a backup that a killed agent left. The server
-// may not be adopted yet.
-func (k *Keeper) release(j job) {
-	ctx, cancel := context.WithTimeout(k.ctx, releasePatience)
-	defer cancel()
+// release sends the lines that end the pause of a server, until it has them or is no longer the one that was
+// paused. The server may not be adopted yet. path is the job's file.
+func (k *Keeper) release(path string) {
+	var j job
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &j)
+	}
+	if err != nil {
+		k.cfg.Log.Error("cannot read the record of an interrupted backup: if its server was paused, send it the lines that end this", "record", path, "error", err)
+		return
+	}
+	within := time.Now().Add(releasePatience)
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		p, err := k.cfg.Find(j.Instance)
-		if err == nil && (p.Generation != j.Generation || !p.Console.Running()) {
-			err = errs.New(errs.Conflict, "its server has not been adopted")
-		}
-		if err == nil {
+		switch {
+		case err == nil && p.Generation > j.Generation:
+			_ = os.Remove(path) // a later server, which was not paused
+			return
+		case err == nil && !p.Console.Running():
+			err = errs.New(errs.Conflict, "no server runs")
+		case err == nil:
 			err = write(p.Console, j.After)
 		}
 		if err == nil {
+			_ = os.Remove(path)
 			k.cfg.Log.Info("a backup was interrupted: its server writes again", "instance", j.Instance)
 			return
 		}
-		if !pause.Jittered(ctx, wait) {
+		if time.Now().After(within) {
+			_ = os.Remove(path)
 			k.cfg.Log.Warn("a backup was interrupted, and its server did not get the lines that end it: send them yourself if it runs", "instance", j.Instance, "lines", j.After, "error", err)
 			return
+		}
+		if !pause.Jittered(k.ctx, wait) {
+			return // the next agent tries again
 		}
 	}
 }
@@ -256,8 +303,9 @@ func (k *Keeper) dir(p Place) string { return filepath.Join(k.cfg.Dir, string(p.
 // path is a file of a backup.
 func (k *Keeper) path(p Place, id, end string) string { return filepath.Join(k.dir(p), id+end) }
 
-// List returns the backups of a directory and its last failure, the newest first.
-func (k *Keeper) List(p Place) client.Backups {
+// List returns the backups of a directory and its last failure, the newest first. Unavailable if the directory
+// of backups cannot be read.
+func (k *Keeper) List(p Place) (client.Backups, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := client.Backups{Backups: []client.Backup{}}
@@ -268,7 +316,7 @@ func (k *Keeper) List(p Place) client.Backups {
 		out.Backups = append(out.Backups, b)
 	}
 	slices.SortFunc(out.Backups, func(a, b client.Backup) int { return cmp.Or(b.Begun.Compare(a.Begun), cmp.Compare(b.ID, a.ID)) })
-	return out
+	return out, k.broken
 }
 
 // shown is a backup as callers see it. mu is held.
@@ -319,8 +367,24 @@ func clip(s string) string {
 	return s
 }
 
-// Delete removes a complete backup, or forgets a failed one. Errors are those of client.DeleteBackup.
+// Delete removes a complete backup, cancels one that runs, or forgets a failed one. Errors are those of
+// client.DeleteBackup.
 func (k *Keeper) Delete(p Place, id string, dryRun bool) (client.Backup, error) {
+	out, b, err := k.take(p, id, dryRun)
+	if err != nil || b == nil {
+		return out, err
+	}
+	if err := k.remove(p, id); err != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.put(p.key(), b)
+		return out, err
+	}
+	return out, nil
+}
+
+// take takes a backup from the list, to remove it. It returns nil if nothing is to be removed.
+func (k *Keeper) take(p Place, id string, dryRun bool) (out client.Backup, gone *kept, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	b, ok := k.all[p.key()][id]
@@ -329,34 +393,36 @@ func (k *Keeper) Delete(p Place, id string, dryRun bool) (client.Backup, error) 
 		if !dryRun {
 			delete(k.failed, p.key())
 		}
-		return last, nil
+		return last, nil, nil
 	case !ok:
-		return client.Backup{}, noBackup(p, id)
-	case b.done != nil:
-		return client.Backup{}, errs.New(errs.Conflict, "backup %s is %s: wait until that has ended", id, strings.ToLower(string(b.State)))
+		return out, nil, noBackup(p, id)
+	case b.State == client.BackupRestoring:
+		return out, nil, errs.New(errs.Conflict, "backup %s is being restored: wait until that has ended", id)
 	case dryRun:
-		return k.shown(p, b), nil
+		return k.shown(p, b), nil, nil
+	case b.done != nil:
+		b.cancel()
+		return k.shown(p, b), nil, nil
 	}
-	out := k.shown(p, b)
-	return out, k.remove(p, b)
+	delete(k.all[p.key()], id)
+	return k.shown(p, b), b, nil
 }
 
-// remove removes the files of a backup, the record first: an archive without a record is not a backup. mu is held.
-func (k *Keeper) remove(p Place, b *kept) error {
-	err := os.Remove(k.path(p, b.ID, recordEnd))
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		delete(k.all[p.key()], b.ID)
-		err = os.Remove(k.path(p, b.ID, archiveEnd))
+// remove removes the files of a backup, the archive first: a record without an archive is not a backup.
+func (k *Keeper) remove(p Place, id string) error {
+	for _, end := range []string{archiveEnd, recordEnd} {
+		if err := os.Remove(k.path(p, id, end)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errs.WrapAs(errs.Unavailable, "backup.remove", err)
+		}
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return errs.WrapAs(errs.Unavailable, "backup.remove", err)
+	return nil
 }
 
 // begin reserves a directory for one job. Conflict if it has another one, or the agent ends. mu is held.
 func (k *Keeper) begin(p Place) error {
 	switch {
+	case k.broken != nil:
+		return k.broken
 	case k.busy[p.key()]:
 		return errs.New(errs.Conflict, "a backup or a restore of instance %s is in progress: wait until it has ended", p.Name)
 	case k.ctx.Err() != nil:
@@ -367,18 +433,31 @@ func (k *Keeper) begin(p Place) error {
 }
 
 // work runs a job when it has its turn.
-func (k *Keeper) work(do func(ctx context.Context) error) error {
+func (k *Keeper) work(ctx context.Context, do func(ctx context.Context) error) error {
 	select {
 	case k.turns <- struct{}{}:
 		defer func() { <-k.turns }()
-	case <-k.ctx.Done():
-		return errs.New(errs.Canceled, "the node's agent ended")
+	case <-ctx.Done():
+		return k.endOf(ctx)
 	}
-	err := do(k.ctx)
-	if k.ctx.Err() != nil && err != nil {
-		return errs.New(errs.Canceled, "the node's agent ended")
+	limited, cancel := context.WithTimeout(ctx, maxDuration)
+	defer cancel()
+	err := do(limited)
+	if err != nil && limited.Err() != nil {
+		return k.endOf(limited)
 	}
 	return err
+}
+
+// endOf says why a job ended before its work did.
+func (k *Keeper) endOf(ctx context.Context) error {
+	switch {
+	case k.ctx.Err() != nil:
+		return errs.New(errs.Canceled, "the node's agent ended")
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return errs.New(errs.Canceled, "it took longer than %s", maxDuration)
+	}
+	return errs.New(errs.Canceled, "it was canceled")
 }
 
 // Kept returns the number of complete backups and the size of their archives in bytes.

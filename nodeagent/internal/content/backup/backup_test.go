@@ -24,6 +24,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/nodeagent/client"
@@ -36,6 +37,8 @@ type server struct {
 	mu      sync.Mutex
 	running bool
 	lines   []string
+	// refuses is a line that fails once.
+	refuses string
 	// prints is what it prints after each line.
 	prints string
 	output strings.Builder
@@ -53,6 +56,10 @@ func (s *server) WriteLine(line string) error {
 	if !s.running {
 		return errs.New(errs.Conflict, "no server runs")
 	}
+	if line == s.refuses {
+		s.refuses = ""
+		return errs.New(errs.Conflict, "its input is full")
+	}
 	s.lines = append(s.lines, line)
 	s.output.WriteString(s.prints)
 	return nil
@@ -67,7 +74,11 @@ func (s *server) Mark() (int64, error) {
 func (s *server) Await(ctx context.Context, offset int64, text string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if strings.Contains(s.output.String()[offset:], text) {
+	switch {
+	case text == "endless":
+		<-ctx.Done()
+		return ctx.Err()
+	case strings.Contains(s.output.String()[offset:], text):
 		return nil
 	}
 	return context.DeadlineExceeded
@@ -113,10 +124,7 @@ func (s *site) config() Config {
 
 func (s *site) open() {
 	s.t.Helper()
-	var err error
-	if s.Keeper, err = Open(s.config()); err != nil {
-		s.t.Fatal(err)
-	}
+	s.Keeper = Open(s.config())
 	ctx, cancel := context.WithCancel(context.Background())
 	s.end, s.ended = cancel, make(chan struct{})
 	go func() {
@@ -150,6 +158,16 @@ func (s *site) await(b client.Backup, err error) client.Backup {
 		s.t.Fatal(err)
 	}
 	return b
+}
+
+// backups lists the backups.
+func (s *site) backups() []client.Backup {
+	s.t.Helper()
+	all, err := s.List(s.place)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all.Backups
 }
 
 func (s *site) create(n client.NewBackup) client.Backup {
@@ -255,7 +273,7 @@ func TestARestoredDirectoryIsTheOneThatWasBackedUp(t *testing.T) {
 	s.aside(changed)
 	s.stop()
 	s.open() // the next agent
-	if all := s.List(s.place).Backups; len(all) != 1 || all[0] != b {
+	if all := s.backups(); len(all) != 1 || all[0] != b {
 		t.Errorf("%+v, want %+v", all, b)
 	}
 }
@@ -325,10 +343,10 @@ func TestAServerIsPausedAndGoesOn(t *testing.T) {
 			if left, _ := os.ReadDir(filepath.Join(s.data, "backups", "survival", "survival-1")); len(left) > 0 {
 				t.Errorf("it left %v", left)
 			}
-			if all := s.List(s.place).Backups; len(all) != 1 || all[0] != b {
+			if all := s.backups(); len(all) != 1 || all[0] != b {
 				t.Errorf("%+v", all)
 			}
-			if _, err := s.Delete(s.place, b.ID, false); err != nil || len(s.List(s.place).Backups) != 0 {
+			if _, err := s.Delete(s.place, b.ID, false); err != nil || len(s.backups()) != 0 {
 				t.Errorf("the failure is not forgotten: %v", err)
 			}
 		})
@@ -366,19 +384,20 @@ func TestKeepRemovesTheOldestOfTheSameCaller(t *testing.T) {
 		nightly = append(nightly, s.create(client.NewBackup{By: "schedule nightly", Keep: 2}))
 	}
 	var ids []string
-	for _, b := range s.List(s.place).Backups {
+	for _, b := range s.backups() {
 		ids = append(ids, b.ID)
 	}
 	if want := []string{nightly[3].ID, nightly[2].ID, first.ID}; !slices.Equal(ids, want) {
 		t.Errorf("%q, want %q", ids, want)
 	}
-	if left, _ := os.ReadDir(filepath.Dir(first.Path)); len(left) != 6 {
-		t.Errorf("%d files of 3 backups", len(left))
-	}
-	if _, err := s.Delete(s.place, first.ID, true); err != nil || len(s.List(s.place).Backups) != 3 {
+	await.That(t, "the files of 3 backups", func() string {
+		left, _ := os.ReadDir(filepath.Dir(first.Path))
+		return await.Unless(len(left) == 6, "%d files", len(left))
+	})
+	if _, err := s.Delete(s.place, first.ID, true); err != nil || len(s.backups()) != 3 {
 		t.Errorf("a dry run: %v", err)
 	}
-	if _, err := s.Delete(s.place, first.ID, false); err != nil || len(s.List(s.place).Backups) != 2 {
+	if _, err := s.Delete(s.place, first.ID, false); err != nil || len(s.backups()) != 2 {
 		t.Errorf("%v", err)
 	}
 	for what, err := range map[string]error{
@@ -560,8 +579,113 @@ func TestFilesThatChangeMeanwhileAreCounted(t *testing.T) {
 	if changed == 0 {
 		t.Error("no change was counted")
 	}
-	b := s.List(s.place).Backups[0]
+	b := s.backups()[0]
 	if b = s.await(s.Restore(s.place, b.ID, false)); b.Restored.IsZero() {
 		t.Errorf("%+v", b)
+	}
+}
+
+func TestALineThatIsRefusedIsSentAgain(t *testing.T) {
+	s := newSite(t)
+	s.write(map[string]string{"a": "1"})
+	s.on.running, s.on.refuses = true, "save-on"
+	if b := s.create(client.NewBackup{Before: []string{"save-off"}, After: []string{"save-on"}}); b.State != client.BackupComplete {
+		t.Errorf("%+v", b)
+	}
+	await.That(t, "the lines", func() string {
+		s.on.mu.Lock()
+		defer s.on.mu.Unlock()
+		return await.Unless(slices.Equal(s.on.lines, []string{"save-off", "save-on"}), "%q", s.on.lines)
+	})
+	await.That(t, "the end of the job", func() string {
+		left, err := filepath.Glob(filepath.Join(s.data, "backups", "survival", "survival-1", "*.job"))
+		return await.Unless(err == nil && len(left) == 0, "%q %v", left, err)
+	})
+}
+
+func TestABackupThatRunsIsCanceled(t *testing.T) {
+	s := newSite(t)
+	s.write(map[string]string{"a": "1"})
+	s.on.running = true
+	b, err := s.Create(s.place, client.NewBackup{Before: []string{"save-off"}, Until: "endless"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Delete(s.place, b.ID, true); err != nil {
+		t.Errorf("a dry run: %v", err)
+	}
+	if _, err := s.Delete(s.place, b.ID, false); err != nil {
+		t.Error(err)
+	}
+	if b = s.await(b, nil); b.State != client.BackupFailed || b.Message != "it was canceled" {
+		t.Errorf("%+v", b)
+	}
+}
+
+func TestTheNewBackupIsKeptWhenTheClockWasSetBack(t *testing.T) {
+	s := newSite(t)
+	s.write(map[string]string{"a": "1"})
+	s.create(client.NewBackup{Keep: 1})
+	s.cfg.Now = func() time.Time { return time.Now().Add(-time.Hour) }
+	b := s.create(client.NewBackup{Keep: 1})
+	if all := s.backups(); len(all) != 1 || all[0].ID != b.ID {
+		t.Errorf("%+v, want %s", all, b.ID)
+	}
+}
+
+func TestFilesThatAreLargerThanTheirDiskAreNamed(t *testing.T) {
+	s := newSite(t)
+	s.write(map[string]string{"a": "1"})
+	_, all, err := space(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(s.dir, "a"), all+1); err != nil {
+		t.Fatal(err)
+	}
+	if b := s.create(client.NewBackup{}); b.State != client.BackupFailed || !strings.Contains(b.Message, "larger than the disk: a says") {
+		t.Errorf("%+v", b)
+	}
+}
+
+func TestAnUnusableDirectoryRefusesBackupsOnly(t *testing.T) {
+	s := newSite(t)
+	s.write(map[string]string{"a": "1"})
+	s.stop()
+	dir := filepath.Join(s.data, "backups")
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s.open()
+	if _, err := s.Create(s.place, client.NewBackup{}); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("create: %v", err)
+	}
+	if _, err := s.List(s.place); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("list: %v", err)
+	}
+}
+
+func TestAnOddOrLaterLockFileRefusesTheRestore(t *testing.T) {
+	s := newSite(t)
+	s.write(map[string]string{"a": "1"})
+	b := s.create(client.NewBackup{})
+	s.claimed().Release()
+	lock := filepath.Join(s.dir, claim.FileName)
+	if err := errors.Join(os.Remove(lock), unix.Mkfifo(lock, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Restore(s.place, b.ID, false); !errs.Is(err, errs.Invalid) {
+		t.Errorf("a pipe as the lock file: %v", err)
+	}
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	later, err := claim.Take(s.dir, claim.Claim{Instance: "aaaaaa", Generation: 4, Epoch: 1, Node: "n1", DataUUID: "u"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	later.Release()
+	if b = s.await(s.Restore(s.place, b.ID, false)); !strings.Contains(b.Message, "prepared for another start") {
+		t.Errorf("a start meanwhile: %+v", b)
 	}
 }

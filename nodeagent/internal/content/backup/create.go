@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/move"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/claim"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/fileedit"
@@ -40,7 +40,7 @@ func (k *Keeper) Create(p Place, n client.NewBackup) (client.Backup, error) {
 	if _, err := os.Stat(k.source(p)); err != nil {
 		return client.Backup{}, errs.New(errs.Conflict, "instance %s has no directory yet: start it first", p.Name)
 	}
-	if err := room(k.cfg.Dir); err != nil {
+	if err := room(k.cfg.Dir, 0); err != nil && k.broken == nil {
 		return client.Backup{}, err
 	}
 	k.mu.Lock()
@@ -51,7 +51,7 @@ func (k *Keeper) Create(p Place, n client.NewBackup) (client.Backup, error) {
 	now := k.cfg.Now().UTC()
 	b := &kept{Backup: client.Backup{ID: newID(now), State: client.BackupRunning, By: n.By, Begun: now}, done: make(chan struct{})}
 	if n.DryRun {
-		if k.busy[p.key()] {
+		if k.broken != nil || k.busy[p.key()] {
 			return client.Backup{}, k.begin(p)
 		}
 		return b.Backup, nil
@@ -61,15 +61,20 @@ func (k *Keeper) Create(p Place, n client.NewBackup) (client.Backup, error) {
 	}
 	k.put(p.key(), b)
 	out := b.Backup
-	k.running.Go(func() { k.create(p, n, b) })
+	ctx, cancel := context.WithCancel(k.ctx)
+	b.cancel = cancel
+	k.running.Go(func() {
+		defer cancel()
+		k.create(ctx, p, n, b)
+	})
 	return out, nil
 }
 
 func (k *Keeper) source(p Place) string { return k.cfg.Workspace.StaticDir(p.Group, p.Name) }
 
 // create makes a backup, and ends it.
-func (k *Keeper) create(p Place, n client.NewBackup, b *kept) {
-	err := k.work(func(ctx context.Context) error {
+func (k *Keeper) create(ctx context.Context, p Place, n client.NewBackup, b *kept) {
+	err := k.work(ctx, func(ctx context.Context) error {
 		if err := os.MkdirAll(k.dir(p), 0o700); err != nil {
 			return err
 		}
@@ -78,48 +83,59 @@ func (k *Keeper) create(p Place, n client.NewBackup, b *kept) {
 	if err == nil {
 		err = k.complete(p, b)
 	}
+	if err != nil {
+		for _, end := range []string{partialEnd, archiveEnd, recordEnd} {
+			_ = os.Remove(k.path(p, b.ID, end))
+		}
+	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	delete(k.busy, p.key())
 	close(b.done)
 	b.done, b.Ended = nil, k.cfg.Now().UTC()
-	_ = os.Remove(k.path(p, b.ID, jobEnd))
+	var old []*kept
 	if err != nil {
-		_ = os.Remove(k.path(p, b.ID, partialEnd))
-		_ = os.Remove(k.path(p, b.ID, recordEnd))
 		delete(k.all[p.key()], b.ID)
 		b.State, b.Message = client.BackupFailed, causeOf(err)
 		k.failed[p.key()] = b.Backup
+	} else {
+		delete(k.failed, p.key())
+		b.State = client.BackupComplete
+		old = k.prune(p, n, b)
+	}
+	done := b.Backup
+	k.mu.Unlock()
+	if err != nil {
 		k.cfg.Log.Error("a backup failed", "instance", p.Name, "by", n.By, "error", err)
 		return
 	}
-	delete(k.failed, p.key())
-	b.State = client.BackupComplete
-	k.cfg.Log.Info("made a backup", "instance", p.Name, "by", n.By, "archive", k.path(p, b.ID, archiveEnd), "bytes", b.Bytes, "size", b.Size)
-	k.prune(p, n)
+	k.cfg.Log.Info("made a backup", "instance", p.Name, "by", n.By, "archive", k.path(p, b.ID, archiveEnd), "bytes", done.Bytes, "size", done.Size)
+	for _, b := range old {
+		if err := k.remove(p, b.ID); err != nil {
+			k.cfg.Log.Error("cannot remove an old backup", "instance", p.Name, "backup", b.ID, "error", err)
+		}
+	}
 }
 
 // quietly does something while the server does not change its data, if it runs and the caller has lines
 // that make it so.
-func (k *Keeper) quietly(ctx context.Context, p Place, n client.NewBackup, id string, do func() error) (err error) {
+func (k *Keeper) quietly(ctx context.Context, p Place, n client.NewBackup, id string, do func() error) error {
 	if !p.Console.Running() || len(n.Before) == 0 {
 		return do()
 	}
+	record := k.path(p, id, jobEnd)
 	j, err := json.Marshal(job{Instance: p.Instance, Generation: p.Generation, After: n.After})
 	if err == nil {
-		err = writeSynced(k.path(p, id, jobEnd), j)
+		err = writeSynced(record, j)
 	}
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if !p.Console.Running() {
-			return // it has ended, and starts with saving turned on
+		if missed := write(p.Console, n.After); missed != nil && p.Console.Running() {
+			k.running.Go(func() { k.release(record) }) // tries again
+			return
 		}
-		if missed := write(p.Console, n.After); missed != nil {
-			k.cfg.Log.Error("a server did not get the lines that end a backup: send them yourself", "instance", p.Name, "lines", n.After, "error", missed)
-			err = errors.Join(err, errs.New(errs.Unavailable, "the server did not get the lines after the backup: send them yourself: %s", strings.Join(n.After, "; ")))
-		}
+		_ = os.Remove(record)
 	}()
 	if err := pauseServer(ctx, p.Console, n); err != nil {
 		return err
@@ -161,23 +177,24 @@ func (k *Keeper) complete(p Place, b *kept) error {
 	return errors.Join(os.Rename(k.path(p, b.ID, partialEnd), k.path(p, b.ID, archiveEnd)), syncDir(k.dir(p)), syncDir(filepath.Dir(k.dir(p))), syncDir(k.cfg.Dir))
 }
 
-// prune removes the oldest backups by the same caller beyond those to keep. mu is held.
-func (k *Keeper) prune(p Place, n client.NewBackup) {
+// prune takes the oldest backups by the same caller beyond those to keep from the list, never the new one, and
+// returns them. mu is held.
+func (k *Keeper) prune(p Place, n client.NewBackup, made *kept) []*kept {
 	if n.Keep <= 0 {
-		return
+		return nil
 	}
 	var same []*kept
 	for _, b := range k.all[p.key()] {
-		if b.By == n.By && b.done == nil {
+		if b.By == n.By && b.done == nil && b != made {
 			same = append(same, b)
 		}
 	}
 	slices.SortFunc(same, func(a, b *kept) int { return a.Begun.Compare(b.Begun) })
-	for _, b := range same[:max(0, len(same)-n.Keep)] {
-		if err := k.remove(p, b); err != nil {
-			k.cfg.Log.Error("cannot remove an old backup", "instance", p.Name, "backup", b.ID, "error", err)
-		}
+	old := same[:max(0, len(same)+1-n.Keep)]
+	for _, b := range old {
+		delete(k.all[p.key()], b.ID)
 	}
+	return old
 }
 
 // archive writes the directory to the partial archive.
@@ -214,7 +231,7 @@ type output struct {
 // Write implements io.Writer.
 func (o *output) Write(b []byte) (int, error) {
 	if o.written-o.checked >= checkEvery {
-		if err := room(o.dir); err != nil {
+		if err := room(o.dir, checkEvery); err != nil {
 			return 0, err
 		}
 		o.checked = o.written
@@ -225,16 +242,22 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// room returns Exhausted if a disk is nearly full.
-func room(dir string) error {
+// room returns Exhausted if a disk has not enough space for a number of bytes.
+func room(dir string, bytes int64) error {
+	free, _, err := space(dir)
+	if err == nil && free-bytes < fileedit.MinFree {
+		err = errs.New(errs.Exhausted, "%s: %d MiB are free on the disk of %s, and it needs %d MiB. Free space on it, and try again", fleet.ReasonDiskFull.Text(), free>>20, filepath.Base(dir), (bytes+fileedit.MinFree)>>20)
+	}
+	return err
+}
+
+// space returns the free and all bytes of the disk of a directory.
+func space(dir string) (free, all int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return errs.WrapAs(errs.Unavailable, "backup.room", err)
+		return 0, 0, errs.WrapAs(errs.Unavailable, "backup.space", err)
 	}
-	if free := int64(st.Bavail) * st.Bsize; free < fileedit.MinFree {
-		return errs.New(errs.Exhausted, "%s: only %d MiB are free where the backups are, and %d MiB stay free. Free space there, and try again", fleet.ReasonDiskFull.Text(), free>>20, int64(fileedit.MinFree>>20))
-	}
-	return nil
+	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
 }
 
 // pack writes everything in a directory to an archive, except the agent's locks.
@@ -243,12 +266,16 @@ func (k *Keeper) pack(ctx context.Context, root *os.Root, out io.Writer, b *kept
 	if err != nil {
 		return err
 	}
-	w := &packer{root: root, tar: tar.NewWriter(compressed)}
+	_, disk, err := space(root.Name())
+	if err != nil {
+		return err
+	}
+	w := &packer{root: root, tar: tar.NewWriter(compressed), most: disk}
 	err = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case !utf8.ValidString(path):
 			return errs.New(errs.Invalid, "the name %q is not UTF-8: rename it", path)
-		case errors.Is(err, fs.ErrNotExist) && path != ".": // it was removed meanwhile
+		case err != nil && path != "." && w.isGone(path, fs.ModeDir): // removed or replaced meanwhile
 			w.changed++
 			return nil
 		case err != nil:
@@ -274,6 +301,14 @@ type packer struct {
 	files   int
 	bytes   int64
 	changed int
+	// most bounds the bytes of the files: a file can say that it is larger than its disk.
+	most int64
+}
+
+// isGone reports whether an entry no longer has a type.
+func (w *packer) isGone(path string, kind fs.FileMode) bool {
+	info, err := w.root.Lstat(path)
+	return err != nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)) || err == nil && info.Mode().Type() != kind
 }
 
 // add writes one entry. A file that a server removes or changes meanwhile is counted.
@@ -286,12 +321,18 @@ func (w *packer) add(ctx context.Context, path string, d fs.DirEntry) error {
 			info, err = f.Stat()
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || err == nil && f != nil && !info.Mode().IsRegular() {
+	if err != nil && w.isGone(path, d.Type()) || err == nil && f != nil && !info.Mode().IsRegular() {
 		w.changed++
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	switch {
+	case w.files == move.MaxFiles:
+		return errs.New(errs.TooLarge, "the directory has more than %d files and directories: remove some", move.MaxFiles)
+	case f != nil && w.bytes+info.Size() > w.most:
+		return errs.New(errs.TooLarge, "the files are larger than the disk: %s says that it has %d MiB", path, info.Size()>>20)
 	}
 	h, err := w.header(path, info)
 	if err != nil || h == nil {
@@ -377,9 +418,9 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// writeSynced writes a file and flushes it to the disk.
+// writeSynced replaces a file in one step, and flushes it to the disk.
 func writeSynced(path string, b []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(path+newEnd, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -387,7 +428,7 @@ func writeSynced(path string, b []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("cannot write the record of a backup: %w", err)
 	}
-	return nil
+	return errors.Join(os.Rename(path+newEnd, path), syncDir(filepath.Dir(path)))
 }
 
 // syncDir flushes a directory. Some filesystems, such as network ones, do not support it.

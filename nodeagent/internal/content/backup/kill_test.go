@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/orreryhq/orrery/libs/await"
 	"github.com/orreryhq/orrery/nodeagent/client"
 )
 
@@ -55,7 +58,7 @@ func workForever(data string) error {
 			return fmt.Errorf("%+v: %w", b, err)
 		}
 		fmt.Println("backup")
-		if b, err = s.Restore(s.place, s.List(s.place).Backups[n%min(n+1, 3)].ID, false); err == nil {
+		if b, err = s.Restore(s.place, s.backups()[n%min(n+1, 3)].ID, false); err == nil {
 			b, err = s.Get(context.Background(), s.place, b.ID)
 		}
 		if err != nil || b.Message != "" {
@@ -89,7 +92,7 @@ func TestAKilledAgentLeavesACompleteWorld(t *testing.T) {
 	if err := fill(s.dir, "b"); err != nil {
 		t.Fatal(err)
 	}
-	for n := range 8 {
+	for n := range 12 {
 		s.stop()
 		child := exec.CommandContext(t.Context(), os.Args[0])
 		child.Env = append(os.Environ(), workerEnv+"="+s.data)
@@ -102,12 +105,17 @@ func TestAKilledAgentLeavesACompleteWorld(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(out)
-		for range n + 1 {
+		for range n%2 + 1 {
 			if !lines.Scan() {
 				t.Fatal("the worker ended by itself")
 			}
 		}
-		_ = child.Process.Kill() // in the middle of the next one
+		began := time.Now()
+		if !lines.Scan() {
+			t.Fatal("the worker ended by itself")
+		}
+		<-time.After(rand.N(2 * time.Since(began))) // at any step of the next two
+		_ = child.Process.Kill()
 		_ = child.Wait()
 		if world(s.dir) == "" {
 			t.Fatal("the directory is not one of the worlds")
@@ -119,11 +127,11 @@ func TestAKilledAgentLeavesACompleteWorld(t *testing.T) {
 		if left, _ := os.ReadDir(s.restoring()); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-		files, _ := os.ReadDir(filepath.Join(s.data, "backups", "survival", "survival-1"))
-		all := s.List(s.place).Backups
-		if len(all) == 0 || len(files) != 2*len(all) {
-			t.Errorf("%d files of %d backups", len(files), len(all))
-		}
+		all := s.backups()
+		await.That(t, "a record for each archive and nothing else", func() string {
+			files, _ := os.ReadDir(filepath.Join(s.data, "backups", "survival", "survival-1"))
+			return await.Unless(len(all) > 0 && len(files) == 2*len(all), "%d files of %d backups", len(files), len(all))
+		})
 		for _, b := range all { // each is whole
 			if b = s.await(s.Restore(s.place, b.ID, false)); b.Message != "" || world(s.dir) == "" {
 				t.Errorf("%+v", b)

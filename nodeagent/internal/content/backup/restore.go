@@ -30,14 +30,14 @@ func (k *Keeper) Restore(p Place, id string, dryRun bool) (client.Backup, error)
 	if err := k.replaceable(p); err != nil {
 		return client.Backup{}, err
 	}
-	if err := room(k.cfg.DataDir); err != nil {
-		return client.Backup{}, err
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	b, ok := k.all[p.key()][id]
 	if !ok {
 		return client.Backup{}, noBackup(p, id)
+	}
+	if err := room(k.cfg.DataDir, b.Bytes); err != nil {
+		return client.Backup{}, err
 	}
 	if dryRun && !k.busy[p.key()] {
 		return k.shown(p, b), nil
@@ -67,43 +67,32 @@ func (k *Keeper) replaceable(p Place) error {
 // restore restores a backup, and ends that. whole is the record of the complete backup.
 func (k *Keeper) restore(p Place, b *kept, whole client.Backup) {
 	staging := filepath.Join(k.restoring(), b.ID+"-"+newID(k.cfg.Now()))
-	err := k.work(func(ctx context.Context) error {
+	err := k.work(k.ctx, func(ctx context.Context) error {
 		if err := k.unpack(ctx, p, b, whole, staging); err != nil {
 			return fmt.Errorf("unpack the archive: %w", err)
 		}
 		return k.exchange(ctx, p, staging)
 	})
-	k.clean(p, staging, err == nil)
+	k.finishRestore(staging)
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	delete(k.busy, p.key())
 	close(b.done)
 	b.Backup, b.done = whole, nil
 	if err != nil {
 		b.Message = "could not be restored: " + causeOf(err)
+		k.mu.Unlock()
 		k.cfg.Log.Error("a backup could not be restored: the directory is as it was", "instance", p.Name, "backup", b.ID, "error", err)
 		return
 	}
 	b.Message, b.Restored = "", k.cfg.Now().UTC()
+	text, err := json.Marshal(b)
+	k.mu.Unlock()
 	k.cfg.Log.Info("restored a backup", "instance", p.Name, "backup", b.ID)
-	if text, err := json.Marshal(b); err == nil {
+	if err == nil {
 		err = writeSynced(k.path(p, b.ID, recordEnd), text)
-		if err != nil {
-			k.cfg.Log.Warn("cannot record when a backup was restored", "backup", b.ID, "error", err)
-		}
 	}
-}
-
-// clean removes what a restore left. If it was successful, that has the replaced directory, which is set aside.
-func (k *Keeper) clean(p Place, staging string, replaced bool) {
-	if replaced {
-		if err := k.cfg.Aside(filepath.Join(staging, treeName), p.Group, p.Name); err != nil {
-			k.cfg.Log.Error("cannot set aside what a restore replaced: it stays", "directory", staging, "error", err)
-			return
-		}
-	}
-	if err := workspace.RemoveTree(staging); err != nil {
-		k.cfg.Log.Error("cannot remove what a restore left", "directory", staging, "error", err)
+	if err != nil {
+		k.cfg.Log.Warn("cannot record when a backup was restored", "backup", b.ID, "error", err)
 	}
 }
 
@@ -121,23 +110,32 @@ type place struct {
 	Name  string          `json:"name"`
 }
 
-// finishRestores sets aside what restores of a killed agent left after the exchange, and removes what others
-// left. It also sets aside a tree that was not exchanged yet, because it cannot distinguish the two.
+// finishRestores ends the restores of a killed agent.
 func (k *Keeper) finishRestores() {
 	left, _ := os.ReadDir(k.restoring())
 	for _, d := range left {
-		dir := filepath.Join(k.restoring(), d.Name())
-		var at place
-		b, err := os.ReadFile(filepath.Join(dir, placeName))
-		if err == nil && json.Unmarshal(b, &at) == nil {
-			if err := k.cfg.Aside(filepath.Join(dir, treeName), at.Group, at.Name); err != nil {
-				k.cfg.Log.Error("cannot set aside what an interrupted restore replaced: it stays", "directory", dir, "error", err)
-				continue
-			}
+		k.finishRestore(filepath.Join(k.restoring(), d.Name()))
+	}
+}
+
+// finishRestore removes the files of a restore. From placeName on, the tree may be the replaced directory:
+// then it is set aside. A tree that was not exchanged is set aside too, because the two cannot be distinguished.
+func (k *Keeper) finishRestore(dir string) {
+	var at place
+	b, err := os.ReadFile(filepath.Join(dir, placeName))
+	switch {
+	case err == nil:
+		if err = json.Unmarshal(b, &at); err == nil {
+			err = k.cfg.Aside(filepath.Join(dir, treeName), at.Group, at.Name)
 		}
-		if err := workspace.RemoveTree(dir); err != nil {
-			k.cfg.Log.Error("cannot remove what an interrupted restore left", "directory", dir, "error", err)
-		}
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	}
+	if err == nil {
+		err = workspace.RemoveTree(dir)
+	}
+	if err != nil {
+		k.cfg.Log.Error("cannot set aside or remove the files of a restore: they stay", "directory", dir, "error", err)
 	}
 }
 
@@ -242,18 +240,24 @@ func (u *unpacker) one(h *tar.Header, in io.Reader) error {
 }
 
 func (u *unpacker) file(h *tar.Header, in io.Reader) error {
-	if u.bytes-u.checked >= checkEvery || h.Size >= checkEvery {
-		if err := room(u.dir); err != nil {
-			return err
-		}
-		u.checked = u.bytes
-	}
 	f, err := u.root.OpenFile(h.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(f, in)
-	u.bytes += n
+	for err == nil {
+		if u.bytes-u.checked >= checkEvery {
+			if err := room(u.dir, checkEvery); err != nil {
+				return errors.Join(err, f.Close())
+			}
+			u.checked = u.bytes
+		}
+		var n int64
+		n, err = io.CopyN(f, in, checkEvery)
+		u.bytes += n
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
 	return errors.Join(err, f.Close())
 }
 
@@ -286,13 +290,19 @@ func (u *unpacker) owner(h *tar.Header) error {
 // exchange puts the unpacked directory in the place of the instance's.
 func (k *Keeper) exchange(ctx context.Context, p Place, staging string) error {
 	dir, tree := k.source(p), filepath.Join(staging, treeName)
-	release, err := claim.Keep(dir, tree)
+	if err := k.cfg.Workspace.Flush(ctx, tree); err != nil {
+		return err
+	}
+	release, err := claim.Keep(dir, tree, p.Instance, p.Generation)
 	if err != nil {
 		return err
 	}
 	defer release()
 	if err := p.Allowed(); err != nil {
 		return err
+	}
+	if p.Console.Running() {
+		return errs.New(errs.Conflict, "instance %s was started meanwhile: stop it, and try again", p.Name)
 	}
 	text, err := json.Marshal(place{p.Group, p.Name})
 	if err == nil {

@@ -96,6 +96,26 @@ const size = 512
 // Invalid if the lock file is unusable; both say what to do. The claim outlives the lock.
 func Take(dir string, c Claim) (*Lock, error) {
 	path := filepath.Join(dir, FileName)
+	for attempt := 0; ; attempt++ {
+		l, err := takeOnce(path, c)
+		if err != nil || l.isAt(path) || attempt == maxReplaced {
+			return l, err
+		}
+		l.Release() // the directory was replaced meanwhile, see Keep
+	}
+}
+
+// maxReplaced is how often the directory may be replaced while it is claimed.
+const maxReplaced = 10
+
+// isAt reports whether the locked file is still at its path.
+func (l *Lock) isAt(path string) bool {
+	own, err := l.f.Stat()
+	there, missing := os.Lstat(path)
+	return err == nil && missing == nil && os.SameFile(own, there)
+}
+
+func takeOnce(path string, c Claim) (*Lock, error) {
 	// Servers may write here, so do not follow a symlink.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
@@ -135,6 +155,9 @@ func (l *Lock) claim(path string, c Claim) error {
 
 // holder returns the last claim of the directory; nil if there is none.
 func (l *Lock) holder(path string) (*Claim, error) {
+	if info, err := l.f.Stat(); err != nil || !info.Mode().IsRegular() { // a pipe would be read forever
+		return nil, damaged(path)
+	}
 	b, err := io.ReadAll(io.LimitReader(l.f, 2*size))
 	if err != nil {
 		return nil, errs.WrapAs(errs.Unavailable, "claim.Take", err)
@@ -191,8 +214,9 @@ func (l *Lock) Release() {
 }
 
 // Keep locks a directory that another one replaces, and writes its claim to the other one. The caller calls
-// release after the replacement. Conflict if a run holds the directory.
-func Keep(dir, other string) (release func(), err error) {
+// release after the replacement. Conflict if a run holds the directory, or if a later generation of the
+// instance has claimed it.
+func Keep(dir, other string, instance fleet.InstanceID, generation int64) (release func(), err error) {
 	path := filepath.Join(dir, FileName)
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) { // no run has claimed it
@@ -202,14 +226,14 @@ func Keep(dir, other string) (release func(), err error) {
 		return nil, errs.WrapAs(errs.Unavailable, "claim.Keep", err)
 	}
 	l := &Lock{f}
-	if err := l.copyTo(path, filepath.Join(other, FileName)); err != nil {
+	if err := l.copyTo(path, filepath.Join(other, FileName), instance, generation); err != nil {
 		l.Release()
 		return nil, err
 	}
 	return l.Release, nil
 }
 
-func (l *Lock) copyTo(path, other string) error {
+func (l *Lock) copyTo(path, other string, instance fleet.InstanceID, generation int64) error {
 	if err := unix.Flock(int(l.f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		return errs.New(errs.Conflict, "processes of the instance use its directory: stop it first (%s)", path)
 	} else if err != nil {
@@ -218,6 +242,9 @@ func (l *Lock) copyTo(path, other string) error {
 	last, err := l.holder(path)
 	if err != nil || last == nil {
 		return err
+	}
+	if last.Instance != instance || last.Generation > generation {
+		return errs.New(errs.Conflict, "the directory was prepared for another start meanwhile: stop the instance, and try again")
 	}
 	f, err := os.OpenFile(other, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -34,9 +34,14 @@ func (b *Builder) Install(ctx context.Context, complete, dir string, progress fu
 	return errs.WrapAs(errs.Unavailable, op, errors.Join(err, b.flushParents(dir)))
 }
 
-// Replace exchanges a complete directory and the directory of a static instance in one step, after it has
-// flushed the complete one to the disk. If the instance has no directory, it is Install. Both must be on the
-// same filesystem, which must be able to exchange names.
+// Flush flushes a directory to the disk, with all files in it.
+func (b *Builder) Flush(ctx context.Context, dir string) error {
+	return errs.WrapAs(errs.Unavailable, "workspace.Flush", b.flush(ctx, dir, func() {}))
+}
+
+// Replace exchanges a complete and flushed directory and the directory of a static instance in one step. If the
+// instance has no directory, it is Install. Both must be on the same filesystem, which must be able to
+// exchange names. After an error the directory of the instance is as it was.
 func (b *Builder) Replace(ctx context.Context, complete, dir string) error {
 	const op = "workspace.Replace"
 	there, err := exists(dir)
@@ -46,11 +51,11 @@ func (b *Builder) Replace(ctx context.Context, complete, dir string) error {
 	if !there {
 		return b.Install(ctx, complete, dir, func() {})
 	}
-	if err := b.flush(ctx, complete, func() {}); err != nil {
+	if err := unix.Renameat2(unix.AT_FDCWD, complete, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE); err != nil {
 		return errs.WrapAs(errs.Unavailable, op, err)
 	}
-	err = unix.Renameat2(unix.AT_FDCWD, complete, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
-	return errs.WrapAs(errs.Unavailable, op, errors.Join(err, b.flushParents(dir)))
+	_ = b.flushParents(dir) // without it, a power failure leaves one of the two directories too
+	return nil
 }
 
 // SetAside renames the directory of a static instance to another path on the same filesystem. It does

@@ -602,10 +602,10 @@ func outcome(action schedule.Step) (schedule.Result, string) {
 
 // Done records the outcomes of the targets that a gateway acted on in a run. failed has an error message
 // or "" for each target of Decision.Do, done what a success did.
-func Done(st schedule.State, run int64, do []int, done, failed []string) (schedule.State, bool) {
+func Done(st schedule.State, run schedule.Run, do []int, done, failed []string) (schedule.State, bool) {
 	st = clone(st)
-	if st.Current == nil || st.Current.Number != run {
-		return st, false
+	if st.Current == nil || st.Current.Number != run.Number || !st.Current.Begun.Equal(run.Begun) {
+		return st, false // also a run of a schedule that was deleted and made again
 	}
 	for n := range st.Current.Steps {
 		step := &st.Current.Steps[n]

@@ -140,7 +140,7 @@ func (s *sim) record(d Decision) {
 	for k := range failed {
 		failed[k] = s.refuse
 	}
-	if next, ok := Done(s.state, d.State.Current.Number, d.Do, done, failed); ok {
+	if next, ok := Done(s.state, *d.State.Current, d.Do, done, failed); ok {
 		s.state = next
 	}
 }
