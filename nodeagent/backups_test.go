@@ -96,6 +96,53 @@ func TestDynamicInstancesAreNotBackedUp(t *testing.T) {
 	s.awaitState(id, 1, fleet.Stopped)
 }
 
+// TestBackupsOfAnInstanceThatIsNotPrepared lists the backups of an instance whose plan the agent does not know,
+// and restores one.
+func TestBackupsOfAnInstanceThatIsNotPrepared(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.start(nil)
+	id := s.id(1)
+	s.online(id, saving())
+	api := s.api()
+	b, err := api.CreateBackup(t.Context(), id, client.NewBackup{})
+	b = s.backup(id, b, err)
+	s.order(id, 1, fleet.OrderStop)
+	s.awaitState(id, 1, fleet.Stopped)
+
+	port, other := freePort(t), s.id(2)
+	plan := holder("tcp")
+	plan.Ports = fleet.PortRange{Start: port, End: port + 1}
+	s.place(other, 1, plan, port)
+	s.awaitState(other, 1, fleet.Online)
+	plan = saving()
+	plan.Ports = fleet.PortRange{Start: port, End: port + 1}
+	s.place(id, 2, plan, port)
+	s.await(id, "that it waits for the port", func(st fleet.Status) bool { return st.Reason == fleet.ReasonPortReleasing })
+	if all, err := api.Backups(t.Context(), id); err != nil || len(all.Backups) != 1 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, err := api.CreateBackup(t.Context(), id, client.NewBackup{}); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("a backup of a directory that is being prepared: %v", err)
+	}
+	if _, err := api.RestoreBackup(t.Context(), id, b.ID, false); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("a restore while the directory is being prepared: %v", err)
+	}
+	s.order(id, 2, fleet.OrderStop)
+	s.awaitState(id, 2, fleet.Stopped)
+
+	plan = saving()
+	plan.Runtime = "none"
+	s.place(id, 3, plan, 0)
+	s.awaitState(id, 3, fleet.Failed)
+	restoring, err := api.RestoreBackup(t.Context(), id, b.ID, false)
+	if restored := s.backup(id, restoring, err); restored.Restored.IsZero() || restored.Message != "" {
+		t.Errorf("a restore after a failed preparation: %+v", restored)
+	}
+	s.order(other, 1, fleet.OrderStop)
+	s.awaitState(other, 1, fleet.Stopped)
+}
+
 // TestAKilledAgentLeavesNoServerPaused kills an agent while it waits until a server has saved.
 func TestAKilledAgentLeavesNoServerPaused(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orreryhq/orrery/libs/errs"
+	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/wire"
 	"github.com/orreryhq/orrery/nodeagent/client"
 	"github.com/orreryhq/orrery/nodeagent/internal/content/backup"
@@ -70,7 +71,12 @@ func BackupPlace(i *driver.Instance, all Instances, moves Moves) (backup.Place, 
 	return backup.Place{
 		Instance: at.Instance, Generation: at.Generation, Group: at.Group, Name: at.Name,
 		Console: serverConsole{i, all.LogPath(at.Instance), all.Logs()},
-		Allowed: func() error { return moves.Editable(at.Instance, at.Generation) },
+		Allowed: func() error {
+			if i.Live().Status.State == fleet.Preparing {
+				return errs.New(errs.Unavailable, "the directory of instance %s is being prepared: try again when it has started", at.Name)
+			}
+			return moves.Editable(at.Instance, at.Generation)
+		},
 	}, nil
 }
 
