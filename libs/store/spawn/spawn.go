@@ -51,20 +51,21 @@ type Birth struct {
 // Plan returns the plan of the instance. Callers must not change it.
 func (b *Birth) Plan() *fleet.Plan { return &b.plan }
 
-// Spawner creates births from one snapshot. It assigns each name only once.
+// Spawner creates births from one snapshot. It assigns each name and each ID only once.
 type Spawner struct {
 	snap      *view.Snapshot
 	materials compose.Materials
 	now       time.Time
 	rand      *rand.Rand
 	taken     map[string]bool // by keys.NameOf
+	ids       map[fleet.InstanceID]bool
 	// next is the smallest ordinal that may be free; smaller ones are taken.
 	next map[fleet.GroupName]int
 }
 
 // New returns a spawner over a snapshot.
 func New(s *view.Snapshot, now time.Time, r *rand.Rand) *Spawner {
-	return &Spawner{snap: s, materials: s.Materials(), now: now.UTC(), rand: r, taken: map[string]bool{}, next: map[fleet.GroupName]int{}}
+	return &Spawner{snap: s, materials: s.Materials(), now: now.UTC(), rand: r, taken: map[string]bool{}, ids: map[fleet.InstanceID]bool{}, next: map[fleet.GroupName]int{}}
 }
 
 // Fresh returns a new instance of a group with a new ID and the first free name. Ask Named before. replaces is
@@ -270,7 +271,8 @@ func (s *Spawner) versions(b Birth) []store.Guard {
 func (s *Spawner) freshID() fleet.InstanceID {
 	for {
 		id := fleet.NewInstanceID(s.rand.Uint64())
-		if _, used := s.snap.Instances.Get(id); !used {
+		if _, used := s.snap.Instances.Get(id); !used && !s.ids[id] {
+			s.ids[id] = true
 			return id
 		}
 	}

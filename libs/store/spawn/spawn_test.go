@@ -180,6 +180,21 @@ func TestOneNameIsGivenOnce(t *testing.T) {
 	}
 }
 
+// pairs is a random source that gives each number twice.
+type pairs uint64
+
+func (p *pairs) Uint64() uint64 {
+	*p++
+	return uint64(*p+1) / 2
+}
+
+func TestOneIDIsGivenOnce(t *testing.T) {
+	s := New(view.New(storetest.New(t), nil).Snapshot(), time.Now(), rand.New(new(pairs)))
+	if first, second := s.freshID(), s.freshID(); first == second {
+		t.Errorf("two instances have the ID %s", first)
+	}
+}
+
 func TestAgainGetsNewNameIfTaken(t *testing.T) {
 	c := newCluster(t)
 	g, snap := c.group(plain)
