@@ -153,8 +153,8 @@ func describe(out io.Writer, s plan.Scenario) {
 	fmt.Fprintf(out, "SEED %d: etcd %d, scheduler %d, enforcer %d, apigateway %d, templatesvc %d, nodes %d of %d MiB\n",
 		s.Seed, s.Members, s.Schedulers, s.Enforcers, s.Gateways, s.Sources, s.Nodes, s.MemoryMiB)
 	for _, g := range s.Groups {
-		fmt.Fprintf(out, "  group %s: %d, in the end %d, %d MiB, static %v, replaced on loss %v, template %v, crashes after %v\n",
-			g.Name, g.Count, g.Final, g.MemoryMiB, g.Static, g.ReplaceOnLoss, g.Template, g.Crash)
+		fmt.Fprintf(out, "  group %s: %d, in the end %d, %d MiB, static %v %v, replaced on loss %v, template %v, crashes after %v\n",
+			g.Name, g.Count, g.Final, g.MemoryMiB, g.Static, g.Names, g.ReplaceOnLoss, g.Template, g.Crash)
 	}
 	for _, name := range s.Services() {
 		if clocks := s.Clocks[name]; len(clocks) > 0 {

@@ -262,6 +262,9 @@ func (t *trial) spec(g plan.Group) map[string]any {
 	if g.Template {
 		spec["templates"], spec["fileModifications"] = []string{templateGroup + "/" + g.Name}, []string{templateFile}
 	}
+	if len(g.Names) > 0 {
+		spec["staticInstanceNames"] = g.Names
+	}
 	if g.ByHand {
 		spec["minInstances"] = 0
 	}

@@ -282,6 +282,20 @@ func TestWhatIsNotSettled(t *testing.T) {
 			},
 			live: []record.Run{process}, want: "shall stop",
 		},
+		"a name that its group does not declare": {
+			history: func(p *past) *past {
+				g := fleet.Group{Name: group}
+				g.Spec.Static.Enabled, g.Spec.Static.InstanceNames = true, []string{"hub"}
+				return online(p).txn(write{keys.Group(group), g})
+			},
+			live: []record.Run{process}, want: "declares other names",
+		},
+		"two with one name": {
+			history: func(p *past) *past {
+				return online(p).txn(intent("bbbbbb")).txn(placement("bbbbbb")).txn(status("bbbbbb", fleet.Online, func(s *fleet.Status) { s.PID = 8 }))
+			},
+			live: []record.Run{process, stranger}, want: "are called lobby-1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := history.Last(c.history(begun(t)).events)

@@ -8,19 +8,27 @@ import (
 	"github.com/orreryhq/orrery/e2e/faults/history"
 	"github.com/orreryhq/orrery/e2e/faults/record"
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/naming"
 )
 
 // Settled returns the differences from the desired state: each group has its wanted number
-// of instances, all ONLINE, and ONLINE records and living processes match one to one. live
-// are the runs whose process exists.
+// of instances, all ONLINE and with the names that it declares, if any, and ONLINE records and
+// living processes match one to one. live are the runs whose process exists.
 func Settled(s *history.State, wanted map[fleet.GroupName]int, live []record.Run) []string {
 	var out []string
 	instances := s.Instances()
-	count := map[fleet.GroupName]int{}
+	count, named := map[fleet.GroupName]int{}, map[string]bool{}
 	for _, id := range slices.Sorted(maps.Keys(instances)) {
 		i := instances[id]
 		if state := i.State(); state == fleet.Online {
 			count[i.Intent.Group]++
+			if g, ok := s.Groups[i.Intent.Group]; ok && naming.Unlisted(&g, i.Intent.Name) {
+				out = append(out, fmt.Sprintf("%s (%s) is ONLINE, and %s declares other names", i.Intent.Name, id, g.Name))
+			}
+			if named[i.Intent.Name] {
+				out = append(out, fmt.Sprintf("two instances that are ONLINE are called %s", i.Intent.Name))
+			}
+			named[i.Intent.Name] = true
 			if i.Intent.Desired != fleet.DesiredRunning {
 				out = append(out, fmt.Sprintf("%s runs though it shall stop", i.Intent.Name))
 			}

@@ -14,6 +14,9 @@ const killsPerGroup = 2
 // world is the name of the static group.
 const world = "world"
 
+// worldNames are the names of its instances in half of the scenarios.
+var worldNames = []string{"overworld", "nether", "the_end"}
+
 // mostScaled is the highest count that a group is scaled to.
 const mostScaled = 6
 
@@ -82,9 +85,13 @@ func (g *generator) groups() {
 			Name: fmt.Sprint("lobby", n+1), Count: count, Final: max(1, count+g.IntN(3)-1), MemoryMiB: 50, Template: g.IntN(2) == 0,
 		})
 	}
-	worlds := 1 + g.IntN(3)
+	worlds := 1 + g.IntN(len(worldNames))
+	var names []string
+	if g.Seed%2 == 1 {
+		names = worldNames[:worlds]
+	}
 	g.Groups = append(g.Groups, Group{
-		Name: world, Static: true, Count: worlds, Final: worlds, MemoryMiB: 100,
+		Name: world, Static: true, Names: names, Count: worlds, Final: worlds, MemoryMiB: 100,
 		ReplaceOnLoss: g.features.ReplaceStatic && g.IntN(2) == 0,
 	})
 	if g.IntN(2) == 0 {
@@ -261,7 +268,12 @@ func (g *generator) move(f Fault) Fault {
 		return f
 	}
 	static := slices.IndexFunc(g.Groups, func(group Group) bool { return group.Static })
-	f.Target, f.Number = fmt.Sprint(world, "-", 1+g.IntN(g.Groups[static].Count)), 1+g.IntN(3)
+	group := g.Groups[static]
+	n := g.IntN(group.Count)
+	f.Target, f.Number = fmt.Sprint(world, "-", 1+n), 1+g.IntN(3)
+	if len(group.Names) > 0 {
+		f.Target = group.Names[n]
+	}
 	return f
 }
 

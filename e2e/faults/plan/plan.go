@@ -47,6 +47,8 @@ type Scenario struct {
 type Group struct {
 	Name   string
 	Static bool
+	// Names are the names of the instances of a static group. Without them, it is GROUP-N.
+	Names []string
 	// ReplaceOnLoss is the node-loss policy of a static group: replace instead of wait.
 	ReplaceOnLoss bool
 	// Count is the declared number at the start, Final at the end.
