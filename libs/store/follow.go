@@ -31,6 +31,15 @@ type Handler interface {
 	Apply(changes []Change, rev int64)
 }
 
+// Pager is a Handler that takes a list in pages, so that all its values are never in memory at once.
+type Pager interface {
+	Handler
+	// Begin announces a list of a number of keys. An earlier one that Reset did not end has failed.
+	Begin(keys int)
+	// Page delivers a part of the list, in key order. Reset follows after the last part, without keys.
+	Page(kvs []KeyValue)
+}
+
 // Rewinder is a Handler that stores revisions and must know when they become invalid.
 type Rewinder interface {
 	Handler
@@ -118,7 +127,12 @@ func (f *follower) proceed(ctx context.Context) error {
 
 func (f *follower) relist(ctx context.Context) error {
 	line := f.client.line.now().line
-	kvs, rev, err := f.client.list(ctx, f.prefix, 0, f.client.persist)
+	var kvs []KeyValue
+	var to pager = (*collected)(&kvs)
+	if p, ok := f.handler.(Pager); ok {
+		to = p
+	}
+	rev, err := f.client.pages(ctx, f.prefix, 0, f.client.persist, to)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -10,8 +11,13 @@ import (
 	"github.com/orreryhq/orrery/libs/store/keys"
 )
 
-// listPage is the page size of a range read. Larger prefixes are read in pages at one revision.
-const listPage = 2000
+const (
+	// listPage is the size of the first page of a range read, in keys. Larger prefixes are read in pages at
+	// one revision.
+	listPage = 2000
+	// As long as pages have fewer than smallPage bytes, the next one has twice as many keys, up to maxPage.
+	smallPage, maxPage = 8 << 20, 32_000
+)
 
 // Get reads one record with a linearizable read. The error is NotFound if the key does not exist.
 func Get[T any](ctx context.Context, c *Client, k keys.Key[T]) (T, error) {
@@ -168,31 +174,87 @@ func (c *Client) persist(ctx context.Context, key string, opts ...clientv3.OpOpt
 	return resp, err
 }
 
-// list reads a prefix in pages, all at the given revision, or at the current one if rev is 0.
-func (c *Client) list(ctx context.Context, prefix string, rev int64, get getter) ([]KeyValue, int64, error) {
-	var (
-		out []KeyValue
-		key = prefix
-		end = clientv3.GetPrefixRangeEnd(prefix)
-	)
-	for {
-		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(listPage)}
-		if rev != 0 {
-			opts = append(opts, clientv3.WithRev(rev))
-		}
-		resp, err := get(ctx, key, opts...)
-		if err != nil {
-			return nil, 0, wrap("store.list", err)
+// list reads a prefix, at the given revision, or at the current one if rev is 0.
+func (c *Client) list(ctx context.Context, prefix string, rev int64, get getter) (out []KeyValue, _ int64, _ error) {
+	rev, err := c.pages(ctx, prefix, rev, get, (*collected)(&out))
+	return out, rev, err
+}
+
+// collected is a list in one piece.
+type collected []KeyValue
+
+func (c *collected) Begin(keys int) { *c = make([]KeyValue, 0, keys) }
+
+func (c *collected) Page(kvs []KeyValue) { *c = append(*c, kvs...) }
+
+// pager is the part of Pager for a list.
+type pager interface {
+	Begin(keys int)
+	Page(kvs []KeyValue)
+}
+
+// pages is list that delivers one page after the other. It reads the next one meanwhile.
+//
+// etcd counts all keys of a range for each page of it, so that many small pages of a long range take
+// quadratic time. Therefore pages grow, and once a page is full of keys with the same first segment after
+// the prefix, such as all instances, the range ends with that segment.
+func (c *Client) pages(ctx context.Context, prefix string, rev int64, get getter, to pager) (int64, error) {
+	whole := clientv3.GetPrefixRangeEnd(prefix)
+	key, end, limit := prefix, whole, int64(listPage)
+	type answer struct {
+		*clientv3.GetResponse
+		err error
+	}
+	read := func() <-chan answer {
+		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(rev)}
+		got, from := make(chan answer, 1), key
+		go func() {
+			resp, err := get(ctx, from, opts...)
+			got <- answer{resp, err}
+		}()
+		return got
+	}
+	for next, first := read(), true; next != nil; first = false {
+		resp := <-next
+		if resp.err != nil {
+			return 0, wrap("store.pages", resp.err)
 		}
 		if rev == 0 {
 			rev = resp.Header.Revision
 		}
+		page, size := make([]KeyValue, 0, len(resp.Kvs)), 0
 		for _, kv := range resp.Kvs {
-			out = append(out, raw(kv))
+			page, size = append(page, raw(kv)), size+len(kv.Value)
 		}
-		if !resp.More {
-			return out, rev, nil
+		if first {
+			to.Begin(int(resp.Count))
 		}
-		key = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+		next = nil
+		switch {
+		case resp.More:
+			last := page[len(page)-1].Key
+			if key = last + "\x00"; end == whole {
+				end = cmp.Or(commonEnd(prefix, page[0].Key, last), whole)
+			}
+			if size < smallPage {
+				limit = min(2*limit, maxPage)
+			}
+			next = read()
+		case end != whole:
+			key, end, limit = end, whole, listPage
+			next = read()
+		}
+		to.Page(page)
 	}
+	return rev, nil
+}
+
+// commonEnd returns the end of the keys with the same first segment after a prefix as two keys have, "" if
+// they differ in it.
+func commonEnd(prefix, one, other string) string {
+	segment, _, more := strings.Cut(one[len(prefix):], "/")
+	if common := prefix + segment + "/"; more && strings.HasPrefix(other, common) {
+		return clientv3.GetPrefixRangeEnd(common)
+	}
+	return ""
 }

@@ -3,6 +3,9 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -381,20 +384,38 @@ func TestListReadsPastOnePage(t *testing.T) {
 	t.Parallel()
 	etcd := storetest.Start(t)
 	c := etcd.Client(t)
-	const n = 4500
-	for i := 0; i < n; i += 100 {
-		ops := make([]clientv3.Op, 0, 100)
-		for j := range 100 {
-			id := fleet.NewInstanceID(uint64(i + j))
-			ops = append(ops, clientv3.OpPut(keys.Intent(id).String(), `{"id":"`+string(id)+`"}`))
+	const intents, placements, claims = 9000, 3000, 2000 // several pages, several parts of a page, exactly one page
+	want := map[string]string{}
+	for i := range intents {
+		id := fleet.NewInstanceID(uint64(i))
+		want[keys.Intent(id).String()] = `{"id":"` + string(id) + `"}`
+		if i < placements {
+			want[keys.Placement(fleet.NodeID(fmt.Sprint("node-", i%7)), id).String()] = "{}"
+		}
+		if i < claims {
+			want[keys.Claims(id).String()] = "{}"
+		}
+	}
+	want[keys.Meta().String()] = "{}"
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(want)), 100) {
+		ops := make([]clientv3.Op, 0, len(some))
+		for _, key := range some {
+			ops = append(ops, clientv3.OpPut(key, want[key]))
 		}
 		if _, err := etcd.Raw().Txn(t.Context()).Then(ops...).Commit(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all, rev, err := store.List(t.Context(), c, keys.Intents())
-	if err != nil || len(all) != n || rev == 0 {
+	if err != nil || len(all) != intents || rev == 0 {
 		t.Errorf("%d records at %d, %v", len(all), rev, err)
+	}
+	got := newRecorder()
+	if err := c.History(t.Context(), keys.Root, rev, rev, got); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(got.state, want) {
+		t.Errorf("the list of everything has %d keys of %d", len(got.state), len(want))
 	}
 }
 

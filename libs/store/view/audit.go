@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/orreryhq/orrery/libs/fleet/account"
-	"github.com/orreryhq/orrery/libs/store"
 )
 
 // History returns the audit entries about one object, newest first.
@@ -20,10 +19,8 @@ func (s *Snapshot) History(kind, name string) iter.Seq[*account.AuditSlip] {
 	}
 }
 
-func (s *Snapshot) applyAudit(c *Change, raw store.Change) error {
-	if err := set(s.Audit, c.Key[0], c, raw); err != nil {
-		return err
-	}
+func (s *Snapshot) applyAudit(c *Change) {
+	set(s.Audit, c.Key[0], c)
 	if old, ok := c.Before.(*account.AuditSlip); ok {
 		s.countAudit(old, -1)
 		for _, object := range old.Concerns() {
@@ -36,7 +33,6 @@ func (s *Snapshot) applyAudit(c *Change, raw store.Change) error {
 			s.auditOf.tree.Set(pairOf(object, e.ID), e)
 		}
 	}
-	return nil
 }
 
 // countAudit adds entries to the totals, or subtracts them.

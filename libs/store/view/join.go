@@ -4,90 +4,89 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/orreryhq/orrery/libs/fleet"
-	"github.com/orreryhq/orrery/libs/store"
 )
 
 // applyInstance replaces one record of a joined instance by creating a new join. Records without
 // an intent are kept in Orphans until the intent arrives or they are removed. A join without any
-// record is dropped.
-func (s *Snapshot) applyInstance(c *Change, raw store.Change) error {
+// record is dropped. All changes of an instance by one list share one new join, which saves memory.
+func (s *Snapshot) applyInstance(c *Change) {
 	id := fleet.InstanceID(c.Key[len(c.Key)-1])
 	old, had := s.joined(id)
-	var next fleet.Instance
-	if had {
-		next = *old
-	}
-	if next.Intent.ID != "" {
+	c.JoinedBefore = old
+	if had && old.Intent.ID != "" {
 		c.InstanceBefore = old
 	}
-	if err := replace(&next, c, raw); err != nil {
-		return err
+	next := new(fleet.Instance)
+	switch {
+	case had && s.listed(id, old):
+		before := *old
+		old, next = &before, old
+	case had:
+		*next = *old
 	}
-	c.JoinedBefore = old
-	if !isEmpty(&next) {
-		c.Joined = &next
+	replace(next, c, s.unlisted != nil && s.unlisted.Rev == 0)
+	if !isEmpty(next) {
+		c.Joined = next
 	}
 	s.index(id, old, c.Joined)
 	if next.Intent.ID != "" {
-		c.Instance = &next
+		c.Instance = next
 	}
-	return nil
+}
+
+// listed reports whether the list that is being applied has created the join of an instance.
+func (s *Snapshot) listed(id fleet.InstanceID, i *fleet.Instance) bool {
+	if s.unlisted == nil {
+		return false
+	}
+	before, _ := s.unlisted.joined(id)
+	return i != before
 }
 
 func isEmpty(i *fleet.Instance) bool {
 	return i.Intent.ID == "" && i.Placement == nil && i.Order == nil && i.Status == nil && i.Pending == nil
 }
 
-// replace decodes the changed record into its field of the join.
-func replace(i *fleet.Instance, c *Change, raw store.Change) error {
+// replace puts the changed record into its field of the join. first is true for a change by the first list,
+// which comes in the order of keys.
+func replace(i *fleet.Instance, c *Change, first bool) {
 	switch c.Kind {
 	case KindIntent:
 		if i.Intent.ID != "" {
 			before := i.Intent
 			c.Before = &before
 		}
-		if raw.Removed {
-			i.Intent = fleet.Intent{}
-			return nil
+		i.Intent = fleet.Intent{}
+		if v, ok := c.After.(*fleet.Intent); ok {
+			i.Intent = *v
+			c.After = &i.Intent // the decoded one is no longer needed
 		}
-		v, err := store.DecodeNew[fleet.Intent](raw.KeyValue)
-		if err != nil {
-			return err
-		}
-		i.Intent = *v
-		c.After = v
-		return nil
 	case KindPlacement:
-		return part(&i.Placement, c, raw, func(p *fleet.Placement) bool { return string(p.Node) == c.Key[0] })
+		if p, ok := c.After.(*fleet.Placement); ok && first && i.Placement != nil && i.Placement.ModRev > p.ModRev {
+			return // it is on two nodes, and this one is in the list later, but older
+		}
+		part(&i.Placement, c, func(p *fleet.Placement) bool { return string(p.Node) == c.Key[0] })
 	case KindOrder:
-		return part(&i.Order, c, raw, func(o *fleet.Order) bool { return string(o.Node) == c.Key[0] })
+		part(&i.Order, c, func(o *fleet.Order) bool { return string(o.Node) == c.Key[0] })
 	case KindStatus:
-		return part(&i.Status, c, raw, nil)
+		part(&i.Status, c, nil)
 	case KindPending:
-		return part(&i.Pending, c, raw, nil)
+		part(&i.Pending, c, nil)
 	}
-	return nil
 }
 
 // part replaces one optional record. A removal only counts if mine reports that the current record
 // has the removed key, because it may have moved to another node's key.
-func part[T any](place **T, c *Change, raw store.Change, mine func(*T) bool) error {
+func part[T any](place **T, c *Change, mine func(*T) bool) {
 	if *place != nil {
 		c.Before = *place
 	}
-	if raw.Removed {
-		if *place != nil && (mine == nil || mine(*place)) {
-			*place = nil
-		}
-		return nil
+	switch v, present := c.After.(*T); {
+	case present:
+		*place = v
+	case *place != nil && (mine == nil || mine(*place)):
+		*place = nil
 	}
-	v, err := store.DecodeNew[T](raw.KeyValue)
-	if err != nil {
-		return err
-	}
-	*place = v
-	c.After = v
-	return nil
 }
 
 // index replaces a join with another one in every table that contains it. Most changes leave it

@@ -5,14 +5,11 @@ import (
 
 	"github.com/orreryhq/orrery/libs/fleet"
 	"github.com/orreryhq/orrery/libs/fleet/players"
-	"github.com/orreryhq/orrery/libs/store"
 )
 
 // applyPlayers replaces a part of a node's players, including the indexes.
-func (s *Snapshot) applyPlayers(c *Change, raw store.Change) error {
-	if err := set(s.PlayerParts, c.Key[0]+"/"+c.Key[1], c, raw); err != nil {
-		return err
-	}
+func (s *Snapshot) applyPlayers(c *Change) {
+	set(s.PlayerParts, c.Key[0]+"/"+c.Key[1], c)
 	was, is := presencesIn(c.Before), presencesIn(c.After)
 	for k, p := range was {
 		if _, still := is[k]; !still {
@@ -24,7 +21,6 @@ func (s *Snapshot) applyPlayers(c *Change, raw store.Change) error {
 		s.byPlayer.tree.Set(k, p)
 		s.byTeller.tree.Set(pairOf(p.By, p.Player), struct{}{})
 	}
-	return nil
 }
 
 // presencesIn returns the players of one side of a change, by player and reporting instance.

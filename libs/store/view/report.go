@@ -13,38 +13,34 @@ import (
 
 // applyReport replaces a node's report. Its instances' figures come from the parts, unless an
 // older agent wrote them into the report.
-func (s *Snapshot) applyReport(c *Change, raw store.Change) error {
+func (s *Snapshot) applyReport(c *Change) {
 	node := fleet.NodeID(c.Key[0])
-	if err := set(s.Reports, node, c, raw); err != nil {
-		return err
-	}
+	set(s.Reports, node, c)
 	r, ok := c.After.(*reports.Report)
 	if !ok || !r.Parted {
-		return nil
+		return
 	}
 	r.Instances = map[fleet.InstanceID]reports.InstanceReport{}
 	for _, part := range s.ReportPartsOn(node) {
 		maps.Copy(r.Instances, part.Instances)
 	}
-	return nil
 }
 
 // applyReportPart replaces a part of the figures and updates the node's report. The change becomes
 // a change of the report.
-func (s *Snapshot) applyReportPart(c *Change, raw store.Change) error {
+func (s *Snapshot) applyReportPart(c *Change) {
 	node := fleet.NodeID(c.Key[0])
-	part := Change{}
-	if err := set(s.reportParts, c.Key[0]+"/"+c.Key[1], &part, raw); err != nil {
-		return err
-	}
+	part := Change{After: c.After}
+	set(s.reportParts, c.Key[0]+"/"+c.Key[1], &part)
 	c.Kind, c.Key = KindReport, c.Key[:1]
 	old, ok := s.Reports.Get(node)
 	if !ok { // its report follows in the same transaction, or was removed
-		return nil
+		c.After = nil
+		return
 	}
 	c.Before, c.After = old, old
 	if !old.Parted {
-		return nil
+		return
 	}
 	r := *old
 	r.Instances = maps.Clone(old.Instances)
@@ -58,7 +54,6 @@ func (s *Snapshot) applyReportPart(c *Change, raw store.Change) error {
 	}
 	s.Reports.tree.Set(node, &r)
 	c.After = &r
-	return nil
 }
 
 // ReportPartsOn returns the parts of the figures of a node's instances.

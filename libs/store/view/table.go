@@ -33,13 +33,16 @@ type kindTable struct {
 	// forks replace trees by copies, or by empty trees if there are none yet. Kinds that share trees
 	// are followed together, and one of them forks.
 	forks []func(*Snapshot)
-	// apply applies one change to a snapshot under construction.
-	apply func(*Snapshot, *Change, store.Change) error
+	// decode returns a pointer to the record. key are the segments of its key after the kind.
+	decode func(key []string, kv store.KeyValue) (any, error)
+	// apply applies one change to a snapshot under construction. The change has its record as After, or nil
+	// if that was removed.
+	apply func(*Snapshot, *Change)
 }
 
 // kindTables declares every kind that a view can follow.
-func kindTables() map[Kind]kindTable {
-	return map[Kind]kindTable{
+func kindTables() map[Kind]*kindTable {
+	return map[Kind]*kindTable{
 		KindGroup: table(1, func(s *Snapshot) *Table[fleet.GroupName, *fleet.Group] { return &s.Groups }),
 		KindIntent: {
 			1, []func(*Snapshot){
@@ -48,12 +51,12 @@ func kindTables() map[Kind]kindTable {
 				forks(func(s *Snapshot) *index { return &s.byGroup }),
 				forks(func(s *Snapshot) *index { return &s.byNode }),
 				forks(func(s *Snapshot) *Table[string, fleet.InstanceID] { return &s.ownByHash }),
-			}, (*Snapshot).applyInstance,
+			}, decode[fleet.Intent], (*Snapshot).applyInstance,
 		},
-		KindPlacement:   {2, nil, (*Snapshot).applyInstance},
-		KindOrder:       {2, nil, (*Snapshot).applyInstance},
-		KindStatus:      {1, nil, (*Snapshot).applyInstance},
-		KindPending:     {1, nil, (*Snapshot).applyInstance},
+		KindPlacement:   {2, nil, decode[fleet.Placement], (*Snapshot).applyInstance},
+		KindOrder:       {2, nil, decode[fleet.Order], (*Snapshot).applyInstance},
+		KindStatus:      {1, nil, decode[fleet.Status], (*Snapshot).applyInstance},
+		KindPending:     {1, nil, decode[fleet.Pending], (*Snapshot).applyInstance},
 		KindNode:        table(1, func(s *Snapshot) *Table[fleet.NodeID, *fleet.Node] { return &s.Nodes }),
 		KindNodeDesired: table(1, func(s *Snapshot) *Table[fleet.NodeID, *fleet.NodeDesired] { return &s.NodesDesired }),
 		KindAlloc:       table(1, func(s *Snapshot) *Table[fleet.NodeID, *fleet.Alloc] { return &s.Allocs }),
@@ -61,16 +64,17 @@ func kindTables() map[Kind]kindTable {
 			1, []func(*Snapshot){
 				forks(func(s *Snapshot) *Table[fleet.NodeID, *reports.Report] { return &s.Reports }),
 				forks(func(s *Snapshot) *Table[string, *reports.ReportPart] { return &s.reportParts }),
-			}, (*Snapshot).applyReport,
+			}, decode[reports.Report], (*Snapshot).applyReport,
 		},
-		KindReportPart: {2, nil, (*Snapshot).applyReportPart},
+		KindReportPart: {2, nil, decode[reports.ReportPart], (*Snapshot).applyReportPart},
 		KindPlan:       table(1, func(s *Snapshot) *Table[string, *fleet.StoredPlan] { return &s.Plans }),
 		KindTemplateHead: {
 			2,
 			[]func(*Snapshot){forks(func(s *Snapshot) *Table[string, *content.TemplateHead] { return &s.TemplateHeads })},
-			func(s *Snapshot, c *Change, raw store.Change) error {
+			decode[content.TemplateHead],
+			func(s *Snapshot, c *Change) {
 				s.definers = new(definers)
-				return set(s.TemplateHeads, c.Key[0]+"/"+c.Key[1], c, raw)
+				set(s.TemplateHeads, c.Key[0]+"/"+c.Key[1], c)
 			},
 		},
 		KindCrashLoop:  table(1, func(s *Snapshot) *Table[fleet.GroupName, *crashloop.Loop] { return &s.CrashLoops }),
@@ -87,20 +91,21 @@ func kindTables() map[Kind]kindTable {
 			1, []func(*Snapshot){
 				forks(func(s *Snapshot) *Table[string, *account.APIToken] { return &s.APITokens }),
 				forks(func(s *Snapshot) *Table[string, *account.APIToken] { return &s.tokensByHash }),
-			}, (*Snapshot).applyToken,
+			}, decode[account.APIToken], (*Snapshot).applyToken,
 		},
 		KindAudit: {
 			1, []func(*Snapshot){
 				forks(func(s *Snapshot) *Table[string, *account.AuditSlip] { return &s.Audit }),
 				forks(func(s *Snapshot) *Table[pair, *account.AuditSlip] { return &s.auditOf }),
-			}, (*Snapshot).applyAudit,
+			}, decode[account.AuditSlip], (*Snapshot).applyAudit,
 		},
 		KindBinding: {
 			1,
 			[]func(*Snapshot){forks(func(s *Snapshot) *Table[string, *account.Binding] { return &s.Bindings })},
-			func(s *Snapshot, c *Change, raw store.Change) error {
+			decode[account.Binding],
+			func(s *Snapshot, c *Change) {
 				s.bound = new(bound)
-				return set(s.Bindings, c.Key[0], c, raw)
+				set(s.Bindings, c.Key[0], c)
 			},
 		},
 		KindRole:          table(1, func(s *Snapshot) *Table[string, *account.Role] { return &s.Roles }),
@@ -119,7 +124,7 @@ func kindTables() map[Kind]kindTable {
 				forks(func(s *Snapshot) *Table[string, *players.PresencePart] { return &s.PlayerParts }),
 				forks(func(s *Snapshot) *Table[pair, *players.Presence] { return &s.byPlayer }),
 				forks(func(s *Snapshot) *index { return &s.byTeller }),
-			}, (*Snapshot).applyPlayers,
+			}, decode[players.PresencePart], (*Snapshot).applyPlayers,
 		},
 		KindClaims:        table(1, func(s *Snapshot) *Table[fleet.InstanceID, *allocation.Claims] { return &s.Claims }),
 		KindMove:          table(1, func(s *Snapshot) *Table[fleet.InstanceID, *move.Move] { return &s.moves }),
@@ -146,11 +151,18 @@ func kindTables() map[Kind]kindTable {
 				forks(func(s *Snapshot) *Table[fleet.NodeID, *fleet.NodeSession] { return &s.NodeSessions }),
 				forks(func(s *Snapshot) *Table[string, *cluster.Session] { return &s.Sessions }),
 			},
-			func(s *Snapshot, c *Change, raw store.Change) error {
-				if c.Key[0] == "node" {
-					return set(s.NodeSessions, fleet.NodeID(c.Key[1]), c, raw)
+			func(key []string, kv store.KeyValue) (any, error) {
+				if key[0] == "node" {
+					return decode[fleet.NodeSession](key, kv)
 				}
-				return set(s.Sessions, c.Key[0]+"/"+c.Key[1], c, raw)
+				return decode[cluster.Session](key, kv)
+			},
+			func(s *Snapshot, c *Change) {
+				if c.Key[0] == "node" {
+					set(s.NodeSessions, fleet.NodeID(c.Key[1]), c)
+					return
+				}
+				set(s.Sessions, c.Key[0]+"/"+c.Key[1], c)
 			},
 		},
 	}
@@ -160,11 +172,13 @@ func kindTables() map[Kind]kindTable {
 func AllKinds() []Kind { return slices.Sorted(maps.Keys(kindTables())) }
 
 // table holds a kind in one table, whose keys are the segments joined by slashes.
-func table[K ~string, V any](segments int, at func(*Snapshot) *Table[K, *V]) kindTable {
-	return kindTable{segments, []func(*Snapshot){forks(at)}, func(s *Snapshot, c *Change, raw store.Change) error {
-		return set(*at(s), K(strings.Join(c.Key, "/")), c, raw)
+func table[K ~string, V any](segments int, at func(*Snapshot) *Table[K, *V]) *kindTable {
+	return &kindTable{segments, []func(*Snapshot){forks(at)}, decode[V], func(s *Snapshot, c *Change) {
+		set(*at(s), K(strings.Join(c.Key, "/")), c)
 	}}
 }
+
+func decode[V any](_ []string, kv store.KeyValue) (any, error) { return store.DecodeNew[V](kv) }
 
 // forks returns a function that forks one tree.
 func forks[K cmp.Ordered, V any](at func(*Snapshot) *Table[K, V]) func(*Snapshot) {

@@ -22,7 +22,7 @@ type View struct {
 	client *store.Client
 	log    *slog.Logger
 	// tables are the followed kinds, forks how their trees are copied.
-	tables map[Kind]kindTable
+	tables map[Kind]*kindTable
 	forks  []func(*Snapshot)
 
 	current atomic.Pointer[Snapshot]
@@ -63,7 +63,7 @@ func New(c *store.Client, log *slog.Logger, kinds ...Kind) *View {
 	}
 	v := &View{client: c, log: log, tables: kindTables(), waiters: map[*waiter]struct{}{}, asks: make(chan struct{}, 1)}
 	if len(kinds) > 0 {
-		maps.DeleteFunc(v.tables, func(k Kind, _ kindTable) bool { return !slices.Contains(kinds, k) })
+		maps.DeleteFunc(v.tables, func(k Kind, _ *kindTable) bool { return !slices.Contains(kinds, k) })
 	}
 	for _, t := range v.tables {
 		v.forks = append(v.forks, t.forks...)
