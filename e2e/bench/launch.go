@@ -198,7 +198,8 @@ func (s *server) events(ctx context.Context) (*eventStream, error) {
 		cancel()
 		return nil, err
 	}
-	e := &eventStream{changes: make(chan stateChange, 1024), close: cancel}
+	// The gateway ends a stream that is not read. Thousands of events may arrive between two calls of await.
+	e := &eventStream{changes: make(chan stateChange, 1<<16), close: cancel}
 	go func() {
 		defer resp.Body.Close()
 		defer close(e.changes)
