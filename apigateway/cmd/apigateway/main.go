@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -20,16 +19,7 @@ import (
 	"github.com/orreryhq/orrery/libs/telemetry"
 )
 
-// gcPercent is the gateway's default for GOGC. Almost all of its memory is the records of the fleet, so that
-// the usual 100 would take twice their size.
-const gcPercent = 75
-
-func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
-}
+func main() { os.Exit(run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr)) }
 
 // settings are what an operator may set.
 type settings struct {

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/record"
 )
 
 // presenceRecord is the stored form of a PresencePart. Older agents wrote Players.
@@ -39,6 +42,39 @@ func (p *PresencePart) UnmarshalJSON(b []byte) error {
 		p.Players = append(p.Players, Presence(player))
 	}
 	return nil
+}
+
+// ParseRecord decodes what MarshalJSON writes, without escaped characters. It returns false for any other text.
+// A fleet has one of these records for every few players, and a gateway reads all of them at its start:
+// this takes a seventh of the time of UnmarshalJSON (BenchmarkPresenceRecord).
+func (p *PresencePart) ParseRecord(b []byte) bool {
+	r := record.Reader{Rest: string(b), Plain: true}
+	var out PresencePart
+	separator := "{"
+	if r.Found(`{"part":`) {
+		out.Part, separator = int(r.Number("")), ","
+	}
+	r.Raw(separator + `"told":`)
+	for next := "["; r.Plain && !r.Found("]"); next = "," {
+		id, err := longID(r.Text(next + "["))
+		player := Presence{Player: id, Name: strings.Clone(r.Text(",")), By: fleet.InstanceID(strings.Clone(r.Text(",")))}
+		since := r.Number(",")
+		at := since + r.Number(",")
+		player.Said = r.Number(",")
+		player.Since, player.At = time.UnixMicro(since).UTC(), time.UnixMicro(at).UTC()
+		if r.Found(",1") || r.Found(",0") {
+			return false // of a proxy, which is left to UnmarshalJSON
+		}
+		if r.Raw("]"); err != nil {
+			return false
+		}
+		out.Players = append(out.Players, player)
+	}
+	if r.Raw("}"); !r.Plain || r.Rest != "" {
+		return false
+	}
+	*p = out
+	return true
 }
 
 // MarshalJSON encodes an array: UUID in base64, name, reporting instance, since in microseconds,
@@ -105,5 +141,6 @@ func longID(short string) (PlayerID, error) {
 	if err != nil || len(b) != 16 {
 		return "", fmt.Errorf("player %q is not a UUID in base64", short)
 	}
-	return ParsePlayerID(hex.EncodeToString(b))
+	h := hex.EncodeToString(b)
+	return PlayerID(h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]), nil
 }

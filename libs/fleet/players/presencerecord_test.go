@@ -45,6 +45,10 @@ func FuzzPresencePart(f *testing.F) {
 		if json.Unmarshal(text, &p) != nil {
 			return
 		}
+		var parsed players.PresencePart
+		if parsed.ParseRecord(text) && !reflect.DeepEqual(parsed, p) {
+			t.Errorf("%s is %+v, and ParseRecord reads %+v", text, p, parsed)
+		}
 		b, err := json.Marshal(p)
 		if err != nil {
 			return // older records have the reported ID, which may be invalid in a damaged record
@@ -52,6 +56,49 @@ func FuzzPresencePart(f *testing.F) {
 		var again players.PresencePart
 		if err := json.Unmarshal(b, &again); err != nil || len(again.Players) != len(p.Players) {
 			t.Errorf("%s becomes %s: %v", text, b, err)
+		}
+	})
+}
+
+// usual is a record of three players, as agents write it.
+func usual() []byte {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
+	p := players.PresencePart{Part: 5}
+	for _, id := range []players.PlayerID{"069a79f4-44e9-4726-a5be-fca90e38aaf5", "61699b2e-d327-4a01-9f1e-0ea8c3f06bc6", "853c80ef-3c37-49fd-aa49-938b674adae6"} {
+		p.Players = append(p.Players, players.Presence{Player: id, Name: "Player" + string(id[:6]), By: "aaaaaa", Since: at, At: at.Add(time.Minute)})
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func TestParseRecordReadsUsualPresences(t *testing.T) {
+	text := usual()
+	var parsed, want players.PresencePart
+	if err := json.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	if !parsed.ParseRecord(text) || !reflect.DeepEqual(parsed, want) {
+		t.Errorf("%s is %+v, and ParseRecord reads %+v", text, want, parsed)
+	}
+}
+
+func BenchmarkPresenceRecord(b *testing.B) {
+	text := usual()
+	b.Run("ParseRecord", func(b *testing.B) {
+		for b.Loop() {
+			if !new(players.PresencePart).ParseRecord(text) {
+				b.Fatal("not parsed")
+			}
+		}
+	})
+	b.Run("UnmarshalJSON", func(b *testing.B) {
+		for b.Loop() {
+			if err := new(players.PresencePart).UnmarshalJSON(text); err != nil {
+				b.Fatal(err)
+			}
 		}
 	})
 }
