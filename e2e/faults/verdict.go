@@ -2,7 +2,6 @@ package main
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/orreryhq/orrery/e2e/faults/check"
 	"github.com/orreryhq/orrery/e2e/faults/plan"
@@ -61,8 +60,8 @@ func (t *trial) mayReplace(name fleet.GroupName, why fleet.Reason) bool {
 	case fleet.ReasonNodeDrained:
 		return t.scenario.Has(plan.Drain, "")
 	case fleet.ReasonMoved:
-		return slices.ContainsFunc(t.scenario.Faults, func(f plan.Fault) bool {
-			return f.Kind == plan.Move && strings.HasPrefix(f.Target, string(name)+"-")
+		return slices.ContainsFunc(t.scenario.Groups, func(g plan.Group) bool {
+			return g.Name == string(name) && slices.ContainsFunc(t.scenario.Faults, func(f plan.Fault) bool { return f.Kind == plan.Move && g.Has(f.Target) })
 		})
 	}
 	return false

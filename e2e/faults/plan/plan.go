@@ -64,6 +64,14 @@ type Group struct {
 	Template bool
 }
 
+// Has reports whether an instance of the group may have a name.
+func (g Group) Has(instance string) bool {
+	if len(g.Names) > 0 {
+		return slices.Contains(g.Names, instance)
+	}
+	return strings.HasPrefix(instance, g.Name+"-")
+}
+
 // Kind is a kind of fault.
 type Kind string
 

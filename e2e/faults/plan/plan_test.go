@@ -77,9 +77,7 @@ func targeted(s plan.Scenario, f plan.Fault) bool {
 	case plan.KillWorkload, plan.Scale, plan.Switch, plan.Deploy:
 		return slices.ContainsFunc(s.Groups, func(g plan.Group) bool { return g.Name == f.Target })
 	case plan.Move:
-		return s.Nodes > 1 && slices.ContainsFunc(s.Groups, func(g plan.Group) bool {
-			return g.Static && (strings.HasPrefix(f.Target, g.Name+"-") && len(g.Names) == 0 || slices.Contains(g.Names, f.Target))
-		})
+		return s.Nodes > 1 && slices.ContainsFunc(s.Groups, func(g plan.Group) bool { return g.Static && g.Has(f.Target) })
 	case plan.PowerCut, plan.FillDisk, plan.Drain:
 		return slices.Contains(s.NodeIDs(), f.Target)
 	}
