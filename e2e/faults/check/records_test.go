@@ -286,7 +286,7 @@ func TestWhatIsNotSettled(t *testing.T) {
 			history: func(p *past) *past {
 				g := fleet.Group{Name: group}
 				g.Spec.Static.Enabled, g.Spec.Static.InstanceNames = true, []string{"hub"}
-				return online(p).txn(write{keys.Group(group), g})
+				return online(p).txn(write{keys.Group(group), g}).txn(intent(first, func(i *fleet.Intent) { i.Name = "other" }))
 			},
 			live: []record.Run{process}, want: "declares other names",
 		},
