@@ -57,7 +57,7 @@ func (p *PresencePart) ParseRecord(b []byte) bool {
 	r.Raw(separator + `"told":`)
 	for next := "["; r.Plain && !r.Found("]"); next = "," {
 		id, err := longID(r.Text(next + "["))
-		player := Presence{Player: id, Name: strings.Clone(r.Text(",")), By: fleet.InstanceID(strings.Clone(r.Text(",")))}
+		player := Presence{Player: id, Name: r.Own(","), By: fleet.InstanceID(r.Own(","))}
 		since := r.Number(",")
 		at := since + r.Number(",")
 		player.Said = r.Number(",")

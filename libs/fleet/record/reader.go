@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unique"
 )
 
 // Reader parses JSON in exactly the form in which encoding/json writes a record: fields in order, and
@@ -30,7 +31,7 @@ func (r *Reader) Raw(word string) {
 	}
 }
 
-// Text consumes a string.
+// Text consumes a string. It is a part of the record's text.
 func (r *Reader) Text(name string) string {
 	r.Raw(name)
 	r.Raw(`"`)
@@ -48,6 +49,12 @@ func (r *Reader) Text(name string) string {
 	r.Plain, r.Rest = false, ""
 	return ""
 }
+
+// Own is Text in memory of its own: Text keeps the whole record in memory.
+func (r *Reader) Own(name string) string { return strings.Clone(r.Text(name)) }
+
+// Shared is Own for a text that many records have. It is in memory once.
+func (r *Reader) Shared(name string) string { return unique.Make(r.Text(name)).Value() }
 
 // digits consumes a number's digits, without leading zeros.
 func (r *Reader) digits() {

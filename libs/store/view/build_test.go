@@ -34,7 +34,7 @@ func drawRecord(t *rapid.T) (key string, record any) {
 	case 4:
 		return keys.Pending(id).String(), fleet.Pending{}
 	case 5:
-		return keys.Report(node).String(), reports.Report{Node: node, Parted: true}
+		return keys.Report(node).String(), reports.Report{Node: node, Parted: rapid.IntRange(0, 3).Draw(t, "by an old agent") > 0}
 	}
 	return keys.ReportPart(node, id.Part()).String(), reports.ReportPart{Instances: map[fleet.InstanceID]reports.InstanceReport{id: {Players: int(generation)}}}
 }
@@ -84,7 +84,7 @@ func shown(s *Snapshot) string {
 	}
 	for node, r := range s.Reports.All() {
 		b, _ := json.Marshal(r)
-		fmt.Fprintln(&out, node, string(b), len(r.Instances))
+		fmt.Fprintln(&out, node, string(b), r.Instances) // fmt sorts the keys
 	}
 	for _, at := range []index{s.byGroup, s.byNode} {
 		for k := range at.All() {
