@@ -210,6 +210,13 @@ func (s *site) place(id fleet.InstanceID, generation int64, plan fleet.Plan, por
 		Instance: id, Name: "lobby-1", Group: "lobby", Node: node, Generation: generation, Plan: plan.Digest(), Port: port,
 		PlacedAt: time.Now(),
 	}
+	if plan.Static {
+		n, err := store.Get(s.t.Context(), s.store, keys.Node(node))
+		if err != nil && !errs.Is(err, errs.NotFound) {
+			s.t.Fatal(err)
+		}
+		p.DataUUID = n.DataUUID
+	}
 	s.write(keys.Placement(node, id), p)
 	return p
 }

@@ -43,7 +43,7 @@ type Pager interface {
 // Rewinder is a Handler that stores revisions and must know when they become invalid.
 type Rewinder interface {
 	Handler
-	// Rewound announces that the next Reset comes from a different history: etcd was restored from
+	// Rewound announces that the next list comes from a different history: etcd was restored from
 	// a backup, or another one was joined. Its revision may be lower, and equal revisions do not
 	// mean equal values.
 	Rewound()
@@ -127,8 +127,12 @@ func (f *follower) proceed(ctx context.Context) error {
 
 func (f *follower) relist(ctx context.Context) error {
 	line := f.client.line.now().line
+	if r, ok := f.handler.(Rewinder); ok && f.listed && line != f.line {
+		r.Rewound()
+	}
+	f.line = line
 	var kvs []KeyValue
-	var to pager = (*collected)(&kvs)
+	var to receiver = (*collected)(&kvs)
 	if p, ok := f.handler.(Pager); ok {
 		to = p
 	}
@@ -142,11 +146,8 @@ func (f *follower) relist(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r, ok := f.handler.(Rewinder); ok && f.listed && line != f.line {
-		r.Rewound()
-	}
 	f.handler.Reset(kvs, rev)
-	f.rev, f.line, f.listed = rev, line, true
+	f.rev, f.listed = rev, true
 	return nil
 }
 

@@ -15,8 +15,9 @@ const (
 	// listPage is the size of the first page of a range read, in keys. Larger prefixes are read in pages at
 	// one revision.
 	listPage = 2000
-	// As long as pages have fewer than smallPage bytes, the next one has twice as many keys, up to maxPage.
-	smallPage, maxPage = 8 << 20, 32_000
+	// The next page has as many keys as the last one suggests for pageBytes, at most twice as many as that, and
+	// at most maxPage.
+	pageBytes, maxPage = 8 << 20, 32_000
 )
 
 // Get reads one record with a linearizable read. The error is NotFound if the key does not exist.
@@ -187,18 +188,19 @@ func (c *collected) Begin(keys int) { *c = make([]KeyValue, 0, keys) }
 
 func (c *collected) Page(kvs []KeyValue) { *c = append(*c, kvs...) }
 
-// pager is the part of Pager for a list.
-type pager interface {
+// receiver is the part of Pager for a list.
+type receiver interface {
 	Begin(keys int)
 	Page(kvs []KeyValue)
 }
 
-// pages is list that delivers one page after the other. It reads the next one meanwhile.
+// pages reads a prefix and delivers it page by page, in key order. It requests the next page while it delivers
+// one. Errors are those of list.
 //
 // etcd counts all keys of a range for each page of it, so that many small pages of a long range take
 // quadratic time. Therefore pages grow, and once a page is full of keys with the same first segment after
 // the prefix, such as all instances, the range ends with that segment.
-func (c *Client) pages(ctx context.Context, prefix string, rev int64, get getter, to pager) (int64, error) {
+func (c *Client) pages(ctx context.Context, prefix string, rev int64, get getter, to receiver) (int64, error) {
 	whole := clientv3.GetPrefixRangeEnd(prefix)
 	key, end, limit := prefix, whole, int64(listPage)
 	type answer struct {
@@ -236,9 +238,7 @@ func (c *Client) pages(ctx context.Context, prefix string, rev int64, get getter
 			if key = last + "\x00"; end == whole {
 				end = cmp.Or(commonEnd(prefix, page[0].Key, last), whole)
 			}
-			if size < smallPage {
-				limit = min(2*limit, maxPage)
-			}
+			limit = max(listPage, min(2*limit, maxPage, limit*pageBytes/int64(max(1, size))))
 			next = read()
 		case end != whole:
 			key, end, limit = end, whole, listPage

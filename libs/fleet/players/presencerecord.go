@@ -54,9 +54,9 @@ func (p *PresencePart) ParseRecord(b []byte) bool {
 	if r.Found(`{"part":`) {
 		out.Part, separator = int(r.Number("")), ","
 	}
-	r.Raw(separator + `"told":`)
-	for next := "["; r.Plain && !r.Found("]"); next = "," {
-		id, err := longID(r.Text(next + "["))
+	r.Raw(separator + `"told":[`)
+	for next := "["; r.Plain && !r.Found("]"); next = ",[" {
+		id, err := longID(r.Text(next))
 		player := Presence{Player: id, Name: r.Own(","), By: fleet.InstanceID(r.Own(","))}
 		since := r.Number(",")
 		at := since + r.Number(",")

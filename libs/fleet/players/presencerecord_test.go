@@ -39,13 +39,16 @@ func TestPresencePartRoundTrip(t *testing.T) {
 func FuzzPresencePart(f *testing.F) {
 	f.Add([]byte(`{"part":5,"told":[["Bpp59ETpRyalvvypDjiq9Q","Steve","aaaaaa",1767323045678901,60000000,7]]}`))
 	f.Add([]byte(`{"told":[[]]}`))
+	f.Add([]byte(`{"told":]}`))
 	f.Add([]byte(`{"players":[{"uuid":"069a79f4-44e9-4726-a5be-fca90e38aaf5","name":"x","by":"aaaaaa"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var p players.PresencePart
-		if json.Unmarshal(text, &p) != nil {
+		var p, parsed players.PresencePart
+		if err := json.Unmarshal(text, &p); err != nil {
+			if parsed.ParseRecord(text) {
+				t.Errorf("ParseRecord reads %s: %v", text, err)
+			}
 			return
 		}
-		var parsed players.PresencePart
 		if parsed.ParseRecord(text) && !reflect.DeepEqual(parsed, p) {
 			t.Errorf("%s is %+v, and ParseRecord reads %+v", text, p, parsed)
 		}

@@ -17,25 +17,29 @@ import (
 type builder struct {
 	view *View
 	keys map[string]int64
-	// pages are the parts of the list that is being read.
-	pages [][]listed
-	// start is the first batch while its list is being read, and late what it applies last.
-	start *Batch
-	late  []*listed
+	// While a list is being read: size is its number of keys. first is the batch of the first list, to
+	// which changes are added at once, except the deferred ones. Of a later list, changed are the records
+	// with another revision, and present are all known keys that it has.
+	size     int
+	first    *Batch
+	deferred []*listed
+	changed  []*listed
+	present  map[string]struct{}
 	// rewound is true until the list of a different history arrives.
 	rewound bool
+	// frees makes the builder return the memory that a large list took.
+	frees bool
 }
 
-// listed is a change of a followed key. A record of a list is decoded at once if its revision is new, so that
-// its value need not be kept until the list is complete.
+// listed is a change of a followed key. A record of a list is decoded at once, so that its value need not be
+// kept until the list is complete.
 type listed struct {
 	store.Change
 	kind  Kind
 	rest  []string // the segments of the key after the kind
 	table *kindTable
-	// record is the decoded record, nil if it was not decoded or is damaged.
-	record  any
-	decoded bool
+	// record is the decoded record, nil if it was removed or is damaged.
+	record any
 }
 
 var (
@@ -59,35 +63,36 @@ func (b *builder) Rewound() {
 
 // Begin implements store.Pager.
 func (b *builder) Begin(keys int) {
-	b.pages, b.start, b.late = nil, nil, nil
+	b.size, b.first, b.deferred, b.changed, b.present = keys, nil, nil, nil, map[string]struct{}{}
 	if b.view.Snapshot().Rev == 0 { // nothing is known yet, so that each page can be applied at once
 		b.keys = map[string]int64{}
-		b.start = b.begin(keys, true)
+		b.first = b.begin(keys, true)
 	}
 }
 
 // Page takes a part of a list.
 func (b *builder) Page(kvs []store.KeyValue) {
-	page := make([]listed, 0, len(kvs))
 	for _, kv := range kvs {
 		l, ok := b.followed(store.Change{KeyValue: kv})
 		if !ok {
 			continue
 		}
-		if b.keys[kv.Key] != kv.ModRev {
-			b.decode(&l)
+		rev, known := b.keys[kv.Key]
+		if known {
+			b.present[kv.Key] = struct{}{}
 		}
+		if rev == kv.ModRev {
+			continue
+		}
+		b.decode(l)
 		switch {
-		case b.start == nil:
-			page = append(page, l)
-		case l.order() == last:
-			b.late = append(b.late, &l)
+		case b.first == nil:
+			b.changed = append(b.changed, l)
+		case l.order() == orderLast:
+			b.deferred = append(b.deferred, l)
 		default:
-			b.apply(b.start, &l)
+			b.apply(b.first, l)
 		}
-	}
-	if b.start == nil {
-		b.pages = append(b.pages, page)
 	}
 }
 
@@ -97,48 +102,31 @@ func (b *builder) Reset(kvs []store.KeyValue, rev int64) {
 		b.Begin(len(kvs))
 		b.Page(kvs)
 	}
-	n := 0
-	if b.start != nil {
-		slices.SortFunc(b.late, inOrder)
-		for _, l := range b.late {
-			b.apply(b.start, l)
-		}
-		n = len(b.start.Changes)
-		b.publish(b.start, rev)
-		b.start, b.late = nil, nil
-	} else {
-		changes := b.difference(rev)
-		n = len(changes)
-		b.step(changes, rev, true)
+	batch, changes := b.first, b.deferred
+	if batch == nil {
+		changes = b.difference(rev)
+		batch = b.begin(len(changes), true)
 	}
-	if n >= largeList {
+	b.first, b.deferred, b.changed, b.present = nil, nil, nil, nil
+	slices.SortFunc(changes, inOrder)
+	for _, l := range changes {
+		b.apply(batch, l)
+	}
+	b.publish(batch, rev)
+	if b.frees && b.size >= largeList {
 		debug.FreeOSMemory()
 	}
 }
 
 // difference returns what a list changed and removed.
-func (b *builder) difference(rev int64) (changes []*listed) {
-	present := make(map[string]struct{}, len(b.keys))
-	for _, page := range b.pages {
-		for n := range page {
-			l := &page[n]
-			known, ok := b.keys[l.Key]
-			if ok {
-				present[l.Key] = struct{}{}
-			}
-			if known != l.ModRev {
-				changes = append(changes, l)
-			}
-		}
-	}
-	b.pages = nil
+func (b *builder) difference(rev int64) []*listed {
+	changes := b.changed
 	for key := range b.keys {
-		if _, ok := present[key]; !ok {
+		if _, ok := b.present[key]; !ok {
 			l, _ := b.followed(store.Change{KeyValue: store.KeyValue{Key: key, ModRev: rev}, Removed: true})
-			changes = append(changes, &l)
+			changes = append(changes, l)
 		}
 	}
-	slices.SortFunc(changes, inOrder)
 	return changes
 }
 
@@ -146,21 +134,22 @@ func inOrder(x, y *listed) int {
 	return cmp.Or(cmp.Compare(x.order(), y.order()), cmp.Compare(x.ModRev, y.ModRev), strings.Compare(x.Key, y.Key))
 }
 
-// largeList is the size of a list in records after which its memory is returned at once: it took more than the
-// records themselves, and would be returned only when twice as much as they need was allocated.
+// largeList is the size of a list in keys after which the builder returns the memory that reading it took.
+// The garbage collector alone would do that only once as much again was allocated.
 const largeList = 50_000
 
-// last is the highest order.
-const last = 2
+// orderLast is the highest order.
+const orderLast = 2
 
 // order puts the records of an instance that decide what it holds before its others; see Batch.Relisted. It
-// puts reports after their parts: in the other order, each of the parts would make another report.
+// puts reports after their parts: in the other order, each of the parts would make another report. Players come
+// last, because the later of two records of a player counts, which may be on different nodes.
 func (l *listed) order() int {
 	switch l.kind {
 	case KindIntent:
 		return 0
-	case KindOrder, KindPending, KindReport:
-		return last
+	case KindOrder, KindPending, KindReport, KindPlayers:
+		return orderLast
 	default:
 		return 1
 	}
@@ -168,44 +157,40 @@ func (l *listed) order() int {
 
 // Apply applies live changes.
 func (b *builder) Apply(changes []store.Change, rev int64) {
-	all := make([]*listed, 0, len(changes))
+	batch := b.begin(len(changes), false)
 	for _, c := range changes {
 		if l, ok := b.followed(c); ok {
-			all = append(all, &l)
+			b.decode(l)
+			b.apply(batch, l)
 		}
 	}
-	b.step(all, rev, false)
+	b.publish(batch, rev)
 }
 
 // followed returns a change with the table of its kind. ok is false if the view does not follow its key.
-func (b *builder) followed(c store.Change) (l listed, ok bool) {
+func (b *builder) followed(c store.Change) (_ *listed, ok bool) {
 	kind, rest, ok := keys.Split(c.Key)
 	if !ok {
-		return listed{}, false
+		return nil, false
 	}
 	table, ok := b.view.tables[Kind(kind)]
-	return listed{Change: c, kind: Kind(kind), rest: rest, table: table}, ok && len(rest) == table.segments
+	if !ok || len(rest) != table.segments {
+		return nil, false
+	}
+	return &listed{Change: c, kind: Kind(kind), rest: rest, table: table}, true
 }
 
 // decode decodes a record and drops its value. A damaged record must not stop the others, so it is logged.
 func (b *builder) decode(l *listed) {
+	if l.Removed {
+		return
+	}
 	record, err := l.table.decode(l.rest, l.KeyValue)
 	if err != nil {
 		b.view.log.Error("cannot decode a record, skipping it", "key", l.Key, "revision", l.ModRev, "error", err)
 		record = nil
 	}
-	l.record, l.decoded, l.Value = record, true, nil
-}
-
-func (b *builder) step(changes []*listed, rev int64, relisted bool) {
-	batch := b.begin(len(changes), relisted)
-	for _, l := range changes {
-		if !l.Removed && !l.decoded {
-			b.decode(l)
-		}
-		b.apply(batch, l)
-	}
-	b.publish(batch, rev)
+	l.record, l.Value = record, nil
 }
 
 // begin returns a batch of at most n changes, with the next snapshot under construction.
@@ -213,7 +198,7 @@ func (b *builder) begin(n int, relisted bool) *Batch {
 	before := b.view.Snapshot()
 	batch := &Batch{Before: before, After: b.view.fork(before), Relisted: relisted, Changes: make([]Change, 0, n)}
 	if relisted {
-		batch.After.unlisted = before
+		batch.After.beforeList = before
 	}
 	return batch
 }
@@ -239,7 +224,7 @@ func (b *builder) publish(batch *Batch, rev int64) {
 	if after.Rev = max(rev, batch.Before.Rev); b.rewound {
 		after.Rev = rev
 	}
-	after.unlisted, batch.Rewound, b.rewound = nil, b.rewound, false
+	after.beforeList, batch.Rewound, b.rewound = nil, b.rewound, false
 	after.count(batch.Changes)
 	b.view.publish(*batch)
 }

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/orreryhq/orrery/libs/fleet"
+	"github.com/orreryhq/orrery/libs/fleet/players"
 	"github.com/orreryhq/orrery/libs/fleet/reports"
 	"github.com/orreryhq/orrery/libs/store"
 	"github.com/orreryhq/orrery/libs/store/keys"
@@ -92,6 +94,32 @@ func shown(s *Snapshot) string {
 		}
 	}
 	return out.String()
+}
+
+// The same instance told about a player on two nodes. The later record counts, whatever the order of the keys.
+func TestTheLaterPresenceCountsInAList(t *testing.T) {
+	const id = players.PlayerID("069a79f4-44e9-4726-a5be-fca90e38aaf5")
+	told := func(node fleet.NodeID, rev int64) store.KeyValue {
+		b, err := json.Marshal(players.PresencePart{Players: []players.Presence{{Player: id, By: "aaaaaa", Said: rev, Since: time.UnixMicro(1), At: time.UnixMicro(1)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store.KeyValue{Key: keys.Players(node, 0).String(), Value: b, CreateRev: rev, ModRev: rev}
+	}
+	for _, later := range []fleet.NodeID{"n1", "n9"} {
+		v := New(nil, nil)
+		b := &builder{view: v, keys: map[string]int64{}}
+		list := []store.KeyValue{told("n1", 5), told("n9", 5)}
+		for n := range list {
+			if list[n].Key == keys.Players(later, 0).String() {
+				list[n] = told(later, 6)
+			}
+		}
+		b.Reset(list, 6)
+		if p, ok := v.Snapshot().byPlayer.Get(pairOf(id, "aaaaaa")); !ok || p.Said != 6 {
+			t.Errorf("the record of %s is later, and %+v counts", later, p)
+		}
+	}
 }
 
 // A list, the first one or a later one, leads to the same snapshot as its changes one by one, and its batch tells

@@ -107,9 +107,9 @@ type Batch struct {
 	Before, After *Snapshot
 	Changes       []Change
 	// Relisted is true if the changes were found by comparison with a new list: intermediate
-	// states are missing, and revisions are the list's. The joins of an instance change with its
-	// first change only. That is of its intent if that changed, else of its placement or status if one
-	// of them changed.
+	// states are missing, and removals have the revision of the list. All changes of an instance share
+	// one new join, which is the InstanceBefore and JoinedBefore of all but the first of them. The first
+	// one is the intent's if it changed, else the placement's or the status's.
 	Relisted bool
 	// Rewound is true if etcd went back in time, e.g. was restored from a backup. After then comes
 	// from a different history than Before, its revision may be lower, and stored revisions are

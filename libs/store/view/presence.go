@@ -12,7 +12,7 @@ func (s *Snapshot) applyPlayers(c *Change) {
 	set(s.PlayerParts, c.Key[0]+"/"+c.Key[1], c)
 	was, is := presencesIn(c.Before), presencesIn(c.After)
 	for k, p := range was {
-		if _, still := is[k]; !still {
+		if shown, _ := s.byPlayer.Get(k); is[k] == nil && shown == p { // not of another node's part
 			s.byPlayer.tree.Delete(k)
 			s.byTeller.tree.Delete(pairOf(p.By, p.Player))
 		}

@@ -89,8 +89,8 @@ type Snapshot struct {
 	// step counts the snapshots of a view. changed is the step at which a kind last changed.
 	step    int64
 	changed map[Kind]int64
-	// unlisted is the snapshot before a list, while that is applied.
-	unlisted *Snapshot
+	// beforeList is the snapshot before a list, while that is applied.
+	beforeList *Snapshot
 
 	Groups    Table[fleet.GroupName, *fleet.Group]
 	Instances Table[fleet.InstanceID, *fleet.Instance]

@@ -89,7 +89,7 @@ func (v *View) Run(ctx context.Context) error {
 	v.mu.Lock()
 	v.running = true
 	v.mu.Unlock()
-	return v.client.Follow(ctx, keys.Root, &builder{view: v, keys: map[string]int64{}})
+	return v.client.Follow(ctx, keys.Root, &builder{view: v, keys: map[string]int64{}, frees: true})
 }
 
 // Snapshot returns the latest snapshot. Before the first list it is empty with Rev 0.

@@ -17,7 +17,7 @@ const (
 	pageInstances = 1000
 	// keptPages bounds the cached pages of one snapshot, in bytes. keptOrder bounds the cached
 	// lists, in instances.
-	keptPages, keptOrder = 32 << 20, 400_000
+	keptPages, keptOrder = 16 << 20, 400_000
 )
 
 // viewCache caches encoded instances. All callers who may see an instance see the same. Cached pages and

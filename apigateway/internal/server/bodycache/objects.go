@@ -3,7 +3,7 @@ package bodycache
 import "sync"
 
 // maxObjects limits each of the two generations of cached objects.
-const maxObjects = 32_768
+const maxObjects = 16_384
 
 // Objects caches encoded objects by key. S contains everything that the encoding depends on:
 // immutable records and other comparable values.

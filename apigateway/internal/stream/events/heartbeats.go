@@ -70,10 +70,11 @@ func (h *Heartbeats) OnBatch(b view.Batch) {
 	var resumed []Event
 	if b.Relisted {
 		resumed = h.relist(b.After, now)
-	}
-	for _, c := range b.Changes {
-		if c.Kind == view.KindReport {
-			resumed = append(resumed, h.report(fleet.NodeID(c.Key[0]), record[reports.Report](c.After), now, !b.Relisted)...)
+	} else {
+		for _, c := range b.Changes {
+			if c.Kind == view.KindReport {
+				resumed = append(resumed, h.report(fleet.NodeID(c.Key[0]), record[reports.Report](c.After), now, true)...)
+			}
 		}
 	}
 	h.mu.Unlock()

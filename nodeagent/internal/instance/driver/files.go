@@ -83,9 +83,8 @@ func (p buildInfo) withheld(values map[string]string) map[string]string {
 	return out
 }
 
-// Static returns the placement of an instance of this node that is static, or whose plan is not known
-// yet: that is read when its directory is prepared. Conflict for a dynamic one and one without placement,
-// Unavailable while the instance is held.
+// Static returns the placement of a static instance of this node, prepared or not. Conflict for a
+// dynamic one and one without placement, Unavailable while the instance is held.
 func (i *Instance) Static() (fleet.Placement, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -94,6 +93,8 @@ func (i *Instance) Static() (fleet.Placement, error) {
 		return fleet.Placement{}, errHeld
 	case i.built.placement.Instance == "":
 		return fleet.Placement{}, errs.New(errs.Conflict, "the instance has no directory yet: try again after it was prepared")
+	case i.built.plan.Group == "" && i.built.placement.DataUUID == "": // only the plan says whether it is static
+		return fleet.Placement{}, errs.New(errs.Conflict, "the instance's directory is not prepared: try again after it was prepared")
 	case i.built.plan.Group != "" && !i.built.plan.Static:
 		return fleet.Placement{}, errs.New(errs.Conflict, "the instance is not static: its directory is built from the templates at each start and removed at its end. Make the group static to keep data")
 	}
