@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"strings"
-
 	"github.com/orreryhq/orrery/libs/fleet/record"
 	"github.com/orreryhq/orrery/libs/fleet/score"
 )
@@ -40,54 +38,12 @@ func (p *Placement) ParseRecord(b []byte) bool {
 		out.FromRevision = r.Number("")
 	}
 	if r.Found(`,"score":`) {
-		out.Score = score.Breakdown(strings.Clone(r.Numbers()))
+		out.Score = score.Breakdown(r.Numbers())
 	}
 	r.Raw("}")
 	if !r.Plain || r.Rest != "" {
 		return false
 	}
 	*p = out
-	return true
-}
-
-// ParseRecord decodes the JSON of the status of an instance that runs or starts. It returns false for any other
-// text, including a status with crashes or an exit: those are left to encoding/json.
-func (s *Status) ParseRecord(b []byte) bool {
-	var out Status
-	r := record.Reader{Rest: string(b), Plain: true}
-	out.Instance = InstanceID(r.Own(`{"instance":`))
-	out.Group = GroupName(r.Shared(`,"group":`))
-	out.Node = NodeID(r.Shared(`,"node":`))
-	out.Generation = r.Number(`,"generation":`)
-	out.Epoch = r.Number(`,"epoch":`)
-	out.State = State(r.Shared(`,"state":`))
-	out.Reason = Reason(r.Shared(`,"reason":`))
-	if r.Found(`,"message":`) {
-		out.Message = r.Own("")
-	}
-	if r.Found(`,"pid":`) {
-		out.PID = int(r.Number(""))
-	}
-	if r.Found(`,"restarts":`) {
-		out.Restarts = int(r.Number(""))
-	}
-	if r.Found(`,"hostAddress":`) {
-		out.HostAddress = r.Shared("")
-	}
-	if r.Found(`,"startedAt":`) {
-		out.StartedAt = r.Time("")
-	}
-	if r.Found(`,"onlineAt":`) {
-		out.OnlineAt = r.Time("")
-	}
-	out.ChangedAt = r.Time(`,"changedAt":`)
-	if r.Found(`,"tokenHash":`) {
-		out.TokenHash = r.Own("")
-	}
-	r.Raw("}")
-	if !r.Plain || r.Rest != "" {
-		return false
-	}
-	*s = out
 	return true
 }

@@ -52,13 +52,7 @@ func DecodeNew[T any](kv KeyValue) (*T, error) {
 		any(v).(revisioned).SetRev(kv.CreateRev, kv.ModRev)
 		return v, nil
 	}
-	var err error
-	if u, ok := any(v).(json.Unmarshaler); ok { // without a second check of the syntax
-		err = u.UnmarshalJSON(kv.Value)
-	} else {
-		err = json.Unmarshal(kv.Value, v)
-	}
-	if err != nil {
+	if err := json.Unmarshal(kv.Value, v); err != nil {
 		m, ok := any(v).(mark)
 		if !ok {
 			return v, errs.WrapAs(errs.Internal, "store.Decode", fmt.Errorf("%s at revision %d: %w", kv.Key, kv.ModRev, err))

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/orreryhq/orrery/libs/pause"
+	"github.com/orreryhq/orrery/libs/store/pages"
 )
 
 // Change is a change of one key. A removed key has no Value.
@@ -34,10 +35,9 @@ type Handler interface {
 // Pager is a Handler that takes a list in pages, so that all its values are never in memory at once.
 type Pager interface {
 	Handler
-	// Begin announces a list of a number of keys. An earlier one that Reset did not end has failed.
-	Begin(keys int)
-	// Page delivers a part of the list, in key order. Reset follows after the last part, without keys.
-	Page(kvs []KeyValue)
+	// Receiver receives a list. Reset follows after the last page, without keys. A list that Reset did not
+	// end before the next Begin has failed.
+	pages.Receiver[KeyValue]
 }
 
 // Rewinder is a Handler that stores revisions and must know when they become invalid.
@@ -132,7 +132,7 @@ func (f *follower) relist(ctx context.Context) error {
 	}
 	f.line = line
 	var kvs []KeyValue
-	var to receiver = (*collected)(&kvs)
+	var to pages.Receiver[KeyValue] = (*collected)(&kvs)
 	if p, ok := f.handler.(Pager); ok {
 		to = p
 	}

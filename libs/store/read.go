@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"strings"
 
@@ -9,15 +8,7 @@ import (
 
 	"github.com/orreryhq/orrery/libs/errs"
 	"github.com/orreryhq/orrery/libs/store/keys"
-)
-
-const (
-	// listPage is the size of the first page of a range read, in keys. Larger prefixes are read in pages at
-	// one revision.
-	listPage = 2000
-	// The next page has as many keys as the last one suggests for pageBytes, at most twice as many as that, and
-	// at most maxPage.
-	pageBytes, maxPage = 8 << 20, 32_000
+	"github.com/orreryhq/orrery/libs/store/pages"
 )
 
 // Get reads one record with a linearizable read. The error is NotFound if the key does not exist.
@@ -49,18 +40,6 @@ type Entry[T any] struct {
 	Record T
 }
 
-// ListEntries is List with the keys of the records.
-func ListEntries[T any](ctx context.Context, c *Client, p keys.Prefix[T]) ([]Entry[T], error) {
-	sound, damaged, err := ListSound(ctx, c, p)
-	if err == nil && len(damaged) > 0 {
-		err = damaged[0].Err
-	}
-	if err != nil {
-		return nil, errs.Wrap("store.ListEntries", err)
-	}
-	return sound, nil
-}
-
 // Damaged is a record that cannot be decoded. Name is its key relative to the prefix.
 type Damaged struct {
 	Name   string
@@ -68,7 +47,7 @@ type Damaged struct {
 	Err    error
 }
 
-// ListSound is ListEntries, but a record that cannot be decoded does not fail the whole list.
+// ListSound is List with the keys of the records, but a record that cannot be decoded does not fail the whole list.
 func ListSound[T any](ctx context.Context, c *Client, p keys.Prefix[T]) (sound []Entry[T], damaged []Damaged, err error) {
 	kvs, _, err := c.list(ctx, p.String(), 0, c.get)
 	if err != nil {
@@ -164,9 +143,6 @@ func Count[T any](ctx context.Context, c *Client, p keys.Prefix[T]) (int, error)
 	return int(resp.Count), nil
 }
 
-// getter is Client.get or Client.persist.
-type getter func(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error)
-
 // persist is get for callers that retry until they get an answer; see contact.
 func (c *Client) persist(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	answered := c.contact.asking()
@@ -175,10 +151,17 @@ func (c *Client) persist(ctx context.Context, key string, opts ...clientv3.OpOpt
 	return resp, err
 }
 
-// list reads a prefix, at the given revision, or at the current one if rev is 0.
-func (c *Client) list(ctx context.Context, prefix string, rev int64, get getter) (out []KeyValue, _ int64, _ error) {
+// list reads a prefix in one piece; see pages.
+func (c *Client) list(ctx context.Context, prefix string, rev int64, get pages.Getter) (out []KeyValue, _ int64, _ error) {
 	rev, err := c.pages(ctx, prefix, rev, get, (*collected)(&out))
 	return out, rev, err
+}
+
+// pages reads a prefix at the given revision, or at the current one if rev is 0. get is Client.get or
+// Client.persist.
+func (c *Client) pages(ctx context.Context, prefix string, rev int64, get pages.Getter, to pages.Receiver[KeyValue]) (int64, error) {
+	rev, err := pages.Read(ctx, get, prefix, rev, raw, to)
+	return rev, wrap("store.pages", err)
 }
 
 // collected is a list in one piece.
@@ -187,74 +170,3 @@ type collected []KeyValue
 func (c *collected) Begin(keys int) { *c = make([]KeyValue, 0, keys) }
 
 func (c *collected) Page(kvs []KeyValue) { *c = append(*c, kvs...) }
-
-// receiver is the part of Pager for a list.
-type receiver interface {
-	Begin(keys int)
-	Page(kvs []KeyValue)
-}
-
-// pages reads a prefix and delivers it page by page, in key order. It requests the next page while it delivers
-// one. Errors are those of list.
-//
-// etcd counts all keys of a range for each page of it, so that many small pages of a long range take
-// quadratic time. Therefore pages grow, and once a page is full of keys with the same first segment after
-// the prefix, such as all instances, the range ends with that segment.
-func (c *Client) pages(ctx context.Context, prefix string, rev int64, get getter, to receiver) (int64, error) {
-	whole := clientv3.GetPrefixRangeEnd(prefix)
-	key, end, limit := prefix, whole, int64(listPage)
-	type answer struct {
-		*clientv3.GetResponse
-		err error
-	}
-	read := func() <-chan answer {
-		opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(rev)}
-		got, from := make(chan answer, 1), key
-		go func() {
-			resp, err := get(ctx, from, opts...)
-			got <- answer{resp, err}
-		}()
-		return got
-	}
-	for next, first := read(), true; next != nil; first = false {
-		resp := <-next
-		if resp.err != nil {
-			return 0, wrap("store.pages", resp.err)
-		}
-		if rev == 0 {
-			rev = resp.Header.Revision
-		}
-		page, size := make([]KeyValue, 0, len(resp.Kvs)), 0
-		for _, kv := range resp.Kvs {
-			page, size = append(page, raw(kv)), size+len(kv.Value)
-		}
-		if first {
-			to.Begin(int(resp.Count))
-		}
-		next = nil
-		switch {
-		case resp.More:
-			last := page[len(page)-1].Key
-			if key = last + "\x00"; end == whole {
-				end = cmp.Or(commonEnd(prefix, page[0].Key, last), whole)
-			}
-			limit = max(listPage, min(2*limit, maxPage, limit*pageBytes/int64(max(1, size))))
-			next = read()
-		case end != whole:
-			key, end, limit = end, whole, listPage
-			next = read()
-		}
-		to.Page(page)
-	}
-	return rev, nil
-}
-
-// commonEnd returns the end of the keys with the same first segment after a prefix as two keys have, "" if
-// they differ in it.
-func commonEnd(prefix, one, other string) string {
-	segment, _, more := strings.Cut(one[len(prefix):], "/")
-	if common := prefix + segment + "/"; more && strings.HasPrefix(other, common) {
-		return clientv3.GetPrefixRangeEnd(common)
-	}
-	return ""
-}

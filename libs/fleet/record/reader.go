@@ -98,7 +98,7 @@ func (r *Reader) Numbers() string {
 			r.Plain = r.Plain && !strings.HasPrefix(r.Rest, "}")
 		}
 	}
-	return whole[:len(whole)-len(r.Rest)]
+	return strings.Clone(whole[:len(whole)-len(r.Rest)])
 }
 
 // fraction consumes a number.

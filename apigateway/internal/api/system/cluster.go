@@ -93,7 +93,7 @@ func (a *API) leases(c *gin.Context) {
 func (a *API) leasesOf(ctx context.Context) ([]lease, error) {
 	var shards []store.Entry[cluster.Shard]
 	err := txn.InTime(ctx, func(ctx context.Context) (err error) {
-		shards, err = store.ListEntries(ctx, a.cfg.Operations.Store, keys.AllShards())
+		shards, _, err = store.ListSound(ctx, a.cfg.Operations.Store, keys.AllShards())
 		return err
 	})
 	if err != nil {
